@@ -63,4 +63,4 @@ def test_two_hosts_read_their_shares_of_their_copies(tmp_path):
     assert found["plain"] and found["plain outputs"] < 1e-5 and found["plain tokens"] and found["plain weights"]
     assert not found["gradients"] and len(found["errors"]) == 5
     assert all("has its form for inference" in said for said in found["errors"][2:4])
-    assert "adapters would be made for this process's share alone" in found["errors"][4]
+    assert "adapters would be made only for this process's share" in found["errors"][4]

@@ -221,7 +221,7 @@ def test_errors_before_anything_starts(monkeypatch):
     refused("give 'cpu' or 'cuda'", model, device="tpu")
     refused("init_method='thread'", model, init_method="thread")
     refused("verbose='loud'", model, verbose="loud")
-    refused("give one of them", model, fp16=True, dtype=torch.bfloat16)
+    refused("give only one", model, fp16=True, dtype=torch.bfloat16)
     refused("mesh= needs a process group", model, mesh=object())
     refused("cannot be read", model, plan="no/such/plan.json")
     refused("no weights", torch.nn.Linear(4, 4, device="meta"), plan="plan x\nrule weight shard\n")

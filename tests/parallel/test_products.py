@@ -81,12 +81,12 @@ def test_stages_compute_in_another_type(staged):
 
 def test_a_result_of_nothing_but_nan_ends_all_stages(staged):
     assert [said[:60] for said in staged["broken"]] == [
-        "ApplyError: ['logits'] of the output is NaN throughout: it d"
+        "ApplyError: ['logits'] of the output is all NaN: it uses val"
     ] * 4
 
 
 def test_stages_are_given_the_same_batch(staged):
-    assert "processes 0 and 1 share out the same layers or stages and were given different" in staged["batches"]
+    assert "processes 0 and 1 divide the same layers or stages and were given different" in staged["batches"]
 
 
 OTHER_SHARES = "over processes that hold other shares of the model: give it the dimension for data"
@@ -97,7 +97,7 @@ WRONG = {
     **dict.fromkeys(("fully_shard over tensors", "fully_shard over all", "fully_shard of layers"), OTHER_SHARES),
     "ZeRO 1 of DTensors": "ZeroRedundancyOptimizer takes no DTensors: give parallelize a layout with fsdp",
     "twice": "sharded already",
-    "a part again": "sharded already: parallelize the whole model, once",
+    "a part again": "sharded already: call parallelize once, for the whole model",
     "around": "0 is sharded already",
     "wrapped": "the model is in DistributedDataParallel: give parallelize its .module",
     "without data": "words.weight has no data (meta device)",
@@ -105,10 +105,10 @@ WRONG = {
     "other models": "process 1 has another model than process 0, from weight on",
     "stages without chunks": "layout tp2.pp2 needs training=Training(chunks=8)",
     "chunks without stages": "chunks= and schedule= are for stages: take a layout with pp, or leave them out of ddp4",
-    "a divided backward": "schedule='ZBVZeroBubble' in a layout: give one of GPipe, 1F1B",
-    "compiled stages": "compile= has no place beside stages (tp2.pp2): leave it out",
+    "a divided backward": "schedule='ZBVZeroBubble' in a layout: choose from GPipe, 1F1B",
+    "compiled stages": "compile= does not go with stages (tp2.pp2): leave it out",
     "stages of no library": "has no configuration of transformers",
-    "other batches": "processes 0 and 1 share out the same layers or stages and were given different batches",
+    "other batches": "processes 0 and 1 divide the same layers or stages and were given different batches",
 }
 
 

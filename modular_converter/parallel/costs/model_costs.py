@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from modular_converter.parallel.engine.base.without_data import guesses
+from modular_converter.parallel.engine.base.without_data import Guesses
 from modular_converter.parallel.errors import BuildError, ScheduleError, one_line
 from modular_converter.parallel.schedule.chain_work import ChainWork, PartWork
 from modular_converter.parallel.trace.record import tensors_in
@@ -44,7 +44,7 @@ def count_chain(model: torch.nn.Module, path: str, inputs: Mapping[str, Any]) ->
         with (
             torch.set_grad_enabled(model.training),
             keeps,
-            guesses(finds_nothing=False),
+            Guesses(finds_nothing=False),
             _PlainInputs(),
             _Attention(counter),
             _Operations(counter),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.parallel.engine.base.skeleton import dismantle
+from modular_converter.parallel.engine.base.skeleton import skeleton_of
 from modular_converter.parallel.engine.choice.fit import fit
 from modular_converter.parallel.errors import one_line
 from modular_converter.parallel.plans.plan import Plan
@@ -24,7 +24,7 @@ def holds_at(target: Target, plan: Plan) -> dict[int, str]:
     found: dict[int, str] = {}
     try:
         model = published(target)
-        plan, skeleton = fitting(plan, model), dismantle(model, lambda name, tensor: tensor.dtype)[0]
+        plan, skeleton = fitting(plan, model), skeleton_of(model)
     except Exception as error:  # a configuration whose defaults do not fit together
         return dict.fromkeys(SIZES, f"cannot be built: {one_line(error)}")
     for size in SIZES:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from modular_converter.parallel.engine.base.without_data import guesses, on_meta
+from modular_converter.parallel.engine.base.without_data import Guesses, on_meta
 from modular_converter.parallel.engine.stages.chosen_plan import proven_pipeline_plan
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.derive import derive_pipeline, derive_pipelines
@@ -110,7 +110,7 @@ def test_what_passes_by_is_there_wherever_the_layers_are_cut(way: str) -> None:
 
 def in_stages(model: nn.Module, plan: PipelinePlan, spans: tuple[range, ...]) -> tuple[Any, list[int]]:
     """Shapes from a run without data, as in training: the result, and how many tensors each stage but the last gives."""
-    with guesses():
+    with Guesses():
         flow = flow_of(copy_without_data(model), plan, on_meta(IDS), skips=True)
     passed: Any = ()
     counts = []

@@ -1,4 +1,4 @@
-"""Ids that an embedding lacks, refused before they reach a device: a GPU answers nothing any more after such a lookup."""
+"""Refuse ids out of an embedding's range before the lookup: on a GPU, such a lookup breaks the device for good."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from modular_converter.parallel.engine.base.inner_forward import swap_forward
 
 
 class _Checked(torch.nn.Embedding):
-    """Base before ``nn.Embedding``: waits for the ids, 20 us on a GPU that has nothing else to do yet."""
+    """Put before the module's class. The wait for the ids takes 20 us on a GPU that is otherwise idle."""
 
     _checked_name: str
     _checked_rows: int
@@ -35,10 +35,10 @@ def _has_values(ids: Any) -> bool:
 
 
 def check_ids(model: torch.nn.Module) -> dict[torch.nn.Module, type[Any]]:
-    """Let each embedding of a whole model refuse ids that it lacks, also when it is sharded afterwards.
+    """Let each embedding of a whole model refuse ids out of its range, also after the model has been sharded.
 
     Returns:
-        The embeddings with their own classes, to give back.
+        The embeddings with their own classes, for ``uncheck_ids``.
     """
     own: dict[torch.nn.Module, type[Any]] = {}
     for path, module in model.named_modules():

@@ -1,4 +1,4 @@
-"""Modules with another forward than their class: they get a class of the same name, made once."""
+"""Give single modules another forward: each gets a class of the same name, which is made once."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ _INSERTED = "_inserted"
 
 
 def swap_forward(module: torch.nn.Module, kind: type[Any], outermost: bool = False) -> None:
-    """Give a module the forward of ``kind``, below the additions of its own class to a standard class; outermost: above
-    all.
+    """Give a module the forward of ``kind``, below the additions of its own class to a standard class.
+
+    Args:
+        outermost: above these additions instead.
     """
     module.__class__ = _made(type(module), kind, outermost)
 
 
 def _made(old: type[Any], kind: type[Any], outermost: bool) -> type[Any]:
-    """A class with another innermost forward, or with another outermost one.
+    """A class with another innermost or outermost forward.
 
-    A subclass of ``nn.Linear`` that calls ``super().forward`` keeps what it adds: the plain class goes between.
+    A subclass of ``nn.Linear`` that calls ``super().forward`` keeps its additions: ``kind`` goes between both classes.
     """
     if (old, kind, outermost) not in _MADE:
         standard = next((base for base in old.__mro__ if _is_standard(base)), old)

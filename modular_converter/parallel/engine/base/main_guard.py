@@ -1,4 +1,4 @@
-"""Refuse to start ranks in a spawned process that is still importing the main module."""
+"""Refuse to start ranks in processes that cannot start them, such as a spawned process that imports the main module."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ GUARD_TEXT = (
 
 
 def refuse_import_in_child() -> None:
-    """End a process that is still importing the main module of the process that started it."""
+    """End this process if it is a spawned process that is still importing the main module."""
     if getattr(multiprocessing.process.current_process(), "_inheriting", False):
         print(GUARD_TEXT, file=sys.stderr, flush=True)
         os._exit(MISSING_GUARD)
 
 
 def refuse_daemon() -> None:
-    """Raise ``RankError`` in a process that may not start others."""
+    """Raise ``RankError`` in a daemonic process, which may not start others."""
     if multiprocessing.current_process().daemon:
         raise RankError(
             "this is a daemonic process (of a multiprocessing pool or a task queue), which may not start others; "
-            "call parallelize in one that is not daemonic"
+            "call parallelize in a process that is not daemonic"
         )
 
 
 @contextlib.contextmanager
 def main_without_missing_file() -> Iterator[None]:
-    """Let ranks do without a main module that was read from standard input: they cannot import it again."""
+    """Hide a main module from the ranks if it was read from standard input: they cannot import it again."""
     main = sys.modules.get("__main__")
     path = getattr(main, "__file__", None)
     if main is None or path is None or os.path.exists(path) or getattr(main, "__spec__", None) is not None:

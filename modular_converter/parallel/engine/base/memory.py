@@ -25,7 +25,7 @@ def print_usage(model: Any, plan: str, figures: Mapping[str, Mapping[str, Any]],
     """Print the origin of a model's plan, and the memory of each device; with ``"detail"`` the summaries too.
 
     Args:
-        figures: from the name of a device to what ``usage`` says of it.
+        figures: name of a device -> its ``usage``.
     """
     print(f"{type(model).__name__}: {plan}")
     for name, value in figures.items():
@@ -34,9 +34,7 @@ def print_usage(model: Any, plan: str, figures: Mapping[str, Mapping[str, Any]],
 
 
 class MemoryFigures:
-    """The methods of a sharded model that return its memory, in bytes by device; on CPUs the resident bytes of a
-    process.
-    """
+    """The methods of a sharded model that return its memory, in bytes by device; on CPUs a process's resident bytes."""
 
     def _figures(self) -> Mapping[str, Mapping[str, Any]]:
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Models that are refused by name: packed weights of quantisation schemes."""
+"""Refuse models whose weights are packed by a quantisation scheme."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REMEDIES = {
 
 
 def scheme_of(config: Any) -> str:
-    """The name of the scheme that a model's weights are quantised with; empty for none."""
+    """The name of the quantisation scheme of a model's weights; empty without one."""
     found = getattr(config, "quantization_config", None)
     if not found:
         return ""
@@ -38,18 +38,13 @@ def refuse_quantised(config: Any, name: str, loaded: bool = False) -> None:
 
     Args:
         name: of the model, for the message.
-        loaded: whether the weights are in memory, where those of torchao can be cut.
+        loaded: whether the weights are in memory, where weights of torchao can be cut.
     """
-    for one in (config, *_parts(config)):
-        scheme = scheme_of(one)
+    names = getattr(type(config), "sub_configs", None) or ()
+    for part in (config, *(getattr(config, name, None) for name in names)):
+        scheme = scheme_of(part)
         if scheme and not (loaded and scheme == SCHEME):
             remedy = REMEDIES.get(scheme, _OTHER)
             raise ApplyError(
                 f"{name}: its weights are quantised ({scheme}), packed with scales that a plan does not cut; {remedy}"
             )
-
-
-def _parts(config: Any) -> list[Any]:
-    """The configurations within one."""
-    names = getattr(type(config), "sub_configs", None) or {}
-    return [part for part in (getattr(config, name, None) for name in names) if part is not None]

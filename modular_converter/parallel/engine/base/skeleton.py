@@ -1,4 +1,4 @@
-"""A model taken apart into a skeleton (its modules, pickled without tensors) and its tensors, and put together again."""
+"""Take a model apart into a skeleton (its modules, pickled without tensors) and its tensors, and assemble it again."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ class Item:
 
     Attributes:
         name: of a parameter or buffer; ``""`` for a tensor that is neither.
-        kept: the type that it has on the ranks.
-        parameter: whether modules register it as a parameter, so that a plan can shard it.
+        kept: its type on the ranks.
+        parameter: whether it is a parameter, so that a plan can shard it.
+        gradient: whether it requires gradients.
     """
 
     name: str
@@ -46,7 +47,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Skeleton:
-    """The parts of a model that are sent before the weights; picklable."""
+    """A model without the data of its tensors; picklable."""
 
     pickled: bytes
     items: tuple[Item, ...]
@@ -67,8 +68,8 @@ class _Dismantler(pickle.Pickler):
         self.tensors: list[torch.Tensor] = []
 
     def reducer_override(self, value: Any) -> Any:
-        """Modules that pickle refuses or that hold closures of the library's, see ``_restore``; handles of such hooks."""
-        if isinstance(value, RemovableHandle):  # it holds all hooks of its module
+        """Reduce modules that pickle refuses or that hold closures of the library, see ``_restore``, and hook handles."""
+        if isinstance(value, RemovableHandle):  # which would hold all hooks of its module
             return RemovableHandle, (OrderedDict(),)
         if not isinstance(value, torch.nn.Module):
             return NotImplemented
@@ -99,9 +100,9 @@ def _blank(kind: type[torch.nn.Module]) -> torch.nn.Module:
 
 
 def _restore(module: torch.nn.Module, state: dict[str, Any]) -> None:
-    """The state of a module, without the hooks with which the library captures outputs: it installs them anew.
+    """Give a module its state, without the library's hooks that capture outputs: the library installs them anew.
 
-    A parametrized module (weight norm) gets its class of its own again, which torch makes and pickle cannot find.
+    A parametrized module (weight norm) gets a new class made by torch: pickle cannot find the old one.
     """
     module.__dict__.update(state)
     parametrizations = module._modules.get("parametrizations")
@@ -113,15 +114,15 @@ def _restore(module: torch.nn.Module, state: dict[str, Any]) -> None:
 
 
 def _captures(hook: Any) -> bool:
-    """Whether a hook is a closure of the library's, which no pickle can hold: to capture outputs, to train."""
+    """Whether a hook is a closure of the library, to capture outputs or to train: pickle cannot hold it."""
     own = str(getattr(hook, "__module__", "")).startswith("transformers.")
     return own and "<locals>" in str(getattr(hook, "__qualname__", ""))
 
 
 def kept_types(model: Any, dtype: torch.dtype | None) -> Callable[[str, torch.Tensor], torch.dtype]:
-    """From a tensor of the model to its type on the devices, as ``from_pretrained(dtype=...)`` would choose.
+    """A function from a tensor's name and value to its type on the devices, as in ``from_pretrained(dtype=...)``.
 
-    Weights that the model keeps in float32, buffers that are not saved, and integers stay as they are.
+    Weights that the model keeps in float32, buffers that are not saved, and integers keep their types.
     """
     saved = set(model.state_dict()) if dtype is not None else set()
     exact = set(getattr(model, "_keep_in_fp32_modules_strict", None) or ())
@@ -139,12 +140,12 @@ def kept_types(model: Any, dtype: torch.dtype | None) -> Callable[[str, torch.Te
 def dismantle(
     model: torch.nn.Module, kept: Callable[[str, torch.Tensor], torch.dtype]
 ) -> tuple[Skeleton, list[torch.Tensor]]:
-    """A model as its skeleton and its tensors; the model stays as it is.
+    """A model as its skeleton and its tensors; the model is unchanged.
 
     Args:
-        kept: from name and tensor to the type that it shall have on the ranks.
+        kept: name and tensor -> the tensor's type on the ranks.
 
-    Raises ``ApplyError`` if something in the model cannot be pickled; it is named.
+    Raises ``ApplyError`` if an object in the model cannot be pickled; the message names it.
     """
     file = io.BytesIO()
     dismantler = _Dismantler(file, model)
@@ -162,6 +163,11 @@ def dismantle(
             Item(name, tuple(tensor.shape), tensor.dtype, kept(name, tensor), parameter, tensor.requires_grad)
         )
     return Skeleton(file.getvalue(), tuple(items)), dismantler.tensors
+
+
+def skeleton_of(model: torch.nn.Module) -> Skeleton:
+    """A model's skeleton, in which all tensors keep their types."""
+    return dismantle(model, lambda name, tensor: tensor.dtype)[0]
 
 
 class _Assembler(pickle.Unpickler):
@@ -182,10 +188,9 @@ class _Assembler(pickle.Unpickler):
 
 
 def assemble_model(skeleton: Skeleton, device: torch.device) -> tuple[torch.nn.Module, dict[int, torch.Tensor]]:
-    """The model with parameters on the meta device and all other tensors empty on ``device``; tensors by number.
+    """The model with parameters on the meta device and other tensors empty on ``device``; and its tensors by number.
 
-    Raises ``ApplyError`` if something in the model can be pickled but not restored, such as a method that was set on a
-    module.
+    Raises ``ApplyError`` if an object can be pickled but not restored, such as a method that was set on a module.
     """
     assembler = _Assembler(skeleton, device)
     try:
@@ -200,7 +205,7 @@ def assemble_model(skeleton: Skeleton, device: torch.device) -> tuple[torch.nn.M
 
 
 def _announce(model: torch.nn.Module) -> None:
-    """Register the outputs that the model's classes can record, as their constructors would: none has run here."""
+    """Register the outputs that the model's classes can record. Their constructors, which do this, have not run here."""
     try:
         from transformers.utils.output_capturing import _CAN_RECORD_REGISTRY
     except ImportError:

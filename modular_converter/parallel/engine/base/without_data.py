@@ -1,4 +1,4 @@
-"""Run a model on tensors without data: this takes milliseconds, and shows shapes and operations."""
+"""Run a model on tensors without data, which takes milliseconds and shows shapes and operations."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ META = torch.device("meta")
 T = TypeVar("T")
 
 
-class _Guesses(TorchFunctionMode):
-    """Answers questions about values of tensors without data, such as whether a mask is all ones, with no or zero.
+class Guesses(TorchFunctionMode):
+    """A context in which tensors without data answer questions about their values with no or zero.
 
     Args:
-        finds_nothing: no entry is other than zero, so that no expert is called; else this question fails.
+        finds_nothing: they also have no entry other than zero, so that no expert is called; else this question fails.
     """
 
     def __init__(self, finds_nothing: bool = True) -> None:
@@ -37,7 +37,7 @@ class _Guesses(TorchFunctionMode):
 
 
 _ANSWERS = {"__bool__": False, "__contains__": False, "item": 0, "__int__": 0, "__index__": 0, "__float__": 0.0}
-# Products whose form without data takes no other type, though they run in others.
+# Products that take no other type than bfloat16 without data.
 _BFLOAT16_ALONE = ("_grouped_mm", "grouped_mm")
 
 
@@ -48,28 +48,17 @@ def _half(values: Any) -> Any:
     return {name: half(v) for name, v in values.items()} if isinstance(values, dict) else [half(v) for v in values]
 
 
-def guesses(finds_nothing: bool = True) -> TorchFunctionMode:
-    """A context in which tensors without data answer questions about their values with no or zero.
-
-    Args:
-        finds_nothing: whether they also have no entry other than zero: work on the entries in question is then not
-        seen.
-    """
-    return _Guesses(finds_nothing)
-
-
 def run_without_data(model: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-    """The result of a model on the meta device for inputs whose data do not matter. Raises the errors of its code."""
-    with torch.no_grad(), _Guesses():
+    """The result of a model on the meta device; the inputs need no data. Raises the errors of the model's code."""
+    with torch.no_grad(), Guesses():
         return model(*map(on_meta, args), **{name: on_meta(value) for name, value in (kwargs or {}).items()})
 
 
 def tried_without_data(run: Callable[[], T]) -> T:
     """The result of a run on the meta device.
 
-    New tensors of the model's code are created on the device that the code names, or, in a second try, all on the meta
-    device: a mask without a device would have data, and could not meet the model's tensors. Raises the error of the
-    first try.
+    If the run fails, a second try creates all new tensors on the meta device: a mask that the model's code creates
+    without a device has data, and cannot be combined with tensors without data. Raises the error of the first try.
     """
     try:
         return run()

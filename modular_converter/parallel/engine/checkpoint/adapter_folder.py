@@ -1,4 +1,4 @@
-"""A saved adapter of peft: its model is read from the folder that its configuration names, and the adapter put into it."""
+"""Load a saved adapter of peft, with its model from the folder that the adapter's configuration names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TASKS = {
 
 
 def is_adapter(model: Any) -> bool:
-    """Whether the folder of an adapter is given instead of a model's."""
+    """Whether a value is the path of an adapter's folder, without a model in it."""
     return (
         isinstance(model, (str, os.PathLike))
         and Path(model, _SETTINGS).is_file()
@@ -38,9 +38,8 @@ def open_adapter(folder: str | os.PathLike[str], dtype: torch.dtype | None, mode
     """The wrapped model of an adapter, whole and in eval mode, as ``PeftModel.from_pretrained`` makes it.
 
     Args:
-        dtype: of the model's weights; the one of its configuration if None. Adapters are as peft loads them.
-        model_class: a class of a model or an Auto class; the one of the adapter's task, or that the model's
-            ``config.json`` names, if None.
+        dtype: of the model's weights; if None, as in its configuration. Adapters have the types that peft chooses.
+        model_class: a model class or an Auto class; if None, the class of the adapter's task, or of ``config.json``.
 
     Raises ``BuildError`` if the adapter or its model cannot be read; nothing is downloaded.
     """
@@ -66,11 +65,11 @@ def open_adapter(folder: str | os.PathLike[str], dtype: torch.dtype | None, mode
         model = kind.from_pretrained(base, dtype=dtype or "auto", local_files_only=True)
         return PeftModel.from_pretrained(model, str(path), local_files_only=True).eval()
     except Exception as error:  # of the library, of peft, or of the model's own code
-        raise BuildError(f"{path}: cannot be put into the model of {base}: {one_line(error, 400)}") from error
+        raise BuildError(f"{path}: cannot be loaded into the model of {base}: {one_line(error, 400)}") from error
 
 
 def _class_of_task(settings: dict[str, Any]) -> Any:
-    """The class that an adapter was made for; None if its settings do not name it."""
+    """The model class of an adapter; None if its settings do not name one."""
     import transformers
 
     made_for = (settings.get("auto_mapping") or {}).get("base_model_class")

@@ -35,14 +35,14 @@ _TYPES = {
 
 
 def stored_tensors(folder: Path, named: str | None = None, more: Iterable[str] = ()) -> dict[str, Stored]:
-    """Every tensor of a checkpoint by its key; only the headers of the files are read.
+    """Key -> tensor of a checkpoint, from the headers of its files.
 
     Args:
-        named: the file or index, if the configuration names one.
-        more: other files that belong to the checkpoint where they exist.
+        named: the file or index that the configuration names.
+        more: other files of the checkpoint; they may be absent.
 
-    Raises ``ApplyError`` if there are no safetensors files, or one is damaged or lacks a key of the index; file and key
-    are named.
+    Raises ``ApplyError`` if there are no safetensors files, or a file is damaged or lacks a key of the index; the message
+    names file and key.
     """
     first = named or next((name for name in (ONE_FILE, INDEX) if (folder / name).is_file()), None)
     if first is None:
@@ -61,7 +61,7 @@ def stored_tensors(folder: Path, named: str | None = None, more: Iterable[str] =
 
 
 def _no_files(folder: Path) -> str:
-    """A hint: the files found instead, and a remedy."""
+    """The message for a folder without safetensors files, with the files found instead and the cure."""
     if any(folder.glob("*.bin")):
         return (
             f"{folder}: has .bin files, which hold pickled objects and are not read; load the model with from_pretrained "
@@ -73,7 +73,7 @@ def _no_files(folder: Path) -> str:
 
 
 def holds_adapter(folder: Path) -> str:
-    """A hint for the folder of an adapter; empty for any other folder."""
+    """The message for the folder of an adapter; empty for any other folder."""
     if not (folder / "adapter_config.json").is_file():
         return ""
     return (
@@ -91,7 +91,7 @@ def _indexed(path: Path) -> dict[str, str]:
 
 
 def _header(path: Path) -> dict[str, Stored]:
-    """The keys of one file. The library refuses a file that is shorter or longer than its header says."""
+    """The tensors of one file. safetensors refuses a file whose length differs from its header."""
     found = {}
     key = "its header"
     try:
@@ -100,7 +100,7 @@ def _header(path: Path) -> dict[str, Stored]:
                 part = file.get_slice(key)
                 kind = _TYPES.get(part.get_dtype())
                 if kind is None:
-                    raise ApplyError(f"{path}: {key} has the type {part.get_dtype()}, which is not known here")
+                    raise ApplyError(f"{path}: {key} has the type {part.get_dtype()}, which is not supported")
                 found[key] = Stored(tuple(part.get_shape()), kind, str(path), key)
     except ApplyError:
         raise

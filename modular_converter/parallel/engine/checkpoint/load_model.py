@@ -1,11 +1,11 @@
-"""A model from a folder without reading its weights: the library's own loading code, run on recorded tensors.
+"""Load a model from a folder without its weights: the library's own loading code runs on tensors that record.
 
 ``from_pretrained(None, config=…, state_dict=…)`` builds the class on the meta device and takes the same steps as for a
 folder: keys are renamed and prefixed, tensors are merged, split and converted in type, weights are tied, buffers that
 are not saved are computed, and missing and unexpected keys are reported. The tensors of the state dict have no data.
-They record each operation, so that every weight ends as a recipe: which ranges of which files it is made of. Operations
-that only move entries (concatenation, stacks, slices, transposition) are read range by range. A weight that another
-operation makes is computed whole by each rank that needs a part of it, one weight at a time.
+They record each operation, so that each weight becomes a recipe: the ranges of files that it consists of. The results of
+operations that only move entries (concatenation, stacks, slices, transposition) are read range by range. The result of
+any other operation is computed whole by each rank that needs a part of it, one weight at a time.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Checkpoint:
 
     Attributes:
         model: in eval mode; its weights are on the meta device, everything else is on the CPU.
-        stored: the tensors of the files, by key.
-        recipes: of each weight on the meta device, by all its names.
+        stored: key -> tensor of the files.
+        recipes: name -> recipe of each weight on the meta device, under all its names.
     """
 
     folder: Path
@@ -49,7 +49,7 @@ class Checkpoint:
     recipes: dict[str, Recipe]
 
     def filled(self, model: torch.nn.Module) -> torch.nn.Module:
-        """A copy of a part of the model, with its names, and with its weights read."""
+        """A copy of a part of the model, whose parameters have the same names, with its weights read."""
         made = copy.deepcopy(model)
         read: dict[int, torch.nn.Parameter] = {}
         with Reader() as reader:
@@ -61,12 +61,12 @@ class Checkpoint:
         return made
 
     def by_number(self, names: Iterable[str]) -> dict[int, Recipe]:
-        """The recipes by the numbers of names."""
+        """Position of a name -> its recipe, for the names that have one."""
         return {number: self.recipes[name] for number, name in enumerate(names) if name in self.recipes}
 
 
 def is_folder(model: Any) -> bool:
-    """Whether the path of a folder is given instead of a model."""
+    """Whether a value is a path instead of a model."""
     return isinstance(model, (str, os.PathLike))
 
 
@@ -74,10 +74,10 @@ def open_checkpoint(folder: str | os.PathLike[str], dtype: torch.dtype | None, m
     """The model of a folder, as ``from_pretrained(folder, dtype=dtype)`` makes it, with its weights unread.
 
     Args:
-        dtype: of the weights; the one of the configuration if None.
-        model_class: a class of a model or an Auto class; the class that ``config.json`` names if None.
+        dtype: of the weights; if None, as in the configuration.
+        model_class: a model class or an Auto class; if None, the class that ``config.json`` names.
 
-    Raises ``PlanError`` if the folder holds no model that can be read, or lacks weights; file and key are named.
+    Raises ``PlanError`` if the folder has no readable model, or lacks weights; the message names file and key.
     """
     path = Path(folder)
     config, kind = class_of(path, model_class)
@@ -102,8 +102,8 @@ def open_checkpoint(folder: str | os.PathLike[str], dtype: torch.dtype | None, m
     if missing := sorted(report["missing_keys"]):
         raise BuildError(
             f"{path}: its files ({', '.join(sorted({Path(one.file).name for one in stored.values()}))}) lack weights of "
-            f"{kind.__name__}: {first_of(missing, _NAMED)}; give model_class= if the folder holds another "
-            "one, or load it with from_pretrained, which draws new values, and save it"
+            f"{kind.__name__}: {first_of(missing, _NAMED)}; give model_class= if the folder holds another class, or load "
+            "the model with from_pretrained, which draws new values, and save it"
         )
     recipes = _taken_out(model)
     _refuse_unread(path, model, recipes)
@@ -114,9 +114,9 @@ def open_checkpoint(folder: str | os.PathLike[str], dtype: torch.dtype | None, m
 
 
 def _refuse_unread(path: Path, model: Any, recipes: dict[str, Recipe]) -> None:
-    """Raise ``BuildError`` for weights from elsewhere, and for tensors that nothing has filled.
+    """Raise ``BuildError`` for weights that are not from the files, and for tensors without data.
 
-    A class may load its weights in its own way, which ignores the given tensors.
+    They occur in classes with loading code of their own that ignores the given tensors.
     """
     patterns = [*(getattr(model, "_keys_to_ignore_on_load_missing", None) or ())]
     made = {name: one for name, one in model.named_parameters() if name not in recipes}
@@ -130,7 +130,7 @@ def _refuse_unread(path: Path, model: Any, recipes: dict[str, Recipe]) -> None:
 
 
 def _keep_mark(made: Any, config: Any) -> None:
-    """The library's mark of settings that are unchanged since their file; copies lose it."""
+    """Copy the library's mark of settings that are unchanged since their file."""
     mark = "_original_object_hash"
     if hasattr(config, mark) and made == config:
         setattr(made, mark, getattr(config, mark))
@@ -144,7 +144,7 @@ def _refuse_other_shapes(kind: Any, stored: dict[str, Stored], mismatched: Itera
 
 
 def _taken_out(model: torch.nn.Module) -> dict[str, Recipe]:
-    """Put weights without data in the places of recorded ones, and return their recipes; recorded buffers are read."""
+    """Replace recorded weights by weights without data, and return their recipes. Recorded buffers are read."""
     made: dict[int, torch.nn.Parameter] = {}
     recipes: dict[str, Recipe] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
@@ -173,7 +173,7 @@ def _refuse_written(name: str, tensor: RecordedTensor) -> None:
 
 
 def replace_parameters(model: torch.nn.Module, others: dict[int, torch.nn.Parameter]) -> None:
-    """Put other parameters in the places of some, by identity."""
+    """Replace parameters of a model by identity."""
     for module in model.modules():
         for leaf, parameter in module._parameters.items():
             if id(parameter) in others:
@@ -181,10 +181,10 @@ def replace_parameters(model: torch.nn.Module, others: dict[int, torch.nn.Parame
 
 
 def hollow(model: torch.nn.Module, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Replace weights on the meta device by empty ones on the CPU, as in models that were handed over.
+    """Replace weights on the meta device by empty weights on the CPU, as in any model after its hand-over.
 
     Returns:
-        ``tensors`` with the same exchange.
+        ``tensors`` with the same replacements.
     """
     made = {id(t): torch.nn.Parameter(torch.empty(0, dtype=t.dtype), t.requires_grad) for t in tensors if t.is_meta}
     replace_parameters(model, made)

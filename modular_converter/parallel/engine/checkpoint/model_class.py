@@ -1,4 +1,4 @@
-"""The class and the settings of a saved model, from its folder alone: code in the folder is never run."""
+"""The class and the settings of a saved model. Code in its folder is never run."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def class_of(folder: Path, model_class: Any) -> tuple[Any, Any]:
     """The configuration of a folder, and the class of its model.
 
     Args:
-        model_class: a class of a model or an Auto class; the class that ``config.json`` names if None.
+        model_class: a model class or an Auto class; if None, the class that ``config.json`` names.
 
-    Raises ``BuildError`` if there is no such class, the folder is none of a model, or its model has code of its own.
+    Raises ``BuildError`` if there is no such class, the folder holds no model, or the model needs code of the folder.
     """
     from transformers import AutoConfig, PreTrainedModel
 
@@ -35,14 +35,14 @@ def class_of(folder: Path, model_class: Any) -> tuple[Any, Any]:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         kind = _named_class(folder, config) if kind is None else _auto_class(kind, config)
         if kind.config_class is not None and not isinstance(config, kind.config_class):
-            config = kind.config_class.from_pretrained(folder)  # of a part: the text model of CLIP
+            config = kind.config_class.from_pretrained(folder)  # of a part, such as the text model of CLIP
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BuildError(f"{folder / 'config.json'}: cannot be read: {one_line(error, 400)}") from error
     return config, kind
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """The table in a file of JSON. Raises ``BuildError`` if it cannot be read."""
+    """The object in a JSON file. Raises ``BuildError`` if it cannot be read."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -59,7 +59,7 @@ def _settings(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise BuildError(holds_adapter(folder) or f"{folder}: has no config.json; give the folder of a saved model")
     found = read_settings(path)
-    if holds_adapter(folder):  # which from_pretrained would put into the model
+    if holds_adapter(folder):  # from_pretrained would load it into the model
         raise BuildError(
             f"{folder}: holds a model and an adapter; give parallelize the model that from_pretrained makes of it, or move "
             "adapter_config.json or config.json away"
@@ -68,7 +68,7 @@ def _settings(folder: Path) -> dict[str, Any]:
 
 
 def _named_class(folder: Path, config: Any) -> Any:
-    """The class that ``architectures`` names; the base model of the configuration where it names none."""
+    """The class that ``architectures`` names; the base model of the configuration if it names none."""
     import transformers
 
     names = list(getattr(config, "architectures", None) or ())
@@ -87,9 +87,7 @@ def _auto_class(kind: Any, config: Any) -> Any:
     """The model of an Auto class for a configuration."""
     known = getattr(kind, "_model_mapping", None)
     if known is None:
-        raise BuildError(
-            f"model_class={kind!r}: give a class of a model, or an Auto class such as AutoModelForCausalLM"
-        )
+        raise BuildError(f"model_class={kind!r}: give a model class, or an Auto class such as AutoModelForCausalLM")
     if type(config) not in known:
         raise BuildError(f"model_class={kind.__name__}: it has no model for {type(config).__name__}")
     found = known[type(config)]
@@ -100,7 +98,7 @@ def _auto_class(kind: Any, config: Any) -> Any:
 
 
 def generation_config(folder: Path) -> Any:
-    """The settings of ``generate`` that were saved, else those of ``config.json``.
+    """The saved settings of ``generate``, else the settings in ``config.json``.
 
     Raises ``BuildError`` if the file is damaged.
     """

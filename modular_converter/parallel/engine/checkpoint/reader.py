@@ -1,4 +1,4 @@
-"""Ranges of recipes, read from safetensors files: the bytes that a range needs and no others."""
+"""Read ranges of recipes, and ranks' shares of weights, from safetensors files: only the bytes that a range needs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ from modular_converter.parallel.engine.checkpoint.recipes import (
     Stored,
 )
 from modular_converter.parallel.errors import ApplyError, one_line
+from modular_converter.parallel.plans.resolve import Piece
+from modular_converter.parallel.shard.shares import stretches
 
 
-# The bytes read at once of a weight that can be read in parts.
+# The bytes of one read, for weights that can be read in parts.
 CHUNK_BYTES = 32 << 20
 
 
@@ -31,7 +33,7 @@ class Reader:
     """The open files of one load.
 
     Attributes:
-        bytes: of the entries that were taken out of files.
+        bytes: read from the files so far.
     """
 
     def __init__(self) -> None:
@@ -47,11 +49,11 @@ class Reader:
         self.stack.close()
 
     def whole(self, recipe: Recipe) -> torch.Tensor:
-        """All of a recipe."""
+        """The whole tensor of a recipe."""
         return self.read(recipe, recipe.whole())
 
     def chunks(self, recipe: Recipe, box: Box) -> Iterator[tuple[int, torch.Tensor]]:
-        """A box of a recipe, some rows at a time, each with its first row within the box; all at once if it is computed."""
+        """(First row in the box, rows) of a box, about ``CHUNK_BYTES`` at a time; all rows at once of a computed recipe."""
         if not recipe.shape or not recipe.piecewise:
             yield 0, self.read(recipe, box)
             return
@@ -71,10 +73,7 @@ class Reader:
         return all(torch.equal(part, beside) for (_, part), (_, beside) in pairs)
 
     def read(self, recipe: Recipe, box: Box) -> torch.Tensor:
-        """The entries of a box, on the CPU; the result may share memory with nothing.
-
-        Raises ``ApplyError`` if a file cannot be read; it and the key are named.
-        """
+        """The entries of a box, on the CPU. Raises ``ApplyError`` if a file cannot be read; it names file and key."""
         if isinstance(recipe, Stored):
             return self._stored(recipe, box)
         if isinstance(recipe, Converted):
@@ -133,13 +132,34 @@ class Reader:
     def _computed(self, recipe: Computed) -> torch.Tensor:
         space, _, overload = recipe.name.partition(".")
         space, _, name = space.partition("::")
-        # Recorded operations have no strides: a recorded view may be a copy here.
+        # Recorded tensors have no strides: a recorded view may need a copy here.
         name, overload = ("reshape", "") if name in ("view", "_unsafe_view") else (name, overload)
         function = getattr(getattr(getattr(torch.ops, space), name), overload or "default")
-        args, kwargs = tree_map(self._given, (recipe.args, recipe.kwargs), is_leaf=lambda x: isinstance(x, Recipe))
+        given = (recipe.args, recipe.kwargs)
+        args, kwargs = tree_map(lambda value: self.whole(value) if isinstance(value, Recipe) else value, given)
         made = function(*args, **kwargs)
         found: torch.Tensor = made if recipe.number < 0 else made[recipe.number]
         return found
 
-    def _given(self, value: Any) -> Any:
-        return self.whole(value) if isinstance(value, Recipe) else value
+
+def read_share(
+    reader: Reader, recipe: Recipe, piece: Piece | None, rank: int, size: int, target: torch.Tensor
+) -> None:
+    """Read a rank's share of a weight into ``target``, which has the share's shape, a few megabytes at a time.
+
+    A computed weight is read whole first. Raises ``ApplyError`` as ``Reader.read`` does.
+    """
+    if piece is None or piece.dim < 0:
+        for first, rows in reader.chunks(recipe, recipe.whole()):
+            (target[first : first + len(rows)] if recipe.shape else target).copy_(rows)
+        return
+    whole = None if recipe.piecewise else reader.whole(recipe)
+    dim = piece.dim
+    for source, goal, length in stretches(recipe.shape[dim], piece.parts, rank, size, piece.units):
+        part = target.narrow(dim, goal, length)
+        if whole is not None:
+            part.copy_(whole.narrow(dim, source, length))
+            continue
+        box = (*recipe.whole()[:dim], (source, length), *recipe.whole()[dim + 1 :])
+        for first, rows in reader.chunks(recipe, box):
+            part[first : first + len(rows)].copy_(rows)

@@ -1,6 +1,4 @@
-"""How a weight is computed from the tensors in files: plain records, sent to the ranks, which read the ranges they
-need.
-"""
+"""Recipes: how a weight is computed from the tensors in files. Ranks get them, and read the ranges that they need."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ class Recipe:
 
     @property
     def piecewise(self) -> bool:
-        """Whether a part of it is made of parts of the stored tensors alone."""
+        """Whether a part of the tensor needs only parts of the stored tensors."""
         return True
 
     def whole(self) -> Box:
@@ -41,7 +39,7 @@ class Stored(Recipe):
 
 @dataclass(frozen=True, eq=False)
 class OfOne(Recipe):
-    """Entries of one other recipe."""
+    """A recipe that is made of one other recipe."""
 
     of: Recipe
 
@@ -69,7 +67,7 @@ class Joined(Recipe):
 
 @dataclass(frozen=True, eq=False)
 class Excerpt(OfOne):
-    """A part of a recipe, which begins at ``starts`` and has this shape."""
+    """The box of a recipe that begins at ``starts``."""
 
     starts: tuple[int, ...]
 
@@ -79,8 +77,8 @@ class Arranged(OfOne):
     """A recipe with its dimensions in another order.
 
     Attributes:
-        dims: for each dimension its number in ``of``, None for a new dimension of length 1; omitted dimensions have
-            length 1.
+        dims: for each dimension its number in ``of``, or None for a new dimension of length 1. Dimensions of ``of`` that
+            are not named have length 1.
     """
 
     dims: tuple[int | None, ...]
@@ -88,11 +86,11 @@ class Arranged(OfOne):
 
 @dataclass(frozen=True, eq=False)
 class Computed(Recipe):
-    """Any other operation of torch; its inputs are read whole.
+    """The result of any other operation of torch; its inputs are read whole.
 
     Attributes:
         name: of the operation, such as ``aten::mul.Tensor``.
-        number: of the output, for an operation with several; -1 for one.
+        number: of the output, for an operation with several outputs; else -1.
     """
 
     name: str

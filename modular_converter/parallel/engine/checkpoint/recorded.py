@@ -1,4 +1,4 @@
-"""Tensors without data that record the operations on them as recipes: the library's own loading code runs on them."""
+"""Tensors without data that record operations as recipes, for the library's own loading code."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class RecordedTensor(torch.Tensor):
     """A tensor that appears to be on the CPU and has no data.
 
     Attributes:
-        recipe: how its data would be read.
-        writes: names of operations that have written to it or to its base; they are not carried out.
+        recipe: of its data.
+        writes: names of operations that would have written to it or to its base.
     """
 
     recipe: Recipe
@@ -48,12 +48,12 @@ class RecordedTensor(torch.Tensor):
     ) -> Any:
         kwargs = kwargs or {}
         if func._schema.is_mutable:
-            return _written(func, args, kwargs)
+            return _written(func, args)
         if not any("Tensor" in str(given.type) for given in func._schema.returns):
             return _value(func, args, kwargs)
         outputs = func(*tree_map(_bare, args), **tree_map(_bare, {k: v for k, v in kwargs.items() if k != "device"}))
         recipes = _recipes(func, args, kwargs, outputs)
-        # A view is written to with its base.
+        # A write to a view is a write to its base.
         view = any(given.alias_info is not None for given in func._schema.returns)
         writes = args[0].writes if view and isinstance(args[0], RecordedTensor) else None
         if isinstance(outputs, torch.Tensor):
@@ -69,8 +69,8 @@ def _plain(value: Any) -> Any:
     return value.recipe if isinstance(value, RecordedTensor) else value
 
 
-def _written(func: Any, args: Any, kwargs: Any) -> Any:
-    """Note a write; a tensor computed only from temporary values, such as a norm of a weight, is not a weight."""
+def _written(func: Any, args: Any) -> Any:
+    """Note a write. Raises ``ApplyError`` for a write of recorded values into an ordinary tensor."""
     target = args[0]
     if not isinstance(target, RecordedTensor):
         raise ApplyError(f"{func.name()} copies a weight that has not been read")
@@ -79,7 +79,7 @@ def _written(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _value(func: Any, args: Any, kwargs: Any) -> Any:
-    """A number or boolean that depends on data, for which the tensors are read."""
+    """A number or boolean that depends on data: the tensors are read."""
     with Reader() as reader:
         if func is torch.ops.aten.equal.default and all(isinstance(one, RecordedTensor) for one in args):
             return reader.equal(args[0].recipe, args[1].recipe)
@@ -136,7 +136,7 @@ def _stacked(args: Any, kwargs: Any, outputs: list[torch.Tensor]) -> list[Recipe
 
 
 def _stretches(args: Any, kwargs: Any, outputs: list[torch.Tensor]) -> list[Recipe] | None:
-    """``split`` in its forms: the outputs lie one after the other."""
+    """``split`` in its forms, whose outputs lie one after the other."""
     of, rank = args[0], len(args[0].shape)
     dim = (args[2] if len(args) > 2 else kwargs.get("dim", 0)) % rank
     found: list[Recipe] = []
@@ -161,7 +161,7 @@ def _slice(args: Any, kwargs: Any, outputs: list[torch.Tensor]) -> list[Recipe] 
 
 
 def _selected(args: Any, kwargs: Any, outputs: list[torch.Tensor]) -> list[Recipe] | None:
-    """``select`` of one number and ``unbind`` of all: a stretch of length 1 without its dimension."""
+    """``select`` and ``unbind``: an excerpt of length 1, without its dimension."""
     of, rank = args[0], len(args[0].shape)
     dim = (args[1] if len(args) > 1 else 0) % rank
     numbers = range(len(outputs)) if len(args) < 3 else [args[2] % of.shape[dim]]

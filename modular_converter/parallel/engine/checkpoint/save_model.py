@@ -1,6 +1,6 @@
-"""A model whose weights are on several ranks, saved in files that ``from_pretrained`` loads: one file's weights at a time.
+"""Save a model whose weights are on several ranks in files that ``from_pretrained`` loads, one file at a time.
 
-The library's own code turns the weights' names and forms back to those of published files; it runs on recorded tensors.
+The library's own code, run on recorded tensors, gives the weights the names and forms of published files.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Fetch = Callable[[str], torch.Tensor]
 
 
 def saves_as_library(kind: type[Any]) -> bool:
-    """Whether a class is saved as the library saves all models, without code of its own."""
+    """Whether a class has the library's own ``save_pretrained``."""
     from transformers import PreTrainedModel
 
     owner = next((one for one in kind.__mro__ if one.__module__.startswith("transformers.")), None)
@@ -43,15 +43,15 @@ def save_model(
     ranks: int,
     max_shard_size: int | str | None = None,
 ) -> None:
-    """Write a model's files into a folder; weights are fetched whole, in the same order everywhere.
+    """Write a model's files into a folder; all processes fetch the same whole weights in the same order.
 
     Args:
-        state: what is saved, by name, each tensor once; whole shapes and types count alone.
-        fetch: from a name to the whole tensor on the CPU.
-        folder: None in processes that only take part in fetching.
-        ranks: a file holds at most one of so many parts of the model, unless ``max_shard_size`` says otherwise.
+        state: name -> tensor to save, each tensor once; only whole shapes and types are used.
+        fetch: name -> the whole tensor on the CPU.
+        folder: None in processes that only fetch.
+        ranks: without ``max_shard_size``, a file holds at most the ``ranks``-th part of the model.
 
-    Raises ``OSError`` if a file could not be written; all weights have been fetched all the same, as the others expect.
+    Raises ``OSError`` if a file could not be written, after all weights are fetched, since the other processes wait for it.
     """
     from huggingface_hub import split_torch_state_dict_into_shards
 
@@ -84,7 +84,7 @@ def save_model(
 
 
 def _as_published(model: Any, state: Mapping[str, torch.Tensor]) -> dict[str, Recipe]:
-    """The recipes of the tensors in the files, from the weights by the model's own names."""
+    """Name in the files -> recipe, from the weights under the model's own names."""
     from transformers.core_model_loading import revert_weight_conversion
 
     ignored = set(getattr(model, "_keys_to_ignore_on_save", None) or ())
@@ -99,7 +99,7 @@ def _as_published(model: Any, state: Mapping[str, torch.Tensor]) -> dict[str, Re
 
 
 def _finish(folder: Path, split: Any) -> None:
-    """Write the index, and remove files of an earlier model: the library might read them first."""
+    """Write the index, and remove the files of an earlier model, which the library might load instead."""
     written = set(split.filename_to_tensors)
     if split.is_sharded:
         written.add(INDEX)
@@ -111,7 +111,7 @@ def _finish(folder: Path, split: Any) -> None:
 
 
 class _Fetched(Reader):
-    """Recipes read from fetched weights, of which the latest is kept: several tensors of a file may be parts of it."""
+    """Reads fetched weights. The latest weight is kept, since several tensors of a file may be parts of it."""
 
     def __init__(self, fetch: Fetch) -> None:
         super().__init__()
@@ -129,7 +129,7 @@ class _Fetched(Reader):
 
 
 def _put(path: Path, write: Callable[[Path], Any]) -> None:
-    """Write a file beside its place and move it there: a reader sees the old file or the new one."""
+    """Write a file under a temporary name and rename it, so that a reader sees the old file or the new one."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         write(beside)
@@ -146,7 +146,7 @@ def _save_settings(model: Any, folder: Path) -> None:
 
 
 def saved_names(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """The tensors for a model's files, by name, each once: the library ties them again."""
+    """Name -> tensor for a model's files, each tensor once: the library ties the others again."""
     found: dict[str, torch.Tensor] = {}
     seen: set[int] = set()
     for name, tensor in torch.nn.Module.state_dict(model, keep_vars=True).items():

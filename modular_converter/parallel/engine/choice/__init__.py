@@ -1,1 +1,1 @@
-"""The choice of the plan for a model, and the check that it fits."""
+"""Choose the plan for a model, and check that it fits."""

@@ -1,4 +1,4 @@
-"""The arguments of ``parallelize``, checked in one place before anything is started."""
+"""The arguments of ``parallelize``, checked before anything is started."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Arguments:
 
     @property
     def weight_type(self) -> torch.dtype | None:
-        """The type of the weights on the devices; as they are if None."""
+        """The type of the weights on the devices; unchanged if None."""
         return torch.float16 if self.fp16 else self.dtype
 
 
@@ -72,11 +72,9 @@ def check_arguments(given: Arguments, usual: Mapping[str, Any]) -> None:
         _refuse(given, usual, idle, "in a process group each process that runs already keeps its share")
         _check_training(given)
         return
-    for name in ("layout", "training"):
+    for name in ("layout", "training", "mesh"):
         if getattr(given, name) is not None:
             raise ApplyError(f"{name}= needs a process group: start the script with torchrun")
-    if given.mesh is not None:
-        raise ApplyError("mesh= needs a process group: start the script with torchrun")
     if given.session is not None:
         reason = "the processes of session= run already; give it to Session(...)"
         _refuse(given, usual, _WITHOUT_EFFECT_BESIDE_SESSION, reason)
@@ -86,9 +84,11 @@ def check_arguments(given: Arguments, usual: Mapping[str, Any]) -> None:
 def _check_training(given: Arguments) -> None:
     for name in ("layout", "training"):
         if getattr(given, name) is not None and (given.inference or given.compile):
-            raise ApplyError(f"{name}= is for training, and inference= and compile= are for a model without gradients")
+            raise ApplyError(
+                f"{name}= is for training, but inference= and compile= are without gradients: leave one out"
+            )
     if given.mesh is not None and given.layout is not None:
-        raise ApplyError("give layout=, which makes the mesh, or mesh=, to shard over one dimension of your own")
+        raise ApplyError("give layout=, which makes a mesh, or mesh=, a dimension of your own mesh to shard over")
     if given.mesh is not None and given.training is not None:
         raise ApplyError(
             "training= needs layout=, such as layout='fsdp2.tp2'; with mesh= the other dimensions are yours"
@@ -114,7 +114,7 @@ def _check_model(given: Arguments) -> None:
         raise ApplyError("the model is parallelized already; take it back with .cpu() first")
     if "_applied" in model.__dict__:
         raise ApplyError("the model is sharded already; make it whole with .unshard() first")
-    adapters_of(model)  # refuses kinds and states of adapters that no plan supports, not even a given one
+    adapters_of(model)  # raises for adapters that no plan supports
 
 
 def _check_values(given: Arguments) -> None:
@@ -132,7 +132,7 @@ def _check_values(given: Arguments) -> None:
     if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
         raise ApplyError(f"dtype={dtype!r}: give a floating type, such as torch.bfloat16")
     if given.fp16 and dtype not in (None, torch.float16):
-        raise ApplyError(f"fp16=True and dtype={dtype}: give one of them")
+        raise ApplyError(f"fp16=True and dtype={dtype}: give only one")
 
 
 def _refuse(given: Arguments, usual: Mapping[str, Any], names: tuple[str, ...], reason: str) -> None:
@@ -143,14 +143,14 @@ def _refuse(given: Arguments, usual: Mapping[str, Any], names: tuple[str, ...], 
 
 
 def in_process_group() -> bool:
-    """Whether ``torchrun`` has started this process, or it is in a process group already."""
+    """Whether ``torchrun`` has started this process, or a process group exists already."""
     started = all(name in os.environ for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
     return started or torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
 def check_start(method: str, devices: tuple[str, ...]) -> None:
-    """Raise ``ApplyError`` for a way to start processes that does not exist, or that the devices do not allow."""
+    """Raise ``ApplyError`` for an unknown way to start processes, or one that the devices do not allow."""
     if method not in _METHODS:
-        raise ApplyError(f"init_method={method!r}: give one of {', '.join(_METHODS)}")
+        raise ApplyError(f"init_method={method!r}: choose from {', '.join(_METHODS)}")
     if method == "fork" and devices[0] != "cpu":
         raise ApplyError('init_method="fork" does not work with GPUs: CUDA cannot be used after a fork; give "spawn"')

@@ -1,6 +1,6 @@
 """Fit a plan to a model and a number of ranks: each rank gets whole heads, and parts that cannot be divided stay whole.
 
-A rank's model is put together on the meta device, sharded for that many ranks, and run once without data.
+The model is assembled on the meta device, sharded as for one of the ranks, and run once without data.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble_model
 from modular_converter.parallel.engine.base.without_data import (
     META,
-    guesses,
+    Guesses,
     on_meta,
     run_without_data,
     tried_without_data,
@@ -29,7 +29,7 @@ from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece
 from modular_converter.parallel.proof.compare import failed_in
 from modular_converter.parallel.shard.apply import apply
-from modular_converter.parallel.shard.shares import is_uneven, share_length
+from modular_converter.parallel.shard.shares import is_uneven, share_lengths
 from modular_converter.parallel.shard.units import WHOLE_OUTSIDE, unknown_cut, with_units
 from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.tiny.inputs import make_inputs
@@ -38,17 +38,17 @@ from modular_converter.parallel.trace.record import record
 
 
 logger = logging.getLogger(__name__)
-# The most parts that are left whole, one after the other, before a model is refused.
+# A model is refused after so many parts were left whole, one by one.
 _MOST_PARTS = 16
-# The model's own types, and that in which all operations run without data, such as grouped products.
+# The model's own types, and the type in which all operations run without data, such as grouped products.
 TYPES = (None, torch.bfloat16)
-# The results for the latest models: the choice of a plan and the hand-over need the same.
+# The latest results: the choice of a plan and the hand-over need the same.
 _LATEST: dict[tuple[Skeleton, str, int], Fit] = {}
 _MOST_LATEST = 8
 
 
 class OneOf:
-    """One of several ranks that do not exist, the first by default: its collectives give results of the right shapes."""
+    """One rank of a group that does not exist: its collectives give results of the right shapes."""
 
     def __init__(self, size: int, rank: int = 0) -> None:
         self.rank, self.size = rank, size
@@ -65,11 +65,11 @@ class Fit:
     """A plan that fits.
 
     Attributes:
-        plan: with the units that so many ranks need, and without the parts that stay whole.
-        generic: the same without those units, for instances of other sizes.
-        pieces: how each parameter is split, by name.
+        plan: with the units that these ranks need, and without the parts that stay whole.
+        generic: the plan without these units, for instances of other sizes.
+        pieces: name of a parameter -> its split.
         uneven: whether some ranks hold more of an axis than others, or copies.
-        whole: parts that stay whole, with the reason.
+        whole: part that stays whole -> the reason.
     """
 
     plan: Plan
@@ -82,7 +82,7 @@ class Fit:
 def fit(skeleton: Skeleton, plan: Plan, size: int) -> Fit:
     """The plan as it fits a model on ``size`` ranks.
 
-    Raises ``ApplyError`` if a rule does not fit the model, or nothing is left to share out.
+    Raises ``ApplyError`` if a rule does not fit the model, or nothing is left to shard.
     """
     key = (skeleton, str(plan), size)
     if key not in _LATEST:
@@ -96,7 +96,7 @@ def fit(skeleton: Skeleton, plan: Plan, size: int) -> Fit:
 def _fit(skeleton: Skeleton, plan: Plan, size: int) -> Fit:
     even = _cut_evenly(skeleton, plan, size)
     model, trace = assemble_model(skeleton, META)[0], _trace(skeleton)
-    # Equal shares may cut through a head all the same: of two blocks of three heads, each of two ranks gets three halves.
+    # Equal shares may still cut through a head: two ranks would get one and a half of three heads.
     made = _with_units(plan, model, trace, size)
     if even is not None and made == plan:
         return Fit(plan, plan, even, False)
@@ -112,12 +112,12 @@ def _fit(skeleton: Skeleton, plan: Plan, size: int) -> Fit:
         whole[part] = str(tried)
         made = _with_units(plan, model, trace, size)
     raise ApplyError(
-        f"num_gpus={size} does not fit this model: {tried}; without this part nothing would be left to share out"
+        f"num_gpus={size} does not fit this model: {tried}; without this part nothing would be left to shard"
     )
 
 
 def _with_units(plan: Plan, model: torch.nn.Module, trace: Trace | None, size: int) -> Plan:
-    """The plan with the units that the ranks need, as far as the axes can be followed."""
+    """The plan with the units that the ranks need; unchanged if the axes cannot be followed."""
     try:
         return plan if trace is None else with_units(plan, model, trace, size)
     except TraceError as error:
@@ -126,7 +126,7 @@ def _with_units(plan: Plan, model: torch.nn.Module, trace: Trace | None, size: i
 
 
 def _cut_evenly(skeleton: Skeleton, plan: Plan, size: int) -> dict[str, Piece] | None:
-    """The split of the parameters, if all ranks get equal shares and a rank's model runs; else None."""
+    """The split of the parameters, if all ranks get equal shares and the first rank's model runs; else None."""
     try:
         pieces = apply(assemble_model(skeleton, META)[0], plan, OneOf(size)).resolution.pieces
     except MisfitError:
@@ -139,21 +139,18 @@ def _cut_evenly(skeleton: Skeleton, plan: Plan, size: int) -> dict[str, Piece] |
 
 
 def _tried(skeleton: Skeleton, plan: Plan, size: int) -> dict[str, Piece] | MisfitError:
-    """The split of the parameters, or the first reason against it, from a rank of each shape."""
+    """The split of the parameters, or the first reason against it, from one rank of each set of share lengths."""
     found = _on_rank(skeleton, plan, size, 0)
     if not isinstance(found, dict):
         return found
     if unknown := unknown_cut(found, size):
-        said = "its axis cannot be followed in a run without data, so that only equal shares are known to be right"
+        said = "its axis cannot be followed in a run without data, so only equal shares are known to be right"
         return MisfitError(unknown, f"{unknown}: {said}")
-    shapes = {_share_lengths(found, rank, size): rank for rank in reversed(range(size))}
-    tried = (_on_rank(skeleton, plan, size, rank) for rank in sorted(shapes.values()) if rank)
-    return next((one for one in tried if not isinstance(one, dict)), found)
-
-
-def _share_lengths(pieces: dict[str, Piece], rank: int, size: int) -> tuple[int, ...]:
-    cut = (piece for piece in pieces.values() if piece.dim >= 0)
-    return tuple(share_length(piece.length, piece.parts, rank, size, piece.units) for piece in cut)
+    cut = [piece for piece in found.values() if piece.dim >= 0]
+    lengths = zip(*(share_lengths(piece.length, piece.parts, size, piece.units) for piece in cut))
+    firsts = {own: rank for rank, own in reversed(list(enumerate(lengths)))}
+    tried = (_on_rank(skeleton, plan, size, rank) for rank in sorted(firsts.values()) if rank)
+    return next((result for result in tried if not isinstance(result, dict)), found)
 
 
 def shares_members(plan: Plan) -> bool:
@@ -162,8 +159,9 @@ def shares_members(plan: Plan) -> bool:
 
 
 def _on_rank(skeleton: Skeleton, plan: Plan, size: int, rank: int) -> dict[str, Piece] | MisfitError:
-    """The split of the parameters, or the place and reason why a rank's model does not run although the whole model
-    does. The whole model runs last, since 32 layers take a second.
+    """The split of the parameters; or the place and reason, if the rank's model does not run but the whole model does.
+
+    The whole model runs only after a failure, since 32 layers take a second.
     """
     pieces: dict[str, Piece] = {}
     for kind in TYPES:
@@ -181,13 +179,13 @@ def _on_rank(skeleton: Skeleton, plan: Plan, size: int, rank: int) -> dict[str, 
 
 
 def bare(skeleton: Skeleton, kind: torch.dtype | None) -> torch.nn.Module:
-    """The whole model without data, in another type if one is given."""
+    """The whole model without data, converted to ``kind`` unless it is None."""
     model = assemble_model(skeleton, META)[0]
     return model if kind is None else model.to(kind)
 
 
 def inputs_without_data(model: torch.nn.Module, kind: torch.dtype | None) -> dict[str, Any]:
-    """The likeliest inputs without data, floating ones in another type if one is given."""
+    """The likeliest inputs without data, floating tensors converted to ``kind`` unless it is None."""
     given = {name: on_meta(value) for name, value in make_inputs(model).items()}
     if kind is None:
         return given
@@ -213,16 +211,16 @@ def _trace(skeleton: Skeleton) -> Trace | None:
         try:
             traced = one_of_each_kind(model, kinds_of(model)) if short else model
             given = inputs_without_data(traced, kind)
-            with guesses():
+            with Guesses():
                 return tried_without_data(functools.partial(record, traced.eval(), given))
-        except Exception as error:  # errors of the model's own code for inputs that it does not know
+        except Exception as error:  # raised by the model's own code for unexpected inputs
             why = one_line(error)
     logger.info("heads cannot be read off the model's axes: %s", why)
     return None
 
 
 def without_part_around(model: torch.nn.Module, plan: Plan, place: str) -> tuple[str, Plan] | None:
-    """The part of a model around a place, in all layers, and the plan that leaves it whole; None if nothing would be cut."""
+    """The part of a model around a place, in all layers, and the plan without it; None if that plan cuts nothing."""
     part = wildcard(_part_around(model, plan, place))
     alike = {path for path, _ in model.named_modules() if wildcard(path) == part}
     left = without_parts(plan, model, alike)
@@ -230,7 +228,7 @@ def without_part_around(model: torch.nn.Module, plan: Plan, place: str) -> tuple
 
 
 def _part_around(model: torch.nn.Module, plan: Plan, place: str) -> str:
-    """The nearest module around a place that a rule reaches into; a single layer counts as the module that has it."""
+    """The nearest module around a place that has weights with a rule; for a single layer, the module that owns it."""
     modules = dict(model.named_modules())
     leaf = place if place in modules else place.rpartition(".")[0]
     apart = [rule for rule in plan.rules if STYLES[rule.style].inference in WHOLE_OUTSIDE]

@@ -1,4 +1,4 @@
-"""The bytes that a plan leaves on a rank, and the weights that stay whole."""
+"""The bytes of weights on a rank under a plan, and the weights that stay whole."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from modular_converter.parallel.shard.shares import largest_share
 
 
 logger = logging.getLogger(__name__)
-# A warning follows if a rank keeps more than this many times its part.
+# A warning is logged if a rank keeps more than this multiple of its equal part.
 _CLEARLY_MORE = 1.5
 _NAMED = 3
 
 
 @dataclass(frozen=True)
 class Kept:
-    """Bytes of all parameters and of those on one rank; the names of whole parameters, the largest first."""
+    """Bytes of all parameters and of one rank's shares; the names of whole parameters, the largest first."""
 
     all: int
     rank: int
@@ -32,15 +32,12 @@ class Kept:
 
     @property
     def share(self) -> float:
-        """The part of the bytes on one rank, 0 to 1."""
+        """The fraction of the bytes on one rank, 0 to 1."""
         return self.rank / self.all if self.all else 1.0
 
 
 def kept(model: torch.nn.Module, plan: Plan, ranks: int) -> Kept:
-    """The bytes that a plan leaves on the rank with the most.
-
-    Raises ``PlanError`` if a rule of the plan does not fit the model.
-    """
+    """The bytes on the rank with the largest shares. Raises ``PlanError`` if a rule does not fit the model."""
     pieces = resolve(plan, model).pieces
     names: dict[int, list[str]] = {}
     parameters = {}
@@ -60,7 +57,7 @@ def kept(model: torch.nn.Module, plan: Plan, ranks: int) -> Kept:
 
 
 def _own_part(parameter: torch.nn.Parameter, piece: Piece | None, ranks: int) -> int:
-    """Entries on the rank with most; all where so many ranks cannot share them."""
+    """Entries on the rank with the largest share; all entries if the axis does not divide among the ranks."""
     try:
         return prod(largest_share(tuple(parameter.shape), piece, ranks))
     except ApplyError:
@@ -68,7 +65,7 @@ def _own_part(parameter: torch.nn.Parameter, piece: Piece | None, ranks: int) ->
 
 
 def log_kept(model: torch.nn.Module, plan: Plan, ranks: int) -> None:
-    """Log the share of the weights that a rank keeps; warn where it is clearly more than the rank's part."""
+    """Log the fraction of the weights that a rank keeps; warn if it is clearly more than the rank's equal part."""
     try:
         found = kept(model, plan, ranks)
     except PlanError:  # reported, with its place, when the plan is applied
@@ -82,6 +79,6 @@ def log_kept(model: torch.nn.Module, plan: Plan, ranks: int) -> None:
 
 
 def _reason(plan: Plan, weight: str) -> str:
-    """The plan's own reason why a weight stays whole, or that no rule names it."""
+    """The plan's reason why a weight stays whole."""
     owner = weight.rpartition(".")[0]
     return next((why for pattern, why in plan.whole if matches(pattern, [weight, owner])), "no rule of the plan")

@@ -1,4 +1,4 @@
-"""The kinds of layers of a user's model, from one run without data, and a short model with one layer of each kind."""
+"""The kinds of layers in a user's model, from one run without data, and a short model with one layer of each kind."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble_model, dismantle
-from modular_converter.parallel.engine.base.without_data import META, guesses, on_meta, tried_without_data
+from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble_model, skeleton_of
+from modular_converter.parallel.engine.base.without_data import META, Guesses, on_meta, tried_without_data
 from modular_converter.parallel.plans.patterns import is_inside
 from modular_converter.parallel.tiny.inputs import make_inputs
 from modular_converter.parallel.trace.graph import Trace
@@ -17,34 +17,31 @@ from modular_converter.parallel.trace.layer_kinds import Kind, inner_path, is_la
 from modular_converter.parallel.trace.record import record
 
 
-# Attributes that may differ from run to run.
+# Switches that do not distinguish kinds.
 _NO_SWITCHES = ("training",)
 # Arguments of torch's own modules that decide their arithmetic.
 _OPTIONS = ("max_norm",)
-# The kinds of the latest models: the choice of a plan and the probe both need them, and 32 layers take 1.3 s each time.
+# The latest results: the choice of a plan and the probe need the same, and 32 layers take 1.3 s.
 _LATEST: dict[Skeleton, dict[str, Kind]] = {}
 _MOST_LATEST = 4
 
 
 def kinds_of(model: torch.nn.Module) -> dict[str, Kind]:
-    """Path of each layer -> its kind, of a run without data; of its modules alone where there is no such run.
+    """Path of each layer -> its kind: from a run without data, or from its modules alone if that run fails.
 
-    Adapters, quantised layers and others that were put into the model after its construction are seen too.
+    Modules that were put into the model after its construction count, such as adapters and quantised layers.
     """
     found = traced_kinds(model)
     return kinds_by_modules(model) if found is None else {path: kind for path, kind in found.items() if path}
 
 
 def traced_kinds(model: torch.nn.Module) -> dict[str, Kind] | None:
-    """The kinds that one run without data shows; None where the model has no such run.
-
-    The empty path is the code around the layers.
-    """
+    """The kinds from a run without data; None if that run fails. The empty path is the code around the layers."""
     try:
-        skeleton, _ = dismantle(model, lambda name, tensor: tensor.dtype)
+        skeleton = skeleton_of(model)
         if skeleton not in _LATEST:
-            _LATEST[skeleton] = _run_without_data(model, skeleton)
-    except Exception:  # errors of the model's own code for inputs that it does not know, or without data
+            _LATEST[skeleton] = kinds_of_call(skeleton, make_inputs(model))
+    except Exception:  # raised by the model's own code for unexpected inputs, or without data
         return None
     found = _LATEST[skeleton]
     for oldest in list(_LATEST)[:-_MOST_LATEST]:
@@ -52,28 +49,24 @@ def traced_kinds(model: torch.nn.Module) -> dict[str, Kind] | None:
     return {path: kind | _facts_of(model.get_submodule(path)) if path else kind for path, kind in found.items()}
 
 
-def _run_without_data(model: torch.nn.Module, skeleton: Skeleton) -> dict[str, Kind]:
-    return kinds_of_call(skeleton, make_inputs(model))
-
-
 def kinds_of_call(skeleton: Skeleton, inputs: Mapping[str, Any]) -> dict[str, Kind]:
-    """The kinds that one run with the inputs shows, whose data do not matter. Raises ``TraceError``."""
+    """The kinds from one run on inputs, whose data do not matter. Raises ``TraceError``."""
 
     def run() -> Trace:
         bare = assemble_model(skeleton, META)[0].eval()
-        with guesses():
+        with Guesses():
             return record(bare, {name: on_meta(value) for name, value in inputs.items()})
 
     return layer_kinds(tried_without_data(run))
 
 
 def kinds_by_modules(model: torch.nn.Module) -> dict[str, Kind]:
-    """The kinds of layers by their modules alone, without a run."""
+    """The kinds of layers from their modules alone, without a run."""
     return {path: _facts_of(module) for path, module in model.named_modules() if is_layer(path)}
 
 
 def kinds_of_rest(model: torch.nn.Module) -> dict[str, Kind]:
-    """Path -> kind for modules with weights of their own outside of numbered layers: embeddings, heads, last norms."""
+    """Path -> kind of the modules with weights outside of numbered layers: embeddings, heads, last norms."""
     rest = [(path, module) for path, module in model.named_modules() if path and not layer_of(path)]
     return {
         path: _facts_of(module, False) for path, module in rest if next(module.parameters(False), None) is not None
@@ -81,7 +74,7 @@ def kinds_of_rest(model: torch.nn.Module) -> dict[str, Kind]:
 
 
 def _facts_of(layer: torch.nn.Module, inside: bool = True) -> Kind:
-    """Classes, weights and switches of a layer's modules: the same operations differ by switches, as under other masks."""
+    """Classes, weights and switches of a layer's modules. A switch, such as a kind of mask, may not show in operations."""
     found: set[tuple[str, ...]] = set()
     for path, module in layer.named_modules() if inside else [("", layer)]:
         place, kind = inner_path(path), type(module)
@@ -97,9 +90,9 @@ def _facts_of(layer: torch.nn.Module, inside: bool = True) -> Kind:
 
 
 def one_of_each_kind(model: torch.nn.Module, kinds: dict[str, Kind]) -> torch.nn.Module:
-    """The model with the first layer of each kind; layers keep their numbers, and all modules inside are the model's.
+    """A copy of the model with the first layer of each kind; it shares the modules, and layers keep their numbers.
 
-    Where the code counts layers, so that a layer is of another kind in the short model, all layers before it stay too.
+    If a layer has another kind in the copy, because the code counts layers, all layers before the kept ones stay too.
     """
     first: dict[tuple[str, Kind], str] = {}
     for path, kind in kinds.items():
@@ -118,7 +111,7 @@ def _number(path: str) -> int:
 
 
 def _copied(module: torch.nn.Module, path: str, kept: set[str], lists: set[str]) -> torch.nn.Module:
-    """A copy of a module on the way to a list, with copied lists; anything else as it is."""
+    """A copy of a module that contains one of the lists, with its lists copied too; any other module itself."""
     if not any(is_inside(name, path) for name in lists):
         return module
     made = copy.copy(module)

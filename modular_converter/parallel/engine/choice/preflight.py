@@ -1,4 +1,4 @@
-"""Checks before a process starts: the devices, the place of the weights, the plan's text and its fit."""
+"""Checks before a process starts: devices, the device of the weights, the plan's text and its fit."""
 
 from __future__ import annotations
 
@@ -15,17 +15,14 @@ def devices_for(number: int, device: str | None) -> tuple[str, ...]:
     """The device name of each rank.
 
     Args:
-        device: ``cpu`` or ``cuda``; GPUs where there are some if None.
+        device: ``cpu`` or ``cuda``; if None, GPUs if there are any.
 
-    Raises ``ApplyError`` if there are fewer, or none.
+    Raises ``ApplyError`` if there are too few GPUs, or ``number`` is less than 1.
     """
     if number < 1:
         raise ApplyError(f"num_gpus={number}: at least one device is needed")
     found = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    kind = device or ("cuda" if found else "cpu")
-    if kind not in ("cpu", "cuda"):
-        raise ApplyError(f"device={device!r}: give 'cpu' or 'cuda'")
-    if kind == "cpu":
+    if (device or ("cuda" if found else "cpu")) == "cpu":
         return ("cpu",) * number
     if number > found:
         raise ApplyError(f"num_gpus={number}, but this machine has {found}; the largest number that works is {found}")
@@ -33,7 +30,7 @@ def devices_for(number: int, device: str | None) -> tuple[str, ...]:
 
 
 def check_home(model: torch.nn.Module) -> None:
-    """Raise ``ApplyError`` unless all weights lie in the main process's memory."""
+    """Raise ``ApplyError`` unless all weights are on the CPU."""
     places = sorted({tensor.device.type for tensor in (*model.parameters(), *model.buffers())} - {"cpu"})
     if "meta" in places:
         raise ApplyError("the model has no weights (meta device); load them first, or was it parallelized before?")
@@ -42,7 +39,7 @@ def check_home(model: torch.nn.Module) -> None:
 
 
 def check_text(plan: Plan) -> None:
-    """Raise ``ApplyError`` unless the plan's text, which is what ranks get, is a plan."""
+    """Raise ``ApplyError`` unless the plan's text, which is sent to the ranks, is a plan."""
     try:
         Plan.parse(str(plan))
     except (PlanFormatError, ValueError) as error:
@@ -50,7 +47,7 @@ def check_text(plan: Plan) -> None:
 
 
 def check_fit(skeleton: Skeleton, plan: Plan, size: int) -> tuple[Plan, dict[int, Piece]]:
-    """The plan as it fits, and how each item is split, by number.
+    """The plan as it fits, and the split of each item, by number.
 
     Raises ``ApplyError`` if the plan does not fit the model on ``size`` ranks.
     """

@@ -1,11 +1,11 @@
-"""Prove the fit of a plan: unequal shares are tried on a small instance whose shares are unequal over 3 ranks."""
+"""Prove the fit of a plan: unequal shares are tried on a small instance, over a number of ranks that makes them so."""
 
 from __future__ import annotations
 
 import logging
 from typing import Any
 
-from modular_converter.parallel.engine.base.skeleton import dismantle
+from modular_converter.parallel.engine.base.skeleton import skeleton_of
 from modular_converter.parallel.engine.choice.fit import Fit, fit, shares_members, without_part_around
 from modular_converter.parallel.engine.choice.small_instances import proven_on, small_settings, target_like, verified
 from modular_converter.parallel.errors import ApplyError, PlanError
@@ -16,24 +16,23 @@ from modular_converter.parallel.proof.judge import Verdict
 
 
 logger = logging.getLogger(__name__)
-# Few lengths of a small instance divide by these numbers, and it has fewer key/value heads than the second.
+# Few lengths of a small instance divide by these numbers; it has fewer key/value heads than the second number.
 UNEVEN_RANKS, MORE_RANKS = 3, 6
 _MOST_PARTS = 4
 
 
 def fitted(model: Any, plan: Plan, origin: str, size: int, ranks: int, given: bool) -> tuple[Plan, str]:
-    """The plan as it fits a model on ``size`` ranks, and its origin with a word on that.
+    """The plan as it fits a model on ``size`` ranks, and its origin with a note on the fit.
 
-    A part that cannot be shared out stays whole, and so does one whose unequal shares give wrong numbers.
+    A part stays whole if it cannot be divided, or if its unequal shares give wrong numbers.
 
     Args:
-        ranks: those of the small instance that has proven the plan.
-        given: whether the plan is the caller's, which a small instance may refuse with a warning.
+        ranks: of the small instance that has proven the plan.
+        given: whether the plan is the caller's; then a refusal by the small instance is only a warning.
 
-    Raises ``ApplyError`` if nothing would be left to share out, or the rest of the plan is wrong without its whole
-    parts.
+    Raises ``ApplyError`` if nothing would be left to shard, or the rest of the plan is wrong without the whole parts.
     """
-    skeleton = dismantle(model, lambda name, tensor: tensor.dtype)[0]
+    skeleton = skeleton_of(model)
     found, whole = fit(skeleton, plan, size), dict[str, str]()
     for _ in range(_MOST_PARTS):
         whole |= found.whole
@@ -44,7 +43,7 @@ def fitted(model: Any, plan: Plan, origin: str, size: int, ranks: int, given: bo
         if left is None:
             raise ApplyError(_refused(size, whole, verdict))
         part, rest = left
-        whole[part] = f"unequal shares of it are refused: {placed(verdict.layer, verdict.reason)}"
+        whole[part] = f"its unequal shares are refused: {placed(verdict.layer, verdict.reason)}"
         found = fit(skeleton, rest, size)
     else:
         raise ApplyError(_refused(size, whole, verdict))
@@ -53,7 +52,11 @@ def fitted(model: Any, plan: Plan, origin: str, size: int, ranks: int, given: bo
     name = type(model).__name__
     for part, why in whole.items():
         logger.warning("%s: %s stays whole on each of %d ranks, %s: %s", name, part, size, _bytes(model, part), why)
-    said = f"; unequal shares, verified on {_ranks(found)} ranks" if found.uneven and _passed(verdict) else ""
+    said = (
+        f"; unequal shares, verified on {_ranks(found)} ranks"
+        if found.uneven and verdict is not None and verdict.passed
+        else ""
+    )
     said += f"; whole on each rank: {', '.join(whole)}" if whole else ""
     return found.plan, origin + said
 
@@ -62,12 +65,8 @@ def _ranks(found: Fit) -> int:
     return MORE_RANKS if shares_members(found.plan) else UNEVEN_RANKS
 
 
-def _passed(verdict: Verdict | None) -> bool:
-    return verdict is not None and verdict.passed
-
-
 def _verdict(model: Any, found: Fit, ranks: int, left_whole: bool) -> Verdict | None:
-    """The small instance's verdict on the parts not proven yet; None without such parts or without a small instance."""
+    """The small instance's verdict on what is not proven yet; None if all is proven, or without a small instance."""
     if not found.uneven and not left_whole:
         return None
     try:
@@ -88,7 +87,7 @@ def _refused(size: int, whole: dict[str, str], verdict: Verdict | None) -> str:
 
 
 def _bytes(model: Any, part: str) -> str:
-    """The bytes of a part's parameters, for people."""
+    """The size of a part's parameters, as text."""
     owners = matches(part, [path for path, _ in model.named_modules()])
     size = sum(p.numel() * p.element_size() for path in owners for p in model.get_submodule(path).parameters())
     return f"{size / 1e6:.1f} MB"

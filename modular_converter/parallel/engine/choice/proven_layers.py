@@ -1,6 +1,4 @@
-"""Compare the parts of a user's model with those of a small instance: a plan holds for the kinds of parts that were
-proven.
-"""
+"""Compare the parts of a user's model with a small instance: a plan holds only for the kinds of parts in its proof."""
 
 from __future__ import annotations
 
@@ -43,35 +41,41 @@ _NAMED = 3
 
 
 def held_to_layers(model: Any, plan: Plan, origin: str, ranks: int, own: bool) -> tuple[Plan, str]:
-    """The plan, restricted to parts of proven kinds, and its origin with a note on them.
+    """The plan, restricted to parts of proven kinds, and its origin with a note on these parts.
 
-    A part that could not be proven stays whole, and a warning names it.
+    A part that cannot be proven stays whole, and a warning names it.
 
     Args:
-        own: whether the plan is the one in the model's classes, which is proven anew rather than derived anew.
+        own: whether the plan is from the model's classes; then it is proven again, and not derived again.
     """
     held = _proven_too(model, plan, ranks, anew=not own)
     if not held.unknown:
         return held.plan, origin + held.said
     said = _few(held.unknown)
-    logger.warning("%s: these parts stay whole, since no small instance has them: %s", type(model).__name__, said)
+    logger.warning(
+        "%s: these parts stay whole, since no small instance has their kind: %s", type(model).__name__, said
+    )
     origin += f"{held.said}; left whole, since not proven: {said}"
     return without_parts(held.plan, model, set(held.unknown)), origin
 
 
 def said_of_given(model: Any, plan: Plan, ranks: int) -> str:
-    """The parts of the model on which a given plan was proven, for its origin; a warning names the other parts."""
+    """The scope of a given plan's proof, for its origin; a warning names the parts outside."""
     held = _proven_too(model, plan, ranks, anew=False)
     if not held.unknown:
         return held.said
-    said = f"{held.said}; not proven on parts that no small instance has: {_few(held.unknown)}"
+    said = f"{held.said}; not proven on parts of kinds that no small instance has: {_few(held.unknown)}"
     logger.warning("%s: the given plan is%s", type(model).__name__, said.removeprefix(";"))
     return said
 
 
 @dataclass(frozen=True)
 class _Held:
-    """A plan, a note on the parts on which it was proven, and the parts that it reaches without a proof, with reasons."""
+    """A plan, a note on its proof, and the unproven parts that it shards.
+
+    Attributes:
+        unknown: part -> its difference from all proven parts.
+    """
 
     plan: Plan
     said: str
@@ -79,13 +83,13 @@ class _Held:
 
 
 def _proven_too(model: Any, plan: Plan, ranks: int, anew: bool) -> _Held:
-    """The parts of a model that no small instance has, proven too as far as this is possible.
+    """Prove a plan also for the kinds of parts that the small instance lacks, as far as possible.
 
-    They are tried on a small instance with the same list of layers, or on one layer of each kind of the model itself if
-    these are few weights.
+    The second proof is on a small instance with the model's own list of layers, the third on one layer of each kind of
+    the model itself, if these have few weights.
 
     Args:
-        anew: whether a small instance with the same list of layers gives another plan; else this one is tried there.
+        anew: derive a new plan for the second proof.
     """
     target, overrides = target_like(model), small_settings(model)
     unknown = unproven_parts(model, fresh(target, overrides, small_instance(target, overrides).strategy))
@@ -109,12 +113,12 @@ def _proven_too(model: Any, plan: Plan, ranks: int, anew: bool) -> _Held:
 
 
 def _few(parts: dict[str, str]) -> str:
-    """The first parts, each with its difference."""
+    """The first parts with their differences, as text."""
     return first_of([f"{path or 'the code around the layers'} ({why})" for path, why in parts.items()], _NAMED)
 
 
 def unproven_parts(model: torch.nn.Module, small: torch.nn.Module) -> dict[str, str]:
-    """Path of each layer, and of each module outside of layers, of which a small instance has none -> the difference."""
+    """Path of each layer, or module outside of layers, whose kind the small instance lacks -> the nearest difference."""
     kinds, known = traced_kinds(model), traced_kinds(small)
     if kinds is None or known is None:
         kinds, known = kinds_by_modules(model), kinds_by_modules(small)
@@ -133,13 +137,13 @@ def unproven_parts(model: torch.nn.Module, small: torch.nn.Module) -> dict[str, 
 
 
 def _rest(model: torch.nn.Module, around: Kind) -> dict[str, Kind]:
-    """Path -> kind of each module with weights outside of layers, with its operations; those of other code at ``""``."""
+    """Path -> kind, with operations, of each module with weights outside of layers; ``""`` -> the other operations."""
     found = {path: kind | {fact for fact in around if fact[2] == path} for path, kind in kinds_of_rest(model).items()}
     return {**found, "": frozenset(fact for fact in around if fact[2] not in found)}
 
 
 def _difference(kind: Kind, nearest: Kind) -> str:
-    """The first fact that tells two kinds apart, in words."""
+    """The first fact that distinguishes two kinds, in words."""
     for facts, word in ((kind - nearest, "has"), (nearest - kind, "lacks")):
         if facts:
             first = min(facts, key=lambda fact: (_ORDER.index(fact[0]), fact))
@@ -148,7 +152,7 @@ def _difference(kind: Kind, nearest: Kind) -> str:
 
 
 def _reached(plan: Plan, model: torch.nn.Module, parts: dict[str, str]) -> dict[str, str]:
-    """The parts that a rule of the plan reaches: the others are whole anyway."""
+    """The parts that a rule of the plan shards; the other parts are whole in any case."""
     names = names_of_parts(model)
     patterns = [rule.pattern for rule in plan.rules] + [line.partition(":")[0] for line in plan.attributes]
     reached = {name for pattern in patterns for name in matches(pattern, names)}
@@ -159,24 +163,24 @@ _ORDER = ("class", "weight", "setting", "operation", "integer", CUT)
 
 
 def _holds_on_itself(model: Any, plan: Plan, ranks: int) -> bool:
-    """Whether a plan is right on one layer of each kind of a model, with the model's own weights' shapes and modules."""
+    """Whether a plan is right on one layer of each kind of the model itself."""
     short: Any = one_of_each_kind(model, kinds_of(model))
     if sum(parameter.numel() for parameter in short.parameters()) > MOST_PARAMETERS:
         return False
     try:
         made = copy.deepcopy(short).float().eval()
         return check_model_on_threads(made, fitting(plan, made), make_inputs(made), ranks).passed
-    except Exception as error:  # the model's own code may refuse the inputs that are known, or so few layers
+    except Exception as error:  # raised by the model's own code for unexpected inputs, or for so few layers
         logger.info("%s cannot be tried on its own layers: %s", type(model).__name__, error)
         return False
 
 
 def without_parts(plan: Plan, model: torch.nn.Module, parts: set[str]) -> Plan:
-    """The plan with some parts whole: patterns that reach them name the other ones, one by one."""
+    """The plan with some parts whole: a pattern that matches one of them is replaced by the names of its other matches."""
     names = names_of_parts(model)
 
     def left_of(pattern: str) -> list[str] | None:
-        """The names that a pattern keeps; None if it keeps all."""
+        """The matches outside of the parts; None if all are outside."""
         reached = matches(pattern, names)
         left = [name for name in reached if not any(is_inside(name, part) for part in parts)]
         return None if len(left) == len(reached) else left

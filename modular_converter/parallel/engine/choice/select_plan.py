@@ -1,4 +1,4 @@
-"""Select the plan for a model: the given plan, the plan in its classes if it verifies, else the derived plan."""
+"""Select the plan for a model: the given plan, else the plan in its classes if its proof holds, else the derived plan."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ GivenPlan = Plan | Mapping[str, str] | str | os.PathLike[str]
 def given_plan(given: GivenPlan, name: str) -> Plan:
     """A plan from a ``Plan``, transformers' ``{layer pattern: style}``, the path of a file, or its text (or JSON).
 
-    Raises ``PlanFormatError`` if it is none of these, or the file cannot be read.
+    Raises ``PlanFormatError`` for any other value, and for a file that cannot be read.
     """
     if isinstance(given, Plan):
         return given
@@ -61,11 +61,11 @@ def given_plan(given: GivenPlan, name: str) -> Plan:
 def select_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> tuple[Plan, str]:
     """The plan for a model on ``size`` ranks, and its origin.
 
-    A given plan is used as far as it fits; if a small instance refuses it, a warning says so. The plan in the model's
-    classes is taken if it verifies and leaves no more bytes on a rank than the derived one. What a rank keeps is
-    logged.
+    A given plan is used as far as it fits; a refusal by a small instance is only a warning. The plan in the model's
+    classes is used if its proof holds and it leaves no more bytes on a rank than the derived plan. The weights that a
+    rank keeps are logged.
 
-    Raises ``PlanError`` if there is none: the model is not the library's, or neither plan verifies; with the reasons.
+    Raises ``PlanError`` with the reasons if no plan is proven, or the model has no configuration of transformers.
     """
     ranks = 4 if size % 4 == 0 else 2
     if given is not None:
@@ -83,19 +83,19 @@ def select_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> t
 
 
 def _warn_of_branches(model: torch.nn.Module) -> None:
-    """Name the branches on data that were not tried. Those of the library's code read sizes and are left out."""
+    """Warn of branches on data that no run has tried. Branches in the library's code depend on sizes, and are left out."""
     untried = () if is_of_the_library(model) else untried_branches_of(model)
     if untried:
         said = "; ".join(untried)
         logger.warning(
-            "%s: no run of the proof has shown %s: compare answers with those of one device",
+            "%s: no run of the proof has tried %s: compare answers with the answers of one device",
             type(model).__name__,
             said,
         )
 
 
 def _own_or_derived(model: torch.nn.Module, ranks: int) -> tuple[Plan, str, bool]:
-    """The plan, where it is from, and whether it is the one in the model's classes."""
+    """The plan, its origin, and whether it is the plan in the model's classes."""
     name, target, overrides = type(model).__name__, target_like(model), small_settings(model)
     committed = committed_plan(model, target, overrides)
     refused, own = committed if isinstance(committed, str) else "", None
@@ -121,31 +121,31 @@ def _own_or_derived(model: torch.nn.Module, ranks: int) -> tuple[Plan, str, bool
         placed(found.verdict.layer, found.verdict.reason) if not found.verdict.passed else "nothing can be sharded"
     )
     raise ApplyError(
-        f"{name} has no plan: {refused}, and the derived plan does not hold ({reason}); give a plan as plan="
+        f"{name} has no plan: {refused}, and the derived plan does not hold ({reason}); give one as plan="
     )
 
 
 def _better(
     model: torch.nn.Module, target: Target, overrides: dict[str, Any], ranks: int, own: Kept
 ) -> Derived | None:
-    """The derived plan, if it holds and leaves fewer bytes on a rank than the plan in the model's classes."""
+    """The derived plan, if its proof holds and it leaves fewer bytes on a rank than the plan in the model's classes."""
     try:
         found = derived_plan(target, overrides, ranks)
         passed = found.verdict.passed and bool(found.plan.rules)
         return found if passed and kept(model, found.plan, ranks).rank < own.rank else None
     except PlanError as error:
-        logger.info("no derived plan to compare with the one in the model's classes: %s", str(error).splitlines()[0])
+        logger.info("no derived plan to compare with the plan in the model's classes: %s", str(error).splitlines()[0])
         return None
 
 
 def _scope(verdict: Verdict) -> str:
-    """The scope of a proof, in brackets."""
+    """The scope of a proof, in parentheses."""
     said = "; ".join(verdict.evidence.lines(tried_later=True))
     return f" ({said})" if said else ""
 
 
 def _tried(model: torch.nn.Module, plan: Plan, ranks: int) -> tuple[Plan, str]:
-    """A given plan, with the verdict of a small instance on it."""
+    """A given plan, and its origin with the verdict of a small instance."""
     try:
         target, overrides = target_like(model), small_settings(model)
         wider = wider_heads(small_instance(target, overrides).model.config, overrides)
@@ -162,9 +162,7 @@ def _tried(model: torch.nn.Module, plan: Plan, ranks: int) -> tuple[Plan, str]:
 
 
 def committed_plan(model: Any, target: Target, overrides: dict[str, Any]) -> Plan | str:
-    """The tensor-parallel plan in the model's classes, without rules for layers that it lacks; or the reason why it has
-    none.
-    """
+    """The plan in the model's classes, without rules for layers that it lacks; or the reason why there is none."""
     rules = getattr(model, "tp_plan", None) or getattr(model, "_tp_plan", None) or {}
     kept = entries_for(rules, model)
     if not kept:

@@ -1,4 +1,4 @@
-"""Small instances of a user's model: its class and settings at small sizes, their uses, plans and verdicts."""
+"""Small instances of a user's model, with its class and settings: their uses, plans and verdicts."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from modular_converter.parallel.tiny.sizes import LAYERS
 
 
 logger = logging.getLogger(__name__)
-# (target, overrides, ranks, plan) -> verdict, and (target, overrides, ranks) -> derived plan, of this process
+# By (target, overrides, ranks) and, for verdicts, the plan.
 _VERDICTS: dict[tuple[Any, ...], Verdict] = {}
 _DERIVED: dict[tuple[Any, ...], Derived] = {}
 _INSTANCES: dict[tuple[Any, ...], Instance] = {}
 
 
 def target_like(model: Any) -> Target:
-    """The small instance's target for a model's own class and configuration class.
+    """The target of small instances with a model's class and configuration class.
 
-    Raises ``ApplyError`` if the model has no configuration to build a small instance from.
+    Raises ``ApplyError`` if the model has no configuration of transformers.
     """
     config = getattr(model, "config", None)
     if config is None or not hasattr(config, "model_type"):
         raise ApplyError(
-            f"{type(model).__name__} has no configuration of transformers to derive a plan with; give one as plan=, such "
-            "as modular_converter.parallel.derive makes from example inputs"
+            f"{type(model).__name__} has no configuration of transformers to derive a plan with; give a plan as plan=, "
+            "such as modular_converter.parallel.derive makes from example inputs"
         )
     kinds = (type(model), type(config))
     paths = [f"{kind.__module__}.{kind.__qualname__}" for kind in kinds]
@@ -50,17 +50,16 @@ def target_like(model: Any) -> Target:
 
 
 def small_overrides(config: Any, default: Any = None) -> dict[str, Any]:
-    """Settings of a configuration that change a model's arithmetic but not its size.
+    """The settings that differ from the defaults and change a model's arithmetic but not its size.
 
-    These are switches, kinds, parts that are left out (None), and single heads; those of a configuration within it
-    have dotted names.
+    These are switches, kinds, absent parts (None) and single heads. Settings of an inner configuration have dotted names.
     """
     if not config_fields(config):
         return {}
     kind: Any = type(config)
     try:
         default = kind() if default is None else default
-    except Exception:  # a configuration that has no default, such as one made of two others
+    except Exception:  # no defaults, such as a configuration made of two others
         return {}
     found: dict[str, Any] = {}
     for item in config_fields(config):
@@ -87,10 +86,9 @@ def depth_fields(config: Any) -> dict[str, int]:
 
 
 def layer_overrides(config: Any, small: Any, prefix: str = "") -> dict[str, Any]:
-    """Settings that give a small configuration the layers of another one: their number, and the lists that name layers
-    by number.
+    """Settings that give a small configuration the layers of a large one: their number, and lists by layer.
 
-    Empty where the small one has them already, or where there are too many layers.
+    Empty if the small configuration has these layers, or if there are too many.
     """
     depths = depth_fields(config)
     found: dict[str, Any] = {}
@@ -115,13 +113,13 @@ def _is_by_layer(config: Any, value: Sequence[Any]) -> bool:
 def _value(config: Any, name: str) -> Any:
     try:
         return getattr(config, name, None)
-    except Exception:  # configurations whose layers differ refuse the question
+    except Exception:  # raised by configurations whose layers have different values
         return None
 
 
-# A small instance of more layers takes too long.
+# The most layers of a small instance: more take too long.
 _DEEPEST = 64
-# Settings that name layers by their numbers.
+# Settings that refer to layers by number.
 _NUMBERED = re.compile(
     r"dense_replace|dense_layers|sparse_step|interval|pattern|period|offset|freq|_every|window_layers"
 )
@@ -135,26 +133,23 @@ def _key(target: Target, overrides: dict[str, Any], ranks: int) -> tuple[Any, ..
 
 
 def verified(target: Target, overrides: dict[str, Any], ranks: int, plan: Plan) -> Verdict:
-    """The verdict of a small instance on a plan, in all its uses, found once."""
-    key = (*_key(target, overrides, ranks), str(plan))
+    """The verdict of a small instance on a plan, in all uses; cached."""
+    known, key = _instance(target, overrides), (*_key(target, overrides, ranks), str(plan))
     if key not in _VERDICTS:
-        known = _instance(target, overrides)
         _VERDICTS[key] = known.verdict(fitting(plan, known.small.model), ranks)
     return _VERDICTS[key]
 
 
 def proven_on(target: Target, overrides: dict[str, Any], ranks: int, plan: Plan) -> Verdict:
-    """The verdict of a small instance on a plan on other ranks, in one plain forward and with other weights, found once."""
-    key = (*_key(target, overrides, ranks), str(plan), "plain")
+    """The verdict of a small instance on a plan, in one plain forward with new weights; cached."""
+    known, key = _instance(target, overrides), (*_key(target, overrides, ranks), str(plan), "plain")
     if key not in _VERDICTS:
-        known = _instance(target, overrides)
         _VERDICTS[key] = check_on_threads(known.subject, fitting(plan, known.small.model), ranks)
     return _VERDICTS[key]
 
 
 def small_settings(model: Any) -> dict[str, Any]:
-    """Settings that give a small instance a model's arithmetic and ratios of heads, as far as such an instance can be
-    built.
+    """Settings that give a small instance a model's arithmetic and ratios of heads, as far as it can be built.
 
     Raises ``PlanError`` if the model has no configuration, or no small instance can be built at all.
     """
@@ -165,12 +160,12 @@ def small_settings(model: Any) -> dict[str, Any]:
     ratios = ratios_like(config, small_instance(target, overrides).model.config)
     if not ratios or builds(target, overrides | ratios):
         return overrides | ratios
-    logger.warning("plans are tried with another ratio of heads to key/value heads: none can be built with this one")
+    logger.warning("plans are tried with another ratio of heads to key/value heads: no small instance has the model's")
     return overrides
 
 
 def settings_with_layers(model: Any, target: Target, overrides: dict[str, Any]) -> dict[str, Any]:
-    """Settings of a small instance, and those that give it the layers of a model: the same where it has them already."""
+    """Settings of a small instance with the layers of a model; equal to ``overrides`` if it has them already."""
     return overrides | layer_overrides(model.config, small_instance(target, overrides).model.config)
 
 
@@ -184,7 +179,7 @@ def builds(target: Target, overrides: dict[str, Any]) -> bool:
 
 
 def small_instance(target: Target, overrides: dict[str, Any]) -> Small:
-    """The small instance of these settings, built once."""
+    """The small instance of these settings; cached."""
     return _instance(target, overrides).small
 
 
@@ -196,7 +191,7 @@ def _instance(target: Target, overrides: dict[str, Any]) -> Instance:
 
 
 def proven_inputs(model: Any) -> tuple[torch.nn.Module, list[dict[str, Any]]]:
-    """The small instance of a model, and the inputs of its uses that are plain forwards of it in eval mode.
+    """The small instance of a model, and the inputs of its uses that are plain forwards in eval mode.
 
     Raises ``PlanError`` if there is no small instance.
     """
@@ -207,20 +202,18 @@ def proven_inputs(model: Any) -> tuple[torch.nn.Module, list[dict[str, Any]]]:
 
 
 def in_use(target: Target, overrides: dict[str, Any]) -> tuple[HeadVariant, ...]:
-    """The uses of a small instance beside one plain forward, found once."""
+    """The uses of a small instance beside one plain forward; cached."""
     return _instance(target, overrides).in_use
 
 
 def is_of_the_library(model: Any) -> bool:
-    """Whether its code is the library's, whose processors make its arguments; other code is unknown."""
-    own = next(
-        (one for one in type(model).__mro__ if not one.__module__.startswith("modular_converter.")), type(model)
-    )
-    return own.__module__.startswith("transformers.")
+    """Whether a model's code is the library's."""
+    own = (kind.__module__ for kind in type(model).__mro__ if not kind.__module__.startswith("modular_converter."))
+    return next(own).startswith("transformers.")
 
 
 def untried_branches_of(model: Any) -> tuple[str, ...]:
-    """The other sides of branches on data, in words, that no run of a model's small instance has shown."""
+    """The sides of branches on data, in words, that no run of a model's small instance has tried."""
     try:
         return _instance(target_like(model), small_settings(model)).untried
     except PlanError:
@@ -228,7 +221,7 @@ def untried_branches_of(model: Any) -> tuple[str, ...]:
 
 
 def unproven_arguments(model: Any) -> frozenset[str]:
-    """The optional arguments of a model's forward that no run of its small instance was given; none without one."""
+    """The optional arguments of a model's forward in no run of its small instance; empty without a small instance."""
     try:
         return _instance(target_like(model), small_settings(model)).unproven_arguments
     except PlanError:
@@ -236,7 +229,7 @@ def unproven_arguments(model: Any) -> frozenset[str]:
 
 
 def derived_plan(target: Target, overrides: dict[str, Any], ranks: int) -> Derived:
-    """The plan that is derived with these settings, and proven in all uses, once.
+    """The plan that is derived with these settings and proven in all uses; cached.
 
     Raises ``PlanError`` if no small instance can be built or traced.
     """

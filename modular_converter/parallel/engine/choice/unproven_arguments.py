@@ -1,7 +1,7 @@
-"""Refuse calls with arguments that no run of the proof has had, if they change the model's operations.
+"""Refuse calls with arguments that no run of the proof had, if they change the model's operations.
 
-The model runs once without data with the arguments of the call. If it has the same operations as without them, the
-proof holds. If the library's code does not run without data, as for videos, a warning follows instead of a refusal.
+The model runs without data with the arguments of the call. The proof holds if they add no operations. If the library's
+code does not run without data, as for videos, the call is not refused, and a warning is logged.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from modular_converter.parallel.trace.record import tensors_in
 
 
 logger = logging.getLogger(__name__)
-# Outside of the layers, these operations only unpack an argument.
+# Operations that only unpack an argument, if they are outside of the layers.
 _TAKES_APART = frozenset((*views.TABLE.operators, *cuts.TABLE.operators))
-# Entries of the model's ``__dict__``: ``Unproven``, and a mark for the forwards that ``generate`` makes.
+# Keys in a model's ``__dict__``: of its ``Unproven``, and of a mark while ``generate`` runs.
 UNPROVEN, _GENERATES = "_unproven_arguments", "_generates"
 
 
@@ -39,7 +39,7 @@ class Unproven:
     """The arguments without a proof, and the model without its weights.
 
     Attributes:
-        known: the arguments of earlier calls that compute as it was proven.
+        known: sets of arguments of earlier calls that add no operations.
     """
 
     names: frozenset[str]
@@ -47,10 +47,10 @@ class Unproven:
     known: set[frozenset[str]] = field(default_factory=set)
 
     def refuse(self, model: Any, given: Mapping[str, Any], unknown: Iterable[str] = ()) -> None:
-        """Raise ``ApplyError`` if a call with these arguments computes otherwise than the proof has shown.
+        """Raise ``ApplyError`` if a call with these arguments runs other operations than the proof.
 
         Args:
-            unknown: the names of those that only the forward's ``**kwargs`` take, so that no run can have given them.
+            unknown: names that only the forward's ``**kwargs`` take: no run of the proof can have had them.
         """
         without = self.names.union(unknown)
         names = frozenset(name for name in without & given.keys() if _is_given(given[name]))
@@ -62,8 +62,8 @@ class Unproven:
             said = f"it cannot be tried without data ({one_line(error)})"
             if is_of_the_library(model):
                 logger.warning(
-                    "%s was given %s, which no run of the proof has given its forward, and %s: compare an answer with one "
-                    "device's",
+                    "%s was given %s, which no run of the proof had, and %s: compare an answer with the answer of one "
+                    "device",
                     type(model).__name__,
                     ", ".join(sorted(names)),
                     said,
@@ -71,14 +71,14 @@ class Unproven:
                 said = ""
         if said:
             raise ApplyError(
-                f"{type(model).__name__} was given {', '.join(sorted(names))}, which no run of the proof has given its "
-                f"forward, and {said}, so that the answer may be wrong: leave it out, or take a plan as it is with "
-                "parallelize(model, plan=...), such as the one that `modular-plan derive` prints"
+                f"{type(model).__name__} was given {', '.join(sorted(names))}, which no run of the proof had, and {said}, so "
+                "the answer may be wrong: leave it out, or use a plan without this check: parallelize(model, plan=...), "
+                "such as `modular-plan derive` prints"
             )
         self.known.add(names)
 
     def _new_operation(self, given: Mapping[str, Any], without: frozenset[str]) -> str:
-        """An operation that runs only with the arguments, in words; empty if there is none."""
+        """An operation that only the given arguments cause, in words; empty if there is none."""
         found, usual = kinds_of_call(self.skeleton, given), self._usual(given, without)
         for path, kind in found.items():
             more = {fact for fact in kind - usual.get(path, frozenset()) if fact[0] == "operation"}
@@ -90,7 +90,7 @@ class Unproven:
         return ""
 
     def _usual(self, given: Mapping[str, Any], without: frozenset[str]) -> dict[str, Kind]:
-        """A run without the arguments, with the model's likeliest inputs where one of them takes another's place."""
+        """The kinds of a run without the arguments; of likely inputs, if the model needs one of the arguments."""
         try:
             return kinds_of_call(self.skeleton, {name: given[name] for name in given.keys() - without})
         except TraceError:
@@ -102,7 +102,7 @@ def _is_given(value: Any) -> bool:
 
 
 def refuse_unproven(model: Any, own: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raise ``ApplyError`` if a call of ``own``, a method of the model's class, computes otherwise than it was proven."""
+    """Raise ``ApplyError`` if a call of ``own``, a method of the model's class, runs other operations than the proof."""
     unproven: Unproven | None = model.__dict__.get(UNPROVEN)
     if unproven is None or _GENERATES in model.__dict__:
         return
@@ -124,7 +124,7 @@ def _parameters(method: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
 def _keywords(
     own: Callable[..., Any], taken: Mapping[str, inspect.Parameter], given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The arguments that reach the forward through its ``**kwargs``; most others of ``generate`` are its own options."""
+    """The arguments that reach the forward through its ``**kwargs``, without the options of ``generate``."""
     if not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in taken.values()):
         return {}
     options = _parameters(own)
@@ -139,7 +139,7 @@ def _is_usual(value: Any, parameter: inspect.Parameter) -> bool:
 
 
 def refusing_unproven(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
-    """A ``forward`` or a ``generate`` that refuses such arguments; those that ``generate`` makes itself pass."""
+    """A ``forward`` or ``generate`` that refuses such arguments, except in the calls that ``generate`` makes itself."""
 
     @functools.wraps(own)
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:

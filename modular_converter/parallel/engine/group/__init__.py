@@ -1,1 +1,1 @@
-"""Use inside a process group that the caller started (torchrun)."""
+"""``parallelize`` inside a process group that the caller has started (torchrun)."""

@@ -1,4 +1,4 @@
-"""One plan for all processes of a group: the first process decides, and all compare their inputs."""
+"""One plan for all processes of a group: the first process decides, and all processes compare their models."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ def agreed_plan(
 
     Args:
         group: all processes.
-        ranks: that a plan shares the model out to; with one, the plan is empty.
-        experts: share out these alone.
+        ranks: the number of shares; for 1 the plan is empty.
+        experts: divide only the experts.
 
-    Raises ``ApplyError`` on all processes alike if they were given different plans, or the first one has none.
+    Raises ``ApplyError`` on all processes if they were given different plans, or the first process finds none.
     """
     texts = everywhere(_text_of(given, type(model).__name__), group)
     other = next((rank for rank, text in enumerate(texts) if text != texts[0]), None)
     if other is not None:
-        raise ApplyError(f"process {other} was given another plan= than process 0: give the same one everywhere")
+        raise ApplyError(f"process {other} was given another plan= than process 0: give the same plan everywhere")
     if ranks == 1 and given is None:
         return Plan(type(model).__name__), "one process holds each layer"
 
@@ -58,14 +58,14 @@ def agreed_plan(
     plan = Plan.parse(text)
     digests = everywhere(hashlib.sha256(f"{ranks}\n{plan}".encode()).hexdigest(), group)
     if len(set(digests)) > 1:
-        raise ApplyError("the processes do not read the same plan: use the same version of this package everywhere")
+        raise ApplyError("the processes parse the plan differently: use the same version of this package everywhere")
     return plan, origin
 
 
 def from_first_process(make: Callable[[], tuple[str, ...]], group: ProcessGroup) -> tuple[str, ...]:
     """The result of the first process, on all processes; all must call it.
 
-    Raises ``ApplyError`` on all processes alike, for any error on the first: otherwise the others would wait for ever.
+    Raises ``ApplyError`` on all processes for any error on the first process: the others would wait for ever.
     """
     found: list[Any] = [None]
     cause: Exception | None = None
@@ -75,7 +75,7 @@ def from_first_process(make: Callable[[], tuple[str, ...]], group: ProcessGroup)
         except Exception as error:
             cause = error
             found = [(str(error) if isinstance(error, PlanError) else one_line(error, 300), ())]
-    dist.broadcast_object_list(found, src=_first(group), group=group.group)
+    dist.broadcast_object_list(found, group=group.group, group_src=0)
     failure, made = found[0]
     if failure:
         raise ApplyError(failure) from cause
@@ -83,7 +83,7 @@ def from_first_process(make: Callable[[], tuple[str, ...]], group: ProcessGroup)
 
 
 def agreed_unproven(model: torch.nn.Module, given: GivenPlan | None, group: ProcessGroup) -> frozenset[str]:
-    """The arguments of the forward that no run of the first process's proof was given; none for a given plan."""
+    """The arguments of the forward in no run of the first process's proof; empty for a given plan."""
 
     def make() -> tuple[str, ...]:
         return () if given is not None else tuple(sorted(unproven_arguments(model)))
@@ -99,15 +99,15 @@ def refuse_difference_in_group(
     place: torch.device,
     files: FileShares | None = None,
 ) -> None:
-    """Raise ``ApplyError`` on all processes if one layer of each kind gives other numbers when it is shared out.
+    """Raise ``ApplyError`` on all processes if one layer of each kind gives other numbers when it is sharded.
 
     Args:
-        group: over which the plan shares layers out.
-        files: where the weights are read from, if the model has none.
+        group: of the tensor dimension.
+        files: of the weights, if the model has no data.
     """
     probe = probe_of(model) if files is None else files.probe(model)
     if isinstance(probe, str):
-        logger.info("%s is not tried before it is shared out: %s", type(model).__name__, probe)
+        logger.info("%s is not tried before it is sharded: %s", type(model).__name__, probe)
         return
     short: Any = copy.deepcopy(probe.model).eval()
 
@@ -130,18 +130,20 @@ def refuse_difference_in_group(
     said = next(filter(None, everywhere(said, everyone)), "")
     if said:
         raise ApplyError(
-            f"one layer of each kind gives other numbers when it is shared out ({said}): give another plan=, or "
-            "probe=False to use this one all the same"
+            f"one layer of each kind gives other numbers when it is sharded ({said}): give another plan=, or probe=False "
+            "to use this plan without the check"
         )
 
 
 def refuse_other_weights(model: Any, group: ProcessGroup, place: torch.device) -> None:
-    """Raise ``ApplyError`` on all processes if one has other weights: their shares would be of different models."""
+    """Raise ``ApplyError`` on all processes if one has other weights: shares would be of different models."""
     known = everywhere([(name, tuple(p.shape)) for name, p in model.named_parameters()], group)
     for rank, names in enumerate(known):
         if names != known[0]:
             first = next(one or other for one, other in zip_longest(names, known[0]) if one != other)
-            raise ApplyError(f"process {rank} has another model than process 0, from {first[0]} on: make the same")
+            raise ApplyError(
+                f"process {rank} has another model than process 0, from {first[0]} on: build the same model"
+            )
     sums = [p.detach().reshape(-1)[:: max(1, p.numel() // _PROBES)].double().sum() for p in model.parameters()]
     own = torch.stack([one.cpu() for one in sums]) if sums else torch.zeros(1, dtype=torch.float64)
     shares = group.all_gather(own.to(place))
@@ -160,7 +162,3 @@ def _text_of(given: GivenPlan | None, name: str) -> str:
         return "" if given is None else str(given_plan(given, name))
     except PlanError as error:
         return f"unreadable: {error}"
-
-
-def _first(group: ProcessGroup) -> int:
-    return dist.get_global_rank(group.group, 0) if group.group is not None else 0

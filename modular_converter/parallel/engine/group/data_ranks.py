@@ -1,8 +1,9 @@
-"""A sharded model over data ranks: recomputed and compiled layers, and torch's ``fully_shard`` around each of them."""
+"""The data dimensions of a layout and the options of training: recomputation, compilation, torch's ``fully_shard``."""
 
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,7 +21,7 @@ from modular_converter.parallel.training import Training
 def spread_over_data(model: Any, grid: ProcessGrid, training: Training | None) -> None:
     """Apply the options of training and the data dimensions of a layout to a model, in place.
 
-    Replicas are one more dimension of ``fully_shard``: a mesh with one process to shard over keeps weights whole.
+    Replicas are a dimension of ``fully_shard``'s mesh: it keeps weights whole if the shard dimension has one process.
     """
     options = training or Training()
     layers = list(own_layers(model))
@@ -33,7 +34,9 @@ def spread_over_data(model: Any, grid: ProcessGrid, training: Training | None) -
         if options.compute_type is not None:
             _autocast(model, options.compute_type)
         return
-    policy = MixedPrecisionPolicy(param_dtype=options.compute_type, reduce_dtype=_widest(model, options.compute_type))
+    # Gradients are summed in the type of the weights, which is wider than the type of products.
+    reduced = None if options.compute_type is None else next(model.parameters()).dtype
+    policy = MixedPrecisionPolicy(param_dtype=options.compute_type, reduce_dtype=reduced)
     pinned = grid.place.type == "cuda"
     offload = CPUOffloadPolicy(pin_memory=pinned) if options.offload else OffloadPolicy()
     shared: dict[str, Any] = {"mesh": grid.data, "mp_policy": policy, "offload_policy": offload}
@@ -44,17 +47,17 @@ def spread_over_data(model: Any, grid: ProcessGrid, training: Training | None) -
     for layer in layers:
         unit = fully_shard(layer, reshard_after_forward=reshard, ignored_params=single, **shared)
         if any(isinstance(part, (torch.nn.ModuleList, torch.nn.ModuleDict)) for part in layer.modules()):
-            # Data ranks may use other experts, and would sum the gradients of different ones.
+            # Data ranks may use different experts: the sums must include the gradients of unused ones.
             unit.set_reduce_scatter_unused_params(True)
     fully_shard(model, reshard_after_forward=False, ignored_params=single, **shared)
 
 
 def refuse_options(model: Any, grid: ProcessGrid, training: Training | None) -> None:
-    """Raise ``ApplyError`` for an option that this model or layout cannot have, before anything is changed."""
+    """Raise ``ApplyError`` for an option that the model or layout does not allow, before anything is changed."""
     options = training or Training()
     if options.recompute and options.compile and grid.layout.shares > 1:
         raise ApplyError(
-            "recompute and compile together need whole layers, as in fsdp4: compiled code cannot save DTensors to compute again"
+            "recompute and compile together need whole layers, as in fsdp4: compiled code cannot recompute with DTensors"
         )
     if grid.layout.pp == 1 and (options.chunks is not None or options.schedule != "1F1B"):
         raise ApplyError(
@@ -88,23 +91,21 @@ def _refuse_sequence(options: Training, grid: ProcessGrid) -> None:
 
 
 def own_layers(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
-    """The layers of the outermost lists whose weights nothing else has."""
-    users: dict[int, int] = {}
-    for module in model.modules():
-        for one in module._parameters.values():
-            users[id(one)] = users.get(id(one), 0) + 1
+    """The layers of the outermost lists whose weights no other module has."""
+    users = _users(model)
     for layer in outermost_layers(model):
-        inside: dict[int, int] = {}
-        for module in layer.modules():
-            for one in module._parameters.values():
-                if one is not None:
-                    inside[id(one)] = inside.get(id(one), 0) + 1
+        inside = _users(layer)
         if inside and all(users[key] == count for key, count in inside.items()):
             yield layer
 
 
+def _users(model: torch.nn.Module) -> Counter[int]:
+    """Identity of a parameter -> the number of modules that have it."""
+    return Counter(id(one) for module in model.modules() for one in module._parameters.values() if one is not None)
+
+
 def outermost_layers(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
-    """The members of the outermost lists."""
+    """The members of the outermost lists of layers."""
     is_list = isinstance(module, torch.nn.ModuleList) and _is_container(module)
     for child in module.children():
         if is_list and not _is_container(child):
@@ -114,22 +115,17 @@ def outermost_layers(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
 
 
 def _is_container(module: torch.nn.Module) -> bool:
-    """Whether a module has no forward of its own, around which weights could be gathered."""
+    """Whether a module is a list or dict without a forward: ``fully_shard`` gathers weights around forwards."""
     kinds = (torch.nn.ModuleList, torch.nn.ModuleDict)
     return isinstance(module, kinds) and type(module).forward is torch.nn.Module.forward
 
 
 def recompute_layers(model: Any) -> None:
-    """Let the layers of a model keep only their inputs for the backward pass."""
+    """Let each layer of a model keep only its inputs, and recompute the rest in the backward."""
     model.gradient_checkpointing_enable({"use_reentrant": False})
     config: Any = getattr(model, "config", None)
     if getattr(config, "use_cache", None):
         config.use_cache = False
-
-
-def _widest(model: torch.nn.Module, compute: torch.dtype | None) -> torch.dtype | None:
-    """The type in which gradients are summed: that of the weights, where products have a narrower one."""
-    return None if compute is None else next(model.parameters()).dtype
 
 
 def _autocast(model: Any, kind: torch.dtype) -> None:
@@ -146,7 +142,7 @@ def _autocast(model: Any, kind: torch.dtype) -> None:
 
 
 def _average(parameter: Any, mesh: Any) -> None:
-    """Average the gradient of a single number over data ranks, which ``fully_shard`` does not take."""
+    """Average the gradient of a scalar parameter over data ranks: ``fully_shard`` takes no scalars."""
     groups = [mesh.get_group(dim) for dim in range(mesh.ndim)]
     size = mesh.size()
 
@@ -159,6 +155,6 @@ def _average(parameter: Any, mesh: Any) -> None:
         return DTensor.from_local(local, gradient.device_mesh, gradient.placements, run_check=False)
 
     trained = parameter.requires_grad
-    parameter.requires_grad_(True)  # torch takes no hooks for a frozen one, which may be trained later
+    parameter.requires_grad_(True)  # torch takes no hooks for a frozen parameter, which may be trained later
     parameter.register_hook(averaged)
     parameter.requires_grad_(trained)

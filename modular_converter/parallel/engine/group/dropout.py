@@ -1,14 +1,13 @@
-"""Dropout of a model that is sharded over a process group: the same entries are dropped as in one process with the
-whole model.
+"""Dropout of a model that is sharded over a process group: it drops the same entries as the whole model in one process.
 
-Processes may have different seeds. A tensor that all processes hold must lose the same entries on each of them, or
-their copies of whole weights diverge. A share loses the entries that this part of the whole tensor would lose.
+Processes may have different seeds. A tensor that all processes hold must lose the same entries on each process, or the
+copies of whole weights diverge. A share loses the entries that the whole tensor would lose there.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,21 +23,21 @@ from modular_converter.parallel.shard.collectives import ProcessGroup, borders_o
 from modular_converter.parallel.tiny.dropout_rates import dropout_rates, skips_layers
 
 
-# The module with the dropout, and the number of earlier dropouts in this call of it.
+# The path of the module with the dropout, and the number of the dropout within the module's call.
 Place = tuple[str, int]
-# A dimension that is shared out, the first entry of each rank in it, and its whole length.
+# A sharded dimension, and its borders: the first entry of each rank, then the whole length.
 Shared = tuple[int, tuple[int, ...]]
 Found = Callable[[Place, torch.Tensor], Shared | None]
 
 
 @dataclass
 class _Watch:
-    """The running modules of a model, and a mode that takes over what they drop.
+    """The stack of running modules, and a mode that replaces their dropout.
 
     Attributes:
-        found: gets the place and the tensor of each dropout; gives how it is shared out, or None.
-        outermost: called before the outermost call, with its module and arguments; gives what is called after it, or None
-            for a call that drops nothing: its functions are not watched then.
+        found: called with the place and tensor of each dropout; returns how the tensor is sharded, or None.
+        outermost: called with the module and arguments of the outermost call, before it; returns a function to call after
+            it, or None if the call drops nothing, so that no mode is needed.
     """
 
     found: Found
@@ -50,7 +49,7 @@ class _Watch:
     leave: Any = None
 
     def attach(self, model: torch.nn.Module) -> None:
-        """Watch all modules of a model, also where a checkpoint runs one of them again."""
+        """Watch all modules of a model, also those that a checkpoint runs again."""
         for path, module in model.named_modules():
             self.handles.append(module.register_forward_pre_hook(self._entering(path), with_kwargs=True))
             self.handles.append(module.register_forward_hook(self._leaving(path), always_call=True))
@@ -73,7 +72,7 @@ class _Watch:
     def _leaving(self, path: str) -> Callable[..., None]:
         def leaving(module: Any, args: Any, result: Any) -> None:
             if not self.stack or self.stack[-1][0] != path:
-                return  # another hook has ended the call before this one began
+                return  # another hook has ended the call before ``entering`` ran
             self.stack.pop()
             if not self.stack and self.leave is not None:
                 self.mode.__exit__(None, None, None)
@@ -114,7 +113,7 @@ class _Drops(TorchFunctionMode):
         return input.copy_(kept) if inplace else kept
 
     def _share_of_mask(self, like: torch.Tensor, p: float, shared: Shared) -> torch.Tensor:
-        """This process's part of the mask that the whole tensor would get; all parts are drawn on each process."""
+        """This process's part of the whole tensor's mask, which each process draws."""
         dim, borders = shared
         shape = list(like.shape)
         shape[dim] = borders[-1]
@@ -154,10 +153,10 @@ class _Drops(TorchFunctionMode):
 
 
 class SharedDropout:
-    """The dropout of a sharded model; ``detach`` gives it back its own.
+    """The dropout of a sharded model; ``detach`` restores the model's own.
 
-    A model whose rates are all 0 may drop by a number in its code: a run without data shows it, at the first training call.
-    Where nothing is dropped, functions are not watched: a mode for each took 3 % of a step of 1.3 billion parameters.
+    A model whose rates are all 0 may have a rate in its code: a run without data at the first training call shows it.
+    Without dropout there is no mode: it took 3 % of a step of 1.3 billion parameters.
     """
 
     def __init__(
@@ -172,9 +171,9 @@ class SharedDropout:
         self.shared: dict[Place, Shared | None] = {}
         self.whole: dict[Place, tuple[int, ...]] | None = None
         self.given: tuple[Any, Any] | None = None
-        self.rates = list(_rates(model))
-        self.by_number: bool | None = None  # whether its code has a rate of its own; None if this is unknown
-        self.tried = False  # probes whether the code drops
+        self.rates = [(module, name) for module in model.modules() for name in dropout_rates(module)]
+        self.by_number: bool | None = None  # whether the code has a rate; None if unknown
+        self.tried = False  # the run without data that sets ``by_number``
         self.watch = _Watch(self._found, dist.get_rank(group), self._outermost)
         if dist.get_world_size(group) > 1 and watched:
             self.watch.attach(model)
@@ -184,15 +183,13 @@ class SharedDropout:
 
     def _refuse(self, module: Any, args: Any, kwargs: Any) -> None:
         if module.training and (self._drops() or self._drops_by_number(args, kwargs)):
-            raise ApplyError("layers are compiled, where dropout is not the same on all processes; set dropout to 0")
+            raise ApplyError("dropout in compiled layers is not the same on all processes; set dropout to 0")
 
     def _drops(self) -> bool:
         return any(owner.training and getattr(owner, name, 0.0) for owner, name in self.rates)
 
     def _drops_by_number(self, args: Any, kwargs: Any) -> bool | None:
-        """Whether the code of the whole model has a dropout with a rate of its own; None if it does not run without
-        data.
-        """
+        """Whether the model's code has a rate of dropout; None if the model does not run without data."""
         if not self.tried:
             self.tried = True
             with contextlib.suppress(ApplyError):
@@ -208,7 +205,7 @@ class SharedDropout:
                 return None
         if module is self.model:
             self.given, self.whole = (args, kwargs), None
-        return _first_ones_numbers(self.group, self.place)
+        return _draw_as_first(self.group, self.place)
 
     def _found(self, place: Place, tensor: torch.Tensor) -> Shared | None:
         if place not in self.shared:
@@ -228,12 +225,12 @@ class SharedDropout:
             if borders[-1] == whole[longer[0]]:
                 return longer[0], borders
         raise ApplyError(
-            f"{place[0] or 'the model'}: its dropout acts on {shape}, and it is not known whether this is a share; set "
-            "dropout to 0"
+            f"{place[0] or 'the model'}: its dropout acts on a tensor of {shape}, which may be whole or a share; set dropout "
+            "to 0"
         )
 
     def _whole_shapes(self, args: Any, kwargs: Any) -> dict[Place, tuple[int, ...]]:
-        """The places and tensors of dropout in the whole model, from a run without data."""
+        """Place of each dropout in the whole model -> shape of its tensor, from a run without data."""
         found: dict[Place, tuple[int, ...]] = {}
 
         def note(place: Place, tensor: torch.Tensor) -> None:
@@ -245,30 +242,24 @@ class SharedDropout:
             rates = {name: vars(now.get(path, module)).get(name, 0.0) for name in dropout_rates(module)}
             module.__dict__.update({name: 0.0 if skips_layers(name, rate) else rate for name, rate in rates.items()})
         _Watch(note, 0).attach(model)
-        with torch.random.fork_rng(devices=[]):  # its code may draw numbers on the CPU
+        with torch.random.fork_rng(devices=[]):  # the model's code may draw random numbers on the CPU
             try:
                 tried_without_data(lambda: run_without_data(model, args, kwargs))
-            except Exception as error:  # what the model's own code raises without data
+            except Exception as error:  # raised by the model's own code without data
                 self._in_half(model, args, kwargs, error)
         return found
 
     @staticmethod
     def _in_half(model: torch.nn.Module, args: Any, kwargs: Any, error: Exception) -> None:
-        """Run again in the type of half precision that all operations support, such as grouped products."""
+        """Run again in bfloat16, which all operations support without data, grouped products too."""
         try:
             run_without_data(model.to(torch.bfloat16), args, kwargs)
         except Exception:
             raise ApplyError(f"the places of its dropout cannot be found ({error}); set dropout to 0") from error
 
 
-def _rates(model: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, str]]:
-    """The attributes that hold the rates of dropout."""
-    for module in model.modules():
-        yield from ((module, name) for name in dropout_rates(module))
-
-
-def _first_ones_numbers(group: dist.ProcessGroup | None, device: torch.device) -> Callable[[], None]:
-    """Draw from the first process's random state from now on; the result restores a process's own state."""
+def _draw_as_first(group: dist.ProcessGroup | None, device: torch.device) -> Callable[[], None]:
+    """Take over the first process's random state. Returns a function that restores this process's own state."""
     own = [torch.get_rng_state()] + ([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])
     first = []
     for state in own:

@@ -1,4 +1,4 @@
-"""The form of a model for inference in a process group: plain parameters and direct collectives, without gradients."""
+"""The form of a sharded model for inference in a process group: plain parameters and direct collectives."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def make_inference(applied: Applied, group: DirectGroup, compile: bool) -> None:
 
 
 def without_gradients(own: Callable[..., Any], compile: bool) -> Callable[..., Any]:
-    """A method that runs without gradients; compiled, ``generate`` has a static cache unless a cache is given."""
+    """A method without gradients; if compiled, ``generate`` has a static cache unless a cache is given."""
 
     @functools.wraps(own)
     def made(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -49,7 +49,7 @@ def without_gradients(own: Callable[..., Any], compile: bool) -> Callable[..., A
 
 
 def no_training() -> dict[str, Callable[..., Any]]:
-    """Methods that need gradients or parameters with roles, refused; ``train`` is for ``eval`` alone."""
+    """Replacements that refuse training: methods that need gradients or roles, and ``train`` except from ``eval``."""
 
     def refused(self: Any, *args: Any, **kwargs: Any) -> Any:
         raise ApplyError(_NEEDS_GRADIENTS)

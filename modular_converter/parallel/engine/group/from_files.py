@@ -1,4 +1,4 @@
-"""A folder's model in a process group: the same files everywhere, and each process's shares of them, read once."""
+"""The model of a folder in a process group: all processes have the same files, and each reads its shares once."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import torch
 import torch.distributed as dist
 
 from modular_converter.parallel.engine.checkpoint.load_model import Checkpoint, open_checkpoint, replace_parameters
-from modular_converter.parallel.engine.checkpoint.read_shares import read_share
-from modular_converter.parallel.engine.checkpoint.reader import Reader
+from modular_converter.parallel.engine.checkpoint.reader import Reader, read_share
 from modular_converter.parallel.engine.choice.arguments import Arguments
 from modular_converter.parallel.engine.choice.kinds_of_layers import kinds_of, one_of_each_kind
 from modular_converter.parallel.engine.choice.probe import Probe, probe_of
+from modular_converter.parallel.engine.group.same_calls import everywhere
 from modular_converter.parallel.errors import ApplyError, PlanError
 from modular_converter.parallel.plans.resolve import Piece
 from modular_converter.parallel.shard.collectives import ProcessGroup
@@ -25,9 +25,9 @@ _COMPARED = 64
 
 
 def same_checkpoint(given: Arguments, group: ProcessGroup) -> Checkpoint:
-    """The folder's model on each process.
+    """The folder's model, opened on each process.
 
-    Raises ``ApplyError`` on all processes alike if one cannot open its folder, or has other files in it.
+    Raises ``ApplyError`` on all processes if one cannot open its folder, or has other files in it.
     """
     checkpoint, said, mark = None, "", ""
     try:
@@ -35,8 +35,7 @@ def same_checkpoint(given: Arguments, group: ProcessGroup) -> Checkpoint:
         mark = _fingerprint(checkpoint)
     except PlanError as error:
         said = str(error)
-    found: list[Any] = [None] * group.size
-    dist.all_gather_object(found, (said, mark), group=group.group)
+    found = everywhere((said, mark), group)
     for rank, (text, other) in enumerate(found):
         if text:
             raise ApplyError(f"process {rank}: {text}")
@@ -49,7 +48,7 @@ def same_checkpoint(given: Arguments, group: ProcessGroup) -> Checkpoint:
 
 
 def _fingerprint(checkpoint: Checkpoint) -> str:
-    """A hash of the class, the settings, the headers of the files, and some entries of each stored tensor."""
+    """A hash of the class, the settings, the headers of the files, and a few entries of each stored tensor."""
     settings = checkpoint.model.config.to_json_string(use_diff=False)
     found = hashlib.sha256(f"{type(checkpoint.model).__qualname__}\n{checkpoint.model.dtype}\n".encode())
     found.update(settings.replace(str(checkpoint.folder), "").encode())
@@ -67,7 +66,7 @@ class FileShares:
     """A process's shares of the weights of a folder.
 
     Attributes:
-        read: what has been read so far, by name and cut: the probe's layers are the model's.
+        read: shares that were read, by name and cut. The probe and the model use the same shares.
     """
 
     def __init__(self, checkpoint: Checkpoint, group: ProcessGroup, place: torch.device) -> None:
@@ -76,7 +75,7 @@ class FileShares:
         self.reader = Reader()
 
     def share(self, name: str, piece: Piece | None) -> torch.Tensor:
-        """This process's share of a weight, on its device; the whole weight without a piece that cuts it."""
+        """This process's share of a weight, on its device; the whole weight if no piece cuts it."""
         cut = None if piece is None or piece.dim < 0 else (piece.dim, piece.parts, piece.units)
         key = (name, cut)
         if key not in self.read:
@@ -87,7 +86,7 @@ class FileShares:
         return self.read[key]
 
     def fill(self, model: torch.nn.Module) -> None:
-        """Put whole weights in the places of those without data, and move everything else to this process's device."""
+        """Give weights without data their whole data, and move all other tensors to this process's device."""
         made: dict[int, torch.nn.Parameter] = {}
         for name, parameter in model.named_parameters():
             if parameter.is_meta:
@@ -100,14 +99,13 @@ class FileShares:
                 module._buffers[leaf] = None if buffer is None else buffer.to(self.place)
 
     def probe(self, model: torch.nn.Module) -> Probe | str:
-        """The probe of a model without weights. Only the first process reads its weights and computes its own answers."""
+        """The probe of a model without weights. Only the first process reads whole weights and computes answers."""
         found: list[Any] = [None]
         if self.group.rank == 0:
             made = probe_of(model, self.checkpoint.filled)
             names = "" if isinstance(made, str) else {name for name, _ in made.model.named_parameters()}
             found = [made if isinstance(made, str) else (names, made.inputs, made.answers)]
-        first = dist.get_global_rank(self.group.group, 0) if self.group.group is not None else 0
-        dist.broadcast_object_list(found, src=first, group=self.group.group)
+        dist.broadcast_object_list(found, group=self.group.group, group_src=0)
         if isinstance(found[0], str):
             return found[0]
         names, inputs, answers = found[0]
@@ -116,7 +114,7 @@ class FileShares:
         return Probe(short if known == names else model, inputs, answers)
 
     def close(self) -> int:
-        """Close the files; return the bytes that were read."""
+        """Close the files; return the number of bytes read."""
         self.read.clear()
         self.reader.__exit__()
         return self.reader.bytes

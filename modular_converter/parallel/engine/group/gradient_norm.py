@@ -22,11 +22,11 @@ def norm_of(
     place: torch.device,
     stages: ProcessGroup | None = None,
 ) -> torch.Tensor:
-    """The norm on ``place``: shares count once each, whole weights once; all processes must call it.
+    """The norm, on ``place``: each share and each whole weight counts once; all processes must call it.
 
     Args:
-        group: of the tensor dimension; None for weights without one.
-        stages: the processes that have other weights; None for those that have parts of all.
+        group: of the tensor dimension; None without one.
+        stages: the processes that have the other stages; None without stages.
     """
     norms: dict[_Cut, list[torch.Tensor]] = {cut: [torch.zeros((), device=place)] for cut in _CUTS}
     data: ProcessGroup | None = None
@@ -55,7 +55,7 @@ def norm_of(
 
 
 def scale_gradients(weights: Iterable[Spread], norm: torch.Tensor, max_norm: float) -> None:
-    """Scale all gradients, whose norm is ``norm``, so that it is at most ``max_norm``."""
+    """Scale all gradients from ``norm`` to a norm of at most ``max_norm``."""
     scale = torch.clamp(max_norm / (norm + 1e-6), max=1.0)
     for one in weights:
         if one.stored.grad is not None:
@@ -64,7 +64,7 @@ def scale_gradients(weights: Iterable[Spread], norm: torch.Tensor, max_norm: flo
 
 
 def is_first_copy(one: Spread) -> bool:
-    """Whether no process before has the same share of the plan's cut."""
+    """Whether no process of lower rank holds a copy of this process's share."""
     if one.held is None or one.held.piece is None or one.held.piece.units is None or not one.held.copies:
         return True
     return one.held.piece.units.is_first_copy(one.held.group.rank, one.held.group.size)

@@ -1,4 +1,4 @@
-"""Overflows of scaled gradients: an overflow in one process's share makes all processes skip the step."""
+"""Gradient scaling: an overflow in one process's share makes all processes skip the step."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _OWN = "_unscale_grads_"
 
 
 def share_overflows() -> None:
-    """Make every ``torch.amp.GradScaler`` know the overflows of all processes that share an optimizer's weights.
+    """Make every ``torch.amp.GradScaler`` combine the overflows of all processes that share an optimizer's weights.
 
-    A scaler looks only at this process's gradients; processes that disagree about a step would diverge.
+    torch's scaler looks only at this process's gradients; processes that disagree about a step would diverge.
     """
     scaler: Any = torch.amp.GradScaler
     own = getattr(scaler, _OWN)
@@ -38,7 +38,7 @@ def share_overflows() -> None:
 
 
 def _local(optimizer: torch.optim.Optimizer) -> Any:
-    """The optimizer as a scaler reads it, with this process's part of each gradient: lists must not mix DTensors."""
+    """An optimizer with this process's part of each gradient, for a scaler: its lists must not mix in DTensors."""
 
     def local(parameter: Any) -> Any:
         if not isinstance(parameter, DTensor) or parameter.grad is None:
@@ -54,7 +54,7 @@ def _local(optimizer: torch.optim.Optimizer) -> Any:
 
 
 def groups_of(optimizer: torch.optim.Optimizer) -> Iterator[Any]:
-    """The process groups over which an optimizer's parameters are shared out, each once."""
+    """The process groups over which an optimizer's parameters are sharded, each once."""
     known: set[Any] = set()
     for parameter in (p for group in optimizer.param_groups for p in group["params"]):
         owner = getattr(parameter, "group", None)

@@ -1,7 +1,7 @@
-"""How a process holds the weights of a sharded model: as DTensors, and local to the code of the model that reads them.
+"""How a process holds the weights of a sharded model: DTensors for torch's tools, local tensors for the model's code.
 
-``module._parameters`` holds what torch's own tools take: optimizers, ``fully_shard``, ``clip_grad_norm_``. A class of the
-module's own has a property for each weight, which gives this process's tensor with its role, as torch's parametrizations do.
+``module._parameters`` has the DTensors, for optimizers, ``fully_shard`` and ``clip_grad_norm_``. The module gets a class of
+its own with a property for each weight, as in torch's parametrizations: it gives this process's tensor with its role.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from modular_converter.parallel.styles.replicated_with_grad_allreduce import REP
 from modular_converter.parallel.styles.style import Style
 
 
-# Class, names of weights, whether its forward is a product -> the class with properties: one for all alike, as compiled code wants.
+# (Class, names of weights, forward) -> the class with properties. Compiled code needs one class for all modules alike.
 _MADE: dict[tuple[type[Any], tuple[str, ...], Any], type[Any]] = {}
 
 
@@ -34,10 +34,10 @@ class HeldWeight:
     """A weight of a sharded model.
 
     Attributes:
-        piece: how it is cut over the group; None for a whole weight without a role.
+        piece: its cut over the group; None for a whole weight without a role.
         shape: of the whole weight.
-        dtensor: whether it is held as a DTensor; a share that torch's placements cannot say is a plain parameter.
-        summed: whole, in a sharded region: its gradient is summed over the group.
+        dtensor: whether it is a DTensor; a share that no placement of torch describes is a plain parameter.
+        summed: it is whole, in a sharded region, and its gradient is summed over the group.
     """
 
     piece: Piece | None
@@ -51,9 +51,7 @@ class HeldWeight:
     summed: bool = False
 
     def read(self, held: Any) -> Any:
-        """This process's tensor for the model's code; a weight that ``fully_shard`` has spread over data ranks is
-        unchanged.
-        """
+        """This process's tensor for the model's code; unchanged while ``fully_shard`` has it spread over data ranks."""
         local = held
         if isinstance(held, DTensor):
             if not self.dtensor or held.device_mesh.ndim > 1:
@@ -85,15 +83,15 @@ def hold_weights(
     """Replace the parameters of a model that ``apply`` has sharded by parameters for torch's own tools.
 
     Args:
-        shapes: of the whole weights, by name.
-        mesh: one dimension; None for plain parameters, as ``DistributedDataParallel`` wants them.
-        alone: the mesh has no dimension for data beside it.
+        shapes: name -> shape of the whole weight.
+        mesh: of one dimension; None for plain parameters, which ``DistributedDataParallel`` needs.
+        alone: whether the layout has no data dimension.
 
     Returns:
         The modules whose class has changed, for ``release``.
     """
     made: dict[int, tuple[torch.nn.Parameter, HeldWeight]] = {}
-    keep: list[Any] = []  # so that no identity is used twice
+    keep: list[Any] = []  # old parameters, so that no new one gets the same identity
     elsewhere = {id(one) for module in applied.model.modules() for one in _kept_elsewhere(module)}
     changed: list[Any] = []
     for path, module in applied.model.named_modules():
@@ -116,7 +114,7 @@ def hold_weights(
 
 
 def note(applied: Applied, shapes: dict[str, tuple[int, ...]]) -> None:
-    """Note how each weight is cut, for whole weights to be put together, and leave the parameters as they are."""
+    """Note the cut of each weight, from which whole weights can be gathered, without any change of the parameters."""
     for path, module in applied.model.named_modules():
         names = {leaf: f"{path}.{leaf}" if path else leaf for leaf in module._parameters}
         pieces = {leaf: applied.resolution.pieces.get(name) for leaf, name in names.items()}
@@ -173,7 +171,7 @@ def _parameter(old: torch.nn.Parameter, held: HeldWeight, mesh: DeviceMesh | Non
 
 
 def _kept_elsewhere(module: torch.nn.Module) -> Iterator[torch.Tensor]:
-    """Parameters that a module keeps in lists or attributes of its own beside its names, as recurrent layers do."""
+    """Parameters that a module also keeps in plain lists or attributes, as recurrent layers do."""
     for value in vars(module).values():
         for one in value if isinstance(value, (list, tuple)) else [value]:
             if isinstance(one, torch.nn.Parameter):

@@ -1,7 +1,6 @@
 """``parallelize`` inside ``torchrun``: this process keeps its share of the model, and can train it.
 
-Every process calls it with the same model. Gradients come through the roles of weights; an optimizer is made after the
-call, because the parameters are new ones.
+All processes call it with the same model. It replaces the parameters, so an optimizer must be made afterwards.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ ALONE = "{name} would change this process's share alone; call unshard(), {name},
 def parallelize_here(given: Arguments) -> Any:
     """Shard a model in place for this process, and return it.
 
-    Raises ``PlanError`` if the layout or mesh does not fit the processes, there is no plan, or it does not fit.
+    Raises ``PlanError`` if the layout or mesh does not fit the processes, or no plan fits the model.
     """
     model = given.model
     if not is_folder(model):
@@ -71,7 +70,9 @@ def parallelize_here(given: Arguments) -> Any:
     model, given, files = _opened(given, grid, place)
     refuse_options(model, grid, given.training)
     kept = kept_types(model, given.weight_type)
-    with torch.random.fork_rng(devices=[]):  # small instances are seeded: the caller's next numbers stay the caller's
+    with torch.random.fork_rng(
+        devices=[]
+    ):  # small instances are seeded, and the caller's random state must not change
         plan, skeleton = plan_and_skeleton(model, given, kept, grid, place, files)
         unproven = agreed_unproven(model, given.plan, grid.everyone) if grid.group.size > 1 else frozenset()
     shapes = {name: tuple(one.shape) for name, one in model.named_parameters(remove_duplicate=False)}
@@ -96,7 +97,7 @@ def parallelize_here(given: Arguments) -> Any:
     keep_adapters(model, ApplyError, ALONE)
     if grid.data is not None or given.training is not None:
         spread_over_data(model, grid, given.training)
-    if sequence is not None:  # after `fully_shard`, whose hooks make new tensors of what a layer gets
+    if sequence is not None:  # after `fully_shard`, whose hooks replace a layer's inputs
         model.__dict__["_sequence"] = SequenceParallel(model, sequence.zone, grid.group, sequence.products)
     if given.verbose is not None and dist.get_rank() == 0:
         print_usage(model, f"this process's share of {grid.everyone.size}", model._figures(), given.verbose)
@@ -104,7 +105,7 @@ def parallelize_here(given: Arguments) -> Any:
 
 
 def _opened(given: Arguments, grid: ProcessGrid, place: torch.device) -> tuple[Any, Arguments, FileShares | None]:
-    """The model, the arguments that still hold for it, and its files if it is a folder's."""
+    """The model, the arguments that still apply to it, and its files if it comes from a folder."""
     if not is_folder(given.model):
         refuse_other_weights(given.model, grid.everyone, place)
         return given.model, given, None
@@ -115,7 +116,7 @@ def _opened(given: Arguments, grid: ProcessGrid, place: torch.device) -> tuple[A
 def plan_and_skeleton(
     model: Any, given: Arguments, kept: Any, grid: ProcessGrid, place: torch.device, files: FileShares | None
 ) -> tuple[Plan, Skeleton]:
-    """The plan of all processes, as it fits the model, and the model without its weights."""
+    """The plan of all processes as it fits the model, and the model's skeleton."""
     ranks = grid.group.size
     plan, origin = agreed_plan(model, given.plan, grid.everyone, ranks, grid.layout.ep > 1)
     skeleton = dismantle(model, kept)[0]
@@ -167,7 +168,7 @@ def _class_of(own: type[Any], given: Arguments, grid: ProcessGrid) -> type[Any]:
 
 
 def _move_whole(applied: Applied, kept: Any, place: torch.device) -> None:
-    """Put whole parameters and buffers on this process's device, in their types."""
+    """Move whole parameters and buffers to this process's device; parameters get their types."""
     for name, parameter in applied.model.named_parameters():
         if name not in applied.resolution.pieces:
             parameter.data = parameter.data.to(place, kept(name, parameter))

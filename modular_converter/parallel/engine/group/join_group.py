@@ -14,10 +14,10 @@ def join_group(device: str | torch.device | None, offload: bool = False) -> torc
     """This process's device; the process group is made if the script has not made one.
 
     Args:
-        device: the process's own GPU, or the CPU without one, if None.
-        offload: whether weights are to be in the host's memory between steps.
+        device: if None, the process's own GPU, or the CPU without GPUs.
+        offload: whether weights are in the host's memory between steps.
 
-    Raises ``ApplyError`` if the script's group takes no tensors of the host, and weights are to be there.
+    Raises ``ApplyError`` for ``offload`` if the script's group takes no CPU tensors.
     """
     gpu = torch.cuda.is_available() and (device is None or torch.device(device).type == "cuda")
     place = torch.device(device or "cuda") if gpu else torch.device("cpu")
@@ -28,6 +28,6 @@ def join_group(device: str | torch.device | None, offload: bool = False) -> torc
         dist.init_process_group(("cpu:gloo,cuda:nccl" if offload else "nccl") if gpu else "gloo")
     if offload and "cpu" not in dist.get_backend_config():
         raise ApplyError(
-            "offload=: the process group takes no CPU tensors; make it of 'cpu:gloo,cuda:nccl', or leave it"
+            "offload=: the process group takes no CPU tensors; make it with 'cpu:gloo,cuda:nccl', or let parallelize do so"
         )
     return place

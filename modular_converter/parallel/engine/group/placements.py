@@ -1,4 +1,4 @@
-"""The placement of a DTensor that means exactly a given share, if torch has one."""
+"""The placement of a DTensor that describes a share exactly, if torch has one."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from modular_converter.parallel.shard.shares import block_lengths, share_lengths
 def placement_of(piece: Piece, size: int, alone: bool) -> Placement | None:
     """The placement over one dimension of a mesh; None if torch has none for the share.
 
-    Torch cuts into pieces of the same length, of which the last ones are shorter or empty. Packed blocks are a strided
-    placement; torch 2.13 puts it together wrongly where a data dimension cuts the first dimension, too.
+    torch cuts into pieces of equal length, and the last pieces are shorter or empty. Packed blocks have a strided
+    placement; torch 2.13 gathers it wrongly if a data dimension cuts the first dimension, too.
 
     Args:
         size: of the group.
-        alone: the mesh has no dimension for data beside it.
+        alone: whether the layout has no data dimension.
     """
     if piece.dim < 0:
         return Replicate()

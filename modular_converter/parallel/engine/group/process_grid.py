@@ -1,4 +1,4 @@
-"""The processes of a layout: a mesh, its tensor dimension, its data dimensions, and all of them together."""
+"""The processes of a layout, as a mesh with a tensor dimension, data dimensions and stages."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class ProcessGrid:
     Attributes:
         group: of the tensor dimension.
         everyone: all processes that hold parts of the model.
-        mesh: the tensor dimension for DTensors; None where weights are plain parameters.
-        data: the dimensions over which batches differ; None without.
-        layout: the one that was given, or the one that ``num_gpus`` or a mesh of the caller's means.
+        mesh: the tensor dimension, for DTensors; None if weights are plain parameters.
+        data: the dimensions over which batches differ; None without them.
+        layout: given, or equivalent to ``num_gpus`` or the caller's mesh.
         place: this process's device; weights may be on the host.
-        stages: the processes that have the other stages; None without.
+        stages: the processes that have the other stages; None without stages.
     """
 
     group: ProcessGroup
@@ -39,7 +39,7 @@ class ProcessGrid:
 
     @property
     def data_rank(self) -> int:
-        """The number of this process's part of a batch."""
+        """The index of this process's part of a batch."""
         if self.data is None:
             return 0
         found = 0
@@ -53,18 +53,20 @@ def process_grid(
 ) -> ProcessGrid:
     """The grid of a layout, of a caller's mesh, or of all processes as one tensor dimension; all processes must call it.
 
-    A caller's mesh has plain parameters, since it may be one dimension of a mesh with ``DistributedDataParallel`` over
-    another, which takes no DTensors.
+    With a caller's mesh, weights are plain parameters: ``DistributedDataParallel``, which takes no DTensors, may run over
+    another dimension of it.
 
     Args:
-        always_data: a dimension for data also where it has one process.
+        always_data: make a data dimension also for one process.
 
-    Raises ``ApplyError`` if the layout is not one of so many processes, or the mesh has several dimensions.
+    Raises ``ApplyError`` if the layout has another number of processes, or the mesh has several dimensions.
     """
     kind = DirectGroup if inference else ProcessGroup
     if mesh is not None:
         if mesh.ndim != 1:
-            raise ApplyError(f"the mesh has {mesh.ndim} dimensions; give the one to shard over, such as mesh['tp']")
+            raise ApplyError(
+                f"the mesh has {mesh.ndim} dimensions; give the dimension to shard over, such as mesh['tp']"
+            )
         group = kind(mesh.get_group())
         return ProcessGrid(group, group, None, None, Layout(tp=group.size), place)
     layout = layout or Layout(tp=dist.get_world_size())

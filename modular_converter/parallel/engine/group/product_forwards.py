@@ -1,7 +1,7 @@
 """The forward of a plain linear layer on a share of its weight, without a tensor that intercepts calls.
 
-Interception costs ten microseconds a call, and ``torch.compile`` cannot trace it. Any other code that reads the weight
-still gets the tensor with its role.
+Interception costs ten microseconds a call, and ``torch.compile`` cannot trace it. All other code that reads the weight
+gets the tensor with its role.
 """
 
 from __future__ import annotations
@@ -14,22 +14,17 @@ import torch.nn.functional as F
 from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel.engine.base.inner_forward import is_conv1d
-from modular_converter.parallel.shard.collectives import Group, GroupRegion
+from modular_converter.parallel.shard.collectives import GroupRegion
+from modular_converter.parallel.shard.role_parameters import RoleOwner
 from modular_converter.parallel.shard.sequence import ScatteringRegion
-from modular_converter.parallel.styles.style import PRODUCT, Style, WeightUse
+from modular_converter.parallel.styles.style import PRODUCT, WeightUse
 
 
-# In the ``__dict__`` of a layer whose product is the result of a region between parts of the sequence.
+# Key in the ``__dict__`` of a layer whose product is reduce-scattered along the sequence.
 SCATTERS = "_scatters"
 
 
-class _Held(Protocol):
-    @property
-    def styles(self) -> tuple[Style, ...]: ...
-    @property
-    def group(self) -> Group: ...
-    @property
-    def borders(self) -> tuple[int, ...]: ...
+class _Held(RoleOwner, Protocol):
     @property
     def copies(self) -> bool: ...
     @property
@@ -37,7 +32,7 @@ class _Held(Protocol):
 
 
 def product_forward(kind: type[Any], held: Mapping[str, _Held]) -> Callable[..., Any] | None:
-    """The forward for a module of this class with these weights; None if it must keep its own."""
+    """The forward for modules of a class with these weights; None if they keep their own."""
     weight = held.get("weight")
     if weight is None or not weight.styles or any(one.copies or one.summed for one in held.values()):
         return None
@@ -50,7 +45,7 @@ def _linear(self: Any, input: torch.Tensor) -> Any:
     weight, bias = _local(self, "weight"), _local(self, "bias")
     region = GroupRegion(self._held["weight"].group)
     if SCATTERS in self.__dict__ and torch.is_grad_enabled():
-        bias = region.enter(bias)  # added to this process's part of the sequence
+        bias = region.enter(bias)  # each process adds the bias to its part of the sequence
         region = ScatteringRegion(region.group)
     return _product(self, F.linear, "linear", (input, weight, bias), 0, region)
 

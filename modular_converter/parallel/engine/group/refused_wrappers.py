@@ -1,6 +1,6 @@
-"""Refuse torch's wrappers around a sharded model, over processes with other shares, before the first step.
+"""Refuse torch's wrappers over processes that hold different shares of a model, before the first step.
 
-They would copy one process's share to all, average gradients of different weights, or join unrelated shares.
+They would copy one process's share to all processes, average gradients of different weights, or join unrelated shares.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ _NEW: WeakSet[Any] = WeakSet()
 
 
 def refuse_wrapped(model: torch.nn.Module) -> None:
-    """Raise ``ApplyError`` for a model that is already sharded, or wrapped."""
+    """Raise ``ApplyError`` for a model that is sharded already, wrapped, or without data."""
     kinds = (torch.nn.parallel.DistributedDataParallel, torch.nn.DataParallel)
     if isinstance(model, kinds):
         raise ApplyError(f"the model is in {type(model).__name__}: give parallelize its .module, and no wrapper")
     for path, module in model.named_modules():
         where = path or "the model"
         if "_applied" in module.__dict__ or "_held" in module.__dict__:
-            raise ApplyError(f"{where} is sharded already: parallelize the whole model, once")
+            raise ApplyError(f"{where} is sharded already: call parallelize once, for the whole model")
         if isinstance(module, (*kinds, FSDPModule)) or any(
             isinstance(p, DTensor) for p in module._parameters.values()
         ):
-            raise ApplyError(f"{where} is spread over processes already: give parallelize a model as it was loaded")
+            raise ApplyError(f"{where} is spread over processes already: call parallelize before any wrapper")
     bare = next((name for name, one in model.named_parameters() if one.is_meta), None)
     if bare is not None:
         raise ApplyError(f"{bare} has no data (meta device): load the weights first, or give the path of the folder")
 
 
 def refuse_wrong_wrappers(model: torch.nn.Module) -> None:
-    """Make every ``DistributedDataParallel`` look at its module's shares, and every optimizer before its first step."""
+    """Make every ``DistributedDataParallel`` check its module, and every optimizer check the model at its first step."""
     _NEW.add(model)
     kind: Any = torch.nn.parallel.DistributedDataParallel
     own = kind.__init__
@@ -109,7 +109,7 @@ def _check_zero(optimizer: Any) -> None:
 
 
 def _check_shards(model: Any) -> None:
-    """Raise ``ApplyError`` if ``fully_shard`` was called by hand over processes that hold other shares."""
+    """Raise ``ApplyError`` if the caller has called ``fully_shard`` over processes that hold other shares."""
     grid = model.__dict__.get("_grid")
     if grid is None or grid.group.size == 1:
         return

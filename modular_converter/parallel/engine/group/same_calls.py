@@ -1,4 +1,4 @@
-"""Compare the arguments of all processes, since collectives of different calls would mix numbers."""
+"""Compare the arguments of all processes: the collectives of different calls would mix their numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def everywhere(value: Any, group: ProcessGroup) -> list[Any]:
 
 
 def refuse_other_options(said: str) -> None:
-    """Raise ``ApplyError`` on all processes if one was given other options; all processes must call it."""
+    """Raise ``ApplyError`` on all processes if one of them was given other options; all processes must call it."""
     found = everywhere(said, ProcessGroup(None))
     other = next((rank for rank, text in enumerate(found) if text != found[0]), None)
     if other is not None:
@@ -31,9 +31,9 @@ def refuse_other_options(said: str) -> None:
 
 
 def refuse_other_inputs(args: Any, kwargs: Any, group: ProcessGroup, data_rank: int) -> None:
-    """Raise ``ApplyError`` on all processes of a group if some of one data rank were given different batches.
+    """Raise ``ApplyError`` on all processes of a group if processes of one data rank were given different batches.
 
-    Their shares would be of different rows, and sums would mix them. Values of integers are compared, shapes of all.
+    Their sums would mix different rows. Shapes and types of all tensors are compared, and the values of integers.
     """
     found = everywhere((data_rank, [_mark(leaf) for leaf in pytree.tree_leaves((args, kwargs))]), group)
     firsts: dict[int, int] = {}
@@ -42,8 +42,8 @@ def refuse_other_inputs(args: Any, kwargs: Any, group: ProcessGroup, data_rank: 
             continue
         first, second = (dist.get_global_rank(group.group, n) if group.group else n for n in (firsts[part], rank))
         raise ApplyError(
-            f"processes {first} and {second} share out the same layers or stages and were given different batches: "
-            "give both the same one; in a layout, part model.data_rank of model.layout.data, which is the same for them"
+            f"processes {first} and {second} divide the same layers or stages and were given different batches: give both "
+            "the same batch; in a layout, part model.data_rank of model.layout.data, which is the same for both"
         )
 
 
@@ -53,6 +53,6 @@ def _mark(leaf: Any) -> Any:
         return type(leaf).__name__
     about = tuple(leaf.shape), str(leaf.dtype)
     if leaf.is_floating_point() or leaf.is_complex() or leaf.is_meta:
-        return about  # may have been computed, with other rounding on another device
+        return about  # computed values may be rounded differently on other devices
     data = leaf.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
     return *about, hashlib.sha256(data.tobytes()).hexdigest()

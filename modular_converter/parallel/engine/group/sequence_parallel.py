@@ -1,8 +1,7 @@
-"""Sequence parallelism: between the regions of a plan each process has its part of the sequence, as Megatron's does.
+"""Sequence parallelism, as in Megatron: between the sharded regions each process has its part of the sequence.
 
-Sums behind row-wise layers are scattered into parts, and parts are gathered before column-wise layers. Norms, residuals
-and dropout keep a part of the activations. Without gradients, activations stay whole, since decoding has one token a
-step.
+Row-wise layers end in a reduce-scatter, and an all-gather precedes column-wise layers. So norms, residuals and dropout
+keep only a part of the activations. Without gradients, activations stay whole, since decoding has one token a step.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ from modular_converter.parallel.shard.collectives import Group
 from modular_converter.parallel.shard.sequence import SEQUENCE, part_of_sequence, whole_sequence
 
 
-# An attribute of the tensor that a layer hands to the next one: other code in between would make a tensor without it.
+# An attribute of each tensor that a layer returns. Code between the layers would make a tensor without it.
 _HANDED_ON = "_part_of_sequence"
 
 
 class SequenceParallel:
-    """The hooks of a model's layers; ``detach`` takes them off.
+    """The hooks on a model's layers; ``detach`` removes them.
 
-    They are the first and last hooks of their modules, so that other hooks see the module's own inputs and outputs.
+    They run first and last, so that other hooks see the modules' own inputs and outputs.
 
     Args:
-        products: linear layers that give parts themselves.
+        products: linear layers that reduce-scatter their product themselves.
     """
 
     def __init__(self, model: torch.nn.Module, zone: Zone, group: Group, products: Collection[str] = ()) -> None:
@@ -65,8 +64,8 @@ class SequenceParallel:
             if len(given) != 1 or given[0].dim() != 3:
                 shapes = [list(one.shape) for one in given]
                 raise ApplyError(
-                    f"sequence_parallel=: {path} takes {shapes or 'no'} tensors with gradients; it must take exactly one, of "
-                    "[batch, sequence, features]: leave it out for this model"
+                    f"sequence_parallel=: {path} takes {shapes or 'no'} tensors with gradients; it must take exactly one "
+                    "tensor [batch, sequence, features]: leave it out for this model"
                 )
             whole = given[0]
             if not first:
@@ -80,7 +79,7 @@ class SequenceParallel:
                     f"multiple of {self.group.size}, or leave it out"
                 )
             part = part_of_sequence(whole, self.group)
-            # A frozen embedding: tensors computed from the part are recognised by their gradient.
+            # After a frozen embedding too: activations are recognised by their gradient.
             part = part if part.requires_grad else part.detach().requires_grad_()
             self.part = part.shape
             return _exchanged((args, kwargs), {id(whole): part})
@@ -117,7 +116,7 @@ class SequenceParallel:
         def before(region: Any, args: Any, kwargs: Any) -> Any:
             if not torch.is_grad_enabled():
                 return None
-            # Not of the layer's call: a backward computes a region again, after forwards of other lengths.
+            # Not the shape in the layer's call: a backward recomputes regions after forwards of other lengths.
             given = {id(one): one for one in _moving((args, kwargs))}
             shapes = {one.shape for one in given.values()}
             if len(shapes) != 1 or len(next(iter(shapes))) != 3:
@@ -157,12 +156,12 @@ def _refuse_states(model: Any, args: Any, kwargs: Any) -> None:
     config = getattr(model, "config", None)
     if torch.is_grad_enabled() and kwargs.get("output_hidden_states", getattr(config, "output_hidden_states", False)):
         raise ApplyError(
-            "output_hidden_states: with sequence_parallel a process has a part of them; take them under torch.no_grad()"
+            "output_hidden_states: with sequence_parallel a process has only parts; ask for them under torch.no_grad()"
         )
 
 
 def _is_leaf(value: Any) -> bool:
-    """Caches are no containers here: they would be copied."""
+    """Whether a value is no tuple, list or dict. Caches count as leaves: otherwise they would be copied."""
     return not isinstance(value, (tuple, list, dict))
 
 
@@ -172,7 +171,7 @@ def _floats(values: Any) -> list[torch.Tensor]:
 
 
 def _moving(values: Any) -> list[torch.Tensor]:
-    """The tensors with gradients, each once: those computed from activations."""
+    """The tensors that require gradients, each once: the activations."""
     return [one for one in _floats(values) if one.requires_grad]
 
 

@@ -1,4 +1,4 @@
-"""Sequence parallelism of a model, proven on a small instance before the model in hand is changed."""
+"""Prove sequence parallelism on a small instance before the user's model is changed."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from modular_converter.parallel.engine.group.agreed_plan import from_first_proce
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid
 from modular_converter.parallel.engine.group.sequence_parallel import SequenceParallel
 from modular_converter.parallel.engine.group.sequence_zone import (
+    CURE,
     Zone,
     closing_products,
     kinds_between,
@@ -31,14 +32,13 @@ from modular_converter.parallel.trace.unchanged import shared_state
 
 
 _RANKS = 2
-# Of the largest entry of each gradient; rounding of single precision is a thousandth of it.
+# Relative to the largest entry; rounding in single precision is a thousandth of it.
 _TOLERANCE = 1e-3
-_CURE = "leave sequence_parallel out for this model"
 
 
 @dataclass(frozen=True)
 class SequencePlan:
-    """A plan with parts of sequences between its regions; ``products`` as of ``closing_products``."""
+    """A plan with sequence parallelism; ``products`` are the result of ``closing_products``."""
 
     plan: Resolution
     zone: Zone
@@ -46,24 +46,21 @@ class SequencePlan:
 
 
 def sequence_plan(model: torch.nn.Module, plan: Plan, grid: ProcessGrid, skeleton: Skeleton) -> SequencePlan:
-    """The plan of a model in hand, proven; all processes must call it.
+    """The proven plan of a user's model; all processes must call it.
 
-    Raises ``ApplyError`` on all processes alike if the plan does not allow parts, or they give other outputs or
-    gradients.
+    Raises ``ApplyError`` on all processes if the plan does not allow it, or outputs or gradients differ.
     """
     resolution = resolve(plan, model)
     zone = zone_of(model, resolution)
     with torch.random.fork_rng(devices=[]):
         (said,) = from_first_process(lambda: (_difference(model, plan, zone),), grid.everyone)
     if said:
-        raise ApplyError(f"sequence_parallel=: on parts of a sequence {said}: {_CURE}")
+        raise ApplyError(f"sequence_parallel=: on parts of a sequence {said}: {CURE}")
     return SequencePlan(with_summed_weights(resolution, zone), zone, closing_products(skeleton, resolution, zone))
 
 
 def _difference(model: Any, plan: Plan, zone: Zone) -> str:
-    """The difference between a small instance with the plan and the whole instance, in words; empty if there is
-    none.
-    """
+    """The difference between a small instance with and without the plan, in words; empty if there is none."""
     small = small_instance(target_like(model), small_settings(model))
     whole: Any = copy.deepcopy(small.model).float().eval()
     own = zone_of(whole, resolve(fitting(plan, whole), whole))
@@ -78,7 +75,7 @@ def _difference(model: Any, plan: Plan, zone: Zone) -> str:
     ids = ids[:, : ids.shape[1] // _RANKS * _RANKS]
     chance = torch.Generator().manual_seed(0)
     with torch.no_grad():
-        for one in whole.parameters():  # norms begin as ones and biases as zeros, which hide a wrong gradient
+        for one in whole.parameters():  # norms of ones and biases of zeros would hide a wrong gradient
             one.add_(torch.randn(one.shape, generator=chance) * 0.05)
     copies = [copy.deepcopy(whole) for _ in range(_RANKS)]
     before = shared_state(whole)
@@ -89,7 +86,7 @@ def _difference(model: Any, plan: Plan, zone: Zone) -> str:
     def work(group: ThreadGroup) -> bool:
         try:
             found[group.rank] = _compared(copies[group.rank], whole, plan, ids, want, group)
-        except Exception as error:  # the model's own code may raise anything
+        except Exception as error:  # the model's own code may raise any error
             found[group.rank] = one_line(error, 300)
         return bool(found[group.rank])
 
@@ -102,7 +99,7 @@ def _compared(own: Any, whole: Any, plan: Plan, ids: torch.Tensor, want: torch.T
     zone = zone_of(own, resolution)
     apply(own, with_summed_weights(resolution, zone), group)
     SequenceParallel(own, zone, group)
-    if not (error := _error(_run(own, ids), want)) <= _TOLERANCE:  # nor where it is no number
+    if not (error := _error(_run(own, ids), want)) <= _TOLERANCE:  # also if it is NaN
         return f"outputs differ by {error:.2g}"
     largest = max(float(one.grad.abs().max()) for one in whole.parameters() if one.grad is not None)
     expected = {name: one.grad for name, one in whole.named_parameters()}
@@ -118,7 +115,7 @@ def _compared(own: Any, whole: Any, plan: Plan, ids: torch.Tensor, want: torch.T
 
 
 def _run(model: Any, ids: torch.Tensor) -> torch.Tensor:
-    """The first output of a forward, and gradients of a sum of it with other weights for each entry."""
+    """The first output of a forward; the gradients are those of a weighted sum of its entries."""
     output = next(one for one in tensors_in(model(input_ids=ids)) if one.is_floating_point())
     chance = torch.Generator().manual_seed(1)
     (output * torch.randn(output.shape, generator=chance)).sum().backward()  # type: ignore[no-untyped-call]

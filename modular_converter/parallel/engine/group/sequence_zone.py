@@ -1,6 +1,4 @@
-"""The part of a model in which activations can be parts of the sequence: between the regions of each layer, at its
-norms.
-"""
+"""The zone of sequence parallelism in a model: between the sharded regions of each layer, at its norms."""
 
 from __future__ import annotations
 
@@ -16,23 +14,24 @@ from modular_converter.parallel.engine.group.data_ranks import outermost_layers
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.resolve import Piece, Resolution
 from modular_converter.parallel.styles import STYLES
+from modular_converter.parallel.styles.replicated_with_grad_allreduce import REPLICATED_WITH_GRAD_ALLREDUCE
 from modular_converter.parallel.styles.style import Inference
 from modular_converter.parallel.tiny.inputs import make_inputs
 
 
-_SUMMED = frozenset({"replicated_with_grad_allreduce"})
+_SUMMED = frozenset({REPLICATED_WITH_GRAD_ALLREDUCE.name})
 _SUMMED_PRODUCTS = {Inference.SUMMED_PRODUCT, Inference.SLICED_SUMMED_PRODUCT}
-_CURE = "leave sequence_parallel out for this model"
+CURE = "leave sequence_parallel out for this model"
 
 
 @dataclass(frozen=True)
 class Zone:
-    """The parts of a model between which its activations are parts of the sequence.
+    """The layers in which activations are parts of the sequence, except in the regions.
 
     Attributes:
-        layers: in the order in which they run.
-        regions: modules in the layers that take and give whole sequences.
-        weights: names of parameters in the layers outside of the regions: norms and scales.
+        layers: paths, in the order in which they run.
+        regions: paths of modules in the layers that take and return whole sequences.
+        weights: names of the parameters in the layers outside of the regions: norms and scales.
     """
 
     layers: tuple[str, ...]
@@ -43,7 +42,7 @@ class Zone:
 def zone_of(model: torch.nn.Module, plan: Resolution) -> Zone:
     """The zone of a model under a plan.
 
-    Raises ``ApplyError`` if the plan does not allow one; the message says where.
+    Raises ``ApplyError`` if the plan does not allow one; the message names the place.
     """
     names = {id(module): path for path, module in model.named_modules()}
     cut = {name for name, piece in plan.pieces.items() if piece.dim >= 0}
@@ -53,7 +52,7 @@ def zone_of(model: torch.nn.Module, plan: Resolution) -> Zone:
     if len(lists) != 1:
         said = " and ".join(lists) or "none"
         raise ApplyError(
-            f"sequence_parallel= needs one list of layers that the plan cuts, and there are {said}: {_CURE}"
+            f"sequence_parallel= needs one list of layers that the plan cuts, and there are {said}: {CURE}"
         )
     regions: list[str] = []
     weights: list[str] = []
@@ -62,7 +61,7 @@ def zone_of(model: torch.nn.Module, plan: Resolution) -> Zone:
         layer = model.get_submodule(path)
         own = [f"{path}.{leaf}" for leaf, _ in layer.named_parameters(recurse=False)]
         if path in hooked or any(name in plan.pieces for name in own):
-            raise ApplyError(f"sequence_parallel=: {path} computes with weights that the plan cuts itself: {_CURE}")
+            raise ApplyError(f"sequence_parallel=: {path} has weights of its own that the plan cuts: {CURE}")
         weights += own
         for child, module in layer.named_children():
             inner = [(f"{path}.{child}.{name}", one) for name, one in module.named_parameters()]
@@ -70,8 +69,8 @@ def zone_of(model: torch.nn.Module, plan: Resolution) -> Zone:
                 weights += [name for name, _ in inner]
             elif any(f"{path}.{child}.{leaf}" in cut for leaf, _ in module.named_parameters(recurse=False)):
                 raise ApplyError(
-                    f"sequence_parallel=: {path}.{child} is cut, and no module around it within the layer takes and gives "
-                    f"whole features: {_CURE}"
+                    f"sequence_parallel=: {path}.{child} is cut, and no module around it in the layer takes and returns whole "
+                    f"features: {CURE}"
                 )
             else:
                 regions.append(f"{path}.{child}")
@@ -80,29 +79,29 @@ def zone_of(model: torch.nn.Module, plan: Resolution) -> Zone:
 
 
 def _refuse_other_uses(model: torch.nn.Module, weights: set[str]) -> None:
-    """A weight that is also used with whole sequences has its complete gradient on each rank from there."""
+    """Refuse weights that are also used with whole sequences: their gradients from there are complete on each rank."""
     parameters = dict(model.named_parameters(remove_duplicate=False))
     between = {id(parameters[name]): name for name in weights}
     for name, one in parameters.items():
         if id(one) in between and name not in weights:
-            raise ApplyError(f"sequence_parallel=: {between[id(one)]} is also {name}, outside of its layer: {_CURE}")
+            raise ApplyError(f"sequence_parallel=: {between[id(one)]} is also {name}, outside of its layer: {CURE}")
 
 
 def kinds_between(model: torch.nn.Module, zone: Zone) -> set[type[torch.nn.Module]]:
-    """The classes of modules that compute on parts of the sequence: the layers and their modules, without the regions."""
+    """The classes of the modules that compute on parts of the sequence: those of the layers outside of the regions."""
     inside = {id(module) for path in zone.regions for module in model.get_submodule(path).modules()}
     modules = (module for path in zone.layers for module in model.get_submodule(path).modules())
     return {type(module) for module in modules if id(module) not in inside}
 
 
 def with_summed_weights(plan: Resolution, zone: Zone) -> Resolution:
-    """A plan whose weights between regions sum their gradients: each rank has those of its part of the sequence."""
+    """The plan, with an all-reduce of the gradients of the zone's weights: each rank computes them for its part."""
     summed = {name: Piece(_SUMMED, -1, (), "sequence_parallel") for name in zone.weights}
     return replace(plan, pieces=plan.pieces | summed)
 
 
 def closing_products(skeleton: Skeleton, plan: Resolution, zone: Zone) -> frozenset[str]:
-    """Linear layers whose summed product is all that their region gives: it can be summed and given out at once."""
+    """Linear layers whose summed product is the result of their region, so that a reduce-scatter can replace the sum."""
     model: Any = assemble_model(skeleton, META)[0].eval()
     summing = {
         name.rpartition(".")[0]

@@ -1,4 +1,4 @@
-"""The methods of a model that is sharded over a process group, in addition to its own."""
+"""The methods that a model sharded over a process group has in addition to its own."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ class Sharded(InLayout, MemoryFigures):
 
     def __deepcopy__(self, memo: Any) -> Any:
         raise ApplyError(
-            "a sharded model cannot be copied; copy what full_state_dict() gives, or call unshard() first"
+            "a sharded model cannot be copied; copy the result of full_state_dict(), or call unshard() first"
         )
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name == "peft_config":  # the last step of putting adapters into a model in place
+        if name == "peft_config":  # the last step when peft puts adapters into a model
             raise ApplyError(
-                "adapters would be made for this process's share alone; call unshard(), put them in, and parallelize again"
+                "adapters would be made only for this process's share; call unshard(), add them, and parallelize again"
             )
         super().__setattr__(name, value)
 
     def get_parameter(self, target: str) -> Any:
-        """A parameter by its name, as the optimizer has it; ``module.weight`` is this process's tensor of it."""
+        """A parameter by name, in the form for optimizers; ``module.weight`` is this process's tensor."""
         own: Any = self
         path, _, leaf = target.rpartition(".")
         found = own.get_submodule(path)._parameters.get(leaf)
@@ -65,9 +65,9 @@ class Sharded(InLayout, MemoryFigures):
         return found
 
     def unshard(self) -> Any:
-        """The whole model again, in place, on every rank; all ranks must call it.
+        """Make the model whole again, in place, on every rank; all ranks must call it.
 
-        With data ranks, the method of this name is that of ``fully_shard``; take ``full_state_dict`` there.
+        With data ranks, ``fully_shard`` replaces this method; use ``full_state_dict`` there.
         """
         own: Any = self
         applied = self._applied
@@ -88,7 +88,7 @@ class Sharded(InLayout, MemoryFigures):
         """The whole weights on the CPU, as the unsharded model's ``state_dict``; all ranks must call it.
 
         Args:
-            first_only: the other ranks get an empty dict, and never hold more than one whole weight.
+            first_only: other ranks than the first get an empty dict, and hold at most one whole weight at a time.
         """
         own: Any = self
         kept = self._grid.everyone.rank == 0 or not first_only
@@ -101,9 +101,9 @@ class Sharded(InLayout, MemoryFigures):
         """Take this rank's shares from whole weights; all ranks must call it.
 
         Args:
-            state: None on other ranks than the first to take the first one's, one weight at a time.
+            state: if it is None on a rank, the first rank sends its weights to all, one by one.
 
-        Raises ``ApplyError`` if names are missing or unknown; they are listed.
+        Raises ``ApplyError`` with the names that are missing or unknown.
         """
         load_whole_state(self, state, self._grid.everyone)
 
@@ -127,16 +127,16 @@ class Sharded(InLayout, MemoryFigures):
         """Save the model from the first process, which holds one file's weights at a time; all processes must call it.
 
         Args:
-            max_shard_size: of a file, such as ``"2GB"``; at most 5 GB and one process's part of the model if None.
-            more: other arguments of the library's; the first process holds the whole model then.
+            max_shard_size: of a file, such as ``"2GB"``; if None, at most 5 GB and one process's part of the model.
+            more: other arguments of the library's method; with them the first process holds the whole model.
         """
         refuse_saving_adapters(self, "call unshard()")  # type: ignore[arg-type]
         if is_unpacked(self):  # type: ignore[arg-type]
             raise ApplyError(
-                "files of quantised weights are written of the whole model: call unshard(), and save it then"
+                "quantised weights can only be saved from the whole model: call unshard(), and save it then"
             )
         own: Any = super()
-        # Not the first rank of the group: with a mesh of several dimensions each replica has one.
+        # Not the first rank of the group: on a mesh of several dimensions each replica has a first rank.
         first = dist.get_rank() == 0
         if more or not saves_as_library(self.__dict__["_own_class"]):
             state = self.full_state_dict(first_only=True)
@@ -149,7 +149,7 @@ class Sharded(InLayout, MemoryFigures):
 
     @property
     def is_distributed_loading_by_transformers(self) -> bool:
-        """For transformers' ``Trainer``: the model stays as it is; ``Trainer`` would use only DTensors for the norm."""
+        """For transformers' ``Trainer``, which then neither moves nor wraps the model; it needs DTensors for the norm."""
         own: Any = self
         return all(isinstance(one, DTensor) for one in own.parameters())
 
@@ -162,7 +162,7 @@ class Sharded(InLayout, MemoryFigures):
 
 
 def until_all_are_done(own: Callable[..., Any]) -> Callable[..., Any]:
-    """A ``generate`` that goes on until all data ranks are done: each forward gathers weights from all of them."""
+    """A ``generate`` that continues until all data ranks are done: each forward gathers weights from all data ranks."""
     if "synced_gpus" not in inspect.signature(own).parameters:
         return own
 
@@ -174,7 +174,7 @@ def until_all_are_done(own: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def with_whole_heads(own: Callable[..., Any]) -> Callable[..., Any]:
-    """A method whose attention weights come from all ranks, with gradients; not in a call inside such a call."""
+    """A method that returns the attention weights of all ranks, with gradients; inner calls return their own."""
 
     @functools.wraps(own)
     def whole(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -183,7 +183,7 @@ def with_whole_heads(own: Callable[..., Any]) -> Callable[..., Any]:
         group = self._applied.group
         compared = self.__dict__.setdefault("_compared", set())
         if self.training not in compared and not torch.compiler.is_compiling():
-            compared.add(self.training)  # those who evaluate read other data, from another loader
+            compared.add(self.training)  # evaluation uses another data loader
             refuse_other_inputs(args, kwargs, group, self.data_rank)
         if "_recording" in self.__dict__ or not wants_attentions(self, args, kwargs):
             result = own(self, *args, **kwargs)

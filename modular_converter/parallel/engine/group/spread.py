@@ -1,4 +1,4 @@
-"""Where the parts of a weight are: cut over the tensor dimension by the plan, and over data ranks by ``fully_shard``."""
+"""The parts of a weight: cut over the tensor dimension by the plan, and over data ranks by ``fully_shard``."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from modular_converter.parallel.shard.collectives import ProcessGroup, all_share
 from modular_converter.parallel.shard.shares import share_shape, stretches
 
 
-# The first entry along each dimension, and the lengths.
+# The first entry and the length in each dimension.
 Box = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """One weight of a model, and the tensors that lie as it does: its gradient, the state of its optimizer.
+    """One weight of a model, and the tensors with the same parts: its gradient, the state of its optimizer.
 
     Attributes:
-        stored: the parameter as optimizers have it.
-        held: how it is held over the tensor dimension; None for a model without one.
+        stored: the parameter in the form for optimizers.
+        held: its cut over the tensor dimension; None without this dimension.
     """
 
     name: str
@@ -37,12 +37,12 @@ class Spread:
 
     @property
     def cut(self) -> bool:
-        """Whether the plan has cut it over the tensor dimension."""
+        """Whether the plan cuts it over the tensor dimension."""
         return self.held is not None and self.held.piece is not None and self.held.piece.dim >= 0
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the whole weight."""
+        """The shape of the whole weight."""
         return self.held.shape if self.held is not None else tuple(self.stored.shape)
 
     @property
@@ -53,9 +53,9 @@ class Spread:
         return share_shape(self.shape, self.held.piece, self.held.group.rank, self.held.group.size)
 
     def data(self) -> ProcessGroup | None:
-        """The data ranks among which ``fully_shard`` has cut it along the first dimension; None if it has not.
+        """The data ranks among which ``fully_shard`` has cut the first dimension; None if it has not.
 
-        Raises ``ApplyError`` if it is cut in another way.
+        Raises ``ApplyError`` for any other cut.
         """
         if not isinstance(self.stored, DTensor):
             return None
@@ -71,12 +71,12 @@ class Spread:
         return ProcessGroup(mesh.get_group(cuts[0]))
 
     def local(self, tensor: Any) -> torch.Tensor:
-        """This process's entries of the weight, or of a tensor with the same placement; they share memory."""
+        """This process's entries of the weight, or of a tensor with the same parts, as a view."""
         found: torch.Tensor = tensor.detach()
         return found.to_local() if isinstance(found, DTensor) else found.as_subclass(torch.Tensor)
 
     def whole(self, tensor: Any) -> torch.Tensor:
-        """The whole tensor of a tensor with the weight's placement; all processes that hold parts must call it."""
+        """The whole tensor of a tensor with the same parts; all processes that hold parts must call it."""
         local, data = self.local(tensor), self.data()
         if data is not None:
             shares = all_shares(local, data, 0, chunk_lengths(self.share[0], data.size))
@@ -86,7 +86,7 @@ class Spread:
         return put_together(local, self.held.piece, self.held.group)
 
     def boxes(self) -> list[tuple[Box, Box]]:
-        """The stretches of this process's entries: where they lie in the whole weight, and where in ``local``."""
+        """(Box in the whole weight, box in ``local``) of each contiguous part of this process's entries."""
         shape, share, data = self.shape, self.share, self.data()
         lengths = chunk_lengths(share[0], data.size) if data is not None else share[:1]
         rank = data.rank if data is not None else 0
@@ -115,9 +115,9 @@ class Spread:
 
 
 def spread_of(model: torch.nn.Module) -> Iterator[Spread]:
-    """The parameters of a model, by each of their names, as its optimizer has them.
+    """The parameters of a model under each of their names, in the form for optimizers.
 
-    A forward without a backward leaves some whole, in the type of products: ``fully_shard`` gives them back first.
+    After a forward without a backward, ``fully_shard`` holds some of them whole, in the type of products; this is undone.
     """
     for module in model.modules():
         if isinstance(module, FSDPModule):

@@ -1,7 +1,7 @@
 """Checkpoints of training: saved in one layout, resumed in another, and either complete or absent.
 
-torch's distributed checkpoints write the part that each process holds. They ask a tensor for the places of its entries,
-and the plan gives the answer here, so that unequal and packed shares, too, are whole on disk.
+With torch's distributed checkpoints each process writes its part. They ask a tensor for the places of its entries, and
+here the plan answers, so that unequal and packed shares, too, are whole weights on disk.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from modular_converter.parallel.shard.collectives import ProcessGroup
 _FOLDER = re.compile(r"step-(\d+)")
 _NOTES = "training.json"
 _STEP = "step"
-# Options of an optimizer's implementation, not of its arithmetic: a resumed run chooses them for its own devices.
+# Options of an optimizer's implementation, not of its arithmetic: each run chooses them for its devices.
 _FORMS = ("foreach", "fused", "capturable", "differentiable")
 
 
 @dataclass(frozen=True)
 class Resumed:
-    """The contents of a checkpoint besides weights: the number of its step, and the caller's notes."""
+    """The contents of a checkpoint beside the tensors: the number of its step, and the caller's notes."""
 
     step: int
     notes: dict[str, Any]
@@ -55,9 +55,9 @@ class Trained:
     """The part of a model that this process has: a share of every layer, or some layers.
 
     Attributes:
-        weights: each once, by its first name in the whole model.
-        buffers: those that are saved, by name.
-        group: the processes that have the model together; all if None.
+        weights: each once, under its first name in the whole model.
+        buffers: name -> buffer that is saved.
+        group: the processes that together have the model; all by default.
     """
 
     weights: Sequence[Spread]
@@ -66,12 +66,12 @@ class Trained:
 
     @classmethod
     def of(cls, model: torch.nn.Module) -> Trained:
-        """A model whose processes have parts of every layer."""
+        """The part of a model whose processes have a share of every layer."""
         return cls(each_once(model), saved_buffers(model))
 
 
 def saved_buffers(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """The buffers that a model's ``state_dict`` has."""
+    """The buffers in a model's ``state_dict``."""
     parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     return {name: value for name, value in model.state_dict(keep_vars=True).items() if name not in parameters}
 
@@ -79,15 +79,15 @@ def saved_buffers(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 def save_checkpoint(
     folder: Path, model: Trained, optimizer: torch.optim.Optimizer, step: int, notes: dict[str, Any], keep: int
 ) -> Path:
-    """Write ``folder/step-N`` under another name, and rename it when all processes are done; all must call it.
+    """Write ``folder/step-N`` under a temporary name, and rename it when all processes are done; all must call it.
 
-    Raises ``ApplyError`` if the optimizer has a state that does not lie as its weight, or notes are not of JSON.
+    Raises ``ApplyError`` if a state of the optimizer has another shape than its weight, or notes are not JSON values.
     """
     groups = [_plain(group) for group in optimizer.param_groups]
     try:
         text = json.dumps({"step": step, "groups": groups, "notes": notes}, indent=1)
-    except (TypeError, ValueError) as error:  # in all processes, before any waits for another
-        raise ApplyError(f"notes= must be plain values, as JSON has them: {error}") from error
+    except (TypeError, ValueError) as error:  # on all processes, before any collective
+        raise ApplyError(f"notes= must be JSON values: {error}") from error
     final = folder / f"step-{step:08d}"
     part = folder / f".{final.name}.part"
     group = model.group.group
@@ -103,7 +103,7 @@ def save_checkpoint(
         if final.exists():
             _remove(final)
         os.rename(part, final)
-        others = [one for one in _complete(folder) if one != final]  # an earlier run can have gone further
+        others = [one for one in _complete(folder) if one != final]  # an earlier run may have later steps
         for old in others[: max(0, len(others) + 1 - keep)]:
             _remove(old)
     dist.barrier(group)
@@ -111,7 +111,7 @@ def save_checkpoint(
 
 
 def load_checkpoint(folder: Path, model: Trained, optimizer: torch.optim.Optimizer) -> Resumed | None:
-    """Take weights and the optimizer's state from the last complete checkpoint of a folder; None if there is none.
+    """Load weights and the optimizer's state from the last complete checkpoint of a folder; None without one.
 
     Raises ``ApplyError`` if it belongs to another model, or to an optimizer with other groups.
     """
@@ -144,7 +144,7 @@ def load_checkpoint(folder: Path, model: Trained, optimizer: torch.optim.Optimiz
 
 
 class _Part(torch.Tensor):
-    """A tensor of the whole shape that holds this process's entries alone, and tells torch's checkpoints which."""
+    """A tensor of the whole shape with only this process's entries, whose places it gives to torch's checkpoints."""
 
     spread: Spread
     local: torch.Tensor
@@ -186,7 +186,7 @@ class _Part(torch.Tensor):
 
 
 def _weights(model: Trained) -> Iterator[tuple[str, torch.Tensor]]:
-    """The weights, each once, and the buffers that are saved."""
+    """The weights and buffers to save, each once."""
     for one in model.weights:
         yield f"model.{one.name}", _Part.of(one, one.stored)
     for name, value in model.buffers.items():
@@ -200,13 +200,15 @@ def _states(model: Trained, optimizer: torch.optim.Optimizer) -> Iterator[tuple[
             if key == _STEP:
                 yield name, value if isinstance(value, torch.Tensor) else torch.tensor(float(value))
             elif not isinstance(value, torch.Tensor) or value.shape != one.stored.shape:
-                raise ApplyError(f"{name} has another shape than its weight; take AdamW or SGD, no factored optimizer")
+                raise ApplyError(
+                    f"{name} has another shape than its weight; use AdamW or SGD, not a factored optimizer"
+                )
             else:
                 yield name, _Part.of(one, value)
 
 
 def _make_states(model: Trained, optimizer: torch.optim.Optimizer, known: dict[str, Any]) -> None:
-    """Give an optimizer that has made no step the tensors that a checkpoint has."""
+    """Give a new optimizer empty state tensors, as in the checkpoint."""
     for one in model.weights:
         prefix = f"optimizer.{one.name}."
         for name, stored in known.items():
@@ -223,7 +225,7 @@ def _make_states(model: Trained, optimizer: torch.optim.Optimizer, known: dict[s
 
 
 def _plain(group: dict[str, Any]) -> dict[str, Any]:
-    """The numbers of a group of parameters."""
+    """The options of a parameter group that JSON can hold."""
     values = {key: float(v) if isinstance(v, torch.Tensor) else v for key, v in group.items() if key != "params"}
     return {key: v for key, v in values.items() if isinstance(v, (int, float, str, tuple, list, type(None)))}
 
@@ -233,13 +235,13 @@ def _size(known: Any) -> tuple[int, ...] | None:
 
 
 def _complete(folder: Path) -> list[Path]:
-    """The complete checkpoints of a folder, the last one at the end."""
+    """The complete checkpoints of a folder, in order of their steps."""
     found = [path for path in folder.glob("step-*") if _FOLDER.fullmatch(path.name) and (path / _NOTES).exists()]
     return sorted(found, key=lambda path: int(path.name.partition("-")[2]))
 
 
 def _remove(path: Path) -> None:
-    """Delete a checkpoint under another name: a kill in between leaves no checkpoint that looks complete."""
+    """Rename a checkpoint and delete it, so that a kill in between leaves none that looks complete."""
     gone = path.with_name(f".{path.name}.old.part")
     os.rename(path, gone)
     shutil.rmtree(gone)

@@ -1,4 +1,4 @@
-"""Methods of models that several processes train, with shares or with stages."""
+"""Methods of models that several processes train, in shares or in stages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from modular_converter.parallel.layout import Layout
 
 
 class Checkpoints:
-    """Checkpoints of training."""
+    """Methods that save and load checkpoints of training."""
 
     def _trained(self) -> Trained:
         """The part of the model that this process has."""
@@ -34,41 +34,38 @@ class Checkpoints:
         notes: Mapping[str, Any] | None = None,
         keep: int = 2,
     ) -> Path:
-        """Save weights and the optimizer's state as ``folder/step-N``, completely or not at all; all ranks must call
-        it.
+        """Save weights and the optimizer's state as ``folder/step-N``, atomically; all ranks must call it.
 
         Args:
-            notes: plain values that ``load_checkpoint`` gives back, as JSON has them.
-            keep: complete checkpoints that stay.
+            notes: JSON values that ``load_checkpoint`` returns.
+            keep: the number of complete checkpoints that stay.
 
-        Raises ``ApplyError`` if the optimizer has a state that does not lie as its weight.
+        Raises ``ApplyError`` if a state of the optimizer has another shape than its weight, or notes are not JSON values.
         """
         return save_checkpoint(Path(folder), self._trained(), optimizer, step, dict(notes or {}), keep)
 
     def load_checkpoint(self, folder: str | os.PathLike[str], optimizer: torch.optim.Optimizer) -> Resumed | None:
-        """Go on from the last complete checkpoint of a folder, of any layout; all ranks must call it.
+        """Load the last complete checkpoint of a folder, saved in any layout; all ranks must call it.
 
         Returns:
-            Its step and notes; None where the folder has none.
+            Its step and notes; None if the folder has no checkpoint.
 
-        Raises ``ApplyError`` if it is of another model, or of an optimizer with other groups.
+        Raises ``ApplyError`` if it belongs to another model, or to an optimizer with other groups.
         """
         return load_checkpoint(Path(folder), self._trained(), optimizer)
 
 
 class InLayout(Checkpoints):
-    """A model that a layout shares out."""
+    """A model that is sharded in a layout."""
 
     _grid: ProcessGrid
 
     @property
     def layout(self) -> Layout:
-        """The numbers of processes over which weights, layers and batches are divided."""
+        """The numbers of processes that divide weights, layers and batches."""
         return self._grid.layout
 
     @property
     def data_rank(self) -> int:
-        """The number of this process's part of each batch, of ``layout.data`` parts; equal for processes that divide
-        layers or stages.
-        """
+        """The index of this process's part of each batch, below ``layout.data``; processes that divide layers share it."""
         return self._grid.data_rank

@@ -1,4 +1,4 @@
-"""Whole weights from and to the processes that hold parts of them, one weight at a time."""
+"""Gather whole weights from the processes that hold their parts, and distribute them, one weight at a time."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from modular_converter.parallel.engine.checkpoint.save_model import save_model, saved_names
+from modular_converter.parallel.engine.group.same_calls import everywhere
 from modular_converter.parallel.engine.group.spread import Box, Spread, spread_of
 from modular_converter.parallel.errors import ApplyError
 
@@ -18,7 +19,7 @@ def whole_state(model: Any, kept: bool) -> dict[str, torch.Tensor]:
     """The whole weights and buffers on the CPU; all processes must call it.
 
     Args:
-        kept: whether this process wants them; it never holds more than one whole weight otherwise.
+        kept: whether this process keeps them; otherwise it holds at most one whole weight at a time.
     """
     spreads = {one.name: one for one in spread_of(model)}
     found: dict[str, torch.Tensor] = {}
@@ -39,10 +40,10 @@ def load_whole_state(model: Any, state: Mapping[str, torch.Tensor] | None, group
     """Take this process's parts from whole weights; all processes must call it.
 
     Args:
-        state: None in other processes than the first to take the first one's, one weight at a time.
+        state: if it is None on a process, the first process sends its weights to all, one by one.
         group: all processes.
 
-    Raises ``ApplyError`` if names are missing or unknown; they are listed.
+    Raises ``ApplyError`` with the names that are missing or unknown.
     """
     targets = model.state_dict(keep_vars=True)
     spreads = {one.name: one for one in spread_of(model)}
@@ -63,19 +64,18 @@ def load_whole_state(model: Any, state: Mapping[str, torch.Tensor] | None, group
 
 
 def within(tensor: torch.Tensor, box: Box) -> torch.Tensor:
-    """The entries of a tensor in a box, which share its memory."""
+    """The entries of a tensor in a box, as a view."""
     for dim, (first, length) in enumerate(zip(*box)):
         tensor = tensor.narrow(dim, first, length)
     return tensor
 
 
 def _refuse_everywhere(wrong: str, waits: bool, group: Any) -> bool:
-    """Whether a process waits for the first one's weights.
+    """Whether any process waits for the first process's weights.
 
-    Raises ``ApplyError`` on all processes alike if the state of one does not fit, or the first one has none.
+    Raises ``ApplyError`` on all processes if a state does not fit, or the first process has none.
     """
-    found: list[Any] = [None] * group.size
-    dist.all_gather_object(found, (wrong, waits), group=group.group)
+    found = everywhere((wrong, waits), group)
     said = next((text for text, _ in found if text), "")
     if said:
         raise ApplyError(f"the state does not fit the model: {said}")
@@ -97,7 +97,7 @@ def _first_ones(whole: torch.Tensor | None, one: Spread, group: Any) -> torch.Te
 def whole_tensors(
     state: Mapping[str, torch.Tensor], spreads: Mapping[str, Spread]
 ) -> tuple[dict[str, torch.Tensor], Callable[[str], torch.Tensor]]:
-    """The whole tensors of a state without data, by name, and a function that gathers one of them on the CPU."""
+    """Name -> whole tensor of a state, without data; and a function that gathers one of these tensors on the CPU."""
     shapes = {name: spreads[name].shape if name in spreads else tuple(one.shape) for name, one in state.items()}
     whole = {name: torch.empty(shapes[name], dtype=one.dtype, device="meta") for name, one in state.items()}
 

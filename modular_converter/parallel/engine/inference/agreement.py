@@ -1,8 +1,8 @@
 """Let the first rank decide for all ranks in `generate` where their decisions could differ.
 
-Clocks differ between processes, and so do random numbers that are not torch's. A rank that stops a token before the
-others leaves them waiting for ever. So the results of the caller's own criteria and processors, and of a limit of
-time, are those of the first rank.
+Clocks differ between processes, and so do random numbers of other libraries than torch. If a rank stops a token before
+the others, they wait for ever. So all ranks use the first rank's results of time limits and of the caller's criteria and
+processors.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ import torch
 from modular_converter.parallel.shard.collectives import ProcessGroup
 
 
-# Methods of transformers' `GenerationMixin` -> the arguments or settings by which the ranks may differ.
+# Method of transformers' `GenerationMixin` -> the arguments or settings with which the ranks' results may differ.
 _MAKERS = {
     "_get_stopping_criteria": ("stopping_criteria", "max_time"),
     "_get_logits_processor": ("logits_processor", "prefix_allowed_tokens_fn"),
 }
 
-# The list of these is called once a token.
+# The list that this method makes is called once a token.
 _EACH_TOKEN = "_get_stopping_criteria"
 
 
 def make_agree(model: torch.nn.Module, group: ProcessGroup, step: Callable[[], None] | None = None) -> None:
-    """Make every generating part of a rank's model agree with the other ranks.
+    """Make all generating modules of a rank's model agree with the other ranks.
 
     Args:
-        step: called at each token; it may raise on all ranks alike.
+        step: called at each token; an error that it raises must be the same on all ranks.
     """
     for module in model.modules():
         for name, method in agreeing_methods(type(module), group, step).items():
@@ -46,7 +46,7 @@ def make_agree(model: torch.nn.Module, group: ProcessGroup, step: Callable[[], N
 def agreeing_methods(
     kind: type[Any], group: ProcessGroup, step: Callable[[], None] | None = None
 ) -> dict[str, Callable[..., Any]]:
-    """New methods of a class, by name: the lists of criteria and processors that they make agree on all ranks."""
+    """Name -> method of a class whose lists of criteria and processors agree on all ranks."""
     return {
         name: _agreeing(getattr(kind, name), asked, group, step if name == _EACH_TOKEN else None)
         for name, asked in _MAKERS.items()

@@ -1,8 +1,8 @@
-"""Root-mean-square norms in one kernel, where a module's own code is shown to compute nothing else.
+"""Root-mean-square norms in one kernel, for modules that are shown to compute nothing else.
 
-Libraries write this norm out: six kernels over full-width activations, which sharding does not divide. On two H200 they
-took 55 of 260 ms of a long forward, and their launches 3 ms of a decoded token. A module is replaced only after it has
-agreed with the fused operation on numbers of its own width; its name decides nothing.
+Libraries write this norm as six kernels over full-width activations, which sharding does not divide. On two H200 they
+took 55 of 260 ms of a long forward, and their launches 3 ms of a decoded token. A module gets the fused forward only
+after its results have agreed with the fused operation; its name decides nothing.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from modular_converter.parallel.engine.base.inner_forward import swap_forward
+
 
 _EPSILONS = ("variance_epsilon", "eps", "epsilon", "norm_eps")
 TOLERANCE = 1e-5
-# No forward depends on these: the trial has tensors of its own, is in eval mode and runs without hooks.
+# Attributes of every module, on which no trial depends: it has its own tensors, eval mode and no hooks.
 _MACHINERY = frozenset(vars(torch.nn.Module()))
-_MADE: dict[type[Any], type[Any]] = {}
 
 
 class _FusedNorm(torch.nn.Module):
-    """A root-mean-square norm with a weight as one operation, if there is one input of the weight's type."""
+    """A root-mean-square norm with a weight; one operation if the only input has the weight's type."""
 
     _fused_eps: float
 
@@ -36,7 +37,7 @@ class _FusedNorm(torch.nn.Module):
 
 
 def fuse_norms(model: torch.nn.Module) -> int:
-    """Give every norm that agrees the fused forward, in place; return how many there were. For inference alone."""
+    """Give every norm that agrees the fused forward, in place, for inference; return the number of these norms."""
     found = 0
     judged: dict[tuple[Any, ...], bool] = {}
     for module in model.modules():
@@ -50,22 +51,14 @@ def fuse_norms(model: torch.nn.Module) -> int:
         if key is not None:
             judged[key] = agrees
         if agrees:
-            _fuse(module, eps)
+            swap_forward(module, _FusedNorm, outermost=True)
+            module.__dict__["_fused_eps"] = eps
             found += 1
     return found
 
 
-def _fuse(module: torch.nn.Module, eps: float) -> None:
-    old = type(module)
-    if old not in _MADE:
-        body = {"__module__": old.__module__, "__qualname__": old.__qualname__}
-        _MADE[old] = type(old.__name__, (_FusedNorm, old), body)
-    module.__class__ = _MADE[old]
-    module.__dict__["_fused_eps"] = eps
-
-
 def _epsilon(module: torch.nn.Module) -> float | None:
-    """The small number of a module that could be such a norm: no part but one vector of weights."""
+    """The epsilon of a module that could be such a norm, with one vector of weights and nothing else; else None."""
     weight = module._parameters.get("weight")
     alone = list(module._parameters) == ["weight"] and not module._modules and not module._buffers
     if not alone or weight is None or weight.dim() != 1 or type(weight) is not torch.nn.Parameter:
@@ -75,7 +68,7 @@ def _epsilon(module: torch.nn.Module) -> float | None:
 
 
 def _configuration(module: torch.nn.Module) -> tuple[Any, ...] | None:
-    """All values but input and weight that a forward can depend on; None where they cannot be compared."""
+    """All values, except input and weight, on which a forward can depend; None if they cannot be hashed."""
     weight = module._parameters["weight"]
     assert weight is not None
     plain = sorted((name, value) for name, value in vars(module).items() if name not in _MACHINERY)
@@ -88,7 +81,7 @@ def _configuration(module: torch.nn.Module) -> tuple[Any, ...] | None:
 
 
 def _agrees(module: torch.nn.Module, eps: float) -> bool:
-    """Whether a norm equals the fused operation, on rows of very different sizes and for any leading shape."""
+    """Whether a norm equals the fused operation on rows of very different magnitudes, in several leading shapes."""
     assert (own := module._parameters["weight"]) is not None
     width = own.shape[0]
     generator = torch.Generator().manual_seed(5)

@@ -1,9 +1,9 @@
-"""A sharded model for inference: plain parameters, plain collectives, no hooks, so that a token costs no extra Python.
+"""A sharded model for inference: plain parameters, direct collectives and no hooks, so that a token costs little Python.
 
-After ``apply``, parameters carry roles that intercept every function called with them. This is right for gradients and
-unusual code, but it costs about ten microseconds an operation, and ``torch.compile`` cannot trace it. Without gradients
-a column-wise weight needs no role, and a row-wise weight needs a sum in its module's forward. So standard modules get a
-subclass of their class with such a forward; other code that reads ``module.weight`` still gets the role.
+After ``apply``, parameters have roles that intercept every function called with them. This serves gradients and unusual
+code, but costs about ten microseconds an operation, and ``torch.compile`` cannot trace it. Without gradients a column-wise
+weight needs no role, and a row-wise weight needs a sum in its module's forward. So standard modules get a subclass of
+their class with such a forward; all other code that reads ``module.weight`` gets the parameter with its role.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.styles.style import Inference
 
 
-# A layer's product with an output of this size or more is cut into pieces: one is summed while the next is computed.
+# A product with an output of this size or more is computed in pieces: each is summed while the next is computed.
 OVERLAP_BYTES = 32 << 20
 OVERLAP_PIECES = 4
 
@@ -35,12 +35,12 @@ class DirectGroup(ProcessGroup):
     """Collectives without gradients and with as little Python as possible; ``torch.compile`` can trace them.
 
     Args:
-        meet: called before each collective that is not part of a compiled graph.
+        meet: called before each collective outside of compiled graphs.
     """
 
     def __init__(self, group: dist.ProcessGroup | None = None, meet: Callable[[], None] | None = None) -> None:
         super().__init__(group)
-        self.meet = meet or _not_counted
+        self.meet = meet or (lambda: None)
         handle: Any = group or dist.group.WORLD
         self.handle = handle
         self.name: str = self.handle.group_name
@@ -53,7 +53,7 @@ class DirectGroup(ProcessGroup):
         )
 
     def sum_(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The sum over the ranks: in place, or in a new tensor for a small one."""
+        """The all-reduce of a tensor: in place, or for small tensors in a new tensor."""
         if torch.compiler.is_compiling():
             functions = torch.ops._c10d_functional
             summed: torch.Tensor = functions.wait_tensor(functions.all_reduce(tensor, "sum", self.name))
@@ -67,7 +67,7 @@ class DirectGroup(ProcessGroup):
         return tensor
 
     def sum_later(self, tensor: torch.Tensor) -> Any:
-        """Begin a sum in place, and return the work; ``wait`` orders the current stream behind it."""
+        """Begin an all-reduce in place. Returns the work; its ``wait`` makes the current stream wait."""
         self.meet()
         return self.handle.allreduce([tensor], self.later)
 
@@ -84,10 +84,10 @@ class DirectGroup(ProcessGroup):
         return super().from_first(tensor)
 
     def gather_last(self, tensor: torch.Tensor, borders: tuple[int, ...] = ()) -> torch.Tensor:
-        """Shares of the last dimension put together; shorter ones travel with padding.
+        """The all-gather along the last dimension; shorter shares are padded.
 
         Args:
-            borders: the first entry of each rank, and the whole length; not needed for equal shares.
+            borders: the first entry of each rank, then the whole length; may be omitted for equal shares.
         """
         lengths = [last - first for first, last in pairwise(borders)]
         uneven = len(set(lengths)) > 1
@@ -110,18 +110,14 @@ class DirectGroup(ProcessGroup):
         return whole
 
 
-def _not_counted() -> None:
-    """The default ``meet``, for a group whose collectives are not counted."""
-
-
 def _options(options: Any, later: bool) -> Any:
-    if hasattr(options, "asyncOp"):  # not asynchronous: on the current stream, without events on both sides
+    if hasattr(options, "asyncOp"):  # False: on the current stream, without events before and after
         options.asyncOp = later
     return options
 
 
 class _PlainForward(torch.nn.Module):
-    """Base of the forwards below. Other code than the module's own gets the parameter with its role as ``weight``."""
+    """Base of the forwards below. Code outside of them gets the parameter with its role as ``weight``."""
 
     _plain_group: DirectGroup
     _plain_split: bool
@@ -132,17 +128,17 @@ class _PlainForward(torch.nn.Module):
         return self.__dict__["_plain_role"]
 
     def _cut(self, value: torch.Tensor) -> torch.Tensor:
-        if type(value) is not torch.Tensor:  # a bare parameter with a role would sum the product a second time
+        if type(value) is not torch.Tensor:  # a parameter with a role as input would sum the product a second time
             value = value.as_subclass(torch.Tensor)
         return value[..., slice(*self._own())] if self._plain_split else value
 
     def _own(self) -> tuple[int, int]:
-        """The first entry of the weight on this rank, and the end of its entries."""
+        """The first entry of this rank's share, and the end of the share."""
         rank = self._plain_group.rank
         return self._plain_borders[rank], self._plain_borders[rank + 1]
 
     def _first_bias(self) -> Any:
-        """The bias on the first rank alone, so that the sum holds it once."""
+        """The bias on the first rank, None on the others, so that the sum contains it once."""
         return self._parameters.get("bias") if self._plain_group.rank == 0 else None
 
 
@@ -207,7 +203,7 @@ class _RowInt8Linear(_PlainForward, Int8Linear):  # type: ignore[override]
 
 
 class _SummedOutput(torch.nn.Module):
-    """Base before a module's own class: its output, or the first of several, is a share and is summed."""
+    """Put before a module's class: its output, or the first of several outputs, is a partial sum and is summed."""
 
     _plain_group: DirectGroup
 
@@ -234,9 +230,9 @@ def _overlapped(rows: torch.Tensor, weight: torch.Tensor, bias: Any, group: Dire
 
 
 def make_plain(applied: Applied, group: DirectGroup) -> None:
-    """Turn an applied model into its form for inference, in place. Gradients are lost from here on.
+    """Turn a sharded model into its form for inference, in place, without gradients.
 
-    Parameters in roles or modules that are not known keep their role parameter.
+    In other modules and roles than the known ones, parameters keep their role.
     """
     for handle in applied.handles:
         handle.remove()
@@ -265,7 +261,7 @@ def make_plain(applied: Applied, group: DirectGroup) -> None:
 
 
 def _sum_outputs(applied: Applied, group: DirectGroup) -> None:
-    """Styles of modules; after those of weights, so that the sum is of what a module's new forward gives."""
+    """Apply styles of modules, after those of weights, so that the sum includes a module's new forward."""
     for path, name in applied.resolution.hooks:
         form = STYLES[name].inference
         if form is Inference.SUMMED_OUTPUT:
@@ -275,7 +271,7 @@ def _sum_outputs(applied: Applied, group: DirectGroup) -> None:
 
 
 def _kind_of(module: torch.nn.Module, leaf: str, forms: set[Inference], packed: bool) -> type[Any] | None:
-    """The forward for a module's weight, or None if the role has to stay."""
+    """The forward for a module's weight; None if the weight must keep its role."""
     products = forms - {Inference.SUMMED_LOOKUP}
     if leaf != "weight" or len(products) > 1:
         return None
@@ -294,6 +290,6 @@ def _kind_of(module: torch.nn.Module, leaf: str, forms: set[Inference], packed: 
 
 
 def _swap(module: torch.nn.Module, kind: type[Any], group: DirectGroup) -> None:
-    """Give a module another forward; a sum adds up the whole output of the module's class."""
+    """Give a module another forward; ``_SummedOutput`` acts on the output of the whole class."""
     swap_forward(module, kind, outermost=kind is _SummedOutput)
     module.__dict__["_plain_group"] = group

@@ -1,4 +1,4 @@
-"""Sums of small tensors over the devices of one host, by one kernel that reads the others' memory.
+"""All-reduces of small tensors over the devices of one host, by one kernel that reads the other devices' memory.
 
 A decoded token needs two sums a layer of a few kilobytes each. Through NCCL one took 14 microseconds of the processor's
 time and 16 in all on two H200, through symmetric memory 8: with 65 of them a token, two milliseconds of twenty.
@@ -18,7 +18,7 @@ DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
 
 class SmallSums:
-    """One buffer a type, that all ranks of a group can read. Made by all ranks together, see ``open_small_sums``."""
+    """A buffer for each type that all ranks of a group can read. All ranks make it together, in ``open_small_sums``."""
 
     def __init__(self, group: dist.ProcessGroup, device: torch.device, dtypes: tuple[torch.dtype, ...]) -> None:
         import torch.distributed._symmetric_memory as symmetric
@@ -33,7 +33,7 @@ class SmallSums:
         self.views: dict[tuple[torch.dtype, int], torch.Tensor] = {}
 
     def fits(self, tensor: torch.Tensor) -> bool:
-        """Whether a tensor is small enough, contiguous, and fills whole words of 16 bytes."""
+        """Whether a tensor is small enough, contiguous, and a multiple of 16 bytes long."""
         size = tensor.numel() * tensor.element_size()
         return size <= LIMIT_BYTES and size % 16 == 0 and tensor.dtype in self.buffers and tensor.is_contiguous()
 
@@ -48,7 +48,7 @@ class SmallSums:
 
 
 def open_small_sums(group: dist.ProcessGroup, device: torch.device) -> SmallSums | None:
-    """Sums for a group, for the types that work on all ranks; None if there are none. Every rank must call this."""
+    """The sums of a group, for the types that work on all ranks; None if no type does. All ranks must call it."""
     made = None
     try:
         made = SmallSums(group, device, DTYPES)
@@ -64,7 +64,7 @@ def open_small_sums(group: dist.ProcessGroup, device: torch.device) -> SmallSums
 
 
 def _is_right(sums: SmallSums, dtype: torch.dtype, group: dist.ProcessGroup) -> bool:
-    """Whether the kernel sums this type; torch 2.11 has none for float16."""
+    """Whether the kernel sums this type; torch 2.11 has no kernel for float16."""
     trial = torch.full((8,), 1.0, dtype=dtype, device=sums.buffers[dtype].device)
     try:
         return bool((sums(trial) == dist.get_world_size(group)).all())

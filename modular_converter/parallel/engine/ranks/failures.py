@@ -1,4 +1,4 @@
-"""Read the ranks' answers when some are errors: an error of the caller, or ranks that no longer agree."""
+"""Find errors in the ranks' answers: an error of the caller, or ranks that no longer agree."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class RemoteError(Exception):
     """An error that all ranks raised alike, with a rank's traceback.
 
     Attributes:
-        error: the exception itself, if it could travel.
-        about: kind of the message that raised the error, and the number of its model if it has one.
+        error: the exception itself, if it could be pickled.
+        about: kind of the message that raised the error, and the number of its model if there is one.
     """
 
     def __init__(self, error: Exception | None, text: str, about: tuple[Any, ...] = ()) -> None:
@@ -23,9 +23,9 @@ class RemoteError(Exception):
 
 
 def error_in(raw: list[bytes], ranks: list[Rank], about: tuple[Any, ...]) -> RemoteError | None:
-    """The error of all ranks in their answers, which is the caller's own; None if there is none.
+    """The error that all ranks raised, which is the caller's own; None if there is no error.
 
-    Raises ``Lost`` if only some have one, or not in the same place, so that they can no longer agree.
+    Raises ``Lost`` if only some ranks raised an error, or in different places, so that they can no longer agree.
     """
     failed = [number for number, data in enumerate(raw) if data[:1] in (FAILURE, FATAL, UNSENT)]
     if not failed:
@@ -39,7 +39,9 @@ def error_in(raw: list[bytes], ranks: list[Rank], about: tuple[Any, ...]) -> Rem
         raise Lost(said, f"rank {first} cannot go on; all ranks were ended: {said}\n{text}")
     if len(failed) < len(raw) and raw[first][:1] == FAILURE:
         raise Lost(f"rank {first} failed alone", f"rank {first} failed alone; all ranks were ended:\n{text}")
-    if len({rank.progress.met for rank in ranks}) > 1:  # a collective that one has begun would meet the next call's
+    if (
+        len({rank.progress.met for rank in ranks}) > 1
+    ):  # a collective that a rank has begun would match one of the next call
         raise Lost(
             "the ranks failed in different places", f"the ranks failed in different places; rank {first}:\n{text}"
         )

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from modular_converter.parallel.errors import PlanError
 
 
-# The longest single wait, also for the ranks. A signal that comes just before a wait does not interrupt it: Ctrl-C would
-# be noticed only at its end, which is never where a rank hangs.
+# The longest single wait, also for the ranks. A signal just before a wait does not interrupt it: Ctrl-C would be noticed
+# only at the end of the wait, which never comes if a rank hangs.
 WAIT_S = 1.0
 
 
 class FairLock:
-    """A lock that threads get in the order of their requests. A thread whose wait is interrupted leaves the queue.
+    """A lock that threads get in the order of their requests. An interrupted thread leaves the queue.
 
     Args:
         freed: called when the lock is free again; it may take the lock itself.
@@ -29,7 +29,7 @@ class FairLock:
         self.owner = 0
 
     def take_if_free(self) -> bool:
-        """Take the lock if nobody has it; for code that runs at any moment, such as a finalizer."""
+        """Take the lock if it is free; for code that runs at any moment, such as a finalizer."""
         with self.guard:
             if self.taken:
                 return False
@@ -37,15 +37,15 @@ class FairLock:
             return True
 
     def __enter__(self) -> None:
-        """Take the lock. Raises ``PlanError`` in the thread that has it already: it would wait for itself."""
+        """Take the lock. Raises ``PlanError`` in the thread that has it already, which would wait for itself."""
         thread = threading.get_ident()
         with self.guard:
             if self.take_if_free():
                 return
             if self.owner == thread:
                 raise PlanError(
-                    "a call of this model, or of one on the same ranks, is under way in this thread: a streamer or a "
-                    "signal's handler cannot use it until that has ended"
+                    "a call of this model, or of another model on the same ranks, is running in this thread: a streamer or a "
+                    "signal handler cannot use the ranks until it has ended"
                 )
             mine = threading.Lock()
             mine.acquire()
@@ -62,7 +62,7 @@ class FairLock:
         self.leave()
 
     def leave(self) -> None:
-        """Give the lock back, in the thread that has it."""
+        """Release the lock, in the thread that has it."""
         with self.guard:
             self.owner = 0
             if self.waiting:
@@ -73,7 +73,7 @@ class FairLock:
             self.freed()
 
     def _give_up(self, mine: threading.Lock) -> None:
-        """Leave the queue; if the lock has come in the meantime, hand it to the next thread."""
+        """Leave the queue; if the lock has arrived meanwhile, release it."""
         with self.guard:
             if mine in self.waiting:
                 self.waiting.remove(mine)

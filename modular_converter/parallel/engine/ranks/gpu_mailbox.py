@@ -1,4 +1,4 @@
-"""Results between GPUs' processes: a rank's memory that the main process sees, and reads when the rank is done."""
+"""Results on GPUs: the main process maps a part of a rank's memory, and reads it when the rank is done."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ MAILBOX_BYTES = 256 << 20
 
 
 class Mailbox:
-    """GPU memory of a rank that the main process sees, for results; allocated and lent when it is first used.
+    """GPU memory of a rank for results, mapped by the main process; allocated and lent at its first use.
 
-    Lending each result by itself costs the opening and closing of a mapping, about a millisecond a call.
+    A mapping for each result would take about a millisecond a call.
     """
 
     def __init__(self, size: int = MAILBOX_BYTES) -> None:
@@ -24,7 +24,7 @@ class Mailbox:
         self.usable = True
 
     def put(self, value: torch.Tensor, offset: int) -> Any:
-        """Copy a tensor there, and return its place for the main process; None if it does not fit or cannot be lent."""
+        """Copy a tensor to the mailbox. Returns its place; None if it does not fit or the memory cannot be lent."""
         length = value.numel() * value.element_size()
         if not self.usable or offset + length > self.size or not length:
             return None
@@ -40,14 +40,14 @@ class Mailbox:
 
 
 class Post:
-    """The receiver's side of a mailbox. A tensor is announced early, and copied when it is complete."""
+    """The receiver's side of a mailbox. Tensors are announced first, and copied when they are complete."""
 
     def __init__(self) -> None:
         self.buffer: torch.Tensor | None = None
         self.announced: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def announce(self, place: torch.Tensor, device: Any) -> torch.Tensor:
-        """A new tensor of the receiver for one that is being written to the sender's memory; ``fetch`` fills it."""
+        """A new tensor of the receiver for a tensor in the sender's memory; ``fetch`` fills it."""
         found = torch.empty(place.shape, dtype=place.dtype, device=device)
         self.announced.append((found, place))
         return found
@@ -55,7 +55,7 @@ class Post:
     def look_up(
         self, device: Any, dtype: torch.dtype, shape: tuple[int, ...], offset: int, handle: Any
     ) -> torch.Tensor:
-        """A new tensor for the place that ``Mailbox.put`` returned; ``fetch`` fills it."""
+        """A new tensor for a place from ``Mailbox.put``; ``fetch`` fills it."""
         if handle is not None:
             self.buffer = handle[1](*handle[2])
         assert self.buffer is not None
@@ -63,19 +63,19 @@ class Post:
         return self.announce(self.buffer[offset : offset + length].view(dtype).view(shape), device)
 
     def fetch(self) -> None:
-        """Copy all announced tensors, which must be complete now."""
+        """Copy all announced tensors, which must be complete."""
         for found, place in self.announced:
             found.copy_(place)
         self.announced.clear()
 
     def close(self) -> None:
-        """Let go of the sender's memory."""
+        """Unmap the sender's memory."""
         self.buffer = None
         self.announced.clear()
 
 
 def lent(value: torch.Tensor) -> Any:
-    """A handle of GPU memory for another process; None where the system does not lend any."""
+    """A handle with which another process can map GPU memory; None if the system does not allow it."""
     try:
         return ("shared", *reduce_tensor(value))  # type: ignore[no-untyped-call]
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""All sessions of this process: they end with the interpreter, and are not those of a forked child."""
+"""All sessions of this process: they end with the interpreter, and a forked child forgets them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _end_all() -> None:
 
 
 def _forget_all() -> None:
-    """In a forked child: the ranks are its parent's. The selector's descriptor is shared, so nothing is taken out."""
+    """Forget the parent's ranks, in a forked child. It shares the selector's descriptor, which must stay unchanged."""
     for session in list(LIVE):
         for rank in session.ranks:
             disown(rank)

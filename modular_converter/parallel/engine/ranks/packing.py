@@ -1,7 +1,7 @@
-"""Messages between the main process and a rank: pickles whose tensors travel beside them, large ones in an arena.
+"""Messages between the main process and a rank: pickles, with large tensors beside them in shared memory.
 
-Caches and other state of a model stay on the ranks; the caller gets an ``OnRanks`` handle, and a handle that comes
-back becomes the object again.
+Caches and other state of a model stay on the ranks. The caller gets an ``OnRanks`` handle, which becomes the object again
+in a message to the ranks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from modular_converter.parallel.engine.ranks.shared_memory import Arena, aligned
 from modular_converter.parallel.errors import ApplyError, PlanError
 
 
-# Up to this many bytes a tensor travels in the message itself: a pipe carries them faster than two mappings agree.
+# Up to this many bytes a tensor is in the message itself: the pipe is faster than shared memory then.
 INLINE_BYTES = 1 << 15
 COPY = "__deepcopy__"
 
@@ -29,8 +29,8 @@ COPY = "__deepcopy__"
 class OnRanks:
     """A handle of an object that lives on the ranks, such as a key/value cache. Pass it to the model's next call.
 
-    Its methods and attributes are those on the ranks, and the first rank's answer comes back. ``copy.deepcopy`` copies
-    it there. Reading a rank's own share, such as the keys of a cache's layer, raises ``ApplyError``.
+    Its methods and attributes are those of the object; the first rank's result is returned. ``copy.deepcopy`` copies the
+    object on the ranks. Reading a rank's own share, such as the keys of a cache's layer, raises ``ApplyError``.
     """
 
     _number: int
@@ -48,7 +48,7 @@ class OnRanks:
         return self._call(self._number, name, None, None)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise PlanError(f"{self!r}: {name} cannot be set from here; call its methods")
+        raise PlanError(f"{self!r}: {name} cannot be set from this process; call its methods")
 
     def __len__(self) -> int:
         return int(self._call(self._number, "__len__", (), {}))
@@ -60,28 +60,28 @@ class OnRanks:
         return self._call(self._number, COPY, (), {})
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        raise PlanError(f"{self!r} cannot be pickled or copied here; copy.deepcopy copies it on the ranks")
+        raise PlanError(f"{self!r} cannot be pickled; copy.deepcopy copies it on the ranks")
 
     def __repr__(self) -> str:
         return f"<{self._kind} on the ranks>"
 
 
 class OnRanksParts(OnRanks):
-    """A handle of a tuple, list or dict whose parts are shares."""
+    """A handle of a tuple, list or dict of shares."""
 
     def __getitem__(self, key: Any) -> Any:
-        raise ApplyError(f"{self!r}: each rank holds its own share; pass it to the next call as it is")
+        raise ApplyError(f"{self!r}: each rank holds its own share; pass this handle to the next call")
 
     def __iter__(self) -> Any:
         return self[0]
 
 
 def handle_for(kind: type[Any], number: int, names: dict[str, bool], call: Callable[..., Any]) -> OnRanks:
-    """A handle that is an instance of the class of its object, so that ``isinstance`` holds; not of a tuple or list.
+    """A handle that is an instance of its object's class, except for tuples, lists and dicts.
 
     Args:
-        names: of ``public_names``.
-        call: runs ``(number, name, args, kwargs)`` on the ranks; reads an attribute if ``args`` is None.
+        names: the result of ``public_names``.
+        call: runs the method ``(number, name, args, kwargs)`` on the ranks; reads the attribute if ``args`` is None.
     """
     made: OnRanks = object.__new__(_handle_class(kind))  # type: ignore[arg-type]
     vars(made).update(_number=number, _kind=kind.__name__, _names=names, _call=call)
@@ -89,7 +89,7 @@ def handle_for(kind: type[Any], number: int, names: dict[str, bool], call: Calla
 
 
 def stand_in(value: Any, number: int, call: Callable[..., Any]) -> None:
-    """Turn the caller's object, which has been sent to the ranks, into its handle; its content here is dropped."""
+    """Turn the caller's object, which was sent to the ranks, into its handle, without its content."""
     kind, names = type(value), public_names(type(value), own_names(value))
     value.__class__ = _handle_class(kind)  # type: ignore[arg-type]
     vars(value).clear()
@@ -104,15 +104,15 @@ def _handle_class(kind: type[Any]) -> type[Any]:
 
 
 def own_names(value: Any) -> str:
-    """The public attributes of an object that its class does not have, with spaces between.
+    """The names of an object's own public attributes, joined with spaces.
 
-    One text and not a list: pickle asks Python about each object in a message, 70 us for the names of a cache.
+    A list would be slower: pickle asks Python about each object in a message, 70 us for the names of a cache.
     """
     return " ".join(name for name in getattr(value, "__dict__", ()) if not name.startswith("_"))
 
 
 def public_names(kind: type[Any], own: str) -> dict[str, bool]:
-    """The public attributes of an object, with whether each is a method; and ``__len__``."""
+    """Public attribute of an object, or ``__len__`` -> whether it is a method."""
     return {**dict.fromkeys(own.split(), False), **_methods(kind)}  # type: ignore[arg-type]
 
 
@@ -127,11 +127,11 @@ class _Packer(pickle.Pickler):
         super().__init__(file, protocol=5)
         self.arena, self.held, self.mailbox, self.end, self.mailed = arena, held, mailbox, 0, 0
         self.sent: dict[int, int] = {}
-        self.kept: list[torch.Tensor] = []  # alive until the end, so that no identity is used twice
+        self.kept: list[torch.Tensor] = []  # alive until the end, so that identities are unique
 
     def persistent_id(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
-            # Pickle keeps no memo of these, and a `ModelOutput` names each of its tensors three times.
+            # Pickle has no memo of persistent ids, and a `ModelOutput` refers to each tensor three times.
             number = self.sent.get(id(value))
             if number is not None:
                 return ("again", number)
@@ -164,7 +164,12 @@ class _Packer(pickle.Pickler):
             raise pickle.PicklingError(f"a tensor of layout {value.layout} cannot travel; make it dense")
         size = value.numel() * value.element_size()
         if size <= INLINE_BYTES:
-            return ("inline", value.dtype, tuple(value.shape), bytes(_flat_bytes(value.cpu().contiguous()).numpy()))
+            return (
+                "inline",
+                value.dtype,
+                tuple(value.shape),
+                bytes(value.cpu().contiguous().reshape(-1).view(torch.uint8).numpy()),
+            )
         offset = aligned(self.end)
         self.end = offset + size
         self.arena.reserve(self.end)
@@ -193,7 +198,7 @@ class _Unpacker(pickle.Unpickler):
             made = (
                 torch.frombuffer(bytearray(data), dtype=torch.uint8).view(dtype) if data else torch.empty(0).to(dtype)
             )
-            # Not waited for: the driver has its own copy of pageable memory before it returns.
+            # Without a wait: the driver has copied pageable memory before the call returns.
             return made.view(shape).to(self.device, non_blocking=True)
         if kind == "arena":
             _, dtype, shape, offset = pid
@@ -209,12 +214,11 @@ def pack(value: Any, arena: Arena, held: dict[int, int] | None = None, mailbox: 
     """A value as bytes.
 
     Args:
-        arena: where tensors above ``INLINE_BYTES`` are written, from its start; the receiver must be done with the
-            last message.
-        held: identity of objects that stay here -> their number.
-        mailbox: where CUDA tensors go, for a receiver that wants them on its device; what is too large for it is lent.
+        arena: for tensors above ``INLINE_BYTES``, from its start; the receiver must have read the last message.
+        held: identity of an object that stays here -> its number.
+        mailbox: for CUDA tensors, if the receiver wants them on its device; larger tensors are lent.
 
-    Raises what ``pickle`` raises for a value that cannot be pickled.
+    Raises the errors of ``pickle``.
     """
     file = io.BytesIO()
     _Packer(file, arena, held or {}, mailbox).dump(value)
@@ -231,14 +235,10 @@ def unpack(
     """The inverse of ``pack``; tensors are copied to ``device``, those in a mailbox when they are fetched.
 
     Args:
-        resolve: from ``("held", number)`` or ``("handle", number, class, own names)`` to the object.
-        post: what the receiver knows of the sender's mailbox.
+        resolve: ``("held", number)`` or ``("handle", number, class, own names)`` -> the object.
+        post: the receiver's side of the sender's mailbox.
     """
     return _Unpacker(io.BytesIO(data), arena, device, resolve, post or Post()).load()
-
-
-def _flat_bytes(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.reshape(-1).view(torch.uint8)
 
 
 def write_tensor(arena: Arena, offset: int, tensor: torch.Tensor) -> None:

@@ -1,4 +1,4 @@
-"""The ranks' processes, from the main process: start them, wait for all of them together, end them."""
+"""The processes of the ranks, seen from the main process: start them, wait for all together, end them."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from modular_converter.parallel.engine.ranks.shared_memory import Arena
 from modular_converter.parallel.engine.ranks.worker import serve
 
 
-# After one rank has failed: how long for one that has entered a collective which the failed one never will, and how long
-# for others, which may be on their way to the same error.
+# Seconds after a rank's failure: for a rank in a collective that the failed rank never enters, and for other ranks, which
+# may be on their way to the same error.
 GRACE_S = 2.0
 LATE_S = 60.0
-# Frames of a rank that waits for others: in our collectives, or in torch's.
+# Files in the traceback of a rank that waits in a collective.
 _WAITING = ("inference/plain_forwards.py", "distributed_c10d.py", "shard/collectives.py")
 _HUNG_SHOWN = 4
 
 
 @dataclass
 class Rank:
-    """One process with its pipe, its areas of memory, and the file that it writes to when it crashes.
+    """One process with its pipe, its areas of memory, and the file for its output at a crash.
 
     Attributes:
-        arrived: answers that nobody has taken.
-        torn: whether an interruption can have cut a message in two.
+        arrived: answers that were received and not yet read.
+        torn: whether an interruption may have left half a message in the pipe.
     """
 
     process: Any
@@ -56,10 +56,10 @@ class Rank:
 
 
 def begin(context: Any, start: Start, down: Arena) -> Rank:
-    """Start one process and hand it its areas of memory: the shared way down, its own way up, its log."""
+    """Start one process and send it its areas of memory: for messages down, for answers up, for progress and its log."""
     ours, theirs = context.Pipe()
     far, near = context.Pipe(duplex=False)
-    up, log = Arena.create(), Arena.create().descriptor  # made before the process, which may die at any moment
+    up, log = Arena.create(), Arena.create().descriptor  # before the process, which may die at any moment
     progress = Progress(Arena.create(), owner=True)
     process = context.Process(
         target=serve, args=(theirs, far, start), daemon=True, name=f"modular-parallel-rank-{start.rank}"
@@ -69,17 +69,17 @@ def begin(context: Any, start: Start, down: Arena) -> Rank:
     theirs.close()
     far.close()
     rank = Rank(process, ours, near, up, progress, log)
-    with contextlib.suppress(OSError):  # it died during its start: the wait for its answer reports this
+    with contextlib.suppress(OSError):  # it died: the wait for its answer reports this
         for descriptor in (log, down.descriptor, up.descriptor, progress.arena.descriptor):
             send_handle(ours, descriptor, process.pid)
     return rank
 
 
 def finish(ranks: list[Rank], grace_s: float) -> None:
-    """Close the ranks' pipes, which ends those that wait for a message, and kill the others; give back what they held.
+    """Close the ranks' pipes, which ends idle ranks, kill the others, and release their resources.
 
     Args:
-        grace_s: how long they may take to end by themselves, all together.
+        grace_s: seconds for all ranks together to end by themselves.
     """
     deadline = time.monotonic() + grace_s
     try:
@@ -89,7 +89,7 @@ def finish(ranks: list[Rank], grace_s: float) -> None:
                 rank.pipe.close()
         for rank in ranks:
             rank.process.join(max(0.0, deadline - time.monotonic()))
-    finally:  # whatever interrupts the wait, none is left
+    finally:  # also if the wait is interrupted
         for rank in ranks:
             if rank.process.exitcode is None:
                 rank.process.kill()
@@ -102,7 +102,7 @@ def finish(ranks: list[Rank], grace_s: float) -> None:
 
 
 def disown(rank: Rank) -> None:
-    """In a forked child: neither hold the rank's pipes open nor end it with this process, as multiprocessing would."""
+    """Let go of a rank in a forked child: close its pipes, and keep multiprocessing from ending it with the child."""
     multiprocessing.process._children.discard(rank.process)  # type: ignore[attr-defined]
     for pipe in (rank.pipe, rank.lifeline):
         with contextlib.suppress(OSError):
@@ -110,7 +110,7 @@ def disown(rank: Rank) -> None:
 
 
 class Lost(Exception):
-    """Ranks that cannot go on together; all have to be ended. ``reason`` says in short why."""
+    """The ranks cannot go on together and must all be ended; ``reason`` is a short text."""
 
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(text)
@@ -131,22 +131,22 @@ def collect_answers(
     """Wait for one message of each rank.
 
     Args:
-        selector: with each rank's pipe and end.
-        limit_s: seconds without a message until the missing ranks count as hung.
-        event: gets what comes before an answer, as a kind and a value.
-        early: gets the number of a rank, and its answer if that comes before it is complete.
-        awake_s: seconds to look for messages without sleep, if no other thread of this process could run instead.
+        selector: of each rank's pipe and process.
+        limit_s: seconds without a message after which the missing ranks count as hung.
+        event: called with the kind and value of each event that precedes an answer.
+        early: called with the number of a rank and its answer, if the answer is sent before the GPU is done.
+        awake_s: seconds to poll without sleep, if this process has no other thread.
 
     Returns:
-        The messages in the order of the ranks, and what ``event`` raised.
+        The messages in the order of the ranks, and the error that ``event`` raised.
 
     Raises:
         Lost: a rank died, hung, or failed while the others wait for it.
-        BaseException: what interrupted the wait; messages that have arrived stay for the next one.
+        BaseException: an interruption of the wait; messages that have arrived stay for the next wait.
     """
     trouble: Exception | None = None
     start = time.monotonic()
-    deadline, failed_at = start + limit_s, math.inf  # no message moves the time that begins with a failure
+    deadline, failed_at = start + limit_s, math.inf  # messages extend the first, not the second
     while missing := [number for number, rank in enumerate(ranks) if not rank.arrived]:
         left = min(deadline, failed_at + _patience(ranks, missing)) - time.monotonic()
         ready = _ready(selector, start + awake_s, left)
@@ -155,7 +155,7 @@ def collect_answers(
         for kind, number in ready:
             data = _received(ranks[number]) if kind == "pipe" else b""
             if not data:
-                # Also of one that has answered: the others will wait for it, if not now then in the next call.
+                # Also if it has answered: the others would wait for it in the next call.
                 raise _died(ranks, number)
             if data[:1] == EVENT:
                 if trouble is None:
@@ -171,7 +171,7 @@ def collect_answers(
 
 
 def _patience(ranks: list[Rank], missing: list[int]) -> float:
-    """The seconds that other ranks may take after a failure: few if one waits for the failed rank."""
+    """The seconds that other ranks get after a failure: few if one of them waits for the failed rank."""
     answered = [(rank.arrived[0][:1], rank.progress.met) for rank in ranks if rank.arrived]
     failed = [met for kind, met in answered if kind == FAILURE]
     stuck = failed and any(ranks[number].progress.met > min(failed) for number in missing)
@@ -179,7 +179,7 @@ def _patience(ranks: list[Rank], missing: list[int]) -> float:
 
 
 def _taken(ranks: list[Rank]) -> list[bytes]:
-    """The first message of each rank. An interruption in between would mix the answers to two calls."""
+    """The first message of each rank; ``torn`` meanwhile, since an interruption would mix the answers to two calls."""
     for rank in ranks:
         rank.torn = True
     found = [rank.arrived.popleft() for rank in ranks]
@@ -189,7 +189,7 @@ def _taken(ranks: list[Rank]) -> list[bytes]:
 
 
 def _ready(selector: selectors.BaseSelector, awake_until: float, left: float) -> list[tuple[str, int]]:
-    """The pipes that hold a message, then the ranks that have ended; empty after the longest wait."""
+    """The pipes with a message, then the ranks that have ended; empty after ``WAIT_S``."""
     found = _look(selector, awake_until) or selector.select(max(0.0, min(left, WAIT_S)))
     if selector.get_map() is None:
         raise Lost("they were ended", "another thread has ended the ranks")
@@ -197,7 +197,7 @@ def _ready(selector: selectors.BaseSelector, awake_until: float, left: float) ->
 
 
 def _look(selector: selectors.BaseSelector, until: float) -> Any:
-    """Look for messages without sleep until a point in time; not beside a second thread, which it would stop."""
+    """Poll for messages until a point in time, unless there is a second thread, which this would block."""
     while time.monotonic() < until and threading.active_count() == 1:
         if found := selector.select(0):
             return found
@@ -205,7 +205,7 @@ def _look(selector: selectors.BaseSelector, until: float) -> Any:
 
 
 def _received(rank: Rank) -> bytes:
-    """The next message, kept in ``arrived`` if it is an answer; empty if the rank is gone."""
+    """The next message, which is also put into ``arrived`` if it is an answer; empty if the rank has ended."""
     rank.torn = True
     try:
         data: bytes = rank.pipe.recv_bytes()
@@ -218,7 +218,7 @@ def _received(rank: Rank) -> bytes:
 
 
 def _handled(event: Event | None, data: bytes) -> Exception | None:
-    """Hand an event to the caller; an error of the caller's own must wait until all ranks have answered."""
+    """Call ``event``. Its error is returned, because it must wait until all ranks have answered."""
     try:
         if event is not None:
             event(*pickle.loads(data[1:]))
@@ -253,12 +253,12 @@ def _hung(ranks: list[Rank], missing: list[int], limit_s: float) -> Lost:
 
 
 def _places_of_hung(ranks: list[Rank], missing: list[int]) -> list[str]:
-    """The places of the ranks: first those without an answer, then those with work of their own, then those that wait."""
+    """The tracebacks of hung ranks: first of ranks that printed none, then of busy ranks, then of waiting ranks."""
     found = {number: _last_output(ranks[number], number) for number in missing}
     silent = [number for number in missing if not found[number]]
     waiting = [number for number in missing if any(mark in found[number] for mark in _WAITING)]
     others = [number for number in missing if number not in (*silent, *waiting)]
-    words = [f"; rank {number} printed nothing: it is stopped, or does not run Python" for number in silent]
+    words = [f"; rank {number} printed no traceback: it is stopped, or does not run Python" for number in silent]
     return [*words, *(found[number] for number in (*others, *waiting))][:_HUNG_SHOWN]
 
 
@@ -270,7 +270,7 @@ def _failed_before(ranks: list[Rank]) -> str:
 
 
 def _last_output(rank: Rank, number: int) -> str:
-    """The output of the rank's interpreter when it crashed or was asked for its place in the code."""
+    """The traceback that the rank's interpreter wrote at a crash, or on request."""
     try:
         text = os.pread(rank.log, 20000, 0).decode("utf-8", "replace").strip()
     except OSError:  # another thread has ended it

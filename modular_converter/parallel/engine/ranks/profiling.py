@@ -10,7 +10,7 @@ import torch
 from torch.profiler import ProfilerActivity
 
 
-# First match wins; names of kernels on GPUs, of operations on CPUs.
+# Kind -> parts of names, of kernels on GPUs and of operations on CPUs. The first match counts.
 _KINDS = (
     ("collectives", ("nccl", "allreduce", "all_reduce", "allgather", "gloo:", "c10d::")),
     ("attention", ("flash", "fmha", "attention", "softmax")),
@@ -32,7 +32,7 @@ def profile(call: Callable[[], Any], device: torch.device) -> dict[str, float]:
     """Run ``call`` twice, the second time under the profiler.
 
     Returns:
-        Milliseconds by kind, as ``wall`` (measured without the profiler), ``busy`` (all kernels together) and
+        Milliseconds by kind; ``wall`` (milliseconds without the profiler), ``busy`` (milliseconds of all kernels) and
         ``kernels`` (their number).
     """
     _synchronize(device)

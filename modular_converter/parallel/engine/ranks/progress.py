@@ -1,7 +1,7 @@
 """The progress of each rank in a call, in memory shared with the main process.
 
-Two counters, of collectives and of tokens, distinguish a late rank from one that waits for a failed rank, and let all
-ranks leave a call at the same token. A token costs half a microsecond, and no message.
+Two counters, of collectives and of tokens, show whether a rank is late or waits for a failed rank, and let all ranks
+leave a call at the same token. A token costs half a microsecond, and no message.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from modular_converter.parallel.engine.ranks.shared_memory import Arena
 _MET, _STEPS, _STOP = range(3)
 _CELLS = 3
 _GO, _ASKED = 0, -1
-# A rank that has not seen the request by then has counted its step before, and that count is visible.
+# After this time, every rank that has not seen the request has counted its step, and the count is visible.
 _SEEN_S = 0.01
 
 
@@ -52,10 +52,7 @@ class Progress:
         self.cells[_MET] += 1
 
     def step(self) -> None:
-        """Count a token; on the rank, where all ranks can leave the call together.
-
-        Raises ``CallStopped`` if the main process has asked for it, and all ranks raise it at this token.
-        """
+        """Count a token, on the rank. Raises ``CallStopped`` if all ranks leave the call at this token."""
         cells = self.cells
         cells[_STEPS] += 1
         while cells[_STOP] == _ASKED:
@@ -64,13 +61,13 @@ class Progress:
             raise CallStopped
 
     def close(self) -> None:
-        """End the use of the memory in this process."""
+        """Unmap the memory in this process."""
         self.cells.release()
         self.arena.close()
 
 
 def stop_all(progress: Sequence[Progress]) -> None:
-    """Let all ranks leave their call at the same token, the first that none has passed."""
+    """Let all ranks leave their call at the same token, the first that no rank has passed."""
     for one in progress:
         one.cells[_STOP] = _ASKED
     time.sleep(_SEEN_S)

@@ -9,16 +9,15 @@ import struct
 from dataclasses import dataclass
 
 
-# The first byte of a rank's message: an answer; an error (traceback and exception); an answer that could not be sent;
-# an event (something that comes before the answer); an answer that comes before the GPU is done; an error after which
-# the rank cannot go on.
+# The first byte of a rank's message: an answer; an error (traceback and exception); an answer that could not be pickled;
+# an event before the answer; an answer before the GPU is done; an error after which the rank cannot go on.
 ANSWER, FAILURE, UNSENT, EVENT, EARLY, FATAL = b"A", b"F", b"U", b"E", b"P", b"X"
-# The second part of an answer: the seconds that it took on the rank.
+# The second part of an answer: the seconds of the call on the rank.
 SECONDS = struct.Struct("=d")
 HEAD = len(ANSWER) + SECONDS.size
-# Where the ranks meet: no other machine reaches it.
+# The ranks' store listens here, where no other machine reaches it.
 LOOPBACK = "127.0.0.1"
-# The class that answers messages on a rank, as ``module:Class``: a name, because a rank imports it after it is connected.
+# The class that answers messages on a rank; a name, because a rank imports it only after it is connected.
 WORKER = "modular_converter.parallel.engine.remote.rank_models:Worker"
 
 
@@ -28,9 +27,9 @@ class Start:
 
     Attributes:
         device: ``cpu`` or ``cuda:n``.
-        store: host and port of the store where the ranks meet.
-        threads: how many torch may use.
-        limit_s: seconds without a message until the main process ends the ranks.
+        store: host and port of the ranks' store.
+        threads: of torch.
+        limit_s: seconds without a message after which the main process ends the ranks.
         worker: the class that answers messages, as ``module:Class``.
     """
 

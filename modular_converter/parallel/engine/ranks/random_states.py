@@ -1,6 +1,6 @@
-"""The caller's random state goes to the ranks with every call, and comes back when the call has drawn from it.
+"""The caller's random state goes to the ranks with every call, and comes back if the call has drawn numbers.
 
-States travel as bytes: a tensor in a message would be moved to the receiver's device and back.
+States are sent as bytes: a tensor would be moved to the receiver's device and back.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 import torch
 
 
-# The states of the CPU and of the current GPU (None if this process uses none), and the seed.
+# The states of the CPU and of the current GPU (None if this process uses no GPU), and the seed.
 States = tuple[bytes, bytes | None, int]
 
 
 def random_states() -> States:
-    """The states of this process, which is the caller's."""
+    """The states of the caller's process."""
     cuda = _bytes(torch.cuda.get_rng_state()) if _cuda_is_used() else None
     return _bytes(torch.get_rng_state()), cuda, torch.initial_seed()
 
@@ -26,7 +26,7 @@ def set_random_states(cpu: bytes, cuda: bytes | None) -> None:
 
 
 def adopt(states: States, device: torch.device) -> None:
-    """Give a rank the caller's state; its seed where the caller has no CUDA state of its own and has seeded anew."""
+    """Give a rank the caller's states; on a GPU without a state of the caller, the caller's seed if it has changed."""
     cpu, cuda, seed = states
     torch.set_rng_state(_tensor(cpu))
     if device.type == "cuda" and cuda is not None:
@@ -36,7 +36,7 @@ def adopt(states: States, device: torch.device) -> None:
 
 
 def changed_since(states: States, device: torch.device) -> tuple[bytes, bytes | None] | None:
-    """A rank's state after a call that began with ``states``; None if it drew nothing that the caller would see."""
+    """A rank's states after a call that began with ``states``; None if the caller's states would be the same."""
     cpu, cuda, _ = states
     after = _bytes(torch.get_rng_state())
     after_cuda = None if cuda is None or device.type == "cpu" else _bytes(torch.cuda.get_rng_state(device))

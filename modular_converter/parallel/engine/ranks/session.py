@@ -1,7 +1,7 @@
-"""The main process's side of a group of ranks: start them, send messages in turn, notice failures, end them.
+"""The main process's side of a group of ranks: start them, send messages in turn, detect failures, end them.
 
-A rank that dies, hangs or fails alone would leave the others waiting in a collective for ever. So every wait here
-watches all ranks, and ends all of them when one cannot go on.
+If a rank dies, hangs or fails alone, the others wait in a collective for ever. So every wait here watches all ranks, and
+ends all of them if one cannot go on.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from modular_converter.parallel.errors import RankError
 START_LIMIT_S = 180.0
 # The seconds that an interrupted call may take until its next token, at which the ranks leave it.
 LEAVE_S = 15.0
-# Messages without an answer that may wait in the pipes, which hold many more.
+# The most messages without an answer; the pipes have room for many more.
 _OWED = 16
-# On a virtual machine a process that sleeps wakes 0.2 ms late, and is slow then; torch waits for a GPU in this way too.
+# Seconds to poll: on a virtual machine a sleeping process wakes 0.2 ms late, and is slow then. torch polls a GPU, too.
 AWAKE_S = 0.1
 CPU = torch.device("cpu")
-# Stands among the messages without an answer until all ranks have joined.
+# The entry among the messages without an answer until all ranks have joined.
 _START = ("start",)
 
 
@@ -48,8 +48,8 @@ class Session:
     Args:
         devices: one name a rank: ``cpu``, or ``cuda:0``, ``cuda:1``, …
         init_method: how processes start: ``spawn``, ``forkserver``, or (CPUs only) ``fork``.
-        master_port: where the ranks meet; any free port if None.
-        limit_s: seconds without a sign of a rank, such as a token for a streamer, before the ranks count as hung.
+        master_port: of the ranks' store; any free port if None.
+        limit_s: seconds without a message, such as a token for a streamer, after which the ranks count as hung.
         worker: the class that answers messages on a rank, as ``module:Class``.
 
     Attributes:
@@ -71,8 +71,8 @@ class Session:
         self.store: Any = None
         self.awake_s = 0.0 if self.devices[0] == "cpu" else AWAKE_S
         self.times: list[float] = []
-        self.owed: deque[tuple[Any, ...]] = deque()  # the first two entries of each message without an answer
-        # Numbers of models, and of objects that they keep (None: the model itself), which the ranks can drop.
+        self.owed: deque[tuple[Any, ...]] = deque()  # kind and model of each message without an answer
+        # (Model, objects) that the ranks can drop; None stands for the model itself.
         self.unneeded: list[tuple[int, range | None]] = []
         LIVE.add(self)
 
@@ -83,7 +83,7 @@ class Session:
         self.end()
 
     def begin(self) -> None:
-        """Start the ranks' processes, unless they have been; they join each other while the caller goes on.
+        """Start the ranks' processes if they are not started yet, and do not wait until they have joined each other.
 
         Raises ``RankError`` if the session has ended, or this process may not start others.
         """
@@ -101,9 +101,9 @@ class Session:
                 raise
 
     def start(self) -> None:
-        """Start the ranks, unless they have been, and wait until all have joined.
+        """Start the ranks if they are not started yet, and wait until all have joined.
 
-        Raises ``RankError`` as ``begin`` does, and if a rank did not join, with its traceback; none is left then.
+        Raises ``RankError`` as ``begin`` does, and with a traceback if a rank did not join; all ranks are ended then.
         """
         self.begin()
         with self.lock:
@@ -147,13 +147,13 @@ class Session:
         """Send one message to all ranks and wait for all answers.
 
         Args:
-            event: gets what the first rank sends on the way, as a kind and a value.
-            device: where tensors in the answers shall lie.
-            resolve: makes handles of what stays on the ranks.
+            event: called with the kind and value of each event that the first rank sends.
+            device: of tensors in the answers.
+            resolve: makes handles of objects that stay on the ranks.
 
         Raises:
-            RankError: a rank died, hung or failed alone; all have been ended.
-            RemoteError: all ranks raised the same; they go on.
+            RankError: a rank died, hung or failed alone; all ranks have been ended.
+            RemoteError: all ranks raised the same error; they go on.
         """
         self._send_unneeded()
         self._discard_answers(self.limit_s)
@@ -161,27 +161,27 @@ class Session:
         return self.answers(limit_s or self.limit_s, event, device, resolve)
 
     def _discard_answers(self, limit_s: float) -> None:
-        """Discard unread answers: they belong to calls that were under way when something failed."""
+        """Discard unread answers, of calls that were running when something failed."""
         while self.owed and not self.ended:
             with contextlib.suppress(RemoteError):
                 self.answers(limit_s)
 
     def settle(self) -> None:
-        """Wait until the ranks are idle, and give the shared memory back."""
+        """Wait until the ranks are idle, and release the shared memory."""
         with contextlib.suppress(RankError), self.lock:
             self._discard_answers(self.limit_s)
             self.down.release()
 
     def forget(self, model: int, numbers: range | None = None) -> None:
-        """Let the ranks drop a model, or objects that it keeps: at once, or when the lock is free.
+        """Let the ranks drop a model, or objects that it keeps: now, or when the lock is free.
 
-        This may be called at any moment, such as by a finalizer in the middle of a call, and does not wait.
+        It never waits, and can be called at any moment, such as by a finalizer in the middle of a call.
         """
         self.unneeded.append((model, numbers))
         self._tidy()
 
     def remember(self, model: int, number: int) -> None:
-        """Keep an object after all, if the ranks have not been told to drop it."""
+        """Keep an object after all, if the ranks have not yet been told to drop it."""
         for entry in [one for one in self.unneeded if one[0] == model and one[1] == range(number, number + 1)]:
             self.unneeded.remove(entry)
 
@@ -202,7 +202,7 @@ class Session:
             self.send(("forget", batch))
 
     def send(self, message: Any) -> None:
-        """The first half of ``ask``; several may be under way, if their tensors do not overlap in the shared area."""
+        """The first half of ``ask``. Several messages may be sent, if their tensors do not overlap in the shared area."""
         if self.ended:
             raise self._gone()
         data = pack(message, self.down)
@@ -212,7 +212,7 @@ class Session:
         self.owed.append(message[:2])
         try:
             for rank in self.ranks:
-                with contextlib.suppress(OSError):  # it is dead: the wait for its answer says how
+                with contextlib.suppress(OSError):  # it is dead: the wait for its answer reports this
                     rank.pipe.send_bytes(data)
         except BaseException:
             self.end("a call was interrupted", 0.0)
@@ -228,7 +228,7 @@ class Session:
         device: torch.device = CPU,
         resolve: Callable[[Any], Any] | None = None,
     ) -> list[Any]:
-        """The second half of ``ask``, for the oldest message that has not been answered."""
+        """The second half of ``ask``, for the oldest message without an answer."""
         found: dict[int, Any] = {}
 
         def read(number: int, data: bytes) -> None:
@@ -276,10 +276,10 @@ class Session:
                 self.end("a call was interrupted", 0.0)
 
     def end(self, reason: str = "they were ended", grace_s: float = 2.0) -> None:
-        """End all ranks and give everything back. May be called twice.
+        """End all ranks and release all resources. May be called twice.
 
         Args:
-            grace_s: how long ranks may take to end by themselves, which they do when they have joined and are in no call.
+            grace_s: seconds for idle ranks to end by themselves; all others are killed.
         """
         if not self.ended:
             self.ended = reason
@@ -295,4 +295,4 @@ class Session:
 
 
 def _unknown(pid: Any) -> Any:
-    raise RankError(f"an answer holds something that stays on the ranks: {pid}")
+    raise RankError(f"an answer contains an object that stays on the ranks: {pid}")

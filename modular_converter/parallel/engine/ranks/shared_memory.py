@@ -1,6 +1,6 @@
-"""Memory that several processes share and that has no name, so that nothing is left behind, however they end.
+"""Memory that several processes share. It has no name, so that nothing is left behind, however they end.
 
-Only standard library here, so that a rank can map it before torch is imported.
+Only the standard library is imported, so that a rank can map the memory before it imports torch.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _ALIGN = 64
 
 
 class Arena:
-    """An area that grows when its owner needs more; the other side maps it again when it hears of the new size.
+    """An area that its owner can enlarge; the other side maps it again when it needs bytes beyond its mapping.
 
     Args:
         descriptor: of an open file without a name; ``create`` makes one.
@@ -53,9 +53,9 @@ class Arena:
         return memoryview(self.map)[offset:end]
 
     def _mapped(self, size: int) -> mmap.mmap:
-        """Map the area. From now on it closes itself when it is dropped.
+        """Map the area. From now on the descriptor is closed when the object is dropped.
 
-        Not before: who takes only the descriptor of a new area, for a file without a name, closes that.
+        Not before: a caller that takes only the descriptor of a new area, as a file without a name, closes it itself.
         """
         if self._closing is None:
             self._closing = weakref.finalize(self, os.close, self.descriptor)
@@ -63,7 +63,7 @@ class Arena:
         return mmap.mmap(self.descriptor, size)
 
     def release(self) -> None:
-        """Give the memory back to the system; the area can be used again. For its owner."""
+        """Return the memory to the system, as the owner; the area can be used again."""
         self.map = None
         os.ftruncate(self.descriptor, 0)
 

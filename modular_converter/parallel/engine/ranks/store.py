@@ -1,4 +1,4 @@
-"""The store where the ranks of a session meet."""
+"""The store with which the ranks of a session find each other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from modular_converter.parallel.errors import RankError
 
 
 def local_store(port: int | None) -> TCPStore:
-    """A store that only this machine can reach: torch alone would listen on all interfaces, and ask for no password.
+    """A store that only this machine can reach. torch's own listens on all interfaces, without a password.
 
     Raises ``RankError`` if the port is not free or not valid.
     """

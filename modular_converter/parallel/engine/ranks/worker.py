@@ -1,8 +1,8 @@
-"""One rank: it joins the group, then loads, runs and drops models as the main process tells it.
+"""One rank: it joins the group, then loads, runs and drops models as the main process asks.
 
-Messages are ``(kind, ...)``. Each gets one answer: a first byte that says its kind (see ``protocol``), the seconds
-that the work took, and a pickle. A pickle that was sent early, before the GPU was done, is not sent a second time. Only
-the standard library is imported before the rank is connected, so that its end is noticed from the first moment.
+Messages are ``(kind, ...)``. Each gets one answer: a first byte (see ``protocol``), the seconds of the work, and a pickle.
+A pickle that was sent early, before the GPU was done, is not sent a second time. Before the rank is connected, it imports
+only the standard library, so that the main process notices its end from the first moment.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from modular_converter.parallel.engine.ranks.shared_memory import Arena
 
 
 WATCH_S = 1.0
-# A GPU's rank that sleeps wakes 0.13 ms late on a virtual machine, so between calls that follow each other it does not.
+# Seconds to poll between calls on GPUs: on a virtual machine a sleeping process wakes 0.13 ms late.
 PATIENCE_S = 0.002
 
 
 def serve(pipe: Connection, lifeline: Connection, start: Start) -> None:
-    """Answer messages until the pipe closes. The process ends with the main process, whatever it is doing."""
+    """Answer messages until the pipe closes. The process ends with the main process, even in the middle of a call."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole foreground group; the main process decides
     threading.Thread(target=_watch, args=(lifeline, os.getppid()), daemon=True).start()
     log, down, up, progress = (recv_handle(pipe) for _ in range(4))
@@ -55,7 +55,7 @@ def serve(pipe: Connection, lifeline: Connection, start: Start) -> None:
 
 
 def receive(pipe: Connection, patience_s: float) -> bytes:
-    """The next message, looked for without sleep at first."""
+    """The next message; polls for ``patience_s`` before it sleeps."""
     if patience_s:
         look = select.poll()
         look.register(pipe, select.POLLIN)
@@ -66,9 +66,9 @@ def receive(pipe: Connection, patience_s: float) -> bytes:
 
 
 def _leave() -> None:
-    """Release the resources of multiprocessing, such as semaphores, and end without the interpreter's own clean-up.
+    """Release the resources of multiprocessing, such as semaphores, and end without the interpreter's clean-up.
 
-    The latter takes communicators and the GPU's context apart, which takes seconds and can hang.
+    That would destroy communicators and the GPU's context, which takes seconds and can hang.
     """
     multiprocessing.util._exit_function()  # type: ignore[attr-defined]
     os._exit(0)
@@ -77,7 +77,7 @@ def _leave() -> None:
 def _watch(lifeline: Connection, parent: int) -> None:
     """End this process when the main process has ended, even in the middle of a collective.
 
-    A signal at the parent's death would come when the *thread* that started this process ends, which is too early.
+    A signal at the parent's death would come too early, at the end of the *thread* that started this process.
     """
     while True:
         try:
@@ -103,7 +103,7 @@ def _join(pipe: Connection, start: Start, down: Arena, up: Arena, progress: Prog
     module, _, name = start.worker.partition(":")
     worker = getattr(importlib.import_module(module), name)
     if start.worker == WORKER:
-        # Every model needs it: 5 s on a host with GPUs, in which the main process has work, too.
+        # Every model needs it. It takes 5 s on a host with GPUs, while the main process works, too.
         with contextlib.suppress(ImportError):
             importlib.import_module("transformers.modeling_utils")
     torch.set_num_threads(start.threads)
@@ -123,7 +123,7 @@ def _join(pipe: Connection, start: Start, down: Arena, up: Arena, progress: Prog
 
 
 def _talk_on_this_machine() -> None:
-    """Let gloo listen where no other machine reaches it, as it asks for no password; the caller's choice stays."""
+    """Let gloo, which has no password, listen where no other machine reaches it, unless the caller has chosen."""
     import psutil
 
     interfaces = psutil.net_if_addrs().items()
@@ -133,7 +133,7 @@ def _talk_on_this_machine() -> None:
 
 
 def _quiet_library(rank: int) -> None:
-    """transformers' warnings come from the first rank alone, and its tensor-parallel globals stay off."""
+    """Silence transformers' warnings on other ranks than the first, and keep its tensor parallelism off."""
     try:
         from transformers.utils import logging
     except ImportError:

@@ -15,7 +15,7 @@ from modular_converter.parallel.plans.resolve import first_names
 
 
 class AdaptedOnRanks:
-    """The methods of such a wrapper, in addition to its own."""
+    """The methods that the wrapper has in addition to its own."""
 
     def get_base_model(self) -> Any:
         return super().get_base_model()  # type: ignore[misc]
@@ -30,7 +30,7 @@ class AdaptedOnRanks:
             base.__exit__(*exception)
 
     def save_pretrained(self, folder: str | os.PathLike[str], **more: Any) -> None:
-        """Save the adapters as peft does; their weights alone are gathered from the ranks."""
+        """Save the adapters as peft does; only their weights are gathered from the ranks."""
         own: Any = super()
         base = self.get_base_model()
         placement: Placement = base._placement
@@ -46,6 +46,6 @@ class AdaptedOnRanks:
 
 
 def wrap_on_ranks(wrapper: Any, base: Any) -> Any:
-    """The wrapper of a model that has gone to the ranks, in use around it as before."""
+    """The wrapper, around a model whose weights are on the ranks."""
     wrap(wrapper, base, AdaptedOnRanks, PlanError, OUT_OF_REACH)
     return wrapper

@@ -37,14 +37,16 @@ class Answering:
         share: bool = False,
         check: Callable[[], None] | None = None,
     ) -> bool:
-        """Send one answer with the seconds that it took; False if it could not be sent, and its error was.
+        """Send an answer with its seconds, or the error that prevents it. Returns whether the answer was sent.
 
         Args:
-            check: raises if the answer may not leave; it is called when the device is done.
+            held: identity of an object that stays here -> its number.
+            share: whether the receiver wants the tensors on its GPU.
+            check: called when the device is done; raises if the answer may not leave the ranks.
         """
         sent = True
         try:
-            data = (self._packed_while_working if share else self._packed)(value, held, check or _anything)
+            data = (self._packed_while_working if share else self._packed)(value, held, check or (lambda: None))
         except (ApplyError, DifferentAnswers) as error:
             sent, data = False, failure(error)
         except Exception as error:
@@ -60,7 +62,7 @@ class Answering:
         return ANSWER + SECONDS.pack(took) + pack(value, self.up, held)
 
     def _packed_while_working(self, value: Any, held: dict[int, int] | None, check: Callable[[], None]) -> bytes:
-        """For a receiver on the GPU: its copies are queued behind the work; while that goes on, it reads of them."""
+        """Pack for a receiver on the GPU, which reads the answer while the GPU still works; copies are queued."""
         work = torch.cuda.Event()  # type: ignore[no-untyped-call]
         work.record()
         took = self.clock() - self.arrived
@@ -75,18 +77,14 @@ class Answering:
         return ANSWER + SECONDS.pack(took) + data
 
 
-def _anything() -> None:
-    """The check of an answer that needs no check."""
-
-
 def failure(error: Exception, kind: bytes = FAILURE) -> bytes:
-    """The message of an error; of one after which the ranks cannot go on, if it is such a one."""
+    """The message of an error; of kind ``FATAL`` if the ranks cannot go on after it."""
     ends = isinstance(error, (DifferentAnswers, *_DEVICE_ERRORS))
     return (FATAL if ends else kind) + pickle.dumps((traceback.format_exc(), _plain(error)))
 
 
 def _plain(error: BaseException) -> Any:
-    """The exception, if it can travel."""
+    """The exception, if it can be pickled; else None."""
     try:
         return pickle.loads(pickle.dumps(error))
     except Exception:

@@ -1,4 +1,4 @@
-"""Compare answers of started ranks with those of the main process, before a model's weights are handed over for good."""
+"""Compare answers of the ranks with answers of the main process, before the hand-over of a model's weights."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from modular_converter.parallel.shard.units import without_units
 
 
 logger = logging.getLogger(__name__)
-# Small instances that agree with ranks of this process: class, configuration, plan and devices.
+# (Class, configuration, plan, devices) of small instances that have agreed with ranks.
 _AGREED: set[tuple[Any, ...]] = set()
 
 
 @dataclass(frozen=True)
 class ComparedOnRanks:
-    """The difference of answers, in words, empty if they agree.
+    """The difference between answers, in words; empty if they agree.
 
     Attributes:
-        placement: where the ranks keep the compared layers.
-        ran: the layers that ran on the ranks, their form and types; empty if none did.
+        placement: of the compared layers on the ranks.
+        ran: the layers that ran on the ranks, their form and types, in words; empty if none ran.
     """
 
     said: str = ""
@@ -50,12 +50,12 @@ class ComparedOnRanks:
 def difference_on_ranks(
     model: Any, plan: Plan, session: Session, dtype: torch.dtype | None, checkpoint: Checkpoint | None = None
 ) -> ComparedOnRanks:
-    """The differences between the ranks and the main process of one layer of each kind.
+    """Compare one layer of each kind on the ranks and in the main process.
 
-    The weights stay here too: the ranks get copies of the few layers. They drop them when the result is dropped.
+    The ranks get copies of the weights of these layers, and drop them with the result.
 
     Args:
-        checkpoint: where the weights of the few layers are read from, if the model has none.
+        checkpoint: the files of the weights, if the model has no data.
 
     Raises ``RankError`` if a rank died or hung.
     """
@@ -72,15 +72,13 @@ def difference_on_ranks(
 
 
 def difference_of_small(model: Any, plan: Plan, session: Session) -> str:
-    """The difference of the model's small instance on the ranks, in its form for inference, in words; empty if it
-    agrees.
-    """
+    """The difference between the small instance on the ranks and here, in words; empty if they agree."""
     try:
         small, inputs = proven_inputs(model)
         skeleton = dismantle(small, kept_types(small, None))[0]
         part = check_fit(skeleton, fitting(without_units(plan), small), len(session.devices))[0]
         key = (type(model), repr(small.config), str(part), session.devices)
-    except PlanError:  # none can be built, or it does not divide over so many ranks
+    except PlanError:  # no small instance, or it does not divide over the ranks
         return ""
     if key not in _AGREED:
         found = _said(probe_with(small, inputs), part, session, kept_types(small, None), False)
@@ -108,7 +106,9 @@ def _placed(model: torch.nn.Module, plan: Plan, session: Session, kept: Any) -> 
     pieces = apply(assemble_model(skeleton, META)[0], plan, OneOf(len(session.devices))).resolution.pieces
     parameters = {n: item.name for n, item in enumerate(skeleton.items) if item.parameter}
     split = {n: pieces[name] for n, name in parameters.items() if name in pieces}
-    borrowed = [tensor.detach() for tensor in tensors]  # the hand-over empties these, and not the model's own
+    borrowed = [
+        tensor.detach() for tensor in tensors
+    ]  # the hand-over empties these aliases, not the model's own tensors
     placement = place(session, skeleton, borrowed, plan, split, False, False)
     placement.lent = {item.name: number for number, item in enumerate(skeleton.items) if item.parameter}
     placement.on_trial()
@@ -119,6 +119,6 @@ def refuse_difference(said: str) -> None:
     """Raise ``ApplyError`` for a difference, if there is one."""
     if said:
         raise ApplyError(
-            f"one layer of each kind gives other numbers on the ranks than here ({said}); the model is as it was. Give "
-            "another plan=, or probe=False to use this one all the same"
+            f"one layer of each kind gives other numbers on the ranks than here ({said}); the model is unchanged. Give "
+            "another plan=, or probe=False to use this plan without the check"
         )

@@ -1,4 +1,4 @@
-"""Changes of a model's settings between calls, so that the ranks make them too."""
+"""Changes of a model's settings between calls, which the ranks repeat."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 from modular_converter.parallel.errors import ApplyError
 
 
-# For an object in the settings: the attributes that lead to it, its new values by name, the names that it lost.
+# For an object in the settings: the attributes that lead to it, its new values by name, its removed names.
 Change = tuple[tuple[str, ...], dict[str, Any], list[str]]
 
 
 def settings_of(model: Any) -> types.SimpleNamespace:
-    """The settings that a caller may change between calls: ``config`` and ``generation_config``, if there are any."""
+    """The settings that a caller may change between calls: ``config`` and ``generation_config``, if the model has them."""
     names = ("config", "generation_config")
     return types.SimpleNamespace(**{name: model.__dict__[name] for name in names if name in model.__dict__})
 
@@ -29,12 +29,13 @@ def pickled(settings: Any) -> bytes:
 
 
 def settings_changes(old: Any, new: Any, path: tuple[str, ...] = ()) -> Iterator[Change]:
-    """The differences of settings, by object in them."""
+    """The differences between settings, by object in them."""
     before, after = vars(old), vars(new)
     values = {}
     for name, value in after.items():
-        known = before.get(name)
-        if type(known) is type(value) and _is_config(value):
+        known, kind = before.get(name), type(value)
+        is_config = "Config" in kind.__name__ and hasattr(value, "__dict__") and not isinstance(value, Mapping)
+        if type(known) is kind and is_config:
             yield from settings_changes(known, value, (*path, name))
         elif name not in before or pickled(known) != pickled(value):
             values[name] = value
@@ -43,15 +44,11 @@ def settings_changes(old: Any, new: Any, path: tuple[str, ...] = ()) -> Iterator
         yield path, values, gone
 
 
-def _is_config(value: Any) -> bool:
-    return "Config" in type(value).__name__ and hasattr(value, "__dict__") and not isinstance(value, Mapping)
-
-
 def apply_changes(model: Any, copies: list[tuple[Any, Any]], changes: list[Change]) -> None:
     """Make changes of settings in a rank's model.
 
     Args:
-        copies: objects in the settings, and the copies that modules have instead, with some numbers of a share.
+        copies: (object in the settings, copy with a share's own numbers that a module has instead).
     """
     for path, values, gone in changes:
         scope = functools.reduce(getattr, path, model)

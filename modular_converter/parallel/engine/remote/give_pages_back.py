@@ -1,7 +1,7 @@
-"""Give memory of weights back to the system while a model is handed over, not only when its process ends.
+"""Return the memory of weights to the system during the hand-over of a model.
 
-Without this, where ranks run on CPUs, a model would be in the host's memory twice: one that is mostly one weight until
-its last row is read, and one of many weights below 32 MB, which the allocator may keep for later allocations.
+Otherwise, with ranks on CPUs, some models would be in the host's memory twice: a model that is mostly one weight, until
+its last row is read, and a model of many weights below 32 MB, whose memory the allocator may keep.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 import torch
 
 
-# A smaller weight fits into two parcels, and is gone soon enough.
+# Smaller weights fit into two parcels, and are freed soon enough.
 LARGE_BYTES = 64 << 20
 _DONTNEED = getattr(mmap, "MADV_DONTNEED", None)
 
 
 def is_alone(tensor: torch.Tensor) -> bool:
-    """Whether a large tensor on the CPU has its memory from torch and for itself: then it can be emptied."""
+    """Whether a large CPU tensor alone owns its memory, allocated by torch, so that it can be emptied."""
     count = getattr(torch._C, "_storage_Use_Count", None)
     if _advise() is None or count is None or tensor.device.type != "cpu" or not tensor.is_contiguous():
         return False
@@ -33,7 +33,7 @@ def is_alone(tensor: torch.Tensor) -> bool:
 
 
 def empty_rows(tensor: torch.Tensor, first: int, last: int) -> None:
-    """Give back the pages that lie within these rows. Their content is lost."""
+    """Return the pages within these rows to the system. Their content is lost."""
     advise = _advise()
     row = tensor[0].numel() * tensor.element_size()
     start = -(-(tensor.data_ptr() + first * row) // mmap.PAGESIZE) * mmap.PAGESIZE
@@ -43,9 +43,7 @@ def empty_rows(tensor: torch.Tensor, first: int, last: int) -> None:
 
 
 def trim_heap() -> None:
-    """Return freed memory of the allocator's heap to the system (glibc takes weights from it once larger memory was
-    freed).
-    """
+    """Return freed memory of the allocator's heap to the system; glibc may have put weights there."""
     trim = _malloc_trim()
     if trim is not None:
         trim(0)
@@ -63,7 +61,7 @@ def _malloc_trim() -> Callable[[int], int] | None:
 
 @functools.lru_cache(maxsize=1)
 def _uses_of_one() -> int:
-    """Torch's count of uses for a tensor that nobody shares; it includes the storage object that asks."""
+    """torch's use count of an unshared tensor's storage, including the use by the object that asks."""
     alone = torch.empty(1)
     storage: Any = alone.untyped_storage()
     return int(torch._C._storage_Use_Count(storage._cdata))
@@ -71,7 +69,7 @@ def _uses_of_one() -> int:
 
 @functools.lru_cache(maxsize=1)
 def _advise() -> Callable[[int, int, Any], int] | None:
-    """The system's ``madvise``, where it frees memory at once."""
+    """The system's ``madvise``, if it has ``MADV_DONTNEED``."""
     found: Any = getattr(ctypes.CDLL(None), "madvise", None)
     if _DONTNEED is None or found is None:
         return None

@@ -1,7 +1,7 @@
 """Weights from the main process to the ranks and back, a few megabytes at a time through one shared area.
 
-A model is taken apart into a skeleton (its modules, pickled without tensors) and its tensors. A rank puts the skeleton
-together on the meta device, resolves the plan, and copies of each tensor only its own share.
+A model is taken apart into its skeleton and its tensors. A rank assembles the skeleton on the meta device, resolves the
+plan, and copies its own share of each tensor.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from modular_converter.parallel.plans.resolve import Piece
 from modular_converter.parallel.shard.shares import stretches
 
 
-# Two slots of this size are in flight: small beside any model worth sharding, large beside the cost of a message.
+# Of each of the two slots: small beside any model worth sharding, large beside the cost of a message.
 SLOT_BYTES = 32 << 20
 
 
@@ -31,7 +31,7 @@ class Span:
 
 
 def parcels(items: tuple[Item, ...], slot: int) -> Iterator[list[Span]]:
-    """All rows of all tensors, in parcels that fit a slot (one row alone may be larger)."""
+    """All rows of all tensors, in parcels that fit a slot; a single row may be larger."""
     parcel: list[Span] = []
     used = 0
     for number, item in enumerate(items):
@@ -51,13 +51,13 @@ def parcels(items: tuple[Item, ...], slot: int) -> Iterator[list[Span]]:
 
 
 def slot_bytes(items: tuple[Item, ...]) -> int:
-    """The bytes of a slot: each row must fit, and a slot is a small part of all tensors together."""
+    """The bytes of a slot: room for each row, and a small part of all tensors together."""
     total = sum(-(-item.row_bytes * item.rows // 64) * 64 for item in items)
     return max(64, min(SLOT_BYTES, total // 40), max((item.row_bytes for item in items), default=0))
 
 
 def moves_of(piece: Piece | None, shape: tuple[int, ...], rank: int, size: int) -> list[tuple[int, int, int]]:
-    """From a whole tensor to a rank's share, for ``copy_rows``; none for a tensor that stays whole."""
+    """The moves from a whole tensor to a rank's share, for ``copy_rows``; empty if the tensor stays whole."""
     if piece is None or piece.dim < 0:
         return []
     return stretches(shape[piece.dim], piece.parts, rank, size, piece.units)
@@ -69,9 +69,9 @@ def copy_rows(
     """Copy rows of one tensor into another.
 
     Args:
-        chunk: rows from ``first`` on of the source.
-        dim: the dimension that ``moves`` are about.
-        moves: ``(start in the source, start in the target, length)``; none copies the rows as they are.
+        chunk: rows of the source, from ``first`` on.
+        dim: the dimension of ``moves``.
+        moves: ``(start in the source, start in the target, length)``; if empty, the rows are copied unchanged.
     """
     rows = chunk.shape[0]
     if not moves:

@@ -1,4 +1,4 @@
-"""One model on a rank, with its parts that stay there between calls."""
+"""A model on a rank, and its state between calls."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ class Loaded:
     """A model on this rank.
 
     Attributes:
-        held: objects that stay here between calls, such as caches, by number.
+        held: number -> object that stays here between calls, such as a cache.
         local: identities of the modules that compute a share of their heads.
-        seen: kinds of calls whose results have been held against the whole model's shapes, with the names that hold
-            shares and stay.
-        trial: whether different answers are the plan's fault, so that the ranks go on.
-        copies: settings objects, and the copies with a share's own numbers that modules have instead.
+        copies: (object in the settings, copy with a share's own numbers that a module has instead).
+        seen: kind of call whose results were compared with the whole model's shapes -> names of fields that stay here.
+        trial: whether answers that differ between the ranks are an ordinary error, after which the ranks go on.
     """
 
     model: torch.nn.Module
@@ -40,18 +39,18 @@ class Loaded:
     trial: bool = False
 
     def kind_of(self, args: Any, kwargs: Any, tensors: Iterable[Any]) -> Any:
-        """The arguments that were given and the tensors that came: calls of one kind give shapes of one kind."""
+        """The names of the given arguments and of the returned tensors, on which the form of a result depends."""
         given = tuple(sorted((name, value is True) for name, value in kwargs.items() if value is not None))
         return tuple(map(type, args)), given, tuple(tensors)
 
     def whole_shapes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Whole:
-        """The shapes and integers of the whole model's result, of a run without data; empty where there is none."""
-        if not _has_values_alone((args, kwargs)):  # a cache would be written to
+        """The shapes and integers of the whole model's result, from a run without data; empty if that run fails."""
+        if not _has_values_alone((args, kwargs)):  # the run would write to a cache
             return {}
         model, _ = assemble_model(self.skeleton, META)
         try:
             result = tried_without_data(lambda: run_without_data(model.eval(), args, kwargs))
-        except Exception:  # the model's own code asks for data
+        except Exception:  # the model's own code needs data
             return {}
         return whole_of(result)
 
@@ -63,7 +62,7 @@ def _has_values_alone(value: Any) -> bool:
 
 
 def fill_whole(model: torch.nn.Module, loaded: Loaded, numbers: dict[int, int]) -> None:
-    """Parameters that the plan leaves whole get their data; tied ones stay one."""
+    """Give whole parameters their data; tied parameters stay tied."""
     made: dict[int, torch.nn.Parameter] = {}
     for module in model.modules():
         for leaf, old in module._parameters.items():

@@ -1,4 +1,4 @@
-"""Send a model to the ranks of a session: only the parts that they lack, a few megabytes at a time."""
+"""Send a model to the ranks of a session, a few megabytes at a time, without the parts that they have."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece
 
 
-# The bytes that all ranks together read between two answers.
+# The bytes of files that all ranks together read between two answers.
 _BATCH_BYTES = 2 << 30
 
 
@@ -37,13 +37,13 @@ def place(
     tried: Placement | None = None,
     recipes: Mapping[int, Recipe] = MappingProxyType({}),
 ) -> Placement:
-    """Hand a model to the ranks of a started session; its own tensors are empty afterwards.
+    """Hand a model to the ranks of a started session; its tensors are empty afterwards.
 
     Args:
-        tried: a part of the model that the ranks have already; it is not sent again.
-        recipes: of the tensors that the ranks read from files, by number; these tensors stay as they are.
+        tried: a part of the model that the ranks have already.
+        recipes: number of a tensor that the ranks read from files -> its recipe; the tensor here is unchanged.
 
-    Raises ``RankError`` if a rank failed on the way; the model has to be loaded again.
+    Raises ``RankError`` if a rank failed; the model has to be loaded again.
     """
     number, there = next(NUMBERS), _on_ranks_already(skeleton, pieces, tried)
     known = there.keys() | recipes.keys()
@@ -69,7 +69,7 @@ def place(
 
 
 def _on_ranks_already(skeleton: Skeleton, pieces: dict[int, Piece], tried: Placement | None) -> dict[int, int]:
-    """The parameters that the ranks have in the same form: number -> number among those that were tried."""
+    """Number of a parameter that the ranks have in the same form -> its number in ``tried``."""
     if tried is None:
         return {}
     names = {n: item.name for n, item in enumerate(skeleton.items) if item.parameter}
@@ -82,7 +82,7 @@ def _on_ranks_already(skeleton: Skeleton, pieces: dict[int, Piece], tried: Place
 
 
 def _batches(recipes: dict[int, Recipe]) -> Iterator[dict[int, Recipe]]:
-    """Recipes in batches, so that no wait for the ranks is long."""
+    """Recipes in batches, so that each wait for the ranks is short."""
     batch: dict[int, Recipe] = {}
     size = 0
     for number, recipe in recipes.items():
@@ -96,8 +96,8 @@ def _batches(recipes: dict[int, Recipe]) -> Iterator[dict[int, Recipe]]:
 
 
 def _drop_unused(session: Session, number: int, own_session: bool, process: int) -> None:
-    """A model was dropped without being taken back: end its ranks, or drop it there."""
-    if os.getpid() != process:  # a copy of the main process
+    """End the ranks of a model that the caller has dropped, or drop it there."""
+    if os.getpid() != process:  # a forked child
         return
     if own_session:
         session.end("their model was dropped")
@@ -106,7 +106,7 @@ def _drop_unused(session: Session, number: int, own_session: bool, process: int)
 
 
 def _stream(session: Session, number: int, items: tuple[Item, ...], tensors: list[torch.Tensor]) -> None:
-    """Write parcels into two slots in turn, while the ranks read the other one; free each tensor as it has been read."""
+    """Write parcels into two slots in turn, while the ranks read the other slot; free each tensor when it is read."""
     slot = slot_bytes(items)
     session.down.reserve(2 * slot)
     waiting: list[Sequence[Span]] = []
@@ -138,7 +138,7 @@ def _stream(session: Session, number: int, items: tuple[Item, ...], tensors: lis
         while waiting:
             finish_oldest()
     except BaseException:
-        for n in torn:  # a tensor that has lost a row is lost
+        for n in torn:  # some of its rows are lost
             tensors[n].data = torch.empty(0, dtype=items[n].dtype)
         raise
     session.down.release()

@@ -32,16 +32,17 @@ _NAMES = 1 << 12
 
 @dataclass
 class Placement:
-    """Where a model's weights are.
+    """A model's weights on the ranks.
 
     Attributes:
-        tensors: the model's own tensors, emptied; they get their data back in the end.
-        pieces: how each sharded item is split, by number.
-        times: seconds that each rank took for the last call, by its own clock.
-        handles: what stands for objects on the ranks, by number.
-        lent: name of a parameter that stays in the main process too -> its number here.
-        read: bytes that each rank took out of files.
-        settings: the model's settings as the ranks have them; see ``config_changes.settings_of``.
+        tensors: the model's own tensors, empty until ``give_back``.
+        pieces: number of a sharded item -> its split.
+        times: seconds of the last call on each rank, by its own clock.
+        handles: number of an object on the ranks -> its handle.
+        lent: name of a parameter whose weight also stays in the main process -> its number.
+        read: bytes that each rank has read from files.
+        settings: the settings on the ranks; see ``config_changes.settings_of``.
+        unused: the finalizer that drops the model on the ranks.
     """
 
     session: Session
@@ -59,13 +60,13 @@ class Placement:
     unused: weakref.finalize[Any, Any] | None = None
 
     def call(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run a method of the model on all ranks; the first one's result, under the caller's random state.
+        """Run a method of the model on all ranks under the caller's random state; return the first rank's result.
 
-        Caches of the caller's own among the arguments stay on the ranks; the caller's objects stand for them.
+        A new cache among the arguments goes to the ranks for good, and the caller's object becomes its handle.
 
         Raises:
-            ApplyError: a cache has content that was made elsewhere.
-            RankError: the ranks have ended, or do now.
+            ApplyError: a cache has content that was not made on the ranks.
+            RankError: the ranks have ended, before or during the call.
         """
         where = _place_of(args, kwargs)
         share = self.session.devices[0] != "cpu" and where.type == "cuda"
@@ -79,7 +80,7 @@ class Placement:
             message = ("call", self.number, method, args, kwargs, states, share, name)
             try:
                 answers = self._ask(message, event=event, device=where, resolve=self._handle)
-            except BaseException:  # the ranks may have answered, and keep objects that have no handle here
+            except BaseException:  # the ranks may keep objects that have no handle here
                 self.session.forget(self.number, range(name, name + _NAMES))
                 raise
             self.times = self.session.times
@@ -89,7 +90,7 @@ class Placement:
             return result
 
     def _ask(self, message: Any, **how: Any) -> list[Any]:
-        """Ask the ranks; an error that all of them raise is raised here unchanged."""
+        """Ask the ranks. Raises an error of all ranks unchanged."""
         try:
             return self.session.ask(message, **how)
         except RemoteError as error:
@@ -105,7 +106,7 @@ class Placement:
         if has_content(cache):
             raise ApplyError(
                 f"the {kind} holds keys and values (or memory for them) that were not made on the ranks; give an empty "
-                f"one, and run its tokens through the parallelized model"
+                "cache, and run its tokens through the parallelized model"
             )
         number = self._name()
         self._ask(("hold", self.number, number, cache))
@@ -123,7 +124,7 @@ class Placement:
         handle = self.handles.get(number)
         if handle is None:
             handle = handle_for(kind, number, names, self._call_held)
-            # The last handle may have gone while the ranks were about to name the object again.
+            # The last handle may have been dropped while the ranks were sending the object again.
             self.session.remember(self.number, number)
             self._keep(handle, number)
         vars(handle)["_names"] = names
@@ -135,7 +136,7 @@ class Placement:
             return self._ask(message, resolve=self._handle)[0]
 
     def send_settings(self, settings: bytes, changes: list[Any]) -> None:
-        """Send the ranks the changes of the model's settings since the last time."""
+        """Send the ranks the changes of the model's settings since the last call."""
         with self.session.lock:
             self._ask(("settings", self.number, changes))
         self.settings = settings
@@ -159,7 +160,7 @@ class Placement:
         return {name if name != "cpu" else f"cpu:{n}": value for n, (name, value) in enumerate(zip(names, found))}
 
     def whole(self) -> Iterator[tuple[Item, torch.Tensor]]:
-        """Every parameter whole, on the CPU, one after the other, with its first name."""
+        """Each parameter's item, and its whole tensor on the CPU, one after the other."""
         for index, item in enumerate(self.skeleton.items):
             if item.parameter:
                 with self.session.lock:
@@ -167,7 +168,7 @@ class Placement:
                 yield item, found
 
     def whole_one(self, name: str) -> torch.Tensor:
-        """One parameter whole, on the CPU, by its first name."""
+        """The whole tensor of a parameter, on the CPU, by its first name."""
         index = next(n for n, item in enumerate(self.skeleton.items) if item.parameter and item.name == name)
         with self.session.lock:
             return self._gathered(index, self.skeleton.items[index])
@@ -182,14 +183,13 @@ class Placement:
             answers = self.session.ask(("rows", self.number, index, first, min(rows, first + step)))
             for rank, chunk in enumerate(answers):
                 if chunk is not None:
-                    moves = [
-                        (local, start, length) for start, local, length in moves_of(piece, item.shape, rank, size)
-                    ]
+                    there = moves_of(piece, item.shape, rank, size)
+                    moves = [(local, start, length) for start, local, length in there]
                     copy_rows(chunk, first, target, piece.dim if piece else 0, moves)
         return whole
 
     def give_back(self) -> None:
-        """Put the weights back into the model's own tensors, and drop it on the ranks."""
+        """Restore the data of the model's own tensors, and drop the model on the ranks."""
         whole = self.whole()
         for tensor, item in zip(self.tensors, self.skeleton.items):
             if item.parameter:
@@ -197,7 +197,7 @@ class Placement:
         self.end()
 
     def end(self) -> None:
-        """Drop the model on the ranks, without its weights; end them if they were started for it alone."""
+        """Drop the model on the ranks; end ranks that were started for it alone."""
         if self.unused is not None:
             self.unused.detach()
         if self.own_session:
@@ -214,6 +214,6 @@ def _forget_handle(session: weakref.ref[Session], model: int, number: int, proce
 
 
 def _place_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.device:
-    """Where the first tensor of a call lies: its results go there too."""
+    """The device of the first tensor in a call's arguments, and so of its results."""
     found = (value.device for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor))
     return next(found, torch.device("cpu"))

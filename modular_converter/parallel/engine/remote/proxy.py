@@ -1,7 +1,7 @@
-"""The model as the caller holds it while its weights are on the ranks: the same object, its methods routed there.
+"""The caller's model object while its weights are on the ranks: its methods run there.
 
-Its class becomes a subclass of its own class, so ``isinstance``, configuration and attributes stay; parameters become
-meta tensors of the same shapes.
+Its class becomes a subclass of its own class, so ``isinstance``, configuration and attributes are unchanged; parameters
+become meta tensors of the same shapes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from modular_converter.parallel.engine.base.adapted import (
     scales_of,
 )
 from modular_converter.parallel.engine.base.memory import MemoryFigures
-from modular_converter.parallel.engine.base.refused_methods import CHANGE_WEIGHTS, refusals
+from modular_converter.parallel.engine.base.refused_methods import CHANGE_WEIGHTS, refusals, refuse
 from modular_converter.parallel.engine.checkpoint.save_model import save_model, saved_names, saves_as_library
 from modular_converter.parallel.engine.choice.unproven_arguments import UNPROVEN, refuse_unproven
 from modular_converter.parallel.engine.remote.config_changes import pickled, settings_changes, settings_of
@@ -34,14 +34,16 @@ from modular_converter.parallel.plans.resolve import first_names
 from modular_converter.parallel.quantised.torchao_int8 import is_unpacked, pack_layers, packed_state
 
 
-# Ranks of a main process refuse more: they have no gradients, and take calls one by one.
+# A model on ranks refuses more methods: it has no gradients, and takes one call at a time.
 _NOT_ON_RANKS = (*CHANGE_WEIGHTS, "gradient_checkpointing_enable", "generate_batch")
 
 OUT_OF_REACH = (
     "{name} would not reach the weights, which are on the ranks; take the model back with .cpu(), call {name}, and "
     "parallelize it again"
 )
-_UNREACHED = "{name} would not reach the ranks; take the model back with .cpu() and set it there"
+_UNREACHED = "{name} would not reach the ranks; take the model back with .cpu() before you set it"
+_INSIDE = "the weights of this {name} are on the ranks; call the parallelized model itself, or its methods"
+_UNHEARD = "this {name} runs on the ranks, where no hook of yours is called; put the hook on the parallelized model"
 # The methods whose arguments reach the forward.
 _CALLED = ("forward", "generate")
 _CHILDREN = ("_modules", "_parameters")
@@ -55,7 +57,7 @@ _HOOKS = (
 
 
 class Parallelized(MemoryFigures):
-    """The methods of a model on ranks, in addition to its own."""
+    """The methods that a model on ranks has in addition to its own."""
 
     _placement: Placement
 
@@ -75,7 +77,7 @@ class Parallelized(MemoryFigures):
 
     @property
     def device(self) -> torch.device:
-        """The best place for inputs; other places work too."""
+        """The best device for inputs; other devices work too."""
         return torch.device(self._placement.session.devices[0])
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
@@ -95,8 +97,8 @@ class Parallelized(MemoryFigures):
         """Save the model; this process holds one file's weights at a time.
 
         Args:
-            max_shard_size: of a file, such as ``"2GB"``; at most 5 GB and one rank's part of the model if None.
-            more: other arguments of the library's; this process holds the whole model then.
+            max_shard_size: of a file, such as ``"2GB"``; if None, at most 5 GB and one rank's part of the model.
+            more: other arguments of the library's method; with them this process holds the whole model.
         """
         placement = self._placement
         refuse_saving_adapters(self, "take the model back with .cpu()")  # type: ignore[arg-type]
@@ -125,7 +127,7 @@ class Parallelized(MemoryFigures):
         return self
 
     def _apply(self, *args: Any, **kwargs: Any) -> Any:
-        """``.cpu()``, ``.cuda()``, ``.to()``, ``.half()`` and the like: restore the whole model, then call the method."""
+        """Restore the whole model, then call the method: ``.cpu()``, ``.cuda()``, ``.to()``, ``.half()`` and others."""
         give_back(self)
         return self._apply(*args, **kwargs)
 
@@ -139,7 +141,7 @@ class Parallelized(MemoryFigures):
 
 
 class _Fixed(dict[str, Any]):
-    """The children or the weights of a module while the ranks have them: replacing one, as adapters do, is refused."""
+    """The children or weights of a module on the ranks; refuses replacements, such as peft's."""
 
     def __setitem__(self, name: str, value: Any) -> None:
         raise PlanError(_UNREACHED.format(name=name))
@@ -149,7 +151,7 @@ class _Fixed(dict[str, Any]):
 
 
 def install(model: torch.nn.Module, placement: Placement) -> None:
-    """Make the emptied model the caller's side of a placement."""
+    """Turn an empty model into the caller's side of a placement."""
     made: dict[int, torch.nn.Parameter] = {}
     kept = {id(tensor): item for tensor, item in zip(placement.tensors, placement.skeleton.items) if item.parameter}
     homes = []
@@ -164,8 +166,11 @@ def install(model: torch.nn.Module, placement: Placement) -> None:
                 module._parameters[leaf] = made[id(parameter)]
     for module in model.modules():
         if module is not model:
-            module.__dict__["forward"] = functools.partial(_inner, type(module).__name__)
-            module.__dict__.update(dict.fromkeys(_HOOKS, functools.partial(_unheard, type(module).__name__)))
+            name = type(module).__name__
+            module.__dict__["forward"] = functools.partial(refuse, PlanError, _INSIDE.format(name=name))
+            module.__dict__.update(
+                dict.fromkeys(_HOOKS, functools.partial(refuse, PlanError, _UNHEARD.format(name=name)))
+            )
     model.__dict__["_open"] = [
         (module.__dict__, name, module.__dict__[name]) for module in model.modules() for name in _CHILDREN
     ]
@@ -180,18 +185,10 @@ def install(model: torch.nn.Module, placement: Placement) -> None:
     keep_adapters(model, PlanError, OUT_OF_REACH)
 
 
-def _inner(name: str, *args: Any, **kwargs: Any) -> Any:
-    raise PlanError(f"the weights of this {name} are on the ranks; call the parallelized model itself, or its methods")
-
-
-def _unheard(name: str, *args: Any, **kwargs: Any) -> Any:
-    raise PlanError(f"this {name} runs on the ranks, where no hook of yours is called; put it on the model itself")
-
-
 def give_back(model: Any) -> torch.nn.Module:
-    """End the ranks of a parallelized model; it has its whole weights again, on the CPU.
+    """Restore a parallelized model with its whole weights on the CPU, and end its ranks.
 
-    Raises ``RankError`` if the ranks have ended before, and the weights with them.
+    Raises ``RankError`` if the ranks have ended already, and the weights are lost.
     """
     placement = model._placement
     placement.give_back()
@@ -221,7 +218,7 @@ def _routed_class(own: type[Any]) -> type[Any]:
 
 
 def _routed_names(own: type[Any]) -> list[str]:
-    """``forward``, ``generate``, and the public methods that the model's own code adds to the library's machinery."""
+    """``forward``, ``generate``, and the public methods that the model's own code adds to the library's base classes."""
     machinery = [kind for kind in own.__mro__ if not _is_model_code(kind)]
     known = {name for kind in machinery for name in vars(kind)}
     found = {"forward"}
@@ -234,7 +231,7 @@ def _routed_names(own: type[Any]) -> list[str]:
 
 
 def _is_method(name: str, value: Any) -> bool:
-    """Static and class methods do without an instance, and so without its weights."""
+    """Whether an attribute is a public method of instances: static and class methods need no weights."""
     if name.startswith("_") or isinstance(value, (staticmethod, classmethod)) or not callable(value):
         return False
     return hasattr(value, "__code__") or hasattr(value, "__wrapped__")
@@ -260,12 +257,12 @@ def _route(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _there(value: Any, placement: Placement) -> Any:
-    """An argument; a stand-in for it if it is a model on ranks, such as the assistant of `generate`."""
+    """An argument, or its stand-in if it is a model on the ranks, such as the assistant of `generate`."""
     if not isinstance(value, Parallelized):
         return value
     if value._placement.session is not placement.session:
         raise PlanError(
-            f"this {type(value).__name__} lies on other ranks; put both on the same: ranks = Session(...), "
+            f"this {type(value).__name__} is on other ranks; put both on the same ranks: ranks = Session(...), "
             "parallelize(model, session=ranks), parallelize(other, session=ranks)"
         )
     _send_settings(value)
@@ -273,7 +270,7 @@ def _there(value: Any, placement: Placement) -> Any:
 
 
 def _send_settings(model: Any) -> None:
-    """Send the ranks the changes of the settings since the last call. The comparison costs 13 us for a Llama."""
+    """Send the ranks the changes of the settings since the last call. The comparison takes 13 us for a Llama."""
     refuse_new_scales(model._scales)
     settings, placement = settings_of(model), model._placement
     data = pickled(settings)

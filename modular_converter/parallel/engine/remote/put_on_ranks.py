@@ -1,4 +1,4 @@
-"""``parallelize`` with ranks of its own: start them, choose the plan meanwhile, try it there, hand the weights over."""
+"""``parallelize`` outside of a process group: start ranks, choose the plan meanwhile, try it, hand the weights over."""
 
 from __future__ import annotations
 
@@ -18,10 +18,16 @@ from modular_converter.parallel.engine.checkpoint.load_model import (
 )
 from modular_converter.parallel.engine.choice.arguments import LOST_WEIGHTS, Arguments, check_start
 from modular_converter.parallel.engine.choice.kept import log_kept
-from modular_converter.parallel.engine.choice.other_plans import other_plans
 from modular_converter.parallel.engine.choice.preflight import check_fit, check_home, check_text, devices_for
 from modular_converter.parallel.engine.choice.select_plan import given_plan, select_plan
-from modular_converter.parallel.engine.choice.small_instances import unproven_arguments
+from modular_converter.parallel.engine.choice.small_instances import (
+    depth_fields,
+    derived_plan,
+    settings_with_layers,
+    small_settings,
+    target_like,
+    unproven_arguments,
+)
 from modular_converter.parallel.engine.choice.unproven_arguments import UNPROVEN, Unproven
 from modular_converter.parallel.engine.ranks.failures import RemoteError
 from modular_converter.parallel.engine.ranks.session import Session
@@ -34,7 +40,7 @@ from modular_converter.parallel.engine.remote.compare_with_ranks import (
 from modular_converter.parallel.engine.remote.place import place
 from modular_converter.parallel.engine.remote.placement import Placement
 from modular_converter.parallel.engine.remote.proxy import install
-from modular_converter.parallel.errors import RankError
+from modular_converter.parallel.errors import PlanError, RankError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece
 
@@ -44,14 +50,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _Ready:
-    """A model that, as far as can be known without ranks, can be put on them.
+    """A model that has passed all checks without ranks.
 
     Attributes:
-        origin: where the plan is from, in words.
-        pieces: how each sharded tensor is split, by number.
-        checkpoint: where the ranks read the weights from, if the model has none.
-        tried: where the ranks have some of the layers already.
-        unproven: arguments of the forward that no run of the proof was given.
+        origin: of the plan, in words.
+        pieces: number of a tensor -> its split.
+        checkpoint: the files of the weights, if the model has no data.
+        tried: the layers that the ranks have already.
+        unproven: arguments of the forward in no run of the proof.
     """
 
     plan: Plan
@@ -64,15 +70,14 @@ class _Ready:
     unproven: frozenset[str] = frozenset()
 
     def has_lost_weights(self) -> bool:
-        """Whether the model has given a weight up already."""
+        """Whether the model has already lost a weight to the ranks."""
         return any(tuple(t.shape) != item.shape for t, item in zip(self.tensors, self.skeleton.items))
 
 
 def put_on_ranks(given: Arguments) -> Any:
-    """Put a model, or that of a folder, on the ranks of a session, which is started unless it is given; return the model.
+    """Put a model, or the model of a folder, on the ranks of the given session or of a new one; return the model.
 
-    Raises ``PlanError`` if the model or the machine does not allow it, or a rank failed. A session of its own is ended
-    then.
+    Raises ``PlanError`` if the model or the machine does not allow it, or a rank failed; a new session is ended then.
     """
     session = given.session
     if session is None:
@@ -112,7 +117,7 @@ def put_on_ranks(given: Arguments) -> Any:
 
 
 def _with_plan(given: Arguments) -> Arguments:
-    """The arguments with the plan that the caller gives read. Raises ``PlanError`` for one that cannot be."""
+    """The arguments with the caller's plan parsed. Raises ``PlanError`` if this fails."""
     return given if given.plan is None else replace(given, plan=given_plan(given.plan, type(given.model).__name__))
 
 
@@ -128,7 +133,7 @@ def _prepare(given: Arguments, session: Session, checkpoint: Checkpoint | None) 
 
 
 def _compared(given: Arguments, session: Session, ready: _Ready) -> _Ready:
-    """The model with a plan that leaves its numbers as they are on these ranks."""
+    """The model with a plan under which the ranks give its own numbers. Raises ``ApplyError`` if there is none."""
 
     def compared(plan: Plan) -> ComparedOnRanks:
         plan = check_fit(ready.skeleton, plan, len(session.devices))[0]
@@ -140,26 +145,36 @@ def _compared(given: Arguments, session: Session, ready: _Ready) -> _Ready:
     found, name = compared(ready.plan), type(given.model).__name__
     if found.said and given.plan is None:
         with torch.random.fork_rng(devices=[]):
-            for plan, origin in other_plans(given.model, 4 if len(session.devices) % 4 == 0 else 2):
-                other = compared(plan)
-                if not other.said:
-                    said = (name, ready.origin, found.said, origin)
-                    logger.warning("%s: %s fails on one layer of each kind (%s); taken is %s", *said)
-                    fitted, pieces = check_fit(ready.skeleton, plan, len(session.devices))
-                    log_kept(given.model, fitted, len(session.devices))
-                    ready = replace(ready, plan=fitted, origin=origin, pieces=pieces)
-                    return _told(replace(ready, tried=other.placement), other.ran)
+            deeper = _deeper_plan(given.model, 4 if len(session.devices) % 4 == 0 else 2)
+            if deeper is not None and not (other := compared(deeper[0])).said:
+                plan, origin = deeper
+                said = (name, ready.origin, found.said, origin)
+                logger.warning("%s: %s fails on one layer of each kind (%s); used instead: %s", *said)
+                fitted, pieces = check_fit(ready.skeleton, plan, len(session.devices))
+                log_kept(given.model, fitted, len(session.devices))
+                ready = replace(ready, plan=fitted, origin=origin, pieces=pieces)
+                return _told(replace(ready, tried=other.placement), other.ran)
     refuse_difference(found.said)
     return _told(replace(ready, tried=found.placement), found.ran)
 
 
+def _deeper_plan(model: Any, ranks: int) -> tuple[Plan, str] | None:
+    """The plan of a small instance with the model's number of layers, and its origin; None if there is no such plan."""
+    try:
+        target, overrides = target_like(model), small_settings(model)
+        deeper = settings_with_layers(model, target, overrides)
+        found = derived_plan(target, deeper, ranks) if deeper != overrides else None
+    except PlanError:
+        return None
+    if found is None or not found.verdict.passed or not found.plan.rules:
+        return None
+    depth = max(depth_fields(model.config).values(), default=0)
+    return found.plan, f"the plan derived from a small instance of {depth} layers"
+
+
 def _told(ready: _Ready, ran: str) -> _Ready:
-    """The same, with the layers that ran on the ranks added to its origin: the proof on small instances does not cover
-    them.
-    """
-    said = (
-        f"tried on the ranks: {ran}" if ran else "not tried on the ranks: the form for inference and the types in use"
-    )
+    """The same, with the layers that ran on the ranks in its origin: the proof on small instances has another form."""
+    said = f"tried on the ranks: {ran}" if ran else "not tried on the ranks: the form for inference, the types in use"
     return replace(ready, origin=f"{ready.origin}; {said}")
 
 

@@ -1,4 +1,4 @@
-"""The models of one rank: built from a skeleton and shares, run, given back share by share, dropped."""
+"""The models on one rank: built from a skeleton and shares, run, given back share by share, dropped."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from modular_converter.parallel.engine.base.attention_heads import (
 from modular_converter.parallel.engine.base.checked_ids import check_ids
 from modular_converter.parallel.engine.base.memory import usage
 from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble_model
-from modular_converter.parallel.engine.checkpoint.read_shares import read_share
-from modular_converter.parallel.engine.checkpoint.reader import Reader
+from modular_converter.parallel.engine.checkpoint.reader import Reader, read_share
 from modular_converter.parallel.engine.checkpoint.recipes import Recipe
 from modular_converter.parallel.engine.inference.agreement import make_agree
 from modular_converter.parallel.engine.inference.fused_norms import fuse_norms
@@ -79,7 +78,7 @@ class Worker(Answering):
         try:
             kind, *rest = unpack(data, self.down, self.device, self._resolve)
             getattr(self, f"on_{kind}")(*rest)
-        except Exception as error:  # an answer is owed whatever happens
+        except Exception as error:  # each message must get an answer
             self.pipe.send_bytes(failure(error))
 
     def _resolve(self, pid: Any) -> Any:
@@ -90,7 +89,7 @@ class Worker(Answering):
         raise ApplyError("a cache among the arguments is no longer on these ranks: its model has been taken back")
 
     def on_load(self, number: int, skeleton: Skeleton, plan: str, tried: int, there: dict[int, int]) -> None:
-        """Build a model without weights and make room for this rank's shares, but for those of a model that was tried."""
+        """Build a model without weights and allocate this rank's shares, except those that a tried model has."""
         model, made = assemble_model(skeleton, self.device)
         check_ids(model)
         resolution = resolve(Plan.parse(plan), model)
@@ -107,7 +106,7 @@ class Worker(Answering):
         self.answer(None)
 
     def on_parcel(self, number: int, base: int, spans: list[Span]) -> None:
-        """Copy this rank's part out of rows that lie in the shared area."""
+        """Copy this rank's part of the rows in the shared area."""
         loaded = self.models[number]
         for span in spans:
             item = loaded.skeleton.items[span.number]
@@ -121,7 +120,7 @@ class Worker(Answering):
         self.answer(None)
 
     def on_read(self, number: int, recipes: dict[int, Recipe]) -> None:
-        """Read this rank's shares of some weights from files; answer how many bytes that took."""
+        """Read this rank's shares of some weights from files; answer with the number of bytes read."""
         loaded, group = self.models[number], self.group
         with Reader() as reader:
             for index, recipe in recipes.items():
@@ -129,7 +128,7 @@ class Worker(Answering):
         self.answer(reader.bytes)
 
     def on_finish(self, number: int, plan: str, compile: bool) -> None:
-        """Put the shares in their places: the model is ready to run."""
+        """Give the model its shares, and the form for inference."""
         loaded = self.models[number]
         model = loaded.model
         numbers = {item.name: index for index, item in enumerate(loaded.skeleton.items) if item.parameter}
@@ -138,7 +137,7 @@ class Worker(Answering):
         def share(parameter: torch.nn.Parameter, piece: Piece, group: Any) -> torch.Tensor:
             return loaded.shares[by_identity[id(parameter)]]
 
-        keep = list(model.parameters())  # so that no identity is used twice
+        keep = list(model.parameters())  # alive, so that identities stay unique
         applied = apply(model, Plan.parse(plan), self.group, share)
         fill_whole(model, loaded, by_identity)
         loaded.local = local_modules(model, applied.resolution.pieces)
@@ -156,7 +155,7 @@ class Worker(Answering):
     def on_call(self, number: int, method: str, args: Any, kwargs: Any, states: Any, share: bool, name: int) -> None:
         """Run a method of a model under the caller's random state; the first rank answers with the result.
 
-        The model's own hooks run in the main process, around ``forward``; inside other methods they run here.
+        Hooks on the model itself run in the main process around ``forward``, but here inside of other methods.
         """
         loaded = self.models[number]
         adopt(states, self.device)
@@ -172,9 +171,9 @@ class Worker(Answering):
     def _agreed(
         self, loaded: Loaded, method: str, args: Any, kwargs: Any, result: Any
     ) -> tuple[list[Any], Callable[[], None]]:
-        """The values of a result that stay here because they hold shares, and a check of the others.
+        """The values of a result that stay here because they hold shares, and a check of all other values.
 
-        The check waits for the device; it raises on all ranks alike.
+        The check waits for the device. Its errors are the same on all ranks.
         """
         compared = compare_answers(result, self.group.size, self.group.gather_last, self.device)
         forward = method == "forward"
@@ -227,7 +226,7 @@ class Worker(Answering):
         stays: Sequence[Any] = (),
         check: Callable[[], None] | None = None,
     ) -> None:
-        """Send an answer with the caches of a result as handles; they stay here, if the answer arrives."""
+        """Send an answer with the caches of a result as handles; keep the caches if the answer was sent."""
         held = hold([result, *map(Held, stays)], name, loaded.held)
         new = held.keys() - loaded.held.keys()
         loaded.held.update(held)
@@ -244,12 +243,12 @@ class Worker(Answering):
             self.pipe.send_bytes(EVENT + pickle.dumps((kind, value)))
 
     def on_hold(self, number: int, held: int, value: Any) -> None:
-        """Keep an object of the caller's for good."""
+        """Keep an object of the caller."""
         self.models[number].held[held] = value
         self.answer(None)
 
     def on_method(self, number: int, held: int, method: str, args: Any, kwargs: Any, name: int) -> None:
-        """Run a method of an object that stays here; read an attribute if ``args`` is None."""
+        """Run a method of an object that stays here, or read an attribute if ``args`` is None."""
         if number not in self.models:
             raise ApplyError("the model of this cache has been taken back, and its cache with it")
         loaded = self.models[number]
@@ -263,20 +262,20 @@ class Worker(Answering):
         self._answer_and_hold(loaded, result, None if self.group.rank else result, name)
 
     def on_settings(self, number: int, changes: list[Change]) -> None:
-        """Make changes of settings here too."""
+        """Repeat the caller's changes of settings."""
         loaded = self.models[number]
         apply_changes(loaded.model, loaded.copies, changes)
         self.answer(None)
 
     def on_rows(self, number: int, index: int, first: int, last: int) -> None:
-        """Rows of this rank's share of a tensor; of a whole one the first rank's alone."""
+        """Answer with rows of this rank's share of a tensor; for a whole tensor only on the first rank."""
         loaded = self.models[number]
         share = loaded.shares[index]
         wanted = self.group.rank == 0 or index in loaded.pieces and loaded.pieces[index].dim >= 0
         self.answer((share.view(1) if share.dim() == 0 else share)[first:last] if wanted else None)
 
     def on_memory(self) -> None:
-        """The memory of this rank's device."""
+        """Answer with the memory of this rank's device."""
         self.answer(usage(self.device))
 
     def on_forget(self, unneeded: list[tuple[int, range | None]]) -> None:

@@ -1,7 +1,7 @@
-"""Compare the answers of all ranks: a rank's own share of a tensor, or ranks that disagree, would be silent errors.
+"""Compare the answers of all ranks: a rank's own share in an answer, or ranks that disagree, would be silent errors.
 
-Each tensor of a result becomes four numbers, and one small collective brings those of all ranks together. Numbers of
-Python's and arrays of numpy's are compared too: a length of a share, say, would mislead its reader.
+Each tensor of a result becomes four numbers, and one small collective gathers the numbers of all ranks. Python numbers
+and numpy arrays are compared, too: they may be lengths of a share.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from modular_converter.parallel.engine.remote.what_may_leave import is_cache
 from modular_converter.parallel.errors import ApplyError
 
 
-# Entries of a large tensor that are compared, evenly spread.
+# The number of entries of a large tensor that are compared, evenly spread.
 _SAMPLE = 1 << 20
-# Of the norm of a tensor: kernels that add in no fixed order differ by less, shares by about 1.
+# Relative to the norm of a tensor: kernels that add in no fixed order differ by less, shares by about 1.
 _TOLERANCES = {torch.float16: 2e-2, torch.bfloat16: 2e-2}
 _TOLERANCE = 1e-3
 _PLAIN = (bool, int, float, complex)
@@ -32,16 +32,16 @@ Gather = Callable[[torch.Tensor], torch.Tensor]
 Path = tuple[str, ...]
 Shape = tuple[int, ...]
 Whole = Mapping[Path, Shape | torch.Tensor]
-"""The form of the whole model's result: the shape of a tensor, or Python's integers."""
+"""The whole model's result: the shapes of tensors, and the values of Python integers."""
 
 
 class DifferentAnswers(Exception):
-    """The ranks do not agree any more, so all of them have to be ended."""
+    """The ranks no longer agree, and must all be ended."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """The tensors of a result by their paths, and their numbers on all ranks, ``(ranks, tensors, 4)`` in float64.
+    """Path -> tensor of a result, and the tensors' numbers on all ranks, ``(ranks, tensors, 4)`` in float64.
 
     Attributes:
         plain: the paths of values that are not tensors: Python numbers and numpy arrays.
@@ -52,7 +52,7 @@ class Compared:
     plain: frozenset[Path] = frozenset()
 
     def different(self) -> list[Path]:
-        """The tensors that differ between the ranks. Waits for the device."""
+        """The paths of the tensors that differ between the ranks. Waits for the device."""
         if not self.tensors:
             return []
         numbers = self.numbers.cpu()
@@ -65,11 +65,11 @@ class Compared:
 
 
 def compare_answers(result: Any, size: int, gather: Gather, device: torch.device = _CPU) -> Compared:
-    """Bring the numbers of a result's tensors together; all ranks must call it.
+    """Gather the numbers of a result's tensors from all ranks; all ranks must call it.
 
     Args:
-        gather: from a flat tensor of each rank to all of them, one after the other.
-        device: the rank's own.
+        gather: the all-gather of flat tensors.
+        device: of this rank.
     """
     values = dict(tensors_by_path(result, plain=True))
     if not values or size == 1:
@@ -84,12 +84,10 @@ def compare_answers(result: Any, size: int, gather: Gather, device: torch.device
 def tensors_by_path(
     value: Any, path: Path = (), seen: frozenset[int] = frozenset(), plain: bool = False
 ) -> Iterator[tuple[Path, Any]]:
-    """All tensors in lists, tuples, mappings and plain objects, each with the names that lead to it.
-
-    Caches are left out: they stay on the ranks.
+    """(Path, tensor) of all tensors in lists, tuples, mappings and plain objects, except in caches, which stay here.
 
     Args:
-        plain: whether numbers of Python's, lists of them, and arrays of numpy's count too; they come as they are.
+        plain: also yield Python numbers, lists of them, and numpy arrays.
     """
     if isinstance(value, torch.Tensor) or plain and _is_plain(value):
         yield path, value
@@ -120,7 +118,7 @@ def _entries(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _numbers(tensor: torch.Tensor) -> torch.Tensor:
-    """Shape and type, two weighted sums, and the norm (0 for exact types), as float64."""
+    """A hash of shape and type, two weighted sums, and the norm (0 for exact types), as float64."""
     head = zlib.crc32(f"{tuple(tensor.shape)} {tensor.dtype}".encode())
     flat = tensor.detach().reshape(-1)
     flat = flat[:: max(1, flat.numel() // _SAMPLE)]
@@ -128,7 +126,7 @@ def _numbers(tensor: torch.Tensor) -> torch.Tensor:
         flat = torch.view_as_real(flat.resolve_conj()).reshape(-1)
     weights = _weights(flat.device, flat.numel())
     if flat.is_floating_point():
-        values = flat.double().nan_to_num(1e5, 2e5, -2e5).asinh()  # a mask's value must not set the scale
+        values = flat.double().nan_to_num(1e5, 2e5, -2e5).asinh()  # the huge values of masks must not set the scale
         sums = torch.cat((weights @ values, torch.linalg.vector_norm(values)[None]))
     else:
         values = flat.long() * (weights * 2**20).long()
@@ -146,10 +144,10 @@ def _weights(device: torch.device, count: int) -> torch.Tensor:
 
 
 def shares_that_stay(result: Any, shares: Collection[Path], takes: Collection[str]) -> dict[str, Any]:
-    """The values of a result that hold shares and can be given back to the model: they stay on the ranks.
+    """Name -> value of a result that holds shares and can be an argument of the next call: it stays on the ranks.
 
-    These are fields that the model's forward takes as an argument too, such as a cache that is a tuple of tensors, and
-    nested tuples of a result without names.
+    These are fields that are also parameters of the model's forward, such as a cache that is a tuple of tensors, and
+    nested tuples in a result without names.
 
     Args:
         takes: the parameters of the model's forward.
@@ -164,15 +162,15 @@ def shares_that_stay(result: Any, shares: Collection[Path], takes: Collection[st
 
 
 def different_text(path: Path) -> str:
-    """The message about a tensor that has its whole shape, but other values on another rank."""
+    """The message about a tensor of the whole shape whose values differ between ranks."""
     return (
-        f"the ranks gave different answers ({'.'.join(path) or 'the result'}): either nothing sums the ranks' parts, "
-        "or the ranks have come apart"
+        f"the ranks gave different answers ({'.'.join(path) or 'the result'}): either the plan lacks a sum over the "
+        "ranks, or the ranks have diverged"
     )
 
 
 def whole_of(result: Any) -> Whole:
-    """The shapes of a result's tensors, and its integers, of the whole model."""
+    """The shapes of a whole model's results, and the values of their integers."""
     found: dict[Path, Shape | torch.Tensor] = {}
     for path, value in tensors_by_path(result, plain=True):
         if isinstance(value, torch.Tensor):
@@ -183,7 +181,7 @@ def whole_of(result: Any) -> Whole:
 
 
 def shares_in(tensors: Mapping[Path, torch.Tensor], whole: Whole, size: int) -> list[Path]:
-    """The tensors that have a part of the length that they have in the whole model, and integers that are a rank's part."""
+    """The paths of tensors with a part of their length in the whole model, and of integers that are a rank's part."""
     return [path for path, tensor in tensors.items() if path in whole and _is_part(tensor, whole[path], size)]
 
 
@@ -197,7 +195,7 @@ def _is_part(tensor: torch.Tensor, whole: Shape | torch.Tensor, size: int) -> bo
 
 
 def refuse_shares(tensors: Mapping[Path, torch.Tensor], shares: Collection[Path], whole: Whole) -> None:
-    """Raise ``ApplyError`` for the first of the shares, if there are any."""
+    """Raise ``ApplyError`` for the first share, if there is one."""
     for path in shares:
         all_of_it: Any = whole[path]
         found: Any = tuple(tensors[path].shape)
@@ -205,7 +203,7 @@ def refuse_shares(tensors: Mapping[Path, torch.Tensor], shares: Collection[Path]
             found, all_of_it = tensors[path].tolist(), all_of_it.tolist()
         raise ApplyError(
             f"{'.'.join(path) or 'the result'} is each rank's own share, {found} of {all_of_it}, and cannot leave the "
-            "ranks: do not ask the model for it, or take it back with .cpu()"
+            "ranks: do not ask for it, or take the model back with .cpu()"
         )
 
 

@@ -1,4 +1,4 @@
-"""The parts of a call that are not sent: caches stay on the ranks, and streamers in the main process."""
+"""The parts of a call that stay in their process: caches on the ranks, streamers in the main process."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _PLAIN = (bool, int, float, str, torch.dtype, torch.device)
 
 @dataclass(frozen=True)
 class Held:
-    """Around a value that is treated as a cache, whatever its class."""
+    """A value that is treated as a cache, whatever its class."""
 
     value: Any
 
 
 def caches_in(value: Any) -> list[Any]:
-    """The caches in lists, tuples and mappings, each once, in the order in which they are found."""
+    """The caches in nested lists, tuples and mappings, each once, in order."""
     found: dict[int, Any] = {}
     _collect(value, found)
     return list(found.values())
@@ -42,7 +42,7 @@ def _collect(value: Any, found: dict[int, Any]) -> None:
 
 
 def is_cache(value: Any) -> bool:
-    """Whether a value is state that a model writes to: by its classes' names, as each model may have its own."""
+    """Whether a value is a cache, judged by the names of its classes, since each model may have a class of its own."""
     if value is None or isinstance(value, (torch.Tensor, str, bytes, int, float, type)):
         return False
     names = [kind.__name__ for kind in type(value).__mro__]
@@ -50,7 +50,7 @@ def is_cache(value: Any) -> bool:
 
 
 def has_content(value: Any, seen: set[int] | None = None) -> bool:
-    """Whether a cache holds states, or memory for them: tensors with elements and two dimensions or more."""
+    """Whether a cache holds states, or memory for them: tensors with entries and at least two dimensions."""
     if isinstance(value, torch.Tensor):
         return value.dim() > 1 and value.numel() > 0
     seen = set() if seen is None else seen
@@ -65,18 +65,18 @@ def has_content(value: Any, seen: set[int] | None = None) -> bool:
 
 
 def hold(result: Any, number: int, held: Mapping[int, Any]) -> dict[int, Any]:
-    """The caches in a result, which stay on the ranks, by number; in the same order on each.
+    """Number -> cache in a result; the caches stay on the ranks, with the same numbers on each rank.
 
     Args:
-        number: of the first that is new.
-        held: what is there already, and keeps its number.
+        number: of the first new cache.
+        held: number -> object that is on the ranks already.
     """
     known = {id(value): key for key, value in held.items()}
     return {known.get(id(value), number + n): value for n, value in enumerate(caches_in(result))}
 
 
 def check_plain(value: Any, source: str) -> None:
-    """Raise ``ApplyError`` if an answer about a held object is a rank's own: states, or objects that hold them."""
+    """Raise ``ApplyError`` if a result of a held object contains a rank's own states, or objects that may hold them."""
     if isinstance(value, (list, tuple)):
         for item in value:
             check_plain(item, source)
@@ -91,17 +91,17 @@ def check_plain(value: Any, source: str) -> None:
 
 @dataclass(frozen=True)
 class ModelThere:
-    """Stands for another model on the same ranks in the arguments of a call, such as the assistant of `generate`."""
+    """The stand-in for another model on the same ranks among arguments, such as the assistant of `generate`."""
 
     number: int
 
 
 class StreamHere:
-    """Stands for a streamer of the caller in the arguments of a call."""
+    """The stand-in for the caller's streamer among arguments."""
 
 
 class _Stream:
-    """A rank's stand-in for a streamer: it sends each token to the caller's."""
+    """A streamer on a rank, which sends each token to the caller's streamer."""
 
     def __init__(self, event: Callable[[str, Any], None]) -> None:
         self.event = event
@@ -119,7 +119,7 @@ def as_on_rank(
     event: Callable[[str, Any], None],
     model: Callable[[int], torch.nn.Module],
 ) -> Any:
-    """A rank's arguments: stand-ins become a streamer that sends events, and the model on this rank."""
+    """The arguments on a rank: stand-ins become a streamer that sends events, and the model on this rank."""
 
     def swapped(value: Any) -> Any:
         if isinstance(value, ModelThere):
@@ -130,7 +130,7 @@ def as_on_rank(
 
 
 def with_stream(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Callable[[str, Any], None] | None]:
-    """Arguments with a stand-in for the streamer, and a function that hands the first rank's tokens to it (or None)."""
+    """Arguments with a stand-in for the streamer, and a function that passes the first rank's events to it, or None."""
     found: list[Any] = []
 
     def swapped(value: Any) -> Any:

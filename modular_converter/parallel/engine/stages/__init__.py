@@ -1,1 +1,1 @@
-"""A model in stages on the processes of a group, run by the schedules of ``torch.distributed.pipelining``."""
+"""A model in pipeline stages on the processes of a group, run by the schedules of ``torch.distributed.pipelining``."""

@@ -1,4 +1,4 @@
-"""When the actions of a step start and end on this process."""
+"""The times at which the actions of a step start and end on this process."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from modular_converter.parallel.schedule.simulate import Timed
 class Clock:
     """Points in time of a device.
 
-    On a GPU these are events in its stream, so that the work is timed and not its launch: what follows a transfer starts
-    when the stream has what was transferred.
+    On a GPU these are events in its stream, which time the work and not its launch; work after a transfer starts when the
+    data has arrived.
     """
 
     def __init__(self, device: torch.device) -> None:
         self._is_gpu = device.type == "cuda"
 
     def now(self) -> Any:
-        """This point, for ``seconds``."""
+        """The present point in time."""
         if not self._is_gpu:
             return time.perf_counter()
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
@@ -33,7 +33,7 @@ class Clock:
         return event
 
     def seconds(self, start: Any, end: Any) -> float:
-        """Between two points, when the device has reached both."""
+        """Seconds between two points. Waits until the device has reached both."""
         if not self._is_gpu:
             return float(end - start)
         end.synchronize()
@@ -41,7 +41,7 @@ class Clock:
 
 
 class ActionClock:
-    """Notes the actions of one process while it is on.
+    """Records the actions of one process while it is on.
 
     Attributes:
         device: of the process.
@@ -56,7 +56,7 @@ class ActionClock:
 
     @contextmanager
     def on(self) -> Iterator[None]:
-        """Note the actions from now on; those of the last time are forgotten."""
+        """Record actions within this context, and forget earlier ones."""
         self._noted, self._start, self._is_on = [], self._clock.now(), True
         try:
             yield
@@ -65,7 +65,7 @@ class ActionClock:
 
     @contextmanager
     def action(self, work: Work, stage: int, chunk: int) -> Iterator[None]:
-        """Note an action, if the clock is on."""
+        """Record an action, if the clock is on."""
         if not self._is_on:
             yield
             return
@@ -74,13 +74,13 @@ class ActionClock:
         self._noted.append((Action(work, stage, chunk), began, self._clock.now()))
 
     def timed(self) -> tuple[Timed, ...]:
-        """The actions in order; their times count from when the clock was put on."""
+        """The recorded actions in order, with seconds since the clock was put on."""
         seconds = self._clock.seconds
         return tuple(Timed(one, seconds(self._start, a), seconds(self._start, b)) for one, a, b in self._noted)
 
 
 class ClockedStage(pipelining.PipelineStage):
-    """A stage of torch whose actions a clock notes."""
+    """A stage of torch whose actions a clock records."""
 
     def __init__(self, *args: Any, clock: ActionClock, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

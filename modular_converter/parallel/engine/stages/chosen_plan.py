@@ -1,4 +1,4 @@
-"""The pipeline plan of a model in hand: derived from a small instance of its class and settings, and proven on it."""
+"""The pipeline plan of a user's model: derived from a small instance with its class and settings, and proven on it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from modular_converter.parallel.trace.record import record
 def pipeline_plan(model: Any) -> PipelinePlan:
     """The derived plan.
 
-    Raises ``PlanError`` if no small instance can be built, the model is no chain of layers, or its stages give other
-    numbers.
+    Raises ``PlanError`` if no small instance can be built, the model is no chain of layers, or stages give other numbers.
     """
     target = target_like(model)
     small = small_instance(target, small_settings(model))
@@ -31,9 +30,9 @@ def pipeline_plan(model: Any) -> PipelinePlan:
 
 
 def proven_pipeline_plan(model: Any, inputs: Mapping[str, Any], name: str) -> PipelinePlan:
-    """The first plan that is derived from a small model and proven on it; of several stacks of layers any may be divided.
+    """The first derived plan of a small model whose proof holds; there is a plan for each stack of layers.
 
-    Raises ``ApplyError`` if the model is no chain of layers, or its stages give other numbers.
+    Raises ``ApplyError`` if the model is no chain of layers, or stages give other numbers.
     """
     inputs = with_mask(model, inputs)
     plans = derive_pipelines(record(model, inputs, name), skips=True)
@@ -49,6 +48,6 @@ def proven_pipeline_plan(model: Any, inputs: Mapping[str, Any], name: str) -> Pi
 
 
 def agreed_pipeline_plan(model: Any, given: PipelinePlan | None, group: ProcessGroup) -> PipelinePlan:
-    """The plan that the first process has, on all processes; raises ``ApplyError`` on all of them alike."""
+    """The first process's plan, on all processes. Raises ``ApplyError`` on all processes if it has none."""
     (text,) = from_first_process(lambda: (str(given or pipeline_plan(model)),), group)
     return PipelinePlan.parse(text)

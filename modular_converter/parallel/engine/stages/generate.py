@@ -1,7 +1,7 @@
-"""``generate`` through stages: each stage has its own cache, and several groups of sequences are in flight.
+"""``generate`` in stages: each stage has its own cache, and several groups of sequences are in flight.
 
-While the last stage chooses tokens for one group, the stages before it work on others. Transformers' own processors of
-logits and criteria choose tokens and end sequences.
+While the last stage chooses tokens for one group, the other stages work on other groups. Transformers' own logits
+processors and stopping criteria are used.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from modular_converter.parallel.engine.base.without_data import guesses, on_meta
+from modular_converter.parallel.engine.base.without_data import Guesses, on_meta
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.flow import LayerFlow, flow_of, layer_paths
 from modular_converter.parallel.pipeline.stage import StageModule
@@ -22,7 +22,7 @@ from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.trace.call_names import forward_names
 
 
-# The state of a group that the last stage sends before its tokens.
+# The state of a group, which the last stage sends with the group's tokens.
 _GOES_ON, _DONE, _FAILED = range(3)
 
 
@@ -33,7 +33,7 @@ class _Group:
     Attributes:
         ids: of shape [rows, length].
         given: the model's other inputs, with this stage's cache.
-        left: 1 for a row that is not at its end, on the last stage.
+        left: 1 for each unfinished row; used on the last stage.
     """
 
     ids: torch.Tensor
@@ -45,7 +45,7 @@ class _Group:
     is_new: bool = True
 
     def inputs(self, model: Any) -> dict[str, Any]:
-        """Of the next forward."""
+        """The inputs of the next forward."""
         length = None if self.is_new else 1
         found: dict[str, Any] = model.prepare_inputs_for_generation(
             self.ids, next_sequence_length=length, is_first_iteration=self.is_new, **self.given
@@ -53,7 +53,7 @@ class _Group:
         return found | {"return_dict": True}
 
     def add(self, model: Any, tokens: torch.Tensor) -> None:
-        """Put one token behind each sequence."""
+        """Append one token to each sequence."""
         self.ids = torch.cat([self.ids, tokens[:, None]], dim=-1)
         self.given = model._update_model_kwargs_for_generation({}, self.given)
         self.is_new = False
@@ -61,7 +61,7 @@ class _Group:
 
 @dataclass(frozen=True)
 class _Shapes:
-    """The shapes of the first forward of so many rows and of the later ones, with the cache of the first, without data."""
+    """The shapes of the first and of later forwards for a number of rows, and the cache after the first, without data."""
 
     first: LayerFlow
     later: LayerFlow
@@ -69,12 +69,12 @@ class _Shapes:
 
 
 class Decoder:
-    """The stage of one process in decoding.
+    """The stage of one process in decoding. All processes of the group must make their decoder.
 
     Args:
-        stages: of this process: one.
+        stages: the only stage of this process.
         shapes: the whole model without data.
-        group: of the stages, in order, one a process; all must make their decoder.
+        group: the processes of the stages, in order, one process for each stage.
 
     Raises ``ApplyError`` for several stages.
     """
@@ -84,12 +84,12 @@ class Decoder:
     ) -> None:
         if len(stages) > 1:
             raise ApplyError(
-                "generate needs one stage a process: make a Pipeline with schedule='1F1B' or 'GPipe' for it"
+                "generate needs one stage in each process: make a Pipeline with schedule='1F1B' or 'GPipe' for it"
             )
         stage = next(iter(stages.values()))
         self._stage, self._shapes, self._plan, self._place = stage, shapes, plan, place
         self._group = group
-        # Of its own, since two processes may both be sending: activations to the next stage, tokens to the one before.
+        # A second group: two processes may send to each other at the same time, activations and tokens.
         self._tokens: Any = _beside(group)
         self._count = len(layer_paths(shapes, plan))
         self._rank, self._last = dist.get_rank(group), dist.get_world_size(group) - 1
@@ -98,7 +98,7 @@ class Decoder:
         self._flow: LayerFlow | None = None
 
     def generate(self, ids: torch.Tensor, groups: int, options: dict[str, Any]) -> torch.Tensor:
-        """Prompts and the tokens that follow them, padded on the right, on every process; see ``Pipeline.generate``."""
+        """Prompts with their continuations, padded on the right, on every process; see ``Pipeline.generate``."""
         config, flying = self._prepared(ids.to(self._place), groups, options)
         self._known, self._flow = {}, None
         is_first = True
@@ -118,7 +118,7 @@ class Decoder:
         return torch.cat(ends)
 
     def _prepared(self, ids: torch.Tensor, groups: int, options: dict[str, Any]) -> tuple[Any, list[_Group]]:
-        """The settings, and the groups with the preparations of transformers' ``generate`` for the whole batch."""
+        """The settings, and the groups, prepared as transformers' ``generate`` prepares the whole batch."""
         model = self._shapes
         asked, processors, criteria = (
             options.pop(name, None) for name in ("generation_config", "logits_processor", "stopping_criteria")
@@ -138,10 +138,10 @@ class Decoder:
             given["position_ids"] = model._prepare_position_ids_for_generation(ids, given)
             if given["position_ids"].shape != ids.shape:
                 raise ApplyError(
-                    f"{type(model).__name__} has several positions for a token: generate with the model whole"
+                    f"{type(model).__name__} has several positions for a token: generate with the whole model"
                 )
         ids, given = model._expand_inputs_for_generation(config.num_return_sequences or 1, False, ids, **given)
-        if bool((given["attention_mask"] == 1).all()):  # as transformers does, for masks that cost less
+        if bool((given["attention_mask"] == 1).all()):  # as in transformers: no mask is faster
             given["attention_mask"] = None
         config = model._prepare_generated_length(
             config, model_input_name="input_ids", input_ids_length=ids.shape[1], inputs_tensor=ids, **defaults
@@ -165,7 +165,7 @@ class Decoder:
         return config, made
 
     def _fixed(self) -> dict[str, Any]:
-        """Inputs that all forwards have, with a new cache."""
+        """The inputs that all forwards have in common, with a new cache."""
         from transformers import DynamicCache
 
         cache = DynamicCache(config=self._shapes.config.get_text_config(decoder=True))
@@ -195,7 +195,7 @@ class Decoder:
         self._add(one, said, tokens)
 
     def _chosen(self, one: _Group, last: torch.Tensor, config: Any) -> tuple[int, torch.Tensor]:
-        """The next token of each row, and whether the group goes on."""
+        """The state of the group, and the next token of each row."""
         logits = last.to(copy=True, dtype=torch.float32)
         if bool(logits.isnan().all()):
             return _FAILED, one.ids[:, -1]
@@ -217,19 +217,19 @@ class Decoder:
     def _add(self, one: _Group, said: int, tokens: torch.Tensor) -> None:
         if said == _FAILED:
             raise ApplyError(
-                f"{type(self._shapes).__name__}: logits are NaN throughout: a forward with a cache uses values inside of "
-                "other stages, or the weights are broken; generate with the model whole"
+                f"{type(self._shapes).__name__}: all logits are NaN: a forward with a cache uses values inside of other "
+                "stages, or the weights are broken; generate with the whole model"
             )
         one.add(self._shapes, tokens)
         one.is_done = said == _DONE
 
     def _send(self, tensor: torch.Tensor, group: Any, target: int) -> None:
-        """Without waiting: the next stage may be busy. The tensor is kept until it has left."""
+        """Send without waiting, since the receiver may be busy; the tensor is kept until it is sent."""
         self._sent = [(work, kept) for work, kept in self._sent if not work.is_completed()]
         self._sent.append((dist.isend(tensor, group=group, group_dst=target), tensor))
 
     def _follow(self, one: _Group, shapes: _Shapes) -> None:
-        """Have the cache's layers of other stages, which hold no data, be as long as those of this one."""
+        """Give the cache's layers of other stages, which have no data, the length of this stage's layers."""
         layers = one.given["past_key_values"].layers
         for number in range(self._count):
             if number in self._stage.span:
@@ -242,16 +242,16 @@ class Decoder:
                 layer.update(layer.keys[..., :1, :], layer.values[..., :1, :])
 
     def _shapes_of(self, one: _Group) -> _Shapes:
-        """Shapes of forwards for so many rows; found from the prompts."""
+        """The shapes of forwards for a group's number of rows, from runs without data on its prompts."""
         key = len(one.ids)
         if key not in self._known:
-            with torch.no_grad(), guesses():
+            with torch.no_grad(), Guesses():
                 bare = _Group(on_meta(one.ids), on_meta(one.given) | self._fixed(), one.left)
                 first = flow_of(self._shapes, self._plan, on_meta(bare.inputs(self._shapes)), skips=True)
                 layers = bare.given["past_key_values"].layers
                 if len(layers) != self._count:
                     raise ApplyError(
-                        f"the cache has {len(layers)} layers and the model {self._count}: generate it whole"
+                        f"the cache has {len(layers)} layers and the model {self._count}: generate with the whole model"
                     )
                 left = copy.deepcopy(layers)
                 bare.add(self._shapes, on_meta(one.ids[:, 0]))
@@ -261,16 +261,16 @@ class Decoder:
 
 
 def _beside(group: dist.ProcessGroup) -> Any:
-    """A second group of the same processes. torch's own way for some of all processes needs equal counts of groups."""
+    """A second group of the same processes. Without local synchronization all processes of the job would have to call."""
     ranks = dist.get_process_group_ranks(group)
     return dist.new_group(ranks, use_local_synchronization=len(ranks) < dist.get_world_size())
 
 
 def refuse_other_decoding(model: Any, config: Any, given: Mapping[str, Any]) -> None:
-    """Raise ``ApplyError`` for kinds of decoding that stages do not do."""
+    """Raise ``ApplyError`` for kinds of decoding that stages do not support."""
     mode = config.get_generation_mode()
     if str(getattr(mode, "value", mode)) not in ("greedy_search", "sample"):
-        raise ApplyError(f"stages decode greedily or by sampling, not by {mode}: generate with the model whole")
+        raise ApplyError(f"stages decode greedily or by sampling, not by {mode}: generate with the whole model")
     if (
         config.return_dict_in_generate
         or config.use_cache is False
@@ -281,11 +281,11 @@ def refuse_other_decoding(model: Any, config: Any, given: Mapping[str, Any]) -> 
             "cache_implementation out"
         )
     if config.stop_strings is not None or config.prefill_chunk_size is not None:
-        raise ApplyError("generate in stages knows neither stop_strings nor prefill_chunk_size: leave them out")
+        raise ApplyError("generate in stages supports neither stop_strings nor prefill_chunk_size: leave them out")
     other = sorted(name for name, value in given.items() if name != "attention_mask" and value is not None)
     if other:
         raise ApplyError(f"{other[0]}: generate in stages takes input_ids and attention_mask alone; leave it out")
     if model.config.is_encoder_decoder or "past_key_values" not in forward_names(model):
-        raise ApplyError(f"{type(model).__name__} keeps no cache of keys alone: generate with the model whole")
+        raise ApplyError(f"{type(model).__name__} has no plain key/value cache: generate with the whole model")
     if not model._supports_default_dynamic_cache():
-        raise ApplyError(f"{type(model).__name__} has a cache of its own kind: generate with the model whole")
+        raise ApplyError(f"{type(model).__name__} has a cache of its own kind: generate with the whole model")

@@ -1,4 +1,4 @@
-"""``parallelize`` with stages in its layout: a pipeline whose stages are sharded, and spread over data ranks."""
+"""``parallelize`` in a layout with stages: a pipeline whose stages are sharded, and spread over data ranks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from modular_converter.parallel.engine.group.in_process_group import applied_sha
 from modular_converter.parallel.engine.group.join_group import join_group
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid, process_grid
 from modular_converter.parallel.engine.group.refused_wrappers import refuse_wrapped
-from modular_converter.parallel.engine.group.same_calls import refuse_other_options
+from modular_converter.parallel.engine.group.same_calls import everywhere, refuse_other_options
 from modular_converter.parallel.engine.group.spread import Spread, each_once
 from modular_converter.parallel.engine.group.training_methods import InLayout
 from modular_converter.parallel.engine.stages.micro_batches import Batch
@@ -33,14 +33,14 @@ from modular_converter.parallel.tiny.adapters import adapters_of
 from modular_converter.parallel.training import Training
 
 
-# Those of torch that run each backward as a whole, as sums between processes need it.
+# The schedules of torch with undivided backwards, which the sums between processes need.
 _SCHEDULES = ("GPipe", "1F1B", "LoopedBFS", "Interleaved1F1B")
 
 
 def parallelize_in_stages(given: Arguments) -> PipelineInLayout:
     """The pipeline of a layout with stages; all processes must call it with the same model.
 
-    Raises ``PlanError`` if the layout does not fit the processes or the model, or an option has no place beside stages.
+    Raises ``PlanError`` if the layout does not fit the processes or the model, or an option does not go with stages.
     """
     assert given.layout is not None
     training = given.training or Training()
@@ -48,7 +48,7 @@ def parallelize_in_stages(given: Arguments) -> PipelineInLayout:
     refuse_wrapped(given.model)
     place = join_group(given.device)
     refuse_other_options(f"layout={given.layout}, training={training}")
-    # Each stage computes in another type by `fully_shard`, of one process without data ranks: its results are of that type.
+    # For another type of computation, `fully_shard` over one process also converts a stage's results.
     grid = process_grid(given.layout, None, False, place, always_data=training.compute_type is not None)
     refuse_other_weights(given.model, grid.everyone, place)
     refuse_options(given.model, grid, training)
@@ -59,7 +59,7 @@ def parallelize_in_stages(given: Arguments) -> PipelineInLayout:
 
 
 class PipelineInLayout(InLayout, Pipeline):
-    """A pipeline of which each stage is held by all processes of its part of a layout."""
+    """A pipeline in which several processes of a layout hold each stage."""
 
     def __init__(self, given: Arguments, grid: ProcessGrid) -> None:
         training, model = given.training or Training(), given.model
@@ -88,20 +88,17 @@ class PipelineInLayout(InLayout, Pipeline):
             self._shapes.__dict__[UNPROVEN] = Unproven(unproven, self._skeleton)
 
     def generate(self, input_ids: torch.Tensor, *, groups: int | None = None, **options: Any) -> torch.Tensor:
-        """Raises ``ApplyError``: processes of one stage would sample other tokens."""
-        raise ApplyError(
-            "generate runs in stages alone, not in a layout with them: make a Pipeline of the model for it"
-        )
+        """Raise ``ApplyError``: the processes of one stage would sample different tokens."""
+        raise ApplyError("generate does not run in a layout with stages: make a Pipeline of the model for it")
 
     def full_state_dict(self) -> dict[str, torch.Tensor]:
-        """The whole weights on the CPU, each by its first name in the model; all processes must call it."""
+        """The whole weights on the CPU, under their first names in the model; all processes must call it."""
         own = {name: one.whole(one.stored).cpu() for name, one in self.spreads().items()}
-        every: list[Any] = [None] * self._grid.layout.pp
-        dist.all_gather_object(every, own, group=self._group)
-        return {name: value for part in every for name, value in part.items()}
+        parts = everywhere(own, ProcessGroup(self._group))
+        return {name: value for part in parts for name, value in part.items()}
 
     def spreads(self) -> dict[str, Spread]:
-        """This process's weights, and where their parts are, by their first names in the whole model."""
+        """First name in the whole model -> the parts of a weight of this process."""
         found: dict[str, Spread] = {}
         for stage in self.stages.values():
             for one in each_once(stage):
@@ -120,8 +117,8 @@ class PipelineInLayout(InLayout, Pipeline):
         for one in stage.parameters():
             if self._seen.setdefault(id(one), stage) is not stage:
                 raise ApplyError(
-                    f"{self._schedule.name}: two stages of one process have the same weight, and would train copies of "
-                    "it; take schedule='1F1B'"
+                    f"{self._schedule.name}: two stages of one process have the same weight, and would train two copies; use "
+                    "schedule='1F1B'"
                 )
         if self._skeleton is not None:
             self._share_out(stage, self._skeleton)
@@ -137,7 +134,7 @@ class PipelineInLayout(InLayout, Pipeline):
 
 
 def _part_of(whole: Resolution, stage: StageModule) -> Resolution:
-    """The rules of a plan for the parts that a stage has."""
+    """The resolution of a plan for the parts of the model in a stage."""
     held = {name for name, _ in stage.model.named_parameters(remove_duplicate=False)}
 
     def here(path: str) -> bool:
@@ -155,15 +152,15 @@ def _refuse(given: Arguments, training: Training) -> None:
     """Raise ``ApplyError`` for options that do not work with stages."""
     assert given.layout is not None
     if is_folder(given.model):
-        raise ApplyError("stages of a folder: each process reads the whole model; call from_pretrained, and give that")
+        raise ApplyError("stages of a folder: call from_pretrained in each process, and give parallelize the model")
     if adapters_of(given.model) is not None:
-        raise ApplyError(f"adapters have no place beside stages ({given.layout}): take a layout without pp")
+        raise ApplyError(f"adapters do not go with stages ({given.layout}): use a layout without pp")
     if training.chunks is None:
         raise ApplyError(f"layout {given.layout} needs training=Training(chunks=8), the micro-batches of a step")
     if training.schedule not in _SCHEDULES:
         raise ApplyError(
-            f"schedule={training.schedule!r} in a layout: give one of {', '.join(_SCHEDULES)}; others divide the backward, "
-            "and are for Pipeline alone"
+            f"schedule={training.schedule!r} in a layout: choose from {', '.join(_SCHEDULES)}; others divide the backward, "
+            "and are only for Pipeline"
         )
     refused = {
         "compile": (training.compile, "leave it out"),
@@ -172,4 +169,4 @@ def _refuse(given: Arguments, training: Training) -> None:
     }
     for name, (is_given, cure) in refused.items():
         if is_given:
-            raise ApplyError(f"{name}= has no place beside stages ({given.layout}): {cure}")
+            raise ApplyError(f"{name}= does not go with stages ({given.layout}): {cure}")

@@ -1,9 +1,9 @@
-"""Receives of a schedule, each posted as late as the order of messages allows.
+"""Post each receive of a schedule as late as the order of messages allows.
 
 torch posts a receive as soon as the other rank's send is known. A waiting receive keeps processors of a GPU busy: on
-two H200 a forward beside it took 17.1 ms in place of 14.4. ``defer_pp_recv`` of torch 2.13 changes the order of the
-receives as well, so that a rank takes one message for another: gradients of ZBV over two ranks were wrong. Here all
-messages of a rank keep their order, and only computations that need none of the waiting receives go before them.
+two H200 a forward beside it took 17.1 ms instead of 14.4. ``defer_pp_recv`` of torch 2.13 also reorders the receives, so
+that a rank takes one message for another: gradients of ZBV over two ranks were wrong. Here the messages of a rank keep
+their order, and computations that need none of the waiting receives go before them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SENDS = ("SEND_F", "SEND_B")
 
 
 def with_late_receives(schedule: Any) -> Any:
-    """A schedule of torch with its order changed; GPipe and 1F1B name no messages in theirs and stay."""
+    """The schedule with its receives deferred; GPipe and 1F1B, whose orders list no messages, are unchanged."""
     orders = getattr(schedule, "pipeline_order_with_comms", None)
     if orders is not None:
         schedule.pipeline_order_with_comms = {rank: late_receives(order) for rank, order in orders.items()}
@@ -26,7 +26,7 @@ def with_late_receives(schedule: Any) -> Any:
 
 
 def late_receives(order: Iterable[Any]) -> list[Any]:
-    """Actions of one rank, with each receive before the next message or the computation that needs it."""
+    """The actions of one rank; each receive comes just before the next send, or the computation that needs it."""
     found: list[Any] = []
     waiting: list[Any] = []
     for action in order:
@@ -42,6 +42,6 @@ def late_receives(order: Iterable[Any]) -> list[Any]:
 
 
 def _takes(action: Any, waiting: Iterable[Any]) -> bool:
-    """Whether a computation needs a message that has not been received."""
+    """Whether a computation needs one of the waiting receives."""
     needed = (_ARRIVES.get(action.computation_type.name), action.stage_index, action.microbatch_index)
     return any((one.computation_type.name, one.stage_index, one.microbatch_index) == needed for one in waiting)

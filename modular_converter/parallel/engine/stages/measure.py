@@ -1,4 +1,4 @@
-"""Times of a model's layers on one device, of a transfer between two, and of steps of a pipeline."""
+"""Measure a model's layers on one device, a transfer between two devices, and steps of a pipeline."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from modular_converter.parallel.engine.group.same_calls import everywhere
 from modular_converter.parallel.engine.stages.action_clock import Clock
 from modular_converter.parallel.engine.stages.pipeline import Pipeline
 from modular_converter.parallel.errors import ScheduleError
 from modular_converter.parallel.schedule.measured import MeasuredStep
 from modular_converter.parallel.schedule.stage_costs import ChainCosts, StageCost
+from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.trace.record import tensors_in
 
 
@@ -23,17 +25,17 @@ WARM_UP = 2
 
 
 def layer_times(model: Any, path: str, inputs: Mapping[str, Any], trains: bool) -> ChainCosts:
-    """Seconds of each layer of a model, and of the parts before and after the layers, alone on its device.
+    """Seconds of each layer of a model, and of the parts before and after the layers, on one device.
 
     Args:
         path: of the list of layers.
-        inputs: of one micro-batch, with labels where it trains.
+        inputs: of one micro-batch; with labels if ``trains``.
 
     Returns:
-        Costs without bytes: medians of ``REPEATS`` runs. The backward of weights is the time by which a whole backward is
-        longer than one that computes the gradients of activations alone.
+        Costs without bytes: medians of ``REPEATS`` runs. The backward of weights is the difference between a whole
+        backward and a backward of activations only.
 
-    Raises ``ScheduleError`` if it trains without a loss of its own.
+    Raises ``ScheduleError`` if the model has no loss to train with.
     """
     layers = list(model.get_submodule(path).children())
     device = next(model.parameters()).device
@@ -52,10 +54,10 @@ def layer_times(model: Any, path: str, inputs: Mapping[str, Any], trains: bool) 
 
 
 class _Run:
-    """The points at which a run passes from part to part: before the layers, each layer, and after them.
+    """The points in time at which a run enters each part: before the layers, each layer, and after the layers.
 
     Args:
-        whole: compute the gradients of weights, too; else only that of what enters the first layer.
+        whole: compute the gradients of weights, too; else only the gradient of the first layer's input.
     """
 
     def __init__(self, layers: list[torch.nn.Module], device: torch.device, whole: bool) -> None:
@@ -79,7 +81,7 @@ class _Run:
                 forward = [start, *self.forward, self.clock.now()]
             backward = self._backward(model, result) if trains else [start] * len(forward)
         finally:
-            # A hook of a tensor holds this object, and this object the tensor: a circle that Python does not see.
+            # Break a reference cycle that Python cannot collect: tensor, its hook, this object.
             for handle in self.handles:
                 handle.remove()
             self.entering = None
@@ -90,7 +92,7 @@ class _Run:
         ]
 
     def _backward(self, model: Any, result: Any) -> list[Any]:
-        """The ends of the backward of each part, and the beginning of the last one's: the first part is done last."""
+        """The end of each part's backward, in order of the parts, then the start of the last part's."""
         loss: Any = getattr(result, "loss", None)
         if loss is None:
             raise ScheduleError(f"{type(model).__name__} has no loss of its own: measure it with --inference")
@@ -100,7 +102,7 @@ class _Run:
         else:
             torch.autograd.backward(loss, inputs=[self.entering])
         ended = self.clock.now()
-        # the gradient of the input of a part has come: the part is done
+        # A part is done when the gradient of its input is computed.
         return [ended, *(self.backward.get(number, ended) for number in range(len(self.layers) + 1)), began]
 
     def _enter(self, number: int, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
@@ -113,7 +115,7 @@ class _Run:
         self._mark_gradient(len(self.layers), result)
 
     def _mark_gradient(self, number: int, value: Any) -> Any:
-        """Note when the gradient of a value comes: of its first tensor that has one, the hidden states."""
+        """Record when the gradient of a value is computed: of its first tensor with a gradient, the hidden states."""
         tensor: Any = next((one for one in tensors_in(value) if one.requires_grad), None)
         if tensor is not None:
             self.handles.append(tensor.register_hook(functools.partial(self._note_gradient, number)))
@@ -124,7 +126,7 @@ class _Run:
 
 
 def transfer_time(size: int, device: torch.device) -> float:
-    """Seconds that bytes need from the first process to the second, half of the median way there and back."""
+    """Seconds to send bytes from the first process to the second: half of a median round trip."""
     if dist.get_world_size() < 2 or dist.get_rank() > 1:
         return 0.0
     clock, data, taken = Clock(device), torch.empty(size, dtype=torch.uint8, device=device), []
@@ -137,7 +139,7 @@ def transfer_time(size: int, device: torch.device) -> float:
 
 
 def measured_step(pipeline: Pipeline, inputs: Mapping[str, Any], trains: bool) -> MeasuredStep:
-    """The step of median length of ``REPEATS``, on every process; where it trains, AdamW follows each, not timed."""
+    """The step of median length among ``REPEATS``, on every process. In training, AdamW follows each step, untimed."""
     run: Callable[[], object] = functools.partial(pipeline.step if trains else pipeline, **inputs)
     optimizer = torch.optim.AdamW(pipeline.parameters()) if trains else None
     steps = []
@@ -152,7 +154,7 @@ def measured_step(pipeline: Pipeline, inputs: Mapping[str, Any], trains: bool) -
 
 
 def _step(pipeline: Pipeline, run: Callable[[], object]) -> MeasuredStep:
-    """One step, as all processes saw it."""
+    """One step, with the times and memory of all processes."""
     clock = Clock(pipeline.clock.device)
     is_gpu = pipeline.clock.device.type == "cuda"
     if is_gpu:
@@ -164,6 +166,5 @@ def _step(pipeline: Pipeline, run: Callable[[], object]) -> MeasuredStep:
         run()
     seconds = clock.seconds(start, clock.now())
     peak = float(torch.cuda.max_memory_allocated()) if is_gpu else 0.0
-    found: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(found, (seconds, pipeline.clock.timed(), peak))
-    return MeasuredStep(max(one[0] for one in found), *(tuple(one[i] for one in found) for i in (1, 2)))
+    lengths, actions, peaks = zip(*everywhere((seconds, pipeline.clock.timed(), peak), ProcessGroup()))
+    return MeasuredStep(max(lengths), actions, peaks)

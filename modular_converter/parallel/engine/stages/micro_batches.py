@@ -1,4 +1,4 @@
-"""A caller's batch: the tensors that are divided into micro-batches, and those that every micro-batch gets."""
+"""A caller's batch: the tensors that are divided into micro-batches, and the inputs that every micro-batch gets."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from modular_converter.parallel.engine.base.without_data import META, on_meta
 from modular_converter.parallel.errors import ApplyError, one_line
 
 
-# Results of all layers: a step returns none, and the loss that is made of them is no mean over micro-batches.
+# Results of all layers: a step does not return them, and a loss made of them is no mean over micro-batches.
 _OF_ALL_LAYERS = ("output_attentions", "output_hidden_states", "output_router_logits")
-# The value of a label that does not count, in transformers and in `torch.nn.functional.cross_entropy`.
+# The label that a loss ignores, in transformers and in `torch.nn.functional.cross_entropy`.
 _IGNORED = -100
-# Inputs that transformers documents with the rows first. A run without data does not tell for masks, which it only indexes.
+# Inputs whose first dimension is the rows, by transformers' documentation. Runs without data do not show it for masks.
 _ROWS_FIRST = (
     "attention_mask",
     "input_features",
@@ -30,7 +30,7 @@ _ROWS_FIRST = (
     "shift_labels",
     "token_type_ids",
 )
-# Runs without data in search of the rows of all inputs.
+# The most runs without data to find the rows of all inputs.
 _MOST_RUNS = 32
 
 
@@ -41,7 +41,7 @@ class Batch:
     Attributes:
         size: the number of rows.
         inputs: all of them.
-        rows: name of a tensor that is divided -> its dimension of the rows.
+        rows: name of a divided tensor -> its dimension of rows.
     """
 
     size: int
@@ -61,7 +61,7 @@ class Batch:
 
     @property
     def shapes(self) -> tuple[Any, ...]:
-        """The key that steps with the same shapes have in common."""
+        """A key for steps with the same shapes and values."""
         return tuple(
             (name, (tuple(value.shape), value.dtype) if isinstance(value, torch.Tensor) else repr(value))
             for name, value in sorted(self.inputs.items())
@@ -71,8 +71,7 @@ class Batch:
 def batch_of(inputs: Mapping[str, Any], chunks: int, device: torch.device, rows: RowDimensions) -> Batch:
     """Inputs as a batch, on the stage's device.
 
-    Raises ``ApplyError`` if there is no tensor among them, for a cache, and for rows that do not divide or are not
-    clear.
+    Raises ``ApplyError`` without any tensor, with a cache, and for rows that do not divide or cannot be found.
     """
     if inputs.get("use_cache") or any(inputs.get(name) is not None for name in ("past_key_values", "cache_params")):
         raise ApplyError("a forward in stages keeps no caches: leave use_cache and the cache out, or call generate()")
@@ -88,11 +87,12 @@ def batch_of(inputs: Mapping[str, Any], chunks: int, device: torch.device, rows:
 
 
 class RowDimensions:
-    """The dimension of the rows in each input, found by runs without data with a row more. A length that equals the
-    number of rows proves nothing: a table of four entries may accompany four sentences.
+    """The dimension of rows in each input, found by runs without data with one more row.
+
+    A length equal to the number of rows proves nothing: a table of four entries may accompany four sentences.
 
     Args:
-        run: the model without data; raises where inputs do not fit together.
+        run: runs the model without data; raises if inputs do not fit together.
         main: the name of the model's main input.
     """
 
@@ -101,13 +101,13 @@ class RowDimensions:
         self._known: dict[Any, dict[str, int]] = {}
 
     def size(self, inputs: Mapping[str, Any]) -> int:
-        """The number of rows: the first length of the main input, or else of the first tensor."""
+        """The number of rows: the length of the main input, or else of the first tensor; 0 without tensors."""
         tensors = {name: v for name, v in inputs.items() if isinstance(v, torch.Tensor) and v.dim()}
         main = tensors.get(self._main, next(iter(tensors.values()), None))
         return 0 if main is None else main.shape[0]
 
     def of(self, inputs: Mapping[str, Any]) -> dict[str, int]:
-        """Name of a tensor with rows -> its dimension.
+        """Name of a tensor with rows -> its dimension of rows.
 
         Raises ``ApplyError`` if the model runs with none of the possible dimensions, or with several.
         """
@@ -135,7 +135,7 @@ class RowDimensions:
         )
 
     def _refuse_tables(self, inputs: Mapping[str, Any], dims: Mapping[str, int], size: int) -> None:
-        """Refuse an input that the model uses, and takes as it is for another number of rows."""
+        """Raise ``ApplyError`` for an input that the model uses but that need not have one entry for each row."""
         for name, dim in dims.items():
             rest = {other: d for other, d in dims.items() if other != name}
             if (name in _ROWS_FIRST and not dim) or not rest or self._fails(inputs, rest, size):
@@ -144,11 +144,11 @@ class RowDimensions:
             if self._fails(unused, rest, size):
                 raise ApplyError(
                     f"{name} has {size} entries in dimension {dim}, as many as the batch has rows, but the model accepts "
-                    "it with other numbers of rows: give a batch of another size, or chunks=1"
+                    "it for other numbers of rows: give a batch of another size, or chunks=1"
                 )
 
     def _fails(self, inputs: Mapping[str, Any], dims: Mapping[str, int], size: int) -> str:
-        """The reason why the model does not run with a row more in some dimensions; "" if it does."""
+        """The reason why the model does not run with one more row in some dimensions; "" if it runs."""
         grown = {
             name: on_meta(value).new_empty([n + (d == dims[name]) for d, n in enumerate(value.shape)])
             if name in dims
@@ -157,32 +157,31 @@ class RowDimensions:
         }
         try:
             self._run(grown)
-        except Exception as error:  # a model's own code may raise anything
+        except Exception as error:  # the model's own code may raise any error
             return one_line(error, 120)
         return ""
 
 
 def refuse_what_a_step_lacks(inputs: Mapping[str, Any], config: Any) -> None:
-    """Raise ``ApplyError`` for results that a step does not return, and for a sum in place of its mean."""
+    """Raise ``ApplyError`` for results that a step does not return, and for a loss that is a sum and no mean."""
     wanted = [n for n in _OF_ALL_LAYERS if inputs.get(n, getattr(config, n, None) or None)]
     if wanted:
-        raise ApplyError(f"{wanted[0]}: a step returns the loss alone; leave it out, and get it from a forward")
+        raise ApplyError(f"{wanted[0]}: a step returns only the loss; leave it out, and get it from a forward")
     if inputs.get("num_items_in_batch") is not None:
         raise ApplyError("num_items_in_batch: a step takes the mean of micro-batches, not their sum; leave it out")
 
 
 def refuse_unequal_labels(batch: Batch, chunks: int) -> None:
-    """A loss is a mean over the labels that count: the mean of means is the whole's only where they are as many.
+    """Raise ``ApplyError`` if micro-batches have different numbers of labels that count.
 
-    Raises ``ApplyError`` if micro-batches have different numbers of them.
+    A loss is a mean over these labels: the mean of the micro-batches' means would be another number.
     """
     for name in ("labels", "shift_labels"):
         labels = batch.inputs.get(name)
         if labels is None or labels.is_floating_point():
             continue
-        for counted in (
-            (labels, labels[:, 1:]) if labels.dim() == 2 else (labels,)
-        ):  # causal models leave the first out
+        # Causal models ignore the first label of each row.
+        for counted in (labels, labels[:, 1:]) if labels.dim() == 2 else (labels,):
             counts = {int((part != _IGNORED).sum()) for part in counted.chunk(chunks)}
             if len(counts) > 1:
                 raise ApplyError(

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.pipelining.schedules import PipelineScheduleMulti, get_schedule_class
 
-from modular_converter.parallel.engine.base.without_data import guesses, on_meta
+from modular_converter.parallel.engine.base.without_data import Guesses, on_meta
 from modular_converter.parallel.engine.group.agreed_plan import refuse_other_weights
 from modular_converter.parallel.engine.group.join_group import join_group
 from modular_converter.parallel.engine.group.same_calls import everywhere, refuse_other_inputs
@@ -55,27 +55,25 @@ Loss = Callable[[Any, torch.Tensor], torch.Tensor]
 class Pipeline(StageWeights):
     """A model of transformers in stages; every process of the group makes one, with the same model and arguments.
 
-    The weights of the process's own stages are those of the model, on the process's device; the others are freed. The
-    model itself is not to be used any more. ``clock`` notes when actions start and end, for ``modular-plan schedule
-    --measure``.
+    It moves the weights of the process's own stages to the process's device, and frees all others, so that the model itself
+    can no longer be used. ``clock`` records actions, for ``modular-plan schedule --measure``.
 
     Args:
-        model: whole, the same on all processes.
-        chunks: micro-batches of a step.
-        schedule: of torch: ``GPipe``, ``1F1B``, ``LoopedBFS``, ``Interleaved1F1B``, ``InterleavedZeroBubble`` or
+        model: the whole model, the same on all processes.
+        chunks: the number of micro-batches in a step.
+        schedule: a schedule of torch: ``GPipe``, ``1F1B``, ``LoopedBFS``, ``Interleaved1F1B``, ``InterleavedZeroBubble`` or
             ``ZBVZeroBubble``.
         stages_per_process: for the last four; 2 if None.
-        balance: layers of each stage, such as ``(10, 12, 10)``; stages of about the same bytes if None.
-        plan: derived from the model and proven on a small instance if None.
-        loss: of a micro-batch, from the model's output and its rows of ``target``; the model's own from ``labels``
-            if None.
+        balance: the number of layers of each stage, such as ``(10, 12, 10)``; stages of about the same bytes if None.
+        plan: if None, it is derived from the model and proven on a small instance.
+        loss: function of the model's output and the rows of ``target``; if None, the model's own loss from ``labels``.
         group: all processes if None.
-        device: this process's; its GPU, or the CPU, if None.
+        device: of this process; if None, its GPU, or the CPU without GPUs.
 
     Raises:
-        ScheduleError: the schedule does not allow these numbers, and the message has those that it would; or the balance
-            does not fit.
-        ApplyError: processes have other weights, or the model is no chain of so many layers.
+        ScheduleError: the schedule does not allow these numbers (the message names the numbers that it allows), or the
+            balance does not fit.
+        ApplyError: processes have different weights, or the model is no chain of enough layers.
     """
 
     def __init__(
@@ -133,21 +131,21 @@ class Pipeline(StageWeights):
         """For subclasses: change how a stage holds its weights, before other code has them."""
 
     def _everyone_of(self, group: dist.ProcessGroup) -> tuple[ProcessGroup, int]:
-        """All processes that have the model, and which part of a batch this one gets."""
+        """All processes that have the model, and the index of this process's part of a batch."""
         return ProcessGroup(group), 0
 
     def step(self, *, target: torch.Tensor | None = None, **inputs: Any) -> torch.Tensor:
-        """Forward and backward of a batch: gradients are added to the parameters, those of shared weights summed.
+        """Run forward and backward of a batch, and add the gradients; gradients of shared weights are summed first.
 
         Args:
-            target: for ``loss``; the rows are divided as those of the inputs.
-            inputs: the model's, of the whole batch, on every process; in a layout of this process's part of it,
+            target: of ``loss``; its rows are divided like those of the inputs.
+            inputs: of the model, the whole batch on every process; in a layout this process's part, with index
                 ``data_rank`` of ``layout.data``.
 
         Returns:
             The mean loss of the micro-batches in float32, on every process.
 
-        Raises ``ApplyError`` if there are no target and no labels, and for what `batch_of` refuses.
+        Raises ``ApplyError`` without target and labels, and for batches that cannot be divided, as `batch_of` does.
         """
         if self._loss is None and "labels" not in inputs:
             raise ApplyError("the model's own loss needs labels=; or give Pipeline a loss= and step a target=")
@@ -168,16 +166,18 @@ class Pipeline(StageWeights):
     def __call__(self, **inputs: Any) -> Any:
         """The model's output for a batch, without gradients, on the process of the last stage; None on the others.
 
-        Hidden states, attentions and logits of routers of all layers are handed on to the last stage where they are asked for.
+        Hidden states, attentions and router logits of all layers are passed to the last stage if the caller asks for them.
 
-        Raises ``ApplyError`` for what `batch_of` refuses, and for a result that is not made row by row.
+        Raises ``ApplyError`` as `batch_of` does, and for a result that does not consist of rows.
         """
         if "labels" in inputs:
             raise ApplyError("labels are for step(); a forward gives no loss")
         if self._schedule.v_shaped:
             raise ApplyError(f"{self._schedule.name} has no forward without a backward: use another schedule for it")
         if len(self.stages) == self._stages_in_all > 1:
-            raise ApplyError("torch runs no forward alone with all stages on one process: run the model whole")
+            raise ApplyError(
+                "torch runs no forward without a backward with all stages on one process: run the whole model"
+            )
         merged = self._scheduled(self._batch(inputs), trains=False).eval(micro_batch=torch.arange(self._chunks))
         output = None if self._last_stage is None else self._last_stage.output(merged)
         self._refuse_everywhere(what_was_not_handed_over(output))
@@ -185,24 +185,25 @@ class Pipeline(StageWeights):
 
     @torch.no_grad()
     def generate(self, input_ids: torch.Tensor, *, groups: int | None = None, **options: Any) -> torch.Tensor:
-        """Greedy or sampled continuations of prompts that are padded on the left.
+        """Continue prompts, which are padded on the left, greedily or by sampling.
 
-        Sampling draws on the last stage's process, group by group: with one group as the whole model does.
+        The last stage samples, group by group: with one group, the tokens are those of the whole model.
 
         Args:
             input_ids: of shape [rows, length], on every process.
-            groups: sequences in flight: the rows in so many parts; as many as stages if None. One keeps one stage busy.
+            groups: the number of parts of the batch in flight; the number of stages if None. One part uses one stage at a
+                time.
             options: of transformers' ``generate``, such as attention_mask, max_new_tokens, do_sample, logits_processor.
 
         Returns:
-            Prompts with what follows them, on every process.
+            Prompts with their continuations, on every process.
 
-        Raises ``ApplyError`` for another kind of decoding, inputs or cache, and for several stages a process.
+        Raises ``ApplyError`` for other kinds of decoding, inputs or caches, and for several stages in a process.
         """
         if self._decoder is None:
             self._decoder = Decoder(self.stages, self._shapes, self._plan, self._group, self._place)
         self._shapes.train(self.training)
-        self._made_for = None  # the stage takes other shapes
+        self._made_for = None  # the decoder changes the shapes of the stage
         return self._decoder.generate(input_ids, min(groups or self._stages_in_all, len(input_ids)), options)
 
     def _batch(self, inputs: dict[str, Any], target: torch.Tensor | None = None) -> Batch:
@@ -215,11 +216,11 @@ class Pipeline(StageWeights):
 
     @property
     def _last_stage(self) -> ScheduledStage | None:
-        """The last stage, on the process that has it."""
+        """The last stage; None on other processes."""
         return self._wrapped.get(self._stages_in_all - 1)
 
     def _scheduled(self, batch: Batch, trains: bool) -> Any:
-        """A schedule of torch for batches of these shapes; made anew where they have changed."""
+        """A schedule of torch for batches of these shapes; cached for the latest shapes."""
         key = (batch.shapes, trains, self.training)
         parts = batch.parts(self._chunks)
         if self._made_for != key:
@@ -248,16 +249,16 @@ class Pipeline(StageWeights):
     def _flow(self, inputs: dict[str, Any], trains: bool) -> LayerFlow:
         """The shapes of a micro-batch, from a run of the whole model without data."""
         self._shapes.train(self.training)
-        with torch.set_grad_enabled(trains), guesses():
+        with torch.set_grad_enabled(trains), Guesses():
             return flow_of(self._shapes, self._plan, on_meta(inputs), asks=not trains, skips=True)
 
     def _without_data(self, inputs: Mapping[str, Any]) -> Any:
         self._shapes.train(self.training)
-        with torch.no_grad(), guesses():
+        with torch.no_grad(), Guesses():
             return self._shapes(**inputs)
 
     def _loss_of_chunk(self, output: Any, target: torch.Tensor) -> torch.Tensor:
-        """The share of a micro-batch in the mean loss."""
+        """A micro-batch's contribution to the mean loss."""
         assert self._last_stage is not None
         whole = self._last_stage.output(output)
         if self._loss is None and not isinstance(whole, Mapping):
@@ -273,7 +274,7 @@ class Pipeline(StageWeights):
             raise ApplyError(next(filter(None, everywhere(said, self._everyone))))
 
     def _everywhere(self, losses: Sequence[torch.Tensor]) -> torch.Tensor:
-        # Of one type everywhere: the others do not know that of the last stage's losses.
+        # In float32, since the other processes do not know the type of the last stage's losses.
         total = torch.stack(list(losses)).detach().sum().float() if losses else torch.zeros((), device=self._place)
         dist.all_reduce(total, group=self._group)
         return total

@@ -1,4 +1,4 @@
-"""A stage as torch's schedules want it: tensors in by position, a tuple of tensors out."""
+"""A stage in the form for torch's schedules: tensors in by position, a tuple of tensors out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PLAIN = (torch.Tensor, str, int, float, bool, type(None))
 
 
 class ScheduledStage(torch.nn.Module):
-    """A stage whose last one returns the tensors of the model's output.
+    """A stage for torch's schedules. The last stage returns the tensors of the model's output.
 
     Attributes:
         inputs: of each micro-batch.
@@ -35,7 +35,7 @@ class ScheduledStage(torch.nn.Module):
                 f"the model returns a {type(strange).__name__}, which micro-batches do not share: give an argument, such as "
                 "use_cache=False, with which it does not"
             )
-        # An output may have a tensor twice: the last hidden state is among the hidden states.
+        # Each tensor once: the last hidden state is also among the hidden states.
         self._order = list({id(leaf): leaf for leaf in leaves if isinstance(leaf, torch.Tensor)})
         self._leaves = [
             (self._order.index(id(leaf)) if isinstance(leaf, torch.Tensor) else None, leaf) for leaf in leaves
@@ -44,7 +44,7 @@ class ScheduledStage(torch.nn.Module):
 
     @property
     def gives(self) -> tuple[torch.Tensor, ...]:
-        """Tensors of the shapes and types of the forward's result."""
+        """Tensors with the shapes and types of the forward's result."""
         return self._distinct(self._flow.output) if self.stage.is_last else self.stage.gives
 
     def forward(self, *received: torch.Tensor, micro_batch: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -55,7 +55,7 @@ class ScheduledStage(torch.nn.Module):
         """
         result = self.stage(*received, **self.inputs[int(micro_batch)])
         tensors = self._distinct(result) if self.stage.is_last else result
-        # torch sends contiguous tensors (a bias of t5 is none), and detaches them in place, which views (of opt) do not allow
+        # torch sends contiguous tensors, unlike a bias of t5, and detaches them in place, unlike the views of opt.
         return tuple((tensor if tensor._base is None else tensor.clone()).contiguous() for tensor in tensors)
 
     def output(self, tensors: Any) -> Any:
@@ -68,21 +68,19 @@ class ScheduledStage(torch.nn.Module):
         """The tensors of an output, each once."""
         leaves, form = pytree.tree_flatten(output)
         if form != self._form:
-            raise ApplyError(
-                "the model's output has another form than in the run that showed the shapes: run it whole"
-            )
+            raise ApplyError("the model's output has another form than in the run without data: run the whole model")
         first = {place: leaf for (place, _), leaf in reversed(list(zip(self._leaves, leaves))) if place is not None}
         return tuple(first[place] for place in range(len(self._order)))
 
 
 def bare_leaves(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """Leaves without data, of the same shapes, which need gradients as these do."""
+    """Leaf tensors without data, with the same shapes, types and requires_grad."""
     made = (torch.empty(t.shape, dtype=t.dtype, device=META).requires_grad_(t.requires_grad) for t in tensors)
     return tuple(made)
 
 
 def refuse_parts_of_one_result(part: Any, whole: Any, chunks: int) -> None:
-    """Raise ``ApplyError`` for results that are not made row by row: micro-batches of them do not add up.
+    """Raise ``ApplyError`` for results that do not consist of rows, which micro-batches cannot make.
 
     Args:
         part, whole: the output for a micro-batch and for the batch.
@@ -95,21 +93,19 @@ def refuse_parts_of_one_result(part: Any, whole: Any, chunks: int) -> None:
         if not leaf.dim() or (leaf.shape[0] * chunks, *leaf.shape[1:]) != tuple(other.shape):
             raise ApplyError(
                 f"{pytree.keystr(path)} of the output is {list(other.shape)} for the batch and {list(leaf.shape)} for a "
-                "micro-batch, so that its parts do not make the whole: give Pipeline chunks=1, or leave it out"
+                "micro-batch, so it does not consist of rows: give Pipeline chunks=1, or leave it out"
             )
 
 
 def what_was_not_handed_over(output: Any) -> str:
-    """The refusal of a result that is NaN throughout, because it depends on values of another stage; empty without one."""
+    """The message for a result that is all NaN, because it uses values inside of another stage; empty without one."""
     for path, leaf in pytree.tree_flatten_with_path(output)[0]:
         if not isinstance(leaf, torch.Tensor) or not leaf.is_floating_point() or not leaf.numel():
             continue
-        first = leaf[
-            (0,) * leaf.dim()
-        ]  # the answer for all entries is a byte each, 2 GiB for the logits of 32 x 2048 words
+        first = leaf[(0,) * leaf.dim()]  # tested alone, since a test of all logits of 32 x 2048 words needs 2 GiB
         if bool(first.isnan()) and bool(leaf.isnan().all()):
             return (
-                f"{pytree.keystr(path)} of the output is NaN throughout: it depends on values inside of other stages, or "
-                "the weights are broken; leave it out, or run the model whole"
+                f"{pytree.keystr(path)} of the output is all NaN: it uses values inside of other stages, or the weights are "
+                "broken; leave it out, or run the whole model"
             )
     return ""

@@ -1,4 +1,4 @@
-"""Weights that stages of several processes have, such as tied embeddings: their gradients are summed."""
+"""Sum the gradients of weights that the stages of several processes have, such as tied embeddings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
+from modular_converter.parallel.engine.group.same_calls import everywhere
 from modular_converter.parallel.pipeline.part_of_model import without_data
+from modular_converter.parallel.shard.collectives import ProcessGroup
 
 
 @dataclass(frozen=True)
@@ -19,9 +21,9 @@ class SharedWeight:
     """A parameter that several processes of a group have.
 
     Attributes:
-        group: all that have stages. One of the holders alone would have a name that torch makes from the number of
-            groups a process has made before, which may not be the same on all of them: a second model would wait for ever.
-        ranks: of the whole world, in order; the norm of the gradient counts on the first.
+        group: all processes with stages. A group of only the holders would get its name from the number of groups that a
+            process has made, which may differ between the holders; they would wait for ever.
+        ranks: global ranks of the holders, in order; the gradient's norm counts on the first.
     """
 
     name: str
@@ -35,8 +37,8 @@ class SharedWeights:
     """The weights that processes of a group share.
 
     Attributes:
-        own: this process's part of them.
-        names: those of all processes, the same everywhere.
+        own: the shared weights of this process.
+        names: of the shared weights of all processes.
         device: of this process.
     """
 
@@ -46,7 +48,7 @@ class SharedWeights:
     device: torch.device
 
     def used(self) -> set[str]:
-        """The names of weights that have a gradient on any process: the others keep none, as in one process."""
+        """The names of the weights that have a gradient on any process."""
         with_gradient = {one.name for one in self.own if one.parameter.grad is not None}
         found = torch.tensor([float(name in with_gradient) for name in self.names], device=self.device)
         if self.names:
@@ -60,13 +62,11 @@ def shared_weights(
     """The shared weights of a group; all its processes must call it.
 
     Args:
-        own: the parameters of this process's stages, by the first name that each has in the whole model.
+        own: first name in the whole model -> parameter of this process's stages.
         device: of this process.
     """
-    held: list[list[str]] = [[] for _ in range(dist.get_world_size(group))]
-    dist.all_gather_object(held, sorted(own), group=group)
     holders: dict[str, tuple[int, ...]] = {}
-    for number, names in enumerate(held):
+    for number, names in enumerate(everywhere(sorted(own), ProcessGroup(group))):
         for name in names:
             holders[name] = (*holders.get(name, ()), dist.get_global_rank(group, number))
     shared = tuple(name for name in sorted(holders) if len(holders[name]) > 1)
@@ -76,9 +76,9 @@ def shared_weights(
 
 @contextmanager
 def summed_gradients(shared: SharedWeights) -> Iterator[None]:
-    """Sum the gradients of a step over the processes that have a weight; those of earlier steps are summed already.
+    """Sum the gradients of a step over the holders of each weight, and add them to those of earlier steps.
 
-    A step that fails leaves those of earlier steps.
+    After a failed step, the gradients of earlier steps are unchanged.
     """
     earlier = [one.parameter.grad for one in shared.own]
     for one in shared.own:
@@ -95,13 +95,13 @@ def summed_gradients(shared: SharedWeights) -> Iterator[None]:
             one.parameter.grad = before
             continue
         gradient = torch.zeros_like(one.parameter) if one.parameter.grad is None else one.parameter.grad
-        # Processes of a layout hold the same part of it in each stage.
+        # In a layout, the holders have the same part of the weight.
         _sum(gradient.to_local() if isinstance(gradient, DTensor) else gradient, one)
         one.parameter.grad = gradient if before is None else before.add_(gradient)
 
 
 def _sum(gradient: torch.Tensor, one: SharedWeight) -> None:
-    """Sum a gradient over the processes that have the weight, in place and in the same order on each of them."""
+    """Sum a gradient over the holders of the weight, in place and in the same order on each."""
     own = gradient.contiguous()
     parts = {rank: own if rank == dist.get_rank() else torch.empty_like(own) for rank in one.ranks}
     calls = [
@@ -119,7 +119,7 @@ def _sum(gradient: torch.Tensor, one: SharedWeight) -> None:
 
 
 def free_weights(model: torch.nn.Module, kept: set[int]) -> None:
-    """Give up the data of all parameters but some."""
+    """Free the data of all parameters except ``kept``, which has identities."""
     for module in model.modules():
         parameters: dict[str, Any] = module._parameters
         for name, value in parameters.items():

@@ -24,7 +24,7 @@ Stages = TypeVar("Stages", bound="StageWeights")
 
 
 class StageWeights(Checkpoints):
-    """The methods of a pipeline that are about weights.
+    """The methods of a pipeline for its weights.
 
     Attributes:
         stages: of this process, by number.
@@ -36,7 +36,7 @@ class StageWeights(Checkpoints):
     _group: dist.ProcessGroup
     _everyone: ProcessGroup
     _place: torch.device
-    # Over which each stage is shared out.
+    # The processes that divide each stage.
     _tensors: ProcessGroup | None = None
 
     def named_parameters(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
@@ -48,18 +48,18 @@ class StageWeights(Checkpoints):
         yield from self._own.values()
 
     def train(self: Stages, mode: bool = True) -> Stages:
-        """As of a module."""
+        """As in a module."""
         for stage in self.stages.values():
             stage.train(mode)
         return self
 
     def eval(self: Stages) -> Stages:
-        """As of a module."""
+        """As in a module."""
         return self.train(False)
 
     @property
     def training(self) -> bool:
-        """As of a module."""
+        """As in a module."""
         return next(iter(self.stages.values())).training
 
     def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
@@ -76,7 +76,7 @@ class StageWeights(Checkpoints):
         return norm
 
     def spreads(self) -> dict[str, Spread]:
-        """This process's weights, and where their parts are, by their first names in the whole model."""
+        """First name in the whole model -> the parts of a weight of this process."""
         return {name: Spread(name, value, None) for name, value in self._own.items()}
 
     def _trained(self) -> Trained:

@@ -8,7 +8,7 @@ pytest.importorskip("transformers")
 from torch import nn  # noqa: E402
 from transformers.modeling_outputs import BaseModelOutput  # noqa: E402
 
-from modular_converter.parallel.engine.base.skeleton import dismantle  # noqa: E402
+from modular_converter.parallel.engine.base.skeleton import skeleton_of  # noqa: E402
 from modular_converter.parallel.engine.base.without_data import run_without_data, tried_without_data  # noqa: E402
 from modular_converter.parallel.engine.choice.kinds_of_layers import traced_kinds  # noqa: E402
 from modular_converter.parallel.engine.remote.loaded import Loaded  # noqa: E402
@@ -39,7 +39,7 @@ def test_layers_of_such_a_model_have_kinds_by_their_operations(model):
 
 
 def test_its_answers_are_held_against_the_whole_model(model):
-    skeleton = dismantle(model, lambda name, tensor: tensor.dtype)[0]
+    skeleton = skeleton_of(model)
     found = Loaded(model, skeleton, {}, {}).whole_shapes((), {"input_ids": torch.arange(12).view(2, 6)})
     assert found[("last_hidden_state",)] == (2, 6, 32) and found[("attentions",)] == 32
 

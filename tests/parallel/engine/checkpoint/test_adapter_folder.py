@@ -48,7 +48,7 @@ def test_what_cannot_be_read_is_said(saved):
     for change, said in (
         ({"base_model_name_or_path": "some/name"}, "'some/name', which is not a folder here.*nothing is downloaded"),
         ({"base_model_name_or_path": None}, "None, which is not a folder here"),
-        ({"r": 5}, "cannot be put into the model of .*base"),
+        ({"r": 5}, "cannot be loaded into the model of .*base"),
     ):
         (adapter / "adapter_config.json").write_text(json.dumps(settings | change))
         with pytest.raises(BuildError, match=said):

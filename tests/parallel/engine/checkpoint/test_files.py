@@ -128,7 +128,7 @@ def test_code_in_the_folder_is_not_run(folder):
 
 
 def test_classes_that_do_not_fit(folder):
-    assert "give a class of a model" in refused(folder, model_class=torch.nn.Linear)
+    assert "give a model class" in refused(folder, model_class=torch.nn.Linear)
     from transformers import AutoModelForImageClassification
 
     assert "it has no model for LlamaConfig" in refused(folder, model_class=AutoModelForImageClassification)

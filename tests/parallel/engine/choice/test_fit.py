@@ -21,7 +21,7 @@ from transformers import (  # noqa: E402
     MixtralForCausalLM,
 )
 
-from modular_converter.parallel.engine.base.skeleton import dismantle  # noqa: E402
+from modular_converter.parallel.engine.base.skeleton import skeleton_of  # noqa: E402
 from modular_converter.parallel.engine.choice.fit import fit  # noqa: E402
 from modular_converter.parallel.engine.choice.kept import kept  # noqa: E402
 from modular_converter.parallel.engine.choice.select_plan import select_plan  # noqa: E402
@@ -53,7 +53,7 @@ def llama(**settings):
 
 
 def fitted(model, plan, ranks):
-    return fit(dismantle(model, lambda name, tensor: tensor.dtype)[0], plan, ranks)
+    return fit(skeleton_of(model), plan, ranks)
 
 
 def own(found, name, ranks):
@@ -132,7 +132,7 @@ def test_too_few_heads_leave_their_attention_whole_alone(caplog):
 
 
 def test_an_error_remains_where_nothing_would_be_left():
-    with pytest.raises(ApplyError, match="2 units are too few for 3 ranks.*nothing would be left to share out"):
+    with pytest.raises(ApplyError, match="2 units are too few for 3 ranks.*nothing would be left to shard"):
         fitted(llama(num_attention_heads=2, num_key_value_heads=2), Plan.parse(f"plan x\n{ATTENTION}"), 3)
 
 
@@ -142,7 +142,7 @@ def test_the_bias_of_a_head_that_has_another_name_first_is_cut_with_the_head():
     assert "cls.predictions.bias" in dict(model.named_parameters())
     plan, _ = select_plan(model, None, 2)
     for size in (4, 7, 8):
-        found = fit(dismantle(model, lambda name, tensor: tensor.dtype)[0], plan, size)
+        found = fit(skeleton_of(model), plan, size)
         assert not found.whole and found.pieces["cls.predictions.bias"].dim == 0
 
 

@@ -83,7 +83,7 @@ def test_layers_that_were_exchanged_are_proven_or_whole(kind, name, caplog):
     with caplog.at_level(logging.WARNING):
         plan, origin = select_plan(model, None, 2)
     assert "left whole, since not proven: layers.0 (has class" in origin
-    assert "stay whole, since no small instance has them: layers.0" in caplog.text and _holds(model, plan)
+    assert "stay whole, since no small instance has their kind: layers.0" in caplog.text and _holds(model, plan)
 
 
 def test_a_harmless_exchange_is_proven_on_the_model_itself():
@@ -115,7 +115,7 @@ GATED = "plan x\nrule layers.*.mlp.{} colwise\nrule layers.*.mlp.{} colwise\nrul
         (
             lambda: exchanged(_llama(), ScaledLinear, "down_proj"),
             GATED,
-            "; not proven on parts that no small instance",
+            "; not proven on parts of kinds that no small instance",
         ),
         (
             lambda: Listed(ListedConfig(**SIZES, num_hidden_layers=3, use_bias=[True, False, True])),
@@ -130,7 +130,7 @@ def test_a_given_plan_is_held_against_the_layers_and_stays_as_it_is(model, text,
         plan, origin = select_plan(model().eval(), text.format("gate_proj", "up_proj"), 2)
     assert origin.startswith("the given plan, verified") and said in origin
     assert len(plan.rules) == text.count("rule ")
-    unproven = "not proven on parts that no small instance has: layers.0 (" in caplog.text
+    unproven = "not proven on parts of kinds that no small instance has: layers.0 (" in caplog.text
     assert unproven == ("not proven on" in origin) == (said.startswith(("; not", "; refused")))
 
 

@@ -35,7 +35,7 @@ def test_a_part_whose_numbers_differ_on_a_rank_stays_whole(name, caplog):
     with caplog.at_level(logging.WARNING):
         plan, origin = select_plan(model, None, 2)
     assert "; whole, as their code computes numbers from shapes: layers.*" in origin and holds(model, plan)
-    assert "layers.* stays whole on each of 2 ranks: its code computes with " in caplog.text
+    assert "layers.* stays whole on each of 2 ranks: its code computes " in caplog.text
     assert "(numbers_of_shapes.py:" in caplog.text
 
 
@@ -43,7 +43,7 @@ def test_a_part_whose_numbers_differ_on_a_rank_stays_whole(name, caplog):
 def test_layers_that_are_cut_where_no_small_instance_is_stay_whole(name, caplog):
     with caplog.at_level(logging.WARNING):
         plan, _ = select_plan(model_of(name), None, 2)
-    assert "these parts stay whole, since no small instance has them: layers.0 (has cut slice 2)" in caplog.text
+    assert "these parts stay whole, since no small instance has their kind: layers.0 (has cut slice 2)" in caplog.text
     assert "embed" in str(plan.rules) and "layers" not in str(plan.rules)
 
 

@@ -8,7 +8,7 @@ import torch
 
 
 pytest.importorskip("transformers")
-from modular_converter.parallel.engine.base.skeleton import dismantle  # noqa: E402
+from modular_converter.parallel.engine.base.skeleton import skeleton_of  # noqa: E402
 from modular_converter.parallel.engine.choice.select_plan import select_plan  # noqa: E402
 from modular_converter.parallel.engine.choice.small_instances import unproven_arguments  # noqa: E402
 from modular_converter.parallel.engine.choice.unproven_arguments import (  # noqa: E402
@@ -87,7 +87,7 @@ def test_a_plan_holds_in_each_use(name):
 def test_a_branch_whose_other_side_no_run_has_shown_is_warned_of(caplog):
     with caplog.at_level("WARNING"):
         select_plan(model_of("WithLargeSquare"), None, 2)
-    assert "WithLargeSquare: no run of the proof has shown negative numbers in place of those read in" in caplog.text
+    assert "WithLargeSquare: no run of the proof has tried negative numbers in place of those read in" in caplog.text
 
 
 @pytest.mark.parametrize("method", ["forward", "generate"])
@@ -96,7 +96,7 @@ def test_an_argument_that_no_run_was_given_is_refused(method):
     _, origin = select_plan(model, None, 2)
     assert "not covered: the argument gate" in origin
     assert unproven_arguments(model) == {"gate"}
-    model.__dict__[UNPROVEN] = Unproven(unproven_arguments(model), dismantle(model, lambda name, one: one.dtype)[0])
+    model.__dict__[UNPROVEN] = Unproven(unproven_arguments(model), skeleton_of(model))
     call = types.MethodType(refusing_unproven(method, type(model).forward), model)
     alone = call(IDS, gate=None)
     assert torch.equal(alone[0], type(model).forward(model, IDS)[0])
@@ -111,7 +111,7 @@ def test_an_argument_that_no_run_was_given_is_refused(method):
 @pytest.mark.parametrize("method", ["forward", "generate"])
 def test_a_tensor_that_only_keywords_take_is_refused_where_the_model_computes_otherwise(method):
     model = model_of("WithKeyword")
-    model.__dict__[UNPROVEN] = Unproven(unproven_arguments(model), dismantle(model, lambda name, one: one.dtype)[0])
+    model.__dict__[UNPROVEN] = Unproven(unproven_arguments(model), skeleton_of(model))
     own = type(model).forward
 
     def called(self, input_ids, **kwargs):
@@ -129,7 +129,7 @@ def test_an_argument_that_code_of_the_library_cannot_try_without_data_passes_wit
     small = build(target_of("qwen2_vl"))
     given = {name: value for name, value in small.inputs.items() if not name.startswith(("pixel", "image"))}
     given |= {"pixel_values_videos": small.inputs["pixel_values"], "video_grid_thw": small.inputs["image_grid_thw"]}
-    unproven = Unproven(unproven_arguments(small.model), dismantle(small.model, lambda name, one: one.dtype)[0])
+    unproven = Unproven(unproven_arguments(small.model), skeleton_of(small.model))
     assert "pixel_values_videos" in unproven.names
     for _ in range(2):
         unproven.refuse(small.model, given)
@@ -141,7 +141,7 @@ def test_an_argument_without_a_proof_passes_where_the_model_computes_as_it_was_p
     model = model_of("WithOddGate")
     with_offset = types.MethodType(refusing_unproven("forward", used_otherwise.WithOffset.forward), model)
     model.__class__ = used_otherwise.WithOffset
-    model.__dict__[UNPROVEN] = Unproven(frozenset(["offset"]), dismantle(model, lambda name, one: one.dtype)[0])
+    model.__dict__[UNPROVEN] = Unproven(frozenset(["offset"]), skeleton_of(model))
     assert torch.equal(with_offset(IDS, offset=torch.zeros(7))[0], with_offset(IDS)[0])
     assert model.__dict__[UNPROVEN].known == {frozenset(["offset"])}
 

@@ -111,8 +111,8 @@ def test_what_would_not_reach_the_weights_is_refused(model, change):
     "change, said",
     [
         (lambda model: setattr(model, "lm_head", torch.nn.Linear(2, 2)), "lm_head would not reach the ranks"),
-        (lambda model: model.model.norm.register_forward_hook(print), "put it on the model itself"),
-        (lambda model: model.model.register_forward_pre_hook(print), "put it on the model itself"),
+        (lambda model: model.model.norm.register_forward_hook(print), "put the hook on the parallelized model"),
+        (lambda model: model.model.register_forward_pre_hook(print), "put the hook on the parallelized model"),
         (lambda model: model.gradient_checkpointing_enable(), "would not reach the weights"),
         (lambda model: model.generate_batch([[1]]), "would not reach the weights"),
     ],
@@ -142,7 +142,7 @@ def test_an_assistant_on_other_ranks_is_refused(model):
     small = llama()
     small.__dict__["_placement"] = Elsewhere()
     small.__class__ = _routed_class(type(small))
-    with pytest.raises(PlanError, match="lies on other ranks"):
+    with pytest.raises(PlanError, match="is on other ranks"):
         model.generate(IDS[:1], assistant_model=small)
 
 

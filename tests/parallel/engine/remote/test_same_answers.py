@@ -48,7 +48,7 @@ def test_state_of_any_class_stays_on_the_ranks(pair, form):
     )
     assert relative_error(hidden, want) < 2e-4 and "on the ranks" in repr(state)
     if form != "object":
-        with pytest.raises(ApplyError, match="its own share; pass it to the next call"):
+        with pytest.raises(ApplyError, match="its own share; pass this handle to the next call"):
             state[0]
     got, expected = model(IDS[:, 11:], past_key_values=state)[0], whole(IDS[:, 11:], past_key_values=own)[0]
     assert relative_error(got, expected) < 2e-4

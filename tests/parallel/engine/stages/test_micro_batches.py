@@ -54,7 +54,7 @@ def test_a_result_of_the_batch_as_a_whole_is_refused() -> None:
         refuse_parts_of_one_result(part, whole, 2)
     refuse_parts_of_one_result({"states": part["states"]}, {"states": whole["states"]}, 2)
     assert what_was_not_handed_over({"a": [torch.ones(2), torch.full((2,), torch.nan)]}).startswith(
-        "['a'][1] of the output is NaN"
+        "['a'][1] of the output is all NaN"
     )
     assert not what_was_not_handed_over({"a": torch.tensor([1.0, torch.nan]), "b": torch.ones(2, dtype=torch.long)})
 

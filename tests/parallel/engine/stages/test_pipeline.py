@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 import torch
 
-from modular_converter.parallel.engine.base.without_data import guesses, on_meta
+from modular_converter.parallel.engine.base.without_data import Guesses, on_meta
 from modular_converter.parallel.engine.stages import shared_weights as shared_weights_module
 from modular_converter.parallel.engine.stages.pipeline import Pipeline
 from modular_converter.parallel.engine.stages.shared_weights import (
@@ -74,7 +74,7 @@ def test_stages_one_after_the_other_are_the_model(masked: bool, recomputed: bool
     inputs = {name: value for name, value in inputs.items() if masked or name != "attention_mask"}
     bare = copy_without_data(model)
     do_not_recompute(bare)
-    with guesses():  # a mask of ones is left out in a run with data
+    with Guesses():  # a mask of ones is left out in a run with data
         flow = flow_of(bare, plan, on_meta(inputs))
     expected = model.train()(**inputs).logits
     expected.square().mean().backward()
@@ -130,7 +130,7 @@ def test_results_of_all_layers_reach_the_last_stage(cuts: tuple[int, ...]) -> No
     model, inputs, plan = small_llama()
     model.set_attn_implementation("eager")
     asked = {"output_hidden_states": True, "output_attentions": True}
-    with torch.no_grad(), guesses():
+    with torch.no_grad(), Guesses():
         flow = flow_of(copy_without_data(model), plan, on_meta(inputs | asked), asks=True)
         expected = model(**inputs, **asked)
     passed = ()
