@@ -1,1 +1,1 @@
-"""From a trace to a plan: axes are followed through the operations, and chosen. Plain values; no torch here."""
+"""From a trace to a plan: axes are followed through the operations, and chosen. Plain values, without torch."""

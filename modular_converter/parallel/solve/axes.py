@@ -1,8 +1,8 @@
-"""Factored axes: every tensor dimension as a product of atoms, an atom as a leaf, a product or a concatenation.
+"""Factored axes: each tensor dimension is a product of atoms; an atom is a leaf, a product or a concatenation.
 
-Two axes that an operation connects are unified; a ``view`` or ``split`` refines atoms where it cuts them. The leaves
-that remain at the end are the axes of the model itself: heads, key/value groups, head widths, hidden widths. It is type
-inference, with axis lengths for types. No torch here.
+Two axes that an operation connects are unified; a ``view`` or ``split`` refines the atoms that it cuts. The leaves at the
+end are the axes of the model: heads, key/value groups, head widths, hidden widths. This is type inference, with axis
+lengths for types.
 
 Example: a fused projection of length 108, chunked in 3 and viewed as heads, becomes ``sum([6 6'], [6 6'], [6 6'])``.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 
-# An axis unified with a shifted copy of itself is cut at every position; such an axis is never sharded, so stop early.
+# An axis unified with a shifted copy of itself would be cut at every position, and is never sharded: stop early.
 STEP_LIMIT = 300
 LEAF, PRODUCT, SUM = "leaf", "product", "sum"
 
@@ -46,7 +46,7 @@ Seq = tuple[Atom, ...]
 
 @dataclass(frozen=True)
 class Mark:
-    """A remark on an axis: it must stay whole, and why; resolved to leaves when all unifications are done.
+    """A remark that an axis must stay whole, with the reason; its leaves are known after all unifications.
 
     Attributes:
         op: number of the operation that was followed.
@@ -74,13 +74,12 @@ class Axes:
         self.count += 1
         return (Atom(size, self.count),)
 
-    def forbid(self, seq: Seq, reason: str) -> None:
-        """Mark everything on this axis to stay whole."""
-        if seq:
-            self.marks.append(Mark(seq, reason, self.op))
+    def keep_whole(self, reason: str, *seqs: Seq) -> None:
+        """Mark all factors of some axes to stay whole."""
+        self.marks += [Mark(seq, reason, self.op) for seq in seqs if seq]
 
     def flat(self, seq: Iterable[Atom]) -> Seq:
-        """The sequence with products opened: only leaves and sums remain."""
+        """The axis with its products opened: only leaves and sums remain."""
         result: list[Atom] = []
         for atom in seq:
             if atom.kind == PRODUCT:
@@ -91,7 +90,7 @@ class Axes:
         return tuple(result)
 
     def leaves(self, seq: Iterable[Atom]) -> list[Atom]:
-        """All leaves of an axis, through sums, in order, repeated where they occur twice."""
+        """All leaves of an axis and of the sums in it, in order, with repetitions."""
         found: list[Atom] = []
         for atom in self.flat(seq):
             if atom.kind == SUM:
@@ -102,12 +101,7 @@ class Axes:
         return found
 
     def unify(self, left: Seq, right: Seq, reason: str = "axes that do not line up") -> None:
-        """Make two axes one. Where their factors cannot be lined up, both must stay whole.
-
-        Args:
-            left, right: axes of the same length.
-            reason: the message when they cannot be lined up.
-        """
+        """Make two axes of the same length one. If their factors do not line up, both must stay whole, for ``reason``."""
         self.steps = 0 if self.depth == 0 else self.steps
         self.depth += 1
         try:
@@ -129,10 +123,10 @@ class Axes:
                 del a[0], b[0]
                 self._equal(x, y, reason)
             elif x.kind == SUM and x.size > y.size:
-                head, rest = self._take(b, x.size)
+                head, rest = self.take(b, x.size)
                 if head is None:
                     return self._give_up(a, b, reason)
-                b = rest
+                b = list(rest)
                 del a[0]
                 self._spread(x, head, reason)
             elif y.kind == SUM and y.size > x.size:
@@ -147,8 +141,7 @@ class Axes:
         return None
 
     def _give_up(self, a: Sequence[Atom], b: Sequence[Atom], reason: str) -> None:
-        self.forbid(tuple(a), reason)
-        self.forbid(tuple(b), reason)
+        self.keep_whole(reason, tuple(a), tuple(b))
 
     def _equal(self, x: Atom, y: Atom, reason: str) -> None:
         if x.kind == LEAF:
@@ -172,18 +165,18 @@ class Axes:
     def _refine(self, atom: Atom, seq: Seq) -> None:
         atom.kind, atom.parts = PRODUCT, [seq]
 
-    def _take(self, seq: Sequence[Atom], length: int) -> tuple[Seq | None, list[Atom]]:
-        """The leading atoms whose product is ``length``, and the rest; leaves are split where that helps."""
+    def take(self, seq: Sequence[Atom], length: int) -> tuple[Seq | None, Seq]:
+        """The leading atoms whose product is ``length`` (None if there are none), and the rest; splits leaves."""
         rest = list(self.flat(seq))
         head: list[Atom] = []
         have = 1
         while have < length:
             if not rest:
-                return None, rest
+                return None, ()
             atom = rest[0]
             need = length // have
             if length % have or (atom.size > need and (atom.kind != LEAF or atom.size % need)):
-                return None, rest
+                return None, tuple(rest)
             if atom.size > need:
                 self._split(atom, need)
                 rest = list(self.flat(rest))
@@ -191,15 +184,10 @@ class Axes:
             head.append(atom)
             have *= atom.size
             del rest[0]
-        return (tuple(head), rest) if have == length else (None, rest)
-
-    def take(self, seq: Sequence[Atom], length: int) -> tuple[Seq | None, Seq]:
-        """Public form of the cut of a product: the outer part of this length (None if there is none), and the rest."""
-        head, rest = self._take(seq, length)
-        return head, tuple(rest)
+        return tuple(head) if have == length else None, tuple(rest)
 
     def cut(self, seq: Seq, start: int, stop: int) -> Seq:
-        """The slice ``[start, stop)`` of an axis, as an axis; atoms are refined to sums where it cuts them."""
+        """The slice ``[start, stop)`` of an axis, as an axis; atoms that it cuts become sums."""
         seq = self.flat(seq)
         if not seq or (start == 0 and stop == size(seq)):
             return seq
@@ -211,12 +199,8 @@ class Axes:
             index = start // inner
             self._cut_atom(head, index, index + 1)
             return self.cut(rest, start - index * inner, stop - index * inner)
-        self.forbid(seq, "a slice that cuts across the factors of an axis")
-        return self._whole(stop - start, "a slice that cuts across the factors of an axis")
-
-    def _whole(self, length: int, reason: str) -> Seq:
-        fresh = self.leaf(length)
-        self.forbid(fresh, reason)
+        fresh = self.leaf(stop - start)
+        self.keep_whole("a slice that cuts across the factors of an axis", seq, fresh)
         return fresh
 
     def _cut_atom(self, atom: Atom, start: int, stop: int) -> Seq:

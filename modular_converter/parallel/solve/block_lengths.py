@@ -1,4 +1,4 @@
-"""Names in the model's own code for the lengths of the blocks of an axis."""
+"""The code's own names for the lengths of the blocks of an axis."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def parts_of(flow: Flow, seq: Seq, lengths: Sequence[int], path: str) -> tuple[P
 
     Args:
         lengths: of the blocks, in the small instance.
-        path: the module whose attributes, or whose owners' attributes, may be named.
+        path: the module whose attributes, or whose parents' attributes, may be named.
 
     Returns:
-        None for one block; as many ones as the code cuts blocks; one expression for their number; or an expression a
-        block. None if the code has neither: then the proportion holds only for the small instance.
+        ``()`` for one block; else a 1 for each block that the code cuts, an expression for their number, or an expression
+        for each block. None if the code has none of these: then the proportion holds only for the small instance.
     """
     if len(lengths) < 2:
         return ()
@@ -33,7 +33,7 @@ def parts_of(flow: Flow, seq: Seq, lengths: Sequence[int], path: str) -> tuple[P
         return texts
     if len(set(lengths)) > 1:
         return None
-    if texts:  # what a configuration counts is at least DIVISOR in a small instance; two or three stand in the code
+    if texts:  # fewer than DIVISOR blocks are written in the code; in a small instance a configuration has more
         return (1,) * len(lengths)
     number = _number(flow, flow.axes.flat(seq), len(lengths), path)
     if number is None:
@@ -42,7 +42,7 @@ def parts_of(flow: Flow, seq: Seq, lengths: Sequence[int], path: str) -> tuple[P
 
 
 def _texts(flow: Flow, seq: Seq, lengths: Sequence[int]) -> tuple[str, ...]:
-    """An expression a block, from the cuts of an axis and of its parts; empty where one is missing."""
+    """An expression for each block, from the cuts of an axis and of its parts; empty if one is missing."""
     flat = flow.axes.flat(seq)
     segments = flat[0].parts if len(flat) == 1 and flat[0].kind == SUM else []
     said = _stretches(flow, seq)
@@ -62,13 +62,13 @@ def _texts(flow: Flow, seq: Seq, lengths: Sequence[int]) -> tuple[str, ...]:
 
 
 def _taken(lengths: Sequence[int], total: int) -> list[int]:
-    """The first lengths, as many as make up a total; none where they do not."""
+    """The first lengths that add up to a total; empty if no such lengths do."""
     ends = list(accumulate(lengths))
     return list(lengths[: ends.index(total) + 1]) if total in ends else []
 
 
 def _number(flow: Flow, flat: Seq, number: int, path: str) -> str | None:
-    """The code's name for the number of equal blocks: a constant, or an expression in attributes of modules around."""
+    """The code's name for the number of equal blocks: a constant, or an expression in attributes of modules."""
     lengths, counts = _by_key(flow, flow.requirements), _by_key(flow, flow.counts)
     found: list[str] = []
     constant = None
@@ -97,7 +97,7 @@ def _by_key(flow: Flow, remarks: Iterable[Requirement] | Iterable[Count]) -> dic
 
 
 def _around(sources: Iterable[Source], path: str) -> list[str]:
-    """The sources that are attributes of a module or of those around it, as text."""
+    """The sources that are attributes of a module or of its parents, as text."""
     return [text for source in sources if _is_around(source, path) and (text := text_of(source))]
 
 
@@ -107,7 +107,7 @@ def _is_around(source: Source, path: str) -> bool:
 
 
 def _length(said: Mapping[tuple[int, int], Source], start: int, stop: int) -> str | None:
-    """The code's name for the length of a stretch: a split size, or the difference of two slice borders."""
+    """The code's name for the length of a part: a split size, or the difference of two slice borders."""
     own, before, upto = said.get((start, stop)), said.get((0, start)), said.get((0, stop))
     if own is not None:
         return text_of(own)
@@ -119,7 +119,7 @@ def _length(said: Mapping[tuple[int, int], Source], start: int, stop: int) -> st
 
 
 def _stretches(flow: Flow, seq: Seq) -> dict[tuple[int, int], Source]:
-    """Start and stop -> the first source that can be written down, of all cuts of an axis."""
+    """(Start, stop) of a part -> the first source for its length that has a text."""
     found: dict[tuple[int, int], Source] = {}
     key = _key(flow, seq)
     for stretch in flow.stretches:
@@ -133,7 +133,7 @@ def _key(flow: Flow, seq: Seq) -> tuple[int, ...]:
 
 
 def text_of(source: Source) -> str | None:
-    """An integer's source as an expression in attributes; None where a shape or a bare number is behind it."""
+    """An integer's source as an expression in attributes; None if it depends on a shape, or on numbers alone."""
     if source.kind == "attr":
         return source.name
     if source.kind == "const":

@@ -1,6 +1,6 @@
-"""The plan that shards most within a number of collectives: a knapsack of column/row pairs, embeddings and gathers.
+"""The plan that shards most with a limited number of collectives: a knapsack of column/row pairs, embeddings and gathers.
 
-For few or slow links, the shards that save least for each call between the ranks are given up.
+For few or slow links, it gives up the shards that save least for each collective.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Unit:
     """Parameters that are sharded together or not at all.
 
     Attributes:
-        elements: parameter elements that it splits.
-        collectives: calls of one forward that it brings.
+        elements: the number of parameter elements that it splits.
+        collectives: the number of its collectives in one forward.
         leaves: its axes, for a pair; else ``name`` is its parameter.
     """
 
@@ -34,7 +34,7 @@ class Unit:
 
 
 def plan_within(trace: Trace, collectives: int) -> Plan:
-    """The plan that splits the most parameter elements with at most so many collectives in a forward."""
+    """The plan that splits the most parameter elements with at most ``collectives`` in a forward."""
     flow = follow(trace)
     found = units(flow)
     taken = set(fill([(unit.elements, unit.collectives) for unit in found], collectives))
@@ -46,7 +46,7 @@ def plan_within(trace: Trace, collectives: int) -> Plan:
 
 
 def units(flow: Flow) -> list[Unit]:
-    """Everything that the full plan shards, taken apart into units with their elements and collectives."""
+    """The shards of the full plan as units, with their elements and collectives."""
     accepted = choose(flow).accepted
     everything = frozenset(leaf for candidate in accepted for leaf in candidate.leaves)
     alone = frozenset(parameter.name for parameter in flow.trace.parameters)
@@ -68,12 +68,7 @@ def _elements(flow: Flow, plan: Plan) -> int:
 
 
 def fill(items: Sequence[tuple[int, int]], limit: int) -> list[int]:
-    """The knapsack: numbers of the items of the greatest value whose weights add up to ``limit`` at most.
-
-    Args:
-        items: (value, weight) pairs.
-        limit: the sum that the weights may reach.
-    """
+    """The knapsack: the indices of the most valuable (value, weight) items whose weights add up to ``limit`` at most."""
     best: list[tuple[int, tuple[int, ...]]] = [(0, ())] * (max(limit, 0) + 1)
     for number, (value, weight) in enumerate(items):
         for room in range(limit, weight - 1, -1):

@@ -1,4 +1,4 @@
-"""Candidate axes of a followed trace: the leaves that could be sharded together, and the reasons against the others."""
+"""Candidate axes of a followed trace: leaves that can be sharded together, and reasons against the other leaves."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Candidate:
 
     Attributes:
         leaves: numbers of the leaves.
-        places: where they occur in parameters.
-        reasons: why they cannot be sharded; empty for a candidate that can.
-        ops: reason -> number of the operation that it is from, where it is from one.
-        elements: parameter elements that sharding them would split.
+        places: their occurrences in parameters.
+        reasons: why they cannot be sharded; empty if they can.
+        ops: reason -> number of the operation that causes it, or -1.
+        elements: the number of parameter elements that they would split.
     """
 
     leaves: set[int]
@@ -61,7 +61,7 @@ class Groups:
 
 
 def leaf_reasons(flow: Flow) -> dict[int, dict[str, int]]:
-    """Leaf number -> why it must stay whole, first reasons first, each with the number of its operation."""
+    """Leaf number -> the reasons why it must stay whole, in order, each with the number of its operation."""
     reasons: dict[int, dict[str, int]] = {}
 
     def say(seq: Seq, reason: str, op: int) -> None:
@@ -79,7 +79,7 @@ def leaf_reasons(flow: Flow) -> dict[int, dict[str, int]]:
 
 
 def places_of(flow: Flow, parameter: Parameter, number: int) -> list[tuple[Atom, Place]]:
-    """All leaves of a parameter with their place; the path tells segments of a sum apart."""
+    """All leaves of a parameter with their places, whose paths distinguish the segments of a sum."""
     found: list[tuple[Atom, Place]] = []
 
     def walk(seq: Seq, dim: int, path: str) -> None:
@@ -97,9 +97,9 @@ def places_of(flow: Flow, parameter: Parameter, number: int) -> list[tuple[Atom,
 
 
 def candidate_axes(flow: Flow) -> list[Candidate]:
-    """All groups of leaves that occur in parameters; groups that split the most elements come first.
+    """All groups of leaves in parameters; groups that split the most elements come first.
 
-    Leaves belong together when they fill segments of one fused axis, or the same place of the same layer pattern.
+    Leaves belong together if they are segments of one fused axis, or have the same place in similar layers.
     """
     groups = Groups()
     places: dict[int, list[Place]] = {}
@@ -120,7 +120,7 @@ def candidate_axes(flow: Flow) -> list[Candidate]:
 
 
 def _clashing(groups: Groups, places: dict[int, list[Place]]) -> set[int]:
-    """Groups in which one layer's input and the next one's output meet: members of a sequence are no layers alike."""
+    """Groups with two dimensions of one parameter: consecutive members of a sequence, which are no similar layers."""
     dims: dict[tuple[int, int], set[int]] = {}
     for leaf, found in places.items():
         for place in found:
@@ -150,7 +150,7 @@ def _collect(flow: Flow, groups: Groups, places: dict[int, list[Place]], sizes: 
 
 
 def layout(flow: Flow, seq: Seq, chosen: set[int]) -> list[tuple[int, bool]]:
-    """An axis as blocks in order: (length, whether the block is split over the ranks)."""
+    """The blocks of an axis in order: (length, whether the block is split over the ranks)."""
     flat = flow.axes.flat(seq)
     if not any(atom.number in chosen for atom in flow.axes.leaves(flat)):
         return [(size(flat), False)]

@@ -1,4 +1,4 @@
-"""Choose what to shard: the candidates without objections, largest first, that fit together and the code's sizes."""
+"""Choose the axes to shard: candidates without objections, largest first, that fit each other and the code's sizes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from modular_converter.parallel.solve.requirements import Conflict, solve_requir
 
 @dataclass
 class Choice:
-    """The outcome: chosen leaves, attributes that shrink, and the reasons against all other candidates."""
+    """The chosen leaves, the attributes that shrink, and the reasons against all other candidates."""
 
     chosen: set[int]
     attributes: set[tuple[str, str]]
@@ -24,7 +24,7 @@ def choose(flow: Flow, banned: dict[int, str] | None = None) -> Choice:
 
     Args:
         flow: a followed trace.
-        banned: leaf -> why a later step found that it cannot be sharded after all.
+        banned: leaf -> the reason of a later step why it cannot be sharded.
     """
     banned = banned or {}
     refused: list[tuple[Candidate, str]] = []
@@ -40,7 +40,7 @@ def choose(flow: Flow, banned: dict[int, str] | None = None) -> Choice:
 
 
 def _clash(candidate: Candidate, accepted: list[Candidate]) -> str | None:
-    """Two axes of one parameter cannot both be sharded, unless they are separate blocks of a fused one."""
+    """The reason against a second axis of one parameter, unless both are separate blocks of a fused axis; else None."""
     for other in accepted:
         for place in candidate.places:
             for taken in other.places:
@@ -61,7 +61,7 @@ def _separate(place: Place, other: Place) -> bool:
 
 
 def _without_misfits(flow: Flow, accepted: list[Candidate], refused: list[tuple[Candidate, str]]) -> Choice:
-    """Drop candidates until every parameter is split completely and every stated size fits."""
+    """Drop candidates until each parameter is split completely or not at all, and each size in the code fits."""
     while True:
         chosen = {leaf for candidate in accepted for leaf in candidate.leaves}
         bad = _incomplete(flow, chosen)

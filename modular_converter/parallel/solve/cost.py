@@ -1,4 +1,4 @@
-"""The costs and savings of a plan: bytes of a rank and collectives of a forward."""
+"""The cost of a plan: bytes on a rank, and collectives of a forward."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cost:
-    """Bytes (float32) of all parameters and of one rank's, bytes of layer weights, and collectives of one forward."""
+    """Bytes (float32) of all parameters, of one rank's, of all and of sharded layer weights; collectives of a forward."""
 
     whole: int
     rank: int
@@ -31,12 +31,12 @@ class Cost:
 
     @property
     def share(self) -> float:
-        """The part of the bytes of attention's and feed-forward's matrices that is sharded, 0 to 1."""
+        """The sharded fraction of the bytes of attention and feed-forward matrices, 0 to 1."""
         return self.layer_sharded / self.layer_whole if self.layer_whole else 0.0
 
     @property
     def sharded(self) -> float:
-        """The part of all bytes that is sharded, on two ranks, 0 to 1."""
+        """The sharded fraction of all bytes on two ranks, 0 to 1."""
         return 2 * (self.whole - self.rank) / self.whole if self.whole else 0.0
 
 
@@ -78,9 +78,9 @@ def calls(flow: Flow, plan: Plan) -> int:
 
 
 def collectives(flow: Flow, plan: Plan) -> dict[PlanRule, list[tuple[Collective, tuple[int, ...]]]]:
-    """The calls between the ranks that each rule brings in one forward, with the whole shape of their tensor.
+    """The collectives of each rule in one forward, with the whole shapes of their tensors.
 
-    Each use of a weight is a call, and each call of a module. Weights inside a module that acts for them bring none.
+    Each use of a weight is one collective, or each call of a module. Weights in a module that acts for them have none.
     """
     acting = [rule.pattern for rule in plan.rules if STYLES[rule.style].acts_for_weights]
     return {rule: list(_collectives(flow, rule, acting)) for rule in plan.rules}
@@ -118,9 +118,7 @@ def _is_bias(rule: PlanRule, parameter: Parameter) -> bool:
 
 
 def static_findings(trace: Trace, plan: Plan, pieces: dict[str, Piece], ranks: int) -> list[str]:
-    """Faults that show without a run: blocks that are too short, large weights without a rule or a reason to stay
-    whole.
-    """
+    """Faults that need no run: too short blocks, and large weights without a rule or a reason to stay whole."""
     said = [pattern for pattern, _ in plan.whole]
     found = []
     largest = max((p.size for p in trace.parameters), default=0)
@@ -129,7 +127,7 @@ def static_findings(trace: Trace, plan: Plan, pieces: dict[str, Piece], ranks: i
         if piece is None:
             quiet = any(matches(pattern, parameter.names) for pattern in said)
             if not quiet and 4 * parameter.size >= largest:
-                found.append(f"{parameter.name}: large, without a rule, and not said to be whole")
+                found.append(f"{parameter.name}: large, without a rule, and not listed as whole")
         elif piece.dim >= 0:
             blocks = sum(piece.parts) or 1
             length = parameter.shape[piece.dim]

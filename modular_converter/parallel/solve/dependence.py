@@ -10,9 +10,9 @@ PARAMETERS = "*parameters"
 
 
 def dependence(trace: Trace) -> list[frozenset[str]]:
-    """For each tensor number the names of the inputs that its values depend on, and ``PARAMETERS``.
+    """For each tensor the names of the inputs, and ``PARAMETERS``, on which its values depend.
 
-    A write into a view counts for the tensor that is viewed, and for all its other views.
+    A write into a view counts for the viewed tensor and all its views.
     """
     own: list[frozenset[str]] = [_source(tensor.kind, tensor.name) for tensor in trace.tensors]
     root = list(range(len(own)))

@@ -1,7 +1,7 @@
-"""Derive a plan from a trace: follow axes, choose candidates, check gradients, fall back to gathers, write rules.
+"""Derive a plan from a trace. No layer's name decides anything.
 
-Flow: 1. ``follow`` the axes, 2. ``choose`` candidates, 3. ``entries`` of gradients (what cannot be reached is banned
-and 2 runs again), 4. vocabulary and gathered layers, 5. rules. No torch here, and no layer's name decides anything.
+1. ``follow`` the axes, 2. ``choose`` candidates, 3. find ``gradient_entries``; axes with gradients that no rule can sum
+are banned, and 2 runs again, 4. add vocabularies and gathered layers, 5. write rules.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from modular_converter.parallel.styles.shard import SHARD
 from modular_converter.parallel.trace.graph import INPUT, Op, Parameter
 
 
-# A layer that can only be sharded with a gather is worth one if it is not small beside the largest layer weight.
+# A layer that needs a gather is sharded if its weight is at least this fraction of the largest layer weight.
 GATHER_SHARE = 0.2
 _LINEAR_CALLS = {"linear", "addmm"}
-# Ids that are shifted by one are written into a tensor which is made after the shape of theirs.
+# The operator that makes the target tensor for shifted ids.
 _SHIFTED = "new_zeros"
 SAVED = "left whole to save communication"
 
 
 @dataclass(frozen=True)
 class Aim:
-    """The means that a plan may use.
+    """The kinds of shards that a plan may have.
 
     Attributes:
-        gather: layers whose output must be gathered (right, with more communication).
-        pairs: column/row pairs; without, only gathered layers and embeddings.
+        gather: layers whose output must be gathered.
+        pairs: column/row pairs; otherwise only gathered layers and embeddings.
         without: leaves that stay whole.
-        apart: parameters that are neither sharded by vocabulary nor gathered.
+        apart: names of parameters that are neither sharded by vocabulary nor gathered.
     """
 
     gather: bool = True
@@ -52,7 +52,7 @@ class Aim:
 
 
 def plan_of(flow: Flow, aim: Aim) -> Plan:
-    """The plan of a followed trace, within an aim; the same for the same trace."""
+    """The plan of a followed trace, within an aim; it is deterministic."""
     trace = flow.trace
     choice, found = _consistent(flow, aim.without) if aim.pairs else (Choice(set(), set(), []), Entries())
     shards = _shards(flow, choice)
@@ -69,9 +69,7 @@ def plan_of(flow: Flow, aim: Aim) -> Plan:
 
 
 def _consistent(flow: Flow, without: frozenset[int] = frozenset()) -> tuple[Choice, Entries]:
-    """Choose axes, and ban those with gradients that no rule can complete, until none is left to ban. Axes that only
-    the small instance has in this form are banned too.
-    """
+    """Choose axes; ban those with gradients that no rule can sum, or in a form that only the small instance has; repeat."""
     banned = dict.fromkeys(without, SAVED)
     while True:
         choice = choose(flow, banned)
@@ -89,7 +87,7 @@ def _consistent(flow: Flow, without: frozenset[int] = frozenset()) -> tuple[Choi
 
 
 def _unsaid(flow: Flow, choice: Choice) -> set[int]:
-    """The chosen leaves of axes whose blocks cannot be described for a model of another size."""
+    """The chosen leaves of axes whose blocks cannot be described for other sizes of the model."""
     found: set[int] = set()
     for parameter in flow.trace.parameters:
         for seq in flow.of(parameter.tensor):
@@ -100,7 +98,7 @@ def _unsaid(flow: Flow, choice: Choice) -> set[int]:
 
 
 def _entered(flow: Flow, number: int, choice: Choice) -> set[int]:
-    """The chosen leaves into whose region a whole tensor leads."""
+    """The chosen leaves of the first region that a whole tensor enters."""
     reached = {number}
     leaves: set[int] = set()
     for op in flow.trace.ops:
@@ -117,7 +115,7 @@ def _entered(flow: Flow, number: int, choice: Choice) -> set[int]:
 
 
 def _shards(flow: Flow, choice: Choice) -> dict[str, ShardedParameter]:
-    """Parameter name -> how the chosen axes split it."""
+    """Parameter name -> its split by the chosen axes."""
     contracted = {
         (c.op, number): any(atom.number in choice.chosen for atom in flow.axes.leaves(c.seq))
         for c in flow.contractions
@@ -141,7 +139,7 @@ def _shards(flow: Flow, choice: Choice) -> dict[str, ShardedParameter]:
 def _role(
     flow: Flow, index: int, parameter: Parameter, contracted: dict[tuple[int, int], bool], choice: Choice
 ) -> str:
-    """A product whose other side is sharded already is local: depthwise convolutions, one matrix a head."""
+    """The role of one use. A product whose other operand is sharded is local: depthwise convolutions, matrices by head."""
     row = contracted.get((index, parameter.tensor))
     if row is None:
         return SHARD.name
@@ -154,7 +152,7 @@ def _role(
 
 
 def _add_vocabulary(flow: Flow, shards: dict[str, ShardedParameter]) -> None:
-    """Embeddings of the model's input ids, by vocabulary; a tied head gathers its logits."""
+    """Shard embeddings of input ids by vocabulary; a tied head gathers its logits."""
     for parameter in flow.trace.parameters:
         found = [op for _, op in uses(flow, parameter)]
         rows = [op for op in found if op.name == "embedding" and op.inputs()[0] == parameter.tensor]
@@ -168,7 +166,7 @@ def _add_vocabulary(flow: Flow, shards: dict[str, ShardedParameter]) -> None:
 
 
 def _from_input(flow: Flow, number: int) -> bool:
-    """Whether ids are an input of the model, or a view or shift of one; computed positions are not."""
+    """Whether ids are an input of the model, or a view or shift of an input, and not computed positions."""
     seen = {number}
     for op in reversed(flow.trace.ops):
         if any(out in seen for out in op.outputs) and (traits_of(op).moves or op.name == _SHIFTED):
@@ -181,7 +179,7 @@ def _is_linear(flow: Flow, op: Op) -> bool:
 
 
 def _add_gathers(flow: Flow, shards: dict[str, ShardedParameter]) -> None:
-    """Linear layers that are still whole, not small, and whose output may be gathered."""
+    """Shard large linear layers that are still whole, with a gather of their outputs."""
     layered = [p for p in flow.trace.parameters if "*" in wildcard(p.name) and len(p.shape) > 1]
     largest = max((p.size for p in layered if len(p.shape) == 2), default=0)
     for parameter in flow.trace.parameters:
@@ -196,7 +194,7 @@ def _add_gathers(flow: Flow, shards: dict[str, ShardedParameter]) -> None:
 
 
 def _output_dim(flow: Flow, parameter: Parameter, found: list[tuple[int, Op]]) -> int | None:
-    """The output dimension of a weight that only its own module's linear call uses, or None."""
+    """The output dimension of a weight that only its own module's linear call uses; else None."""
     owner = parameter.name.rpartition(".")[0]
     dims = set()
     for _, op in found:
@@ -210,7 +208,7 @@ def _output_dim(flow: Flow, parameter: Parameter, found: list[tuple[int, Op]]) -
 
 
 def _whole(flow: Flow, choice: Choice, shards: dict[str, ShardedParameter], saved: set[str]) -> list[tuple[str, str]]:
-    """Parameter pattern -> the first reason against its longest axis, for every parameter that stays whole."""
+    """(Parameter pattern, first reason against its axes) of each parameter that stays whole."""
     reasons: dict[int, str] = {}
     for candidate, reason in choice.refused:
         for place in candidate.places:

@@ -1,7 +1,7 @@
-"""Derive an expert-parallel plan from a trace: which stacked weights have an axis of experts. No torch here.
+"""Derive an expert-parallel plan from a trace: find the stacked weights with an axis of experts.
 
-An axis of experts is one that is looked up, or grouped, by indices which the model computes from its activations: this
-distinguishes it from a vocabulary. The weights of a module that all have it go together with the module itself.
+An axis of experts is looked up, or grouped, by indices that the model computes from activations, unlike a vocabulary. All
+weights of a module with this axis are divided together with the module.
 """
 
 from __future__ import annotations
@@ -17,12 +17,18 @@ from modular_converter.parallel.solve.flow import Flow, integer_argument
 from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.styles.ep_dispatch_experts import EP_DISPATCH_EXPERTS
 from modular_converter.parallel.styles.grouped_gemm import GROUPED_GEMM
+from modular_converter.parallel.styles.replicated_with_grad_allreduce import REPLICATED_WITH_GRAD_ALLREDUCE
 from modular_converter.parallel.trace.graph import ModuleCall, Parameter, Trace
 
 
 @dataclass
 class Experts:
-    """One module with stacked weights: path, parameter -> dimension of its experts, and how many there are."""
+    """A module with stacked weights.
+
+    Attributes:
+        dims: parameter -> its dimension of experts.
+        number: of experts.
+    """
 
     path: str
     dims: dict[str, int] = field(default_factory=dict)
@@ -30,9 +36,9 @@ class Experts:
 
 
 def derive_experts(trace: Trace) -> Plan:
-    """The expert-parallel plan of a traced model; without rules if it has no module of stacked experts.
+    """The expert-parallel plan of a traced model; without rules if it has no stacked experts.
 
-    Modules that look like experts and cannot be divided are in ``whole``, with the reason.
+    Its ``whole`` has the experts that cannot be divided, with the reason.
     """
     flow = follow(trace)
     rules: dict[str, PlanRule] = {}
@@ -51,7 +57,7 @@ def derive_experts(trace: Trace) -> Plan:
 
 
 def _modules(flow: Flow) -> list[Experts]:
-    """All modules with parameters that are picked from by computed indices, a matrix of weights among them."""
+    """All modules with parameters that computed indices select from; at least one must be a stack of matrices."""
     depends = dependence(flow.trace)
     by_tensor = {parameter.tensor: parameter for parameter in flow.trace.parameters}
     found: dict[str, Experts] = {}
@@ -70,7 +76,7 @@ def _modules(flow: Flow) -> list[Experts]:
 
 
 def _read_and_selected(flow: Flow) -> list[tuple[int, Seq, tuple[int, ...]]]:
-    """``weight[i]`` with a tensor of one integer: the program reads it, then selects, within one call."""
+    """Selections ``weight[i]`` with a tensor of one integer, which the program reads in the same call."""
     read: dict[int, tuple[int, ...]] = {}
     found = []
     for op in flow.trace.ops:
@@ -90,7 +96,7 @@ def _dimension(flow: Flow, parameter: Parameter, seq: Seq) -> int | None:
 
 
 def _reason(trace: Trace, experts: Experts) -> str:
-    """Why these experts cannot be divided over ranks, if they cannot."""
+    """The reason why these experts cannot be divided; empty if they can."""
     other = next((name for name, dim in experts.dims.items() if dim != 0), None)
     if other:
         return f"the experts are dimension {experts.dims[other]} of {other.rpartition('.')[2]}, not the first"
@@ -106,13 +112,12 @@ def _reason(trace: Trace, experts: Experts) -> str:
 
 
 def _call(trace: Trace, experts: Experts) -> ModuleCall | None:
-    """The call of the module within which all uses of its weights lie."""
-    call = next((call for call in trace.modules if call.path == experts.path), None)
+    """The first call of the module, if its calls contain all uses of its weights; else None."""
     tensors = {p.tensor for p in trace.parameters if p.name in experts.dims}
     uses = [index for index, op in enumerate(trace.ops) if tensors & set(op.inputs())]
     calls = [call for call in trace.modules if call.path == experts.path]
     inside = all(any(c.first <= index < c.last for c in calls) for index in uses)
-    return call if inside else None
+    return calls[0] if calls and inside else None
 
 
 def _routed(trace: Trace, call: ModuleCall) -> bool:
@@ -122,9 +127,7 @@ def _routed(trace: Trace, call: ModuleCall) -> bool:
 
 
 def _rules(trace: Trace, experts: Experts) -> list[PlanRule]:
-    """Rules by expert for the stacks; other weights of the module are whole, and each rank has a share of their
-    gradients.
-    """
+    """Rules for the stacks and the module; its other weights are whole, and their gradients are summed."""
     rules = []
     used = {number for op in trace.ops for number in op.inputs()}
     for parameter in trace.parameters:
@@ -135,12 +138,12 @@ def _rules(trace: Trace, experts: Experts) -> list[PlanRule]:
         elif parameter.tensor in used:
             owner = parameter.name.rpartition(".")[0]
             place = parameter.name if owner == experts.path else owner
-            rules.append(PlanRule(wildcard(place), "replicated_with_grad_allreduce"))
+            rules.append(PlanRule(wildcard(place), REPLICATED_WITH_GRAD_ALLREDUCE.name))
     return [*rules, PlanRule(wildcard(experts.path), EP_DISPATCH_EXPERTS.name)]
 
 
 def _attributes(trace: Trace, experts: Experts) -> list[str]:
-    """Integers of the module that state the number of experts in its code; ``num_experts`` goes with the style."""
+    """The module's integers that count its experts, except ``num_experts``, which the style itself divides."""
     found: dict[str, None] = {}
     calls = [call for call in trace.modules if call.path == experts.path]
     for op in (op for call in calls for op in trace.ops[call.first : call.last] if op.call >= 0):

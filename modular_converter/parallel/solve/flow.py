@@ -1,11 +1,11 @@
-"""The axes of all tensors of a trace, and the remarks that the rules of operators make while they follow them.
+"""The axes of all tensors of a trace, and the remarks that the rules of operators make about them.
 
-The remarks are which axes are contracted, looked up or must stay whole, and which integers of the code state a length.
+The remarks say which axes are contracted, looked up or whole, and which integers of the code state a length.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -18,7 +18,7 @@ AxisRule = Callable[["Flow", Op], None]
 
 @dataclass(frozen=True)
 class Contraction:
-    """An axis that a product sums over. ``operands`` are the two sides; ``parameters`` those that are parameters."""
+    """An axis that a product sums over; ``parameters`` are the ``operands`` that are parameters."""
 
     seq: Seq
     op: int
@@ -28,7 +28,7 @@ class Contraction:
 
 @dataclass(frozen=True)
 class Lookup:
-    """An axis from which rows are picked by index."""
+    """An axis whose entries are selected by index."""
 
     seq: Seq
     op: int
@@ -48,7 +48,7 @@ class Requirement:
 
 @dataclass(frozen=True)
 class Stretch:
-    """A part of an axis, and the integer that the model's code cuts it by."""
+    """A part of an axis, and the integer in the model's code that cuts it off."""
 
     seq: Seq
     start: int
@@ -58,7 +58,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Count:
-    """An axis that the model's code makes of equal blocks, and the integer that says how many."""
+    """An axis of equal blocks, and the integer in the model's code that counts them."""
 
     seq: Seq
     source: Source
@@ -66,12 +66,12 @@ class Count:
 
 @dataclass
 class Flow:
-    """Axes of all tensors of a trace, and the remarks that the rules made on the way.
+    """The axes of all tensors of a trace, and the remarks about them.
 
     Attributes:
-        dims: tensor number -> one axis a dimension.
-        origin: tensor -> the parameter that it is a view, slice or selection of.
-        opaque: operators without a rule, with how often they came.
+        dims: tensor -> the axis of each dimension.
+        origin: tensor -> the parameter of which it is a view, slice or selection.
+        opaque: operator without a rule -> the number of its operations.
     """
 
     trace: Trace
@@ -88,7 +88,7 @@ class Flow:
 
     @cached_property
     def uses_by_tensor(self) -> dict[int, list[tuple[int, Op]]]:
-        """Parameter tensor -> its ``uses``; only when all operations have been followed."""
+        """Parameter tensor -> its ``uses``; valid after all operations are followed."""
         found: dict[int, list[tuple[int, Op]]] = {}
         for index, op in enumerate(self.trace.ops):
             for tensor in dict.fromkeys(self.origin[n] for n in op.inputs() if n in self.origin):
@@ -97,21 +97,20 @@ class Flow:
         return found
 
     def of(self, number: int) -> list[Seq]:
-        """The axes of a tensor; those of inputs, buffers and constants must stay whole."""
+        """The axes of a tensor; new axes of inputs, buffers and constants must stay whole."""
         found = self.dims.get(number)
         if found is None:
             tensor = self.trace.tensors[number]
             found = [self.axes.leaf(length) for length in tensor.shape]
             self.dims[number] = found
             if tensor.kind in (INPUT, BUFFER, CONST):
-                for seq in found:
-                    self.axes.forbid(seq, f"{_KIND_NAMES[tensor.kind]} {tensor.name}".strip())
+                self.axes.keep_whole(f"{_KIND_NAMES[tensor.kind]} {tensor.name}".strip(), *found)
             if tensor.kind == PARAM:
                 self.origin[number] = number
         return found
 
     def set(self, number: int, dims: list[Seq]) -> None:
-        """Give a tensor its axes; one that has some already (an in-place target) is unified with them."""
+        """Give a tensor its axes. The old axes of an in-place target are unified with them."""
         if number in self.dims:
             for old, new in zip(self.dims[number], dims):
                 self.axes.unify(old, new)
@@ -121,19 +120,31 @@ class Flow:
     def shape(self, number: int) -> tuple[int, ...]:
         return self.trace.tensors[number].shape
 
-    def whole(self, seq: Seq, reason: str) -> None:
-        self.axes.forbid(seq, reason)
-
     def fresh(self, number: int, reason: str = "") -> None:
-        """New axes for an output; with a reason they must stay whole."""
+        """Give an output new axes, which must stay whole if there is a reason."""
         dims = [self.axes.leaf(length) for length in self.shape(number)]
         if reason:
-            for seq in dims:
-                self.axes.forbid(seq, reason)
+            self.axes.keep_whole(reason, *dims)
         self.set(number, dims)
 
+    def broadcast(self, numbers: Iterable[int], rank: int) -> list[Seq]:
+        """The axes of tensors, aligned from the right and unified; axes of length 1 stretch."""
+        dims: list[Seq] = [()] * rank
+        for number in numbers:
+            given = self.of(number)
+            self.align(dims, given)
+            for back in range(1, min(rank, len(given)) + 1):
+                dims[-back] = dims[-back] or given[-back]
+        return dims
+
+    def align(self, left: Sequence[Seq], right: Sequence[Seq]) -> None:
+        """Unify axes, aligned from the right, except axes of length 1."""
+        for a, b in zip(reversed(left), reversed(right)):
+            if a and b:
+                self.axes.unify(a, b)
+
     def carry(self, op: Op, source: int) -> None:
-        """The outputs are still the parameter that the source is, if it is one."""
+        """Give the outputs the source's origin, if it has one."""
         if source in self.origin:
             for out in op.outputs:
                 self.origin.setdefault(out, self.origin[source])
@@ -149,7 +160,7 @@ class Flow:
             self.requirements.append(Requirement(seq, source, self.index, what))
 
     def call_integers(self, op: Op, *functions: str) -> tuple[Source, ...] | None:
-        """The integers of the model's own call, if it was one of these functions."""
+        """The integers in the model's own call, if it was a call of one of these functions."""
         if op.call < 0:
             return None
         call = self.trace.calls[op.call]
@@ -157,7 +168,7 @@ class Flow:
 
 
 def uses(flow: Flow, parameter: Parameter) -> list[tuple[int, Op]]:
-    """Operations that compute with a parameter, past the views of it."""
+    """The operations that compute with a parameter or its views."""
     return flow.uses_by_tensor.get(parameter.tensor, [])
 
 
@@ -188,6 +199,6 @@ def argument(op: Op, position: int, name: str, default: Arg = None) -> Arg:
 
 
 def only_integer(given: Iterable[Source], value: int) -> Source | None:
-    """The integer of a call that has this value; None where two that are read from different places have it."""
+    """The integer of a call with this value; None if there are two from different sources."""
     found = {source for source in given if source.value == value}
     return found.pop() if len(found) == 1 else None

@@ -1,4 +1,4 @@
-"""Carry axes through a trace: one pass over the operations, each with the rule of its operator."""
+"""Follow axes through a trace: one pass over the operations, with the rules of their operators."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ OUTPUT = "an output of the model"
 def follow(trace: Trace) -> Flow:
     """The axes of a recorded forward; those of an unknown operator and of the model's outputs stay whole.
 
-    Raises ``TraceError`` if an operation ties the entries of a long axis one to the next, as the difference of
-    neighbours does.
+    Raises ``TraceError`` if an operation unifies each entry of a long axis with the next, as differences of neighbours do.
     """
     flow = Flow(trace)
     for flow.index, op in enumerate(trace.ops):
@@ -37,13 +36,12 @@ def follow(trace: Trace) -> Flow:
         if operator.traits.part:
             flow.carry(op, op.inputs()[0])
     for number in trace.outputs:
-        for seq in flow.of(number):
-            flow.whole(seq, OUTPUT)
+        flow.axes.keep_whole(OUTPUT, *flow.of(number))
     return flow
 
 
 def _fits(flow: Flow, number: int) -> bool:
-    """Whether a rule gave a result axes that fit its shape: an unknown form of the operator may have another shape."""
+    """Whether an output's axes fit its shape, which may differ in a form of the operator that the rule does not know."""
     dims, shape = flow.dims.get(number), flow.shape(number)
     if dims is None or len(dims) != len(shape):
         return False

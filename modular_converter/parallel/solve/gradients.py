@@ -1,7 +1,7 @@
-"""The places at which whole tensors enter a sharded region, so that the gradient has to be summed over the ranks.
+"""Find the places where whole tensors enter a sharded region, so that their gradients need an all-reduce.
 
-A rank that holds some heads computes only their share of the gradient of a tensor that all heads read. Column
-weights sum the gradient of their own input; every other entry needs a rule, on a parameter or on a module's border.
+A rank with some of the heads computes only their contribution to the gradient of a tensor that all heads read. Column-wise
+weights sum the gradient of their input; every other entry needs a rule, for a parameter or for a module's output.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from modular_converter.parallel.trace.graph import PARAM, Op
 
 @dataclass
 class Entries:
-    """Rules for gradients, and entries that no rule can reach (tensor numbers)."""
+    """Parameters and module outputs whose gradients need a sum, and entries (tensor numbers) where no rule is possible."""
 
     parameters: set[int] = field(default_factory=set)
     outputs: set[str] = field(default_factory=set)
@@ -27,7 +27,7 @@ class Entries:
 
 
 class GradientFlow:
-    """Consumers and producers of the tensors of a trace, and which of them are sharded."""
+    """Consumers and producers of a trace's tensors, and the sharded tensors."""
 
     def __init__(self, flow: Flow, chosen: set[int]) -> None:
         self.flow = flow
@@ -57,7 +57,7 @@ class GradientFlow:
         return needs
 
     def handled(self, op: Op) -> bool:
-        """A product with a sharded parameter sums the gradient of its input by itself."""
+        """Whether an operation is a product with a sharded parameter, which sums the gradient of its input itself."""
         origins = [self.flow.origin.get(number) for number in op.inputs()]
         return (
             any(number in self.sharded and origin is not None for number, origin in zip(op.inputs(), origins))
@@ -65,7 +65,7 @@ class GradientFlow:
         )
 
     def inside(self, number: int) -> bool:
-        """Whether every use of a whole tensor leads into a sharded region, so that its gradient is a share."""
+        """Whether all uses of a whole tensor lead into a sharded region, so that its gradient is a partial sum."""
         if number in self.memo:
             return self.memo[number]
         self.memo[number] = False
@@ -87,13 +87,13 @@ class GradientFlow:
         return all(self.inside(out) for out in op.outputs if out in self.needs)
 
     def enters(self, index: int) -> bool:
-        """Whether whole operands of this operation need their gradient summed."""
+        """Whether the gradients of this operation's whole operands must be summed."""
         op = self.trace.ops[index]
         return self._any_sharded(op) and not self.handled(op)
 
 
 def gradient_entries(flow: Flow, chosen: set[int]) -> Entries:
-    """All places where a gradient has to be summed."""
+    """All places where a gradient must be summed."""
     graph = GradientFlow(flow, chosen)
     found = Entries()
     for index in range(len(flow.trace.ops)):
@@ -106,7 +106,7 @@ def gradient_entries(flow: Flow, chosen: set[int]) -> Entries:
 
 
 def _reach(graph: GradientFlow, number: int, found: Entries) -> None:
-    """Walk up from an entering tensor to the first borders where a rule can be put."""
+    """Walk up from an entering tensor to the first places for a rule."""
     trace = graph.trace
     if not graph.inside(number):
         tail = _tail(graph, number)
@@ -132,7 +132,7 @@ def _reach(graph: GradientFlow, number: int, found: Entries) -> None:
 
 
 def _border(graph: GradientFlow, number: int) -> str | None:
-    """The outermost module whose only output this tensor is, in a call like all its calls: each gives such a tensor."""
+    """The outermost module whose only output is such a tensor in each call, and this tensor in one call; else None."""
     calls: dict[str, list[tuple[int, ...]]] = {}
     for call in graph.trace.modules:
         calls.setdefault(call.path, []).append(call.outputs)
@@ -146,10 +146,10 @@ def _enters_alone(graph: GradientFlow, outputs: tuple[int, ...]) -> bool:
 
 
 def _tail(graph: GradientFlow, number: int) -> tuple[str, tuple[Part, ...]] | None:
-    """A module whose output is cut in two, of which only the last part leads into a sharded region: latent attention.
+    """A module whose output is cut in two parts, of which only the last enters a sharded region, as in latent attention.
 
     Returns:
-        The module and the parts of its output, or None.
+        The module and the parts of its output; None if the tensor is no such output.
     """
     path = next((call.path for call in graph.trace.modules if call.outputs == (number,) and call.path), None)
     users = [index for index in graph.consumers.get(number, ()) if graph._matters(index)]
@@ -162,6 +162,6 @@ def _tail(graph: GradientFlow, number: int) -> tuple[str, tuple[Part, ...]] | No
     axes, axis = graph.flow.axes, graph.flow.of(number)[-1]
     seqs = [graph.flow.of(piece)[-1] for piece in sorted(pieces, key=graph.inside)]
     if axes.leaves(axis) != [leaf for seq in seqs for leaf in axes.leaves(seq)]:
-        return None  # entries are left out, or the part in front is the one that enters
+        return None  # entries are left out, or the first part enters
     parts = parts_of(graph.flow, axis, [size(seq) for seq in seqs], path)
     return None if parts is None else (path, parts)

@@ -1,4 +1,4 @@
-"""The reasons why weights of a layer are gathered or whole: the line of the model's code, and the cure."""
+"""Why weights of a layer are gathered or whole: the line of the model's code, and the cure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from modular_converter.parallel.styles.colwise_gather_output import COLWISE_GATH
 from modular_converter.parallel.trace.graph import Parameter, Trace
 
 
-# A part of a reason -> the cure. Other reasons lie in the arithmetic, and no other code cures them.
+# (Part of a reason, cure). Other reasons are in the arithmetic, and have no cure.
 _ADVICE = (
     ("a size in a view", "write -1 for this size, or compute it from attributes of the module, such as its heads"),
     ("a split size", "write chunk with the number of parts, or compute the size from attributes of the module"),
@@ -40,11 +40,11 @@ _OF_TORCH = (
 
 @dataclass(frozen=True)
 class Hindrance:
-    """One reason why weights cannot be sharded in pairs.
+    """A reason why weights cannot be sharded in pairs.
 
     Attributes:
-        weights: their names, numbers of layers as ``*``.
-        site: ``path:line``, relative to the working directory where it lies below; empty if no line is known.
+        weights: names, with ``*`` for numbers of layers.
+        site: ``path:line``, relative if below the working directory; empty if unknown.
         advice: the code to write instead.
     """
 
@@ -59,7 +59,7 @@ class Hindrance:
 
 
 def hindrances(trace: Trace, plan: Plan) -> list[Hindrance]:
-    """The curable reasons against matrices in numbered layers that the plan gathers or leaves whole."""
+    """The curable reasons why the plan gathers matrices in numbered layers or leaves them whole."""
     flow = follow(trace)
     wanted = {number: p.name for number, p in enumerate(trace.parameters) if _is_wanted(p, plan)}
     found: dict[tuple[str, str, str], dict[str, None]] = {}
@@ -73,7 +73,7 @@ def hindrances(trace: Trace, plan: Plan) -> list[Hindrance]:
 def _without_repeats(
     found: dict[tuple[str, str, str], dict[str, None]],
 ) -> dict[tuple[str, str, str], dict[str, None]]:
-    """One entry a line of code: the same line hinders each layer."""
+    """One entry for each line of code, which hinders all layers."""
     first: dict[tuple[str, str], tuple[str, str, str]] = {}
     result: dict[tuple[str, str, str], dict[str, None]] = {}
     for key, names in found.items():
@@ -91,11 +91,11 @@ def _is_wanted(parameter: Parameter, plan: Plan) -> bool:
 
 
 def _curable(flow: Flow, candidate: Candidate, reason: str) -> Iterator[tuple[str, str, str]]:
-    """The reasons that other code would cure, each with its line and the advice."""
+    """(Reason, site, advice) of each reason that other code would cure; nothing if another reason would remain."""
     reasons = dict.fromkeys((*candidate.reasons, reason))
     curable = [said for said in reasons if _advice(flow, candidate, said)]
     if len(curable) < len([said for said in reasons if said in candidate.ops]):
-        return  # another reason would remain
+        return
     for said in curable:
         advice = _advice(flow, candidate, said)
         yield "attention of torch" if advice == _OF_TORCH else said, _site(flow, candidate.ops.get(said, -1)), advice

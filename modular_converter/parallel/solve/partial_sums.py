@@ -1,7 +1,7 @@
-"""Whether a partial sum may travel from a product to the border of its module before the ranks add it up.
+"""Whether partial sums may pass from a product to the output of its module before the all-reduce.
 
-Experts are summed once a module, after routing weights and scatters. This is right only if every operation in between
-is linear in the partial sum. A norm or an activation is not; then each product has to be summed by itself.
+Experts are summed once a module, after routing weights and scatters. This is right only if all operations in between are
+linear in the partial sum. Norms and activations are not; then each product needs a sum of its own.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from modular_converter.parallel.trace.graph import ModuleCall, Op
 
 
 def sums_at_border(flow: Flow, owner: str, rows: Collection[int]) -> bool:
-    """Whether every call of a module returns nothing but partial sums of its products with some parameters.
+    """Whether all calls of a module return only partial sums of its products with some parameters.
 
     Args:
         owner: the module's path.
-        rows: tensor numbers of the parameters whose contracted axis is sharded.
+        rows: tensor numbers of the parameters with a sharded contracted axis.
     """
     calls = [call for call in flow.trace.modules if call.path == owner]
     return bool(calls) and all(_is_linear(flow, call, rows) for call in calls)
@@ -52,7 +52,7 @@ def _gives_zeros(op: Op, zeros: Collection[int]) -> bool:
 
 
 def _adds_a_number(op: Op) -> bool:
-    """Whether the result has a number of the code in it, which each rank would add."""
+    """Whether the result contains a number of the code, which each rank would add."""
     at = traits_of(op).added
     number = op.args[at] if 0 <= at < len(op.args) else None
     return isinstance(number, (int, float)) and number != 0

@@ -1,4 +1,4 @@
-"""Read a plan in transformers' vocabulary; the trace of the model supplies the facts that this vocabulary lacks."""
+"""Read a plan in transformers' vocabulary; a trace of the model gives the facts that this vocabulary lacks."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.trace.graph import Trace
 
 
-# Styles without an effect here: a rule switched off, and the owner of parameters that have rules of their own.
+# Styles without an effect here: a disabled rule, and the owner of parameters with rules of their own.
 _SILENT = {"replicate", "local_params"}
 
 
 def from_library(model: str, rules: Mapping[str, str], trace: Trace | None = None) -> Plan:
-    """A plan from a ``base_model_tp_plan``; packed styles have two equal parts there.
+    """A plan from a ``base_model_tp_plan``, where packed styles have two equal parts.
 
     Args:
         model: the name of the model, for the plan.
         rules: layer pattern -> style.
-        trace: of the model; it tells where the output of a module is cut, for the styles that leave this out.
+        trace: of the model, for styles that cut the output of a module.
 
-    Raises ``PlanFormatError`` for a style that this wing does not know, and for one that needs the trace.
+    Raises ``PlanFormatError`` for an unknown style, and for a style that needs the trace if there is none.
     """
     flow = follow(trace) if trace is not None and any(map(_cuts_output, rules.values())) else None
     lines = [f"plan {model}"]
@@ -44,7 +44,7 @@ def _cuts_output(style: str) -> bool:
 
 
 def _cut_of_output(flow: Flow | None, pattern: str) -> str:
-    """The parts of a module's output, if the code behind it cuts the output in two."""
+    """The parts into which later code cuts a module's output. Raises ``PlanFormatError`` if they are unknown."""
     calls = () if flow is None else flow.trace.modules
     outputs = [number for call in calls if matches(pattern, [call.path]) for number in call.outputs]
     for number in outputs:
@@ -55,4 +55,4 @@ def _cut_of_output(flow: Flow | None, pattern: str) -> str:
             parts = parts_of(flow, flow.of(number)[-1], lengths, op.module)
             if parts:
                 return ":".join(map(str, parts))
-    raise PlanFormatError(f"{pattern}: where its output is cut is not known; a trace of the model tells")
+    raise PlanFormatError(f"{pattern}: the cut of its output is unknown; it needs a trace of the model")

@@ -1,4 +1,4 @@
-"""Find the integers of the model's code that must shrink with a shard, by solving the sizes that the trace recorded."""
+"""Find the integers of the model's code that must shrink with the shards, from the sizes in the trace."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from modular_converter.parallel.solve.flow import Flow, Requirement
 from modular_converter.parallel.trace.graph import Source, evaluate
 
 
-RANKS = 2  # sizes scale alike on any number of ranks; two is the smallest that shows it
+RANKS = 2  # sizes scale alike on any number of ranks
 
 
 @dataclass(frozen=True)
 class Conflict:
-    """A stated size that no shrinking of attributes can make right."""
+    """A size in the code that is wrong whatever attributes shrink."""
 
     leaves: frozenset[int]
     reason: str
@@ -23,14 +23,14 @@ class Conflict:
 
 
 def solve_requirements(flow: Flow, chosen: set[int]) -> tuple[set[tuple[str, str]], Conflict | None]:
-    """The attributes (module path, name) that shrink so that every stated size is the local one.
+    """The attributes (module path, name) that must shrink so that all sizes in the code are those of a rank.
 
     Returns:
-        The attributes, and the first conflict if there is one: a size written as a number, read from a whole
-        tensor, or an attribute that is needed whole elsewhere.
+        The attributes, and the first conflict or None. Conflicts are numbers in the code, sizes of whole tensors, and
+        attributes that other code needs whole.
     """
     shrink: set[tuple[str, str]] = set()
-    # An integer that does not equal the whole length was paired with the wrong integer of its call, and is ignored.
+    # A source that does not give the whole length is the wrong integer of its call, and is ignored.
     stated = [r for r in flow.requirements if _value(flow, r.source, set(), set()) == size(r.seq)]
     for requirement in stated:
         want = local_size(flow, requirement.seq, chosen, RANKS)
@@ -78,7 +78,7 @@ def _conflict(flow: Flow, requirement: Requirement, chosen: set[int]) -> Conflic
 
 
 def _behind(flow: Flow, source: Source, chosen: set[int]) -> set[int]:
-    """The chosen axes that the attributes of this source shrink for, or whose shapes it reads."""
+    """The chosen axes for which the attributes of a source shrink, or whose lengths it reads."""
     found: set[int] = set()
     if source.kind == "shape":
         found |= {atom.number for atom in flow.axes.leaves(flow.of(source.tensor)[source.dim])} & chosen

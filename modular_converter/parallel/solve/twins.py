@@ -1,4 +1,4 @@
-"""Layers that the trace did not use, such as experts without a token, are split like similar layers."""
+"""Split layers that the trace did not use, such as experts without a token, like similar layers."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from modular_converter.parallel.trace.graph import Parameter
 
 
 _NUMBER = re.compile(r"\d+")
-# Roles whose style does all that a split layer needs: no attribute that shrinks and no sum at another module's border.
+# Roles that need neither attributes that shrink nor a sum in another module.
 _COMPLETE = (COLWISE.name, ROWWISE.name)
 Key = tuple[str, tuple[int, ...], tuple[str, ...]]
 
 
 def unused_twins(flow: Flow, shards: Mapping[str, ShardedParameter]) -> dict[str, ShardedParameter]:
-    """Unused parameter -> how it is split: as all used parameters like it are, if they are split in one way.
+    """Unused parameter -> its split: the split of all similar used parameters, if they are split in the same way.
 
-    Alike are parameters of one shape whose names and the classes of whose modules differ in numbers alone, in modules
-    with the same weights: another forward or a weight more may need the whole axis. Without such a way for each weight
-    that is split in the twins of its module, none of the module's weights is.
+    Similar parameters have the same shape, names that differ only in numbers, modules of the same classes, and the same
+    weights beside them: another forward or another weight may need the whole axis. A module's weights are split all or
+    not at all.
     """
     modules: dict[str, dict[str, Key]] = {}
     for parameter in flow.trace.parameters:
@@ -50,7 +50,7 @@ def _key(flow: Flow, parameter: Parameter) -> Key:
 
 
 def _numbered(name: str) -> str:
-    """The path up to its last word with a number: the module that has twins."""
+    """The path up to its last number: the module that has twins."""
     words = name.split(".")
     last = max((number for number, word in enumerate(words) if _NUMBER.search(word)), default=-1)
     return ".".join(words[: last + 1])

@@ -1,4 +1,4 @@
-"""Turn sharded parameters into rules: one for a module if a style of modules fits, else one for each parameter."""
+"""Turn sharded parameters into rules: one for a layer if a style fits, else one for each parameter."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from modular_converter.parallel.trace.graph import Parameter, Trace
 
 @dataclass(frozen=True)
 class ShardedParameter:
-    """How one parameter is split: the role of its use, the dimension, and the packed parts of it."""
+    """The split of a parameter: the role of its use, the dimension, and the packed parts."""
 
     role: str
     dim: int
@@ -34,7 +34,7 @@ class ShardedParameter:
 
 
 def rules_of(flow: Flow, shards: dict[str, ShardedParameter], found: Entries) -> list[PlanRule]:
-    """All rules in order of the parameters, those for gradients last."""
+    """All rules in order of the parameters, then the rules for gradients."""
     trace = flow.trace
     by_owner: dict[str, dict[str, Parameter]] = {}
     for parameter in trace.parameters:
@@ -55,7 +55,7 @@ def rules_of(flow: Flow, shards: dict[str, ShardedParameter], found: Entries) ->
 
 
 def _summed_gradients(summed: Mapping[str, int], by_owner: Mapping[str, Mapping[str, Parameter]]) -> list[PlanRule]:
-    """One rule a module where all of its own weights need it: transformers' loader acts on modules alone."""
+    """Rules for modules all of whose own weights need a sum, since transformers' loader acts on modules; else for weights."""
     patterns: dict[str, None] = {}
     for name in summed:
         owner, own = name.rpartition(".")[0], by_owner[name.rpartition(".")[0]]
@@ -64,14 +64,14 @@ def _summed_gradients(summed: Mapping[str, int], by_owner: Mapping[str, Mapping[
 
 
 def table_owners(trace: Trace, parameter: Parameter) -> list[str]:
-    """The modules of a vocabulary that look its rows up, whichever was registered first; a head may share its weight."""
+    """The modules that look up rows of a vocabulary, without a head that shares the weight."""
     looked_up = {op.module for op in trace.ops if op.name == "embedding" and op.inputs()[:1] == (parameter.tensor,)}
     owners = _owners(parameter)
     return [owner for owner in owners if owner in looked_up] or owners[:1]
 
 
 def has_head(trace: Trace, parameter: Parameter) -> bool:
-    """Whether a vocabulary has a module that is no table, which can have the rule of a head."""
+    """Whether a vocabulary is also the weight of a head."""
     return set(_owners(parameter)) > set(table_owners(trace, parameter))
 
 
@@ -80,7 +80,7 @@ def _owners(parameter: Parameter) -> list[str]:
 
 
 def _tied_rules(trace: Trace, parameter: Parameter) -> list[PlanRule]:
-    """A vocabulary and the head that shares it: each by its use of the weight."""
+    """The rules of a vocabulary and of the head that shares it."""
     tables = table_owners(trace, parameter)
     return [
         PlanRule(owner, EMBEDDING_ROWWISE.name if owner in tables else COLWISE_GATHER_OUTPUT.name)
@@ -89,9 +89,9 @@ def _tied_rules(trace: Trace, parameter: Parameter) -> list[PlanRule]:
 
 
 def _generic(trace: Trace, exact: list[PlanRule]) -> list[PlanRule]:
-    """Numbers become ``*`` where everything that the pattern matches gets the same rule.
+    """The rules, with ``*`` for numbers if all matches of the pattern get the same rule.
 
-    Where it does not (the members of a sequence, a layer unlike the others), only the first number does, or none.
+    Otherwise (members of a sequence, a layer unlike the others) ``*`` replaces only some numbers, or none.
     """
     known = set(trace.module_classes) | {name for parameter in trace.parameters for name in parameter.names}
     by_path = {rule.pattern: rule for rule in exact}
@@ -110,7 +110,7 @@ def _generic(trace: Trace, exact: list[PlanRule]) -> list[PlanRule]:
 
 
 def generic_attributes(trace: Trace, attributes: set[tuple[str, str]]) -> list[str]:
-    """``<module pattern>:<name>``, as general as the modules of the same class allow."""
+    """``<module pattern>:<name>`` of each attribute, as general as modules of the same class allow."""
     found = set()
     for path, name in attributes:
         kind = trace.module_classes.get(path)
@@ -124,7 +124,7 @@ def generic_attributes(trace: Trace, attributes: set[tuple[str, str]]) -> list[s
 
 
 def _patterns(path: str) -> list[str]:
-    """From general to exact: all numbers wild, all but the last, the first only, none."""
+    """The patterns of a path: with ``*`` for all numbers, all but the last, only the first, and none."""
     words = path.split(".")
     numbers = [i for i, word in enumerate(words) if word.isdigit()]
     found = []
@@ -158,7 +158,7 @@ def _owner_rules(
 def _module_rule(
     owner: str, own: dict[str, Parameter], weight: ShardedParameter, bias: ShardedParameter | None
 ) -> PlanRule | None:
-    """The rule of a layer with a weight and maybe a bias; None if no style splits both in this way."""
+    """The rule of a layer with a weight and maybe a bias; None if no style splits both so."""
     style = STYLES[weight.role]
     if style is COLWISE and (("bias" in own) != (bias is not None) or bias is not None and bias.parts != weight.parts):
         return None
@@ -168,7 +168,7 @@ def _module_rule(
 
 
 def _parameter_rule(name: str, parameter: Parameter, shard: ShardedParameter) -> PlanRule:
-    """A bare parameter states its dimension, but where it is used in products as a layer's weight is."""
+    """The rule of a bare parameter; it states the dimension unless products use it like a layer's weight."""
     style = STYLES[shard.role]
     return _rule(name, shard, style.side.dim(len(parameter.shape)) if style in (COLWISE, ROWWISE) else None)
 
@@ -183,7 +183,7 @@ def _rows(own: dict[str, Parameter], sharded: dict[str, ShardedParameter]) -> se
 
 
 def _is_experts(own: dict[str, Parameter], sharded: dict[str, ShardedParameter]) -> bool:
-    """Stacks of matrices, all of them split, one side in and one side out: the module as a whole is summed."""
+    """Whether all weights are split, with column-wise and row-wise stacks of matrices, so that the module can be summed."""
     stacks = [leaf for leaf, parameter in own.items() if len(parameter.shape) == 3]
     roles = {sharded[leaf].role for leaf in stacks if leaf in sharded}
     return bool(stacks) and set(own) == set(sharded) and roles == {COLWISE.name, ROWWISE.name}

@@ -81,7 +81,7 @@ def test_the_library_vocabulary_comes_and_goes():
     assert to_library(from_library("x", rules)) == rules
     silent = {"layers.*.norm": "replicate", "layers.*.attention": "local_params"}
     assert from_library("x", {**rules, **silent}) == from_library("x", rules)
-    with pytest.raises(PlanFormatError, match="where its output is cut is not known"):
+    with pytest.raises(PlanFormatError, match="the cut of its output is unknown"):
         from_library("x", {"layers.*.kv": "mla_kv_a_proj"})
     with pytest.raises(PlanFormatError, match="unknown style 'sideways'"):
         from_library("x", {"a": "sideways"})

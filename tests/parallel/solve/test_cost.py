@@ -67,7 +67,7 @@ def test_bytes_and_collectives_are_counted(text, split, matrices, calls):
 
 def test_what_is_wrong_without_running_is_named():
     _, plan, trace, pieces = found(PAIRS)
-    large = "large, without a rule, and not said to be whole"
+    large = "large, without a rule, and not listed as whole"
     conv = [f"layers.{i}.conv.weight: {large}" for i in range(2)]
     unused = [f"layers.{i}.unused.weight: {large}" for i in range(2)]
     head = [f"head.weight: {large}"]
@@ -105,4 +105,4 @@ def test_weights_from_a_quarter_of_the_largest_on_must_be_spoken_of(text, names)
     model, plan = Sizes(), Plan.parse(text)
     trace = record(model, {"x": torch.ones(3, 8)}, "sizes")
     found = static_findings(trace, plan, resolve(plan, model).pieces, 2)
-    assert found == [f"{name}: large, without a rule, and not said to be whole" for name in names]
+    assert found == [f"{name}: large, without a rule, and not listed as whole" for name in names]

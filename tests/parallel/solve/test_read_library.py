@@ -15,7 +15,7 @@ from tests.parallel.solve.test_traps_in_modules import Latent
 
 
 X = {"x": torch.randn(2, 6, HIDDEN, generator=torch.Generator().manual_seed(0))}
-CUT = "where its output is cut is not known; a trace of the model tells"
+CUT = "the cut of its output is unknown; it needs a trace of the model"
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Every operator that the solver knows: one file a family, each with its rules, its traits and its table."""
+"""All operators that the solver knows: a file for each family, with rules, traits and a table."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ OPERATORS = _joined([family.TABLE for family in FAMILIES])
 
 
 def operator_of(op: Op) -> Operator:
-    """The operator of a recorded operation; an unknown one is element by element by torch's tag, or opaque."""
+    """The operator of an operation; an unknown operator is pointwise if torch tags it so, else opaque."""
     known = OPERATORS.get(op.name) or OPERATORS.get(op.name.rstrip("_"))
     return known or Operator(op.name, elementwise.pointwise if op.pointwise else opaque, UNKNOWN)
 
 
 def traits_of(op: Op) -> Traits:
-    """The traits of a recorded operation: the facts about it beside its axes."""
+    """The traits of an operation."""
     return operator_of(op).traits
 
 
 def functions_where(holds: Callable[[Traits], bool]) -> frozenset[str]:
-    """Names of torch's functions that run operators whose traits fulfil a condition."""
+    """Names of torch's functions that run operators with such traits."""
     return frozenset(name for o in OPERATORS.values() if holds(o.traits) for name in o.traits.functions)

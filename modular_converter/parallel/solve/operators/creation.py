@@ -18,7 +18,7 @@ TABLE = OperatorTable()
 @TABLE.operator("new_ones new_full new_empty", SHAPE_ONLY)
 @TABLE.operator("ones full empty")
 def uniform(flow: Flow, op: Op) -> None:
-    """``zeros``, ``ones``, ``full``: any shard of it is right, if the sizes in the code shrink."""
+    """``zeros``, ``ones``, ``full``: any shard is right, if the sizes in the code shrink."""
     out = op.outputs[0]
     dims = [flow.axes.leaf(length) for length in flow.shape(out)]
     flow.set(out, dims)

@@ -1,4 +1,4 @@
-"""Axis rules of operators that cut: slices, selections, splits. Integers of the code that say where are noted."""
+"""Axis rules of operators that cut: slices, selections, splits. They note the integers of the code that say where."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def slice_(flow: Flow, op: Op) -> None:
         dims[at] = flow.axes.cut(dims[at], start, stop) if new else ()
     elif length == new * step and not from_end:
         outer, inner = flow.axes.take(dims[at], new)
-        flow.whole(inner, "a slice with a step")
+        flow.axes.keep_whole("a slice with a step", inner)
         dims[at] = outer or _give_up(flow, dims[at], new)
     else:
         dims[at] = _give_up(flow, dims[at], new)
@@ -44,13 +44,13 @@ def _require_cut(flow: Flow, op: Op, seq: Seq, start: int, stop: int) -> None:
         return _require_border(flow, seq, start, narrowed[:1])
     given = flow.call_integers(op, "__getitem__", "__setitem__")
     if given is None:
-        return flow.whole(seq, "a slice that torch works out")
+        return flow.axes.keep_whole("a slice that torch works out", seq)
     for point in (start, stop):
         _require_border(flow, seq, point, given)
 
 
 def _require_border(flow: Flow, seq: Seq, point: int, given: tuple[Source, ...]) -> None:
-    """A border of a slice is one of some integers of the code, counted from the front or from the end."""
+    """Find a border of a slice among integers of the code, counted from the start or from the end."""
     if not 0 < point < size(seq):
         return
     found = only_integer(given, point) or Source("const", point)
@@ -58,19 +58,15 @@ def _require_border(flow: Flow, seq: Seq, point: int, given: tuple[Source, ...])
     behind = only_integer(given, point - size(seq))
     if found.kind == "const" and behind is not None:
         tail = flow.axes.cut(seq, point, size(seq))
-        flow.require(tail, _negated(behind), "a slice from the end")
+        negated = Source("sub", -behind.value, args=(Source("const", 0), behind))
+        flow.require(tail, negated, "a slice from the end")
     else:
         flow.require(flow.axes.cut(seq, 0, point), found, "a slice border")
 
 
-def _negated(source: Source) -> Source:
-    return Source("sub", -source.value, args=(Source("const", 0), source))
-
-
 def _give_up(flow: Flow, seq: Seq, length: int) -> Seq:
-    flow.whole(seq, "a slice with a step")
     fresh = flow.axes.leaf(length)
-    flow.whole(fresh, "a slice with a step")
+    flow.axes.keep_whole("a slice with a step", seq, fresh)
     return fresh
 
 
@@ -81,9 +77,9 @@ def select(flow: Flow, op: Op) -> None:
     at = integer_argument(op.args[1]) % len(dims)
     length = flow.shape(source)[at]
     index = integer_argument(op.args[2]) % max(length, 1)
-    flow.whole(flow.axes.cut(dims[at], index, index + 1), "an index")
+    flow.axes.keep_whole("an index", flow.axes.cut(dims[at], index, index + 1))
     if length > 1:
-        flow.whole(dims[at], "an index")
+        flow.axes.keep_whole("an index", dims[at])
     del dims[at]
     flow.set(op.outputs[0], dims)
 
@@ -120,22 +116,21 @@ def split(flow: Flow, op: Op) -> None:
 
 
 def _require_equal(flow: Flow, source: int, at: int, pieces: list[Seq]) -> None:
-    """Pieces whose lengths torch computes from their number: their shares must be equal, too."""
+    """Require equal shares of pieces whose lengths torch computes from their number."""
     length = Source("shape", flow.shape(source)[at], tensor=source, dim=at)
     each = Source("floordiv", size(pieces[0]), args=(length, Source("const", len(pieces))))
     for piece in pieces:
         if size(piece) * len(pieces) == length.value:
             flow.require(piece, each, "a chunk")
         else:
-            flow.whole(piece, "chunks of different lengths")
+            flow.axes.keep_whole("chunks of different lengths", piece)
 
 
 @TABLE.operator("unbind", VIEW, "unbind")
 def unbind(flow: Flow, op: Op) -> None:
-    source = ref(op.args[0])
-    dims = list(flow.of(source))
+    dims = list(flow.of(ref(op.args[0])))
     at = integer_argument(argument(op, 1, "dim", 0)) % len(dims)
-    flow.whole(dims[at], "an index")
+    flow.axes.keep_whole("an index", dims[at])
     rest = dims[:at] + dims[at + 1 :]
     for out in op.outputs:
         flow.set(out, list(rest))

@@ -1,8 +1,7 @@
-"""The axis rule of all operators that compute element by element, and the traits of some."""
+"""The axis rule of all pointwise operators, and the traits of some."""
 
 from __future__ import annotations
 
-from modular_converter.parallel.solve.axes import Seq
 from modular_converter.parallel.solve.flow import Flow
 from modular_converter.parallel.solve.operators.traits import NO_GRADIENT, Linear, OperatorTable, Traits
 from modular_converter.parallel.trace.graph import Op
@@ -20,16 +19,6 @@ TABLE = OperatorTable()
 @TABLE.operator("eq ne lt gt le ge sign floor ceil round bernoulli", NO_GRADIENT)
 @TABLE.operator("floor_divide remainder fmod complex polar")
 def pointwise(flow: Flow, op: Op) -> None:
-    """Operands are aligned from the right; axes of length 1 stretch, all others become one."""
+    """The axes of all operands, broadcast."""
     out = op.outputs[0]
-    rank = len(flow.shape(out))
-    dims: list[Seq] = [()] * rank
-    for number in op.inputs():
-        for back, seq in enumerate(reversed(flow.of(number)), start=1):
-            if not seq or back > rank:
-                continue
-            if dims[-back]:
-                flow.axes.unify(dims[-back], seq)
-            else:
-                dims[-back] = seq
-    flow.set(out, dims)
+    flow.set(out, flow.broadcast(op.inputs(), len(flow.shape(out))))

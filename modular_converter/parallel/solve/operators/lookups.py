@@ -1,4 +1,4 @@
-"""Axis rules of operators that pick by index: embeddings, indexing, gathers and scatters."""
+"""Axis rules of operators that select by index: embeddings, indexing, gathers and scatters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def embedding(flow: Flow, op: Op) -> None:
 
 @TABLE.operator("index", PART)
 def index(flow: Flow, op: Op) -> None:
-    """``x[i, :, j]`` with index tensors: the picked dimensions are looked up, the index's own take their place."""
+    """``x[i, :, j]`` with index tensors: indexed dimensions are looked up, and the dimensions of the indices replace them."""
     source, out = ref(op.args[0]), op.outputs[0]
     dims = flow.of(source)
     given = op.args[1] if isinstance(op.args[1], tuple) else ()
@@ -31,14 +31,7 @@ def index(flow: Flow, op: Op) -> None:
         return _index_opaque(flow, op)
     for i in places:
         flow.lookups.append(Lookup(dims[i], flow.index, source, numbers))
-    rank = max(len(flow.shape(n)) for n in numbers)
-    picked: list[Seq] = [()] * rank
-    for number in numbers:
-        for back, seq in enumerate(reversed(flow.of(number)), start=1):
-            if seq and picked[-back]:
-                flow.axes.unify(picked[-back], seq)
-            elif seq:
-                picked[-back] = seq
+    picked = flow.broadcast(numbers, max(len(flow.shape(n)) for n in numbers))
     adjacent = places == list(range(places[0], places[-1] + 1))
     at = places[0] if adjacent else 0
     rest = [seq for i, seq in enumerate(dims) if i not in places]
@@ -50,8 +43,7 @@ def index(flow: Flow, op: Op) -> None:
 
 def _index_opaque(flow: Flow, op: Op) -> None:
     for number in op.inputs():
-        for seq in flow.of(number):
-            flow.whole(seq, "an index by a mask")
+        flow.axes.keep_whole("an index by a mask", *flow.of(number))
     flow.fresh(op.outputs[0], "an index by a mask")
 
 
@@ -70,7 +62,7 @@ def gather(flow: Flow, op: Op) -> None:
     source, ids = ref(op.args[0]), ref(op.args[2])
     at = integer_argument(op.args[1])
     dims, picked = flow.of(source), flow.of(ids)
-    flow.whole(dims[at % len(dims)], "a gather over it")
+    flow.axes.keep_whole("a gather over it", dims[at % len(dims)])
     for i, (left, right) in enumerate(zip(dims, picked)):
         if i != at % len(dims):
             _agree_or_whole(flow, left, right)
@@ -80,14 +72,13 @@ def gather(flow: Flow, op: Op) -> None:
 @TABLE.operator("index_add scatter_add index_put index_copy", Traits(linear=Linear.ENDS))
 @TABLE.operator("scatter scatter_reduce")
 def scatter(flow: Flow, op: Op) -> None:
-    """``scatter``, ``index_add``, ``index_put``: the written dimensions stay whole; others agree where they can."""
-    source = ref(op.args[0])
-    dims = flow.of(source)
+    """``scatter``, ``index_add``, ``index_put``: indexed dimensions stay whole; others are unified if lengths agree."""
+    dims = flow.of(ref(op.args[0]))
     at = integer_argument(op.args[1]) % max(len(dims), 1) if isinstance(op.args[1], int) else 0
     simple = op.name.startswith(("scatter", "index_add", "index_copy"))
     for i, seq in enumerate(dims):
         if i == at or not simple:
-            flow.whole(seq, "a scatter over it")
+            flow.axes.keep_whole("a scatter over it", seq)
     for number in op.inputs()[1:]:
         other = flow.of(number)
         same_rank = len(other) == len(dims) and simple
@@ -95,7 +86,7 @@ def scatter(flow: Flow, op: Op) -> None:
             if same_rank and i != at:
                 _agree_or_whole(flow, dims[i], seq)
             else:
-                flow.whole(seq, "a scatter over it")
+                flow.axes.keep_whole("a scatter over it", seq)
     flow.set(op.outputs[0], list(dims))
 
 
@@ -103,5 +94,4 @@ def _agree_or_whole(flow: Flow, left: Seq, right: Seq) -> None:
     if size(left) == size(right):
         flow.axes.unify(left, right)
     else:
-        flow.whole(left, "an index over part of it")
-        flow.whole(right, "an index over part of it")
+        flow.axes.keep_whole("an index over part of it", left, right)

@@ -1,4 +1,4 @@
-"""Axis rules of norms, softmaxes and fused attention: which dimensions are looked at together."""
+"""Axis rules of norms, softmaxes and fused attention."""
 
 from __future__ import annotations
 
@@ -13,21 +13,18 @@ TABLE = OperatorTable()
 
 @TABLE.operator("_softmax _log_softmax _safe_softmax")
 def softmax(flow: Flow, op: Op) -> None:
-    source = ref(op.args[0])
-    dims = flow.of(source)
+    dims = flow.of(ref(op.args[0]))
     if dims:
-        flow.whole(dims[integer_argument(op.args[1])], "a softmax over it")
+        flow.axes.keep_whole("a softmax over it", dims[integer_argument(op.args[1])])
     flow.set(op.outputs[0], list(dims))
 
 
 @TABLE.operator("native_layer_norm")
 def layer_norm(flow: Flow, op: Op) -> None:
-    """The last dimensions are normalised together: they stay whole, with weight and bias."""
-    source = ref(op.args[0])
-    dims = flow.of(source)
+    """The normalised last dimensions stay whole, with weight and bias."""
+    dims = flow.of(ref(op.args[0]))
     count = len(integer_arguments(op.args[1]))
-    for seq in dims[-count:]:
-        flow.whole(seq, "a norm over its full width")
+    flow.axes.keep_whole("a norm over its full width", *dims[-count:])
     for arg in op.args[2:]:
         if isinstance(arg, Ref):
             for left, right in zip(flow.of(arg.id), dims[-count:]):
@@ -40,14 +37,11 @@ def layer_norm(flow: Flow, op: Op) -> None:
 @TABLE.operator("native_group_norm native_batch_norm _native_batch_norm_legit_no_training")
 def channel_norm(flow: Flow, op: Op) -> None:
     """Group and batch norms: channels and positions stay whole."""
-    source = ref(op.args[0])
-    dims = flow.of(source)
+    dims = flow.of(ref(op.args[0]))
     in_training = op.name == "native_batch_norm" and op.args[5]
-    for seq in dims if in_training else dims[1:]:
-        flow.whole(seq, "a norm over channels")
+    flow.axes.keep_whole("a norm over channels", *(dims if in_training else dims[1:]))
     for number in op.inputs()[1:]:
-        for seq in flow.of(number):
-            flow.whole(seq, "a norm over channels")
+        flow.axes.keep_whole("a norm over channels", *flow.of(number))
     flow.set(op.outputs[0], list(dims))
     for out in op.outputs[1:]:
         flow.fresh(out, "statistics of a norm")
@@ -57,7 +51,7 @@ def channel_norm(flow: Flow, op: Op) -> None:
 
 @TABLE.operator("_scaled_dot_product_flash_attention_for_cpu")
 def attention(flow: Flow, op: Op) -> None:
-    """Fused attention ``[b, h, s, e]``: heads are independent, widths and positions are not; keys may be grouped."""
+    """Fused attention ``[b, h, s, e]``: heads are independent, widths and positions are not; query heads may be grouped."""
     q, k, v = (flow.of(ref(arg)) for arg in op.args[:3])
     flow.axes.unify(q[0], k[0])
     flow.axes.unify(k[0], v[0])
@@ -67,14 +61,11 @@ def attention(flow: Flow, op: Op) -> None:
     flow.axes.unify(q[3], k[3])
     flow.axes.unify(k[2], v[2])
     for seq, reason in ((q[3], "the scores sum over it"), (k[2], "a softmax over it"), (q[2], "positions")):
-        flow.whole(seq, reason)
+        flow.axes.keep_whole(reason, seq)
     out = op.outputs[0]
     dims = [q[0], q[1], q[2], v[3]]
     flow.set(out, dims)
     for number in op.outputs[1:]:
         flow.set(number, dims[:3])
     for number in op.inputs()[3:]:
-        for back, seq in enumerate(reversed(flow.of(number)), start=1):
-            partner = (k[2], q[2], q[1], q[0])[back - 1]
-            if seq and partner:
-                flow.axes.unify(seq, partner)
+        flow.align(flow.of(number), (q[0], q[1], q[2], k[2]))

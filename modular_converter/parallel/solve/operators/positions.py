@@ -18,16 +18,14 @@ _POOLING = (
 @TABLE.operator(_POOLING)
 def spatial(flow: Flow, op: Op) -> None:
     """Pooling and resizing: batch and channels pass, positions stay whole."""
-    source = ref(op.args[0])
-    dims = flow.of(source)
+    dims = flow.of(ref(op.args[0]))
     kept = 1 if "1d" in op.name else 2
-    for seq in dims[-kept:]:
-        flow.whole(seq, "pooling or resizing")
+    flow.axes.keep_whole("pooling or resizing", *dims[-kept:])
     for out in op.outputs:
         new = list(dims[:-kept])
         for length in flow.shape(out)[-kept:]:
             new.append(flow.axes.leaf(length))
-            flow.whole(new[-1], "pooling or resizing")
+            flow.axes.keep_whole("pooling or resizing", new[-1])
         flow.set(out, new)
 
 
@@ -36,18 +34,15 @@ def im2col(flow: Flow, op: Op) -> None:
     """``unfold``: channels become channels times the window, positions become windows."""
     dims, out = list(flow.of(ref(op.args[0]))), op.outputs[0]
     channels = dims[-3]
-    for seq in dims[-2:]:
-        flow.whole(seq, "windows over positions")
+    flow.axes.keep_whole("windows over positions", *dims[-2:])
     window = flow.axes.leaf(flow.shape(out)[-2] // max(size(channels), 1))
     places = flow.axes.leaf(flow.shape(out)[-1])
-    for seq in (window, places):
-        flow.whole(seq, "windows over positions")
+    flow.axes.keep_whole("windows over positions", window, places)
     flow.set(out, [*dims[:-3], channels + window, places])
 
 
 @TABLE.operator("triu tril")
 def triangle(flow: Flow, op: Op) -> None:
     dims = flow.of(ref(op.args[0]))
-    for seq in dims[-2:]:
-        flow.whole(seq, "a triangle mask")
+    flow.axes.keep_whole("a triangle mask", *dims[-2:])
     flow.set(op.outputs[0], list(dims))

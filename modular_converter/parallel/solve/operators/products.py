@@ -1,4 +1,4 @@
-"""Axis rules of products: which axes are summed over, and which pass."""
+"""Axis rules of products: which axes are contracted, and which pass."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CONVOLUTIONS = "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_tra
 @TABLE.operator("addmm baddbmm mv addmv", Traits(product=True), "addmm baddbmm mv")
 @TABLE.operator("dot")
 def mm(flow: Flow, op: Op) -> None:
-    """``[m, k] @ [k, n]``; ``addmm`` adds a first operand that is aligned from the right."""
+    """``[m, k] @ [k, n]``; ``addmm`` adds its first operand, which is broadcast."""
     shift = 1 if op.name.startswith(("add", "badd")) else 0
     a, b = ref(op.args[shift]), ref(op.args[shift + 1])
     left, right = flow.of(a), flow.of(b)
@@ -28,21 +28,19 @@ def mm(flow: Flow, op: Op) -> None:
     dims = left[:-1] + right[-1:] if len(right) > 1 else left[:-1]
     flow.set(op.outputs[0], list(dims))
     if shift:
-        for back, seq in enumerate(reversed(flow.of(ref(op.args[0]))), start=1):
-            if seq and back <= len(dims):
-                flow.axes.unify(seq, dims[-back])
+        flow.align(flow.of(ref(op.args[0])), dims)
 
 
 @TABLE.operator("_grouped_mm", Traits(product=True), "_grouped_mm grouped_mm")
 def grouped_mm(flow: Flow, op: Op) -> None:
-    """Rows sorted by expert times one matrix an expert: ``[s, k] x [e, k, n]``; the expert axis is looked up."""
+    """Rows, sorted by expert, times the experts' matrices: ``[s, k] x [e, k, n]``; the axis of experts is looked up."""
     a, b = ref(op.args[0]), ref(op.args[1])
     left, right = flow.of(a), flow.of(b)
     if (len(left), len(right)) != (2, 3):
         return opaque(flow, op)
     flow.contract(left[-1], right[-2], a, b)
     offsets = argument(op, 2, "offs")
-    flow.whole(left[0], "rows are sorted by expert")
+    flow.axes.keep_whole("rows are sorted by expert", left[0])
     indices = (offsets.id,) if isinstance(offsets, Ref) else ()
     flow.lookups.append(Lookup(right[0], flow.index, b, indices))
     flow.set(op.outputs[0], [left[0], right[-1]])
@@ -50,16 +48,14 @@ def grouped_mm(flow: Flow, op: Op) -> None:
 
 @TABLE.operator("convolution", Traits(product=True), _CONVOLUTIONS)
 def convolution(flow: Flow, op: Op) -> None:
-    """Channels contract or pass in groups; positions stay whole."""
+    """Channels are contracted, in groups if there are several; positions stay whole."""
     source, weight = ref(op.args[0]), ref(op.args[1])
     groups = integer_argument(op.args[8], 1)
     dims, kernel, out = flow.of(source), flow.of(weight), op.outputs[0]
-    for seq in [*dims[2:], *kernel[2:]]:
-        flow.whole(seq, "a convolution over positions")
+    flow.axes.keep_whole("a convolution over positions", *dims[2:], *kernel[2:])
     first, second = (1, 0) if op.args[6] else (0, 1)
     spatial = [flow.axes.leaf(length) for length in flow.shape(out)[2:]]
-    for seq in spatial:
-        flow.whole(seq, "a convolution over positions")
+    flow.axes.keep_whole("a convolution over positions", *spatial)
     if groups == 1:
         flow.contract(dims[1], kernel[second], source, weight)
         channels = kernel[first]
@@ -89,11 +85,10 @@ def _grouped_channels(flow: Flow, op: Op, entering: Seq, kernel: list[Seq], grou
 
 @TABLE.operator("linalg_solve_triangular")
 def solve_triangular(flow: Flow, op: Op) -> None:
-    """``A X = B`` over batches: ``A``'s own dimensions stay whole, the columns of ``B`` (rows from the right) pass."""
+    """``A X = B`` over batches: the dimensions of ``A`` stay whole; columns of ``B`` pass, or rows for ``X A = B``."""
     left, right = flow.of(ref(op.args[0])), flow.of(ref(op.args[1]))
     for a, b in zip(left[:-2], right[:-2]):
         flow.axes.unify(a, b)
     from_left = op.keyword("left", True)
-    for seq in [*left[-2:], right[-2 if from_left else -1]]:
-        flow.whole(seq, "a triangular solve")
+    flow.axes.keep_whole("a triangular solve", *left[-2:], right[-2 if from_left else -1])
     flow.set(op.outputs[0], list(right))

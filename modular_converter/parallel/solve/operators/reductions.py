@@ -8,7 +8,7 @@ from modular_converter.parallel.trace.graph import Op
 
 
 TABLE = OperatorTable()
-# Norms have their order before the dimension.
+# Operators whose arguments have an order before the dimension.
 _ORDERED = ("norm", "linalg_vector_norm")
 _REDUCTIONS = "amax amin any all prod logsumexp var std max min median norm linalg_vector_norm count_nonzero"
 
@@ -18,8 +18,7 @@ _REDUCTIONS = "amax amin any all prod logsumexp var std max min median norm lina
 @TABLE.operator(_REDUCTIONS)
 def reduce(flow: Flow, op: Op) -> None:
     """Sums, means, maxima: the reduced dimensions stay whole, the others pass."""
-    source = ref(op.args[0])
-    dims = flow.of(source)
+    dims = flow.of(ref(op.args[0]))
     given = argument(op, 2 if op.name in _ORDERED else 1, "dim")
     chosen = [at % max(len(dims), 1) for at in integer_arguments(given)] or list(range(len(dims)))
     reason = (
@@ -27,7 +26,7 @@ def reduce(flow: Flow, op: Op) -> None:
     )
     for at in chosen:
         if at < len(dims):
-            flow.whole(dims[at], reason)
+            flow.axes.keep_whole(reason, dims[at])
     for out in op.outputs:
         keep = len(flow.shape(out)) == len(dims)
         flow.set(out, [() if i in chosen else seq for i, seq in enumerate(dims) if keep or i not in chosen])
@@ -35,28 +34,27 @@ def reduce(flow: Flow, op: Op) -> None:
 
 @TABLE.operator("cumsum cumprod sort topk kthvalue logcumsumexp cummax")
 def scan(flow: Flow, op: Op) -> None:
-    """``cumsum``, ``sort``, ``topk``: one dimension is ordered, the others pass; ``kthvalue`` keeps one entry of it."""
+    """``cumsum``, ``sort``, ``topk``: one dimension stays whole, the others pass; ``kthvalue`` keeps one entry of it."""
     source = ref(op.args[0])
     dims = list(flow.of(source))
     position = {"topk": 2, "kthvalue": 2}.get(op.name, 1)
     at = integer_argument(argument(op, position, "dim", -1), -1) % len(dims) if dims else 0
     if dims:
-        flow.whole(dims[at], f"{op.name} over it")
+        flow.axes.keep_whole(f"{op.name} over it", dims[at])
     for out in op.outputs:
         new = list(dims)
         if len(flow.shape(out)) < len(dims):
             del new[at]
         elif dims and flow.shape(out)[at] != flow.shape(source)[at]:
             new[at] = flow.axes.leaf(flow.shape(out)[at])
-            flow.whole(new[at], f"{op.name} over it")
+            flow.axes.keep_whole(f"{op.name} over it", new[at])
         flow.set(out, new)
 
 
 @TABLE.operator("_local_scalar_dense nonzero histc bincount equal")
 def read(flow: Flow, op: Op) -> None:
-    """The program reads the values, so that all ranks must have all of them."""
+    """The program reads the values, so all ranks must have all values."""
     for number in op.inputs():
-        for seq in flow.of(number):
-            flow.whole(seq, "a value read by the program")
+        flow.axes.keep_whole("a value read by the program", *flow.of(number))
     for out in op.outputs:
         flow.fresh(out, "a value read by the program")

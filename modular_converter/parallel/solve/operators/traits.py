@@ -1,4 +1,4 @@
-"""The entry of an operator for the solver: its axis rule and its traits, in the table of its file."""
+"""The solver's entry of an operator: its axis rule and its traits, in the table of its file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from modular_converter.parallel.trace.graph import Op
 
 
 class Linear(Enum):
-    """In which operands an operator is linear: a partial sum may pass there before the ranks add it up."""
+    """The operands in which an operator is linear, so that a partial sum may pass before the all-reduce."""
 
     NOWHERE = "nowhere"
     FIRST = "in the first operand, the others are indices or sizes"
@@ -24,19 +24,19 @@ class Linear(Enum):
 
 @dataclass(frozen=True)
 class Traits:
-    """Facts about an operator beside its axes. The defaults hold for an operator of which nothing is known.
+    """Facts about an operator beside its axes. The defaults hold for an unknown operator.
 
     Attributes:
         view: the output shares the memory of the first operand, so that a write into one is a write into both.
-        part: the output is the first operand rearranged, or a part of it: of a weight, it is still that weight.
-        moves: every entry of the output is an entry of an operand, or a constant: of token ids, still ids.
-        product: weights contract with activations; as a sharded weight it sums the gradient of its own input.
+        part: the output is the first operand rearranged, or a part of it: a weight is still this weight.
+        moves: each entry of the output is an entry of an operand, or a constant: token ids are still ids.
+        product: weights contract with activations; a sharded weight sums the gradient of the product's input.
         linear: see ``Linear``.
-        added: the position of an operand that comes into the result as it is where it is a number; -1 for none.
+        added: the position of an operand that is added to the result if it is a number; -1 if there is none.
         gradient: whether gradients pass to the operands.
-        shape_only: nothing of the operands but their shape and type is read.
+        shape_only: only the shape and type of the operands are read.
         zeros: all entries of the output are zero.
-        functions: names of torch's functions that run the operator, as a subclass of ``Tensor`` sees them.
+        functions: names of torch's functions that run the operator, as in ``__torch_function__``.
     """
 
     view: bool = False
@@ -61,7 +61,7 @@ SHAPE_ONLY = Traits(gradient=False, shape_only=True)
 
 @dataclass(frozen=True)
 class Operator:
-    """One operator of torch, by its name without namespace and overload."""
+    """An operator of torch; its name has no namespace and no overload."""
 
     name: str
     rule: AxisRule
@@ -78,7 +78,7 @@ class OperatorTable:
         """Register a rule for operators of the same traits.
 
         Args:
-            names: separated by blanks; a name stands for its in-place form too, unless that has an entry of its own.
+            names: separated by blanks; a name includes the in-place form, unless that has an entry of its own.
             functions: torch's functions that run these operators, separated by blanks.
         """
         full = Traits(**(vars(traits) | {"functions": frozenset(functions.split())}))
@@ -94,15 +94,13 @@ class OperatorTable:
 
 
 def opaque(flow: Flow, op: Op) -> None:
-    """Nothing is known of the operator: its inputs and outputs stay whole."""
+    """The rule of an unknown operator: its inputs and outputs stay whole."""
     flow.opaque[op.name] = flow.opaque.get(op.name, 0) + 1
     reason = f"{op.name} (no rule)"
     for number in op.inputs():
-        for seq in flow.of(number):
-            flow.whole(seq, reason)
+        flow.axes.keep_whole(reason, *flow.of(number))
     for number in op.outputs:
         if number in flow.dims:
-            for seq in flow.dims[number]:
-                flow.whole(seq, reason)
+            flow.axes.keep_whole(reason, *flow.dims[number])
         else:
             flow.fresh(number, reason)

@@ -1,4 +1,4 @@
-"""Axis rules of operators that move data without computing: views, permutes, copies, concatenations."""
+"""Axis rules of operators that only move data: views, permutes, copies, concatenations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from modular_converter.parallel.trace.graph import Arg, Op, Ref, Source
 
 
 TABLE = OperatorTable()
-# So many tensors stand in the code when they are joined; more may be a list whose length a configuration gives.
+# A concatenation of at most so many tensors is written in the code; the length of a longer list may be a setting.
 _WRITTEN = 3
 
 
@@ -30,15 +30,14 @@ _WRITTEN = 3
 @TABLE.operator("fill_")
 @TABLE.operator("zero_", Traits(zeros=True))
 def identity(flow: Flow, op: Op) -> None:
-    """Output axes are those of the first tensor."""
-    source = ref(op.args[0])
-    flow.set(op.outputs[0], list(flow.of(source)))
+    """The axes of the first tensor."""
+    flow.set(op.outputs[0], list(flow.of(ref(op.args[0]))))
 
 
 @TABLE.operator("view _reshape_alias", VIEW, "view reshape flatten unflatten")
 @TABLE.operator("_unsafe_view", PART)
 def reshape(flow: Flow, op: Op) -> None:
-    """Regroup: input and output dimensions are matched group by group, where their running products meet."""
+    """Match input and output dimensions in groups that end where their running products are equal."""
     source, out = ref(op.args[0]), op.outputs[0]
     shape_in, shape_out = flow.shape(source), flow.shape(out)
     if 0 in shape_out:
@@ -52,7 +51,7 @@ def reshape(flow: Flow, op: Op) -> None:
 
 
 def _groups(shape_in: Sequence[int], shape_out: Sequence[int]) -> list[tuple[int, int, list[int]]]:
-    """The finest runs of dimensions with equal products: first and last of the input, lengths of the output."""
+    """The smallest groups of dimensions with equal products: (first, end) of the input, lengths of the output."""
     found: list[tuple[int, int, list[int]]] = []
     first = last = 0
     lengths: list[int] = []
@@ -71,7 +70,7 @@ def _groups(shape_in: Sequence[int], shape_out: Sequence[int]) -> list[tuple[int
 
 
 def _regrouped(flow: Flow, dims: Sequence[Seq], lengths: Sequence[int]) -> list[Seq]:
-    """One run of dimensions under new lengths; all of it stays whole when its factors do not line up."""
+    """A group of dimensions under new lengths; all stay whole if the factors do not line up."""
     pool: Seq = tuple(atom for seq in dims for atom in seq)
     taken: list[Seq] = []
     for length in lengths:
@@ -79,11 +78,10 @@ def _regrouped(flow: Flow, dims: Sequence[Seq], lengths: Sequence[int]) -> list[
         if head is None:
             break
         taken.append(head)
-    if len(taken) == len(lengths) and not pool:  # what is left over is a part of the bytes of a wider type
+    if len(taken) == len(lengths) and not pool:  # a view as a narrower type leaves a rest
         return taken
     fresh = [flow.axes.leaf(length) for length in lengths]
-    for seq in [*dims, *fresh]:
-        flow.whole(seq, "a view that mixes axes")
+    flow.axes.keep_whole("a view that mixes axes", *dims, *fresh)
     return fresh
 
 
@@ -104,8 +102,7 @@ def _require_free(flow: Flow, dims: Sequence[Seq], given: Sequence[Source]) -> N
 
 @TABLE.operator("t transpose", VIEW, "t transpose swapaxes")
 def transpose(flow: Flow, op: Op) -> None:
-    source = ref(op.args[0])
-    dims = list(flow.of(source))
+    dims = list(flow.of(ref(op.args[0])))
     if len(dims) > 1:
         first, second = (integer_argument(at) for at in op.args[1:3]) if len(op.args) > 1 else (0, 1)
         dims[first], dims[second] = dims[second], dims[first]
@@ -114,15 +111,13 @@ def transpose(flow: Flow, op: Op) -> None:
 
 @TABLE.operator("permute", VIEW, "permute movedim")
 def permute(flow: Flow, op: Op) -> None:
-    source = ref(op.args[0])
-    dims = flow.of(source)
+    dims = flow.of(ref(op.args[0]))
     flow.set(op.outputs[0], [dims[i] for i in integer_arguments(op.args[1])])
 
 
 @TABLE.operator("unsqueeze", VIEW, "unsqueeze")
 def unsqueeze(flow: Flow, op: Op) -> None:
-    source = ref(op.args[0])
-    dims = list(flow.of(source))
+    dims = list(flow.of(ref(op.args[0])))
     at = integer_argument(op.args[1])
     dims.insert(at if at >= 0 else at + len(dims) + 1, ())
     flow.set(op.outputs[0], dims)
@@ -135,7 +130,7 @@ def squeeze(flow: Flow, op: Op) -> None:
     chosen = [at % len(dims) for at in integer_arguments(op.args[1])] if len(op.args) > 1 else list(range(len(dims)))
     for i in chosen:
         if shape[i] > 1:
-            flow.whole(dims[i], "a squeeze, which drops a share of one entry")
+            flow.axes.keep_whole("a squeeze, which drops a share of one entry", dims[i])
     kept = [seq for i, seq in enumerate(dims) if not (i in chosen and shape[i] == 1)]
     flow.set(op.outputs[0], kept)
 
@@ -158,7 +153,7 @@ def expand(flow: Flow, op: Op) -> None:
 
 
 def _stretched(flow: Flow, op: Op, length: int, stated: Sequence[Source]) -> Seq:
-    """An axis along which all entries are equal: the axis of the tensor whose length it takes, if any."""
+    """An expanded axis: the axis of the tensor whose length the call reads, or a new axis."""
     if stated and stated[0].kind == "shape" and stated[0].value == length:
         return flow.of(stated[0].tensor)[stated[0].dim]
     fresh = flow.axes.leaf(length)
@@ -167,7 +162,7 @@ def _stretched(flow: Flow, op: Op, length: int, stated: Sequence[Source]) -> Seq
 
 
 def _require_count(flow: Flow, op: Op, seq: Seq, count: int) -> None:
-    """The number of copies that a call states beside other integers."""
+    """Require the number of copies, found among the integers of a call."""
     given = flow.call_integers(op, "repeat_interleave", "tile")
     if given is not None:
         flow.require(seq, only_integer(given, count) or Source("const", count), "a repeat count")
@@ -223,7 +218,7 @@ def stack(flow: Flow, op: Op) -> None:
             flow.axes.unify(left, right)
     at = integer_argument(argument(op, 1, "dim", 0)) % (len(dims) + 1)
     new = flow.axes.leaf(len(sources))
-    flow.whole(new, "a stack")
+    flow.axes.keep_whole("a stack", new)
     dims.insert(at, new)
     flow.set(op.outputs[0], dims)
 
@@ -239,10 +234,10 @@ def roll(flow: Flow, op: Op) -> None:
 
 
 def _mixed(flow: Flow, op: Op, given: Arg, reason: str) -> None:
-    """The entries of some dimensions change places; no dimension given means all."""
+    """Keep the given dimensions whole, or all if none is given: their entries change places."""
     dims = flow.of(ref(op.args[0]))
     for at in integer_arguments(given) or range(len(dims)):
-        flow.whole(dims[at], reason)
+        flow.axes.keep_whole(reason, dims[at])
     flow.set(op.outputs[0], list(dims))
 
 
@@ -254,21 +249,17 @@ def pad(flow: Flow, op: Op) -> None:
         amounts = integer_arguments(op.args[1])
         back = 2 * (len(dims) - 1 - i)
         if old != new or any(amounts[back : back + 2]):
-            flow.whole(dims[i], "padding")
+            flow.axes.keep_whole("padding", dims[i])
             dims[i] = flow.axes.leaf(new)
-            flow.whole(dims[i], "padding")
+            flow.axes.keep_whole("padding", dims[i])
     flow.set(out, dims)
 
 
 @TABLE.operator("copy", Traits(moves=True, linear=Linear.TOGETHER))
 def copy_into(flow: Flow, op: Op) -> None:
-    """``copy_``: the source takes the axes of its target, aligned from the right."""
-    target = ref(op.args[0])
-    if not isinstance(op.args[1], Ref):
-        return
-    for left, right in zip(reversed(flow.of(target)), reversed(flow.of(op.args[1].id))):
-        if left and right:
-            flow.axes.unify(left, right)
+    """``copy_``: the axes of source and target are unified, aligned from the right."""
+    if isinstance(op.args[1], Ref):
+        flow.align(flow.of(ref(op.args[0])), flow.of(op.args[1].id))
 
 
 @TABLE.operator("view_as_complex view_as_real", Traits(view=True))
@@ -276,10 +267,10 @@ def complex_pairs(flow: Flow, op: Op) -> None:
     """``view_as_complex`` drops a last dimension of two, ``view_as_real`` adds one."""
     dims = list(flow.of(ref(op.args[0])))
     if op.name == "view_as_complex":
-        flow.whole(dims.pop(), "the parts of complex numbers")
+        flow.axes.keep_whole("the parts of complex numbers", dims.pop())
     else:
         pair = flow.axes.leaf(2)
-        flow.whole(pair, "the parts of complex numbers")
+        flow.axes.keep_whole("the parts of complex numbers", pair)
         dims.append(pair)
     flow.set(op.outputs[0], dims)
 

@@ -180,10 +180,10 @@ def test_a_plan_without_parts_names_the_others():
 
 
 def test_a_model_is_run_without_data_once_and_again_when_it_changes(monkeypatch):
-    run, runs = kinds_of_layers._run_without_data, []
+    run, runs = kinds_of_layers.kinds_of_call, []
     monkeypatch.setattr(kinds_of_layers, "_LATEST", {})
     monkeypatch.setattr(
-        kinds_of_layers, "_run_without_data", lambda model, skeleton: runs.append(skeleton) or run(model, skeleton)
+        kinds_of_layers, "kinds_of_call", lambda skeleton, inputs: runs.append(skeleton) or run(skeleton, inputs)
     )
     model = _llama()
     first = kinds_of_layers.traced_kinds(model)

@@ -95,7 +95,7 @@ def test_labels_that_do_not_count_alike_are_refused(labels: dict[str, torch.Tens
 
 @pytest.mark.parametrize(
     ("given", "said"),
-    [({"output_attentions": True}, "loss alone"), ({"num_items_in_batch": 24}, "mean of micro-batches")],
+    [({"output_attentions": True}, "only the loss"), ({"num_items_in_batch": 24}, "mean of micro-batches")],
 )
 def test_a_step_refuses_what_it_does_not_return(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ApplyError, match=said):
