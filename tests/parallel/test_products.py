@@ -35,7 +35,7 @@ def test_a_checkpoint_is_resumed_in_another_layout(found):
     resumed = found["resumed"]
     assert resumed.pop("folders") == ["step-00000002"]
     assert resumed.pop("earlier") == ["step-00000001"]  # what was just written stays
-    assert resumed.pop("notes").startswith("ApplyError: notes= must be plain values")
+    assert resumed.pop("notes").startswith("ApplyError: notes= must be JSON values")
     assert len(resumed) == 4 and max(resumed.values()) < 1e-10  # of the next ten losses and norms
 
 

@@ -112,7 +112,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from transformers import LlamaConfig, LlamaForCausalLM
 from modular_converter.parallel import parallelize
-from modular_converter.parallel.proof.judge import relative_error
+from modular_converter.parallel.proof.deviation import relative_error
 
 torch.manual_seed(0)
 shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "vocab_size": 64}

@@ -76,8 +76,9 @@ def resolve(plan: Plan, model: torch.nn.Module) -> Resolution:
             found = _module_pieces(name, modules[name], rule) if leaf else {name: _piece(rule, parameters[name])}
             for key, unmeasured in found.items():
                 piece = _measured(unmeasured, rule, key, parameters[key], modules)
-                inside = key.rpartition(".")[0] in acting
-                pieces[key] = _merged(pieces.get(key), _made_local(piece) if inside else piece, key)
+                if key.rpartition(".")[0] in acting:
+                    piece = replace(piece, roles=frozenset({SHARD.name}))
+                pieces[key] = _merged(pieces.get(key), piece, key)
     attributes = dict.fromkeys([*_attributes(plan, modules), *_numbers_of_rows(plan, modules, parameters)])
     return Resolution(_tied(pieces, parameters), tuple(hooks), tuple(attributes), tails)
 
@@ -145,10 +146,6 @@ def _module_pieces(path: str, module: torch.nn.Module, rule: PlanRule) -> dict[s
     if "bias" in own and style.side is Side.OUTPUT:
         found[f"{path}.bias"] = Piece(frozenset({SHARD.name}), 0, (), rule.pattern, own["bias"].shape[0])
     return found
-
-
-def _made_local(piece: Piece) -> Piece:
-    return replace(piece, roles=frozenset({SHARD.name}))
 
 
 def _merged(old: Piece | None, new: Piece, name: str) -> Piece:

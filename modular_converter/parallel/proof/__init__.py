@@ -1,1 +1,1 @@
-"""A plan proven by numbers: in threads, in gloo processes, and through transformers' own loader."""
+"""The numeric proof of a plan: in threads, in gloo processes, and through transformers' own loader."""

@@ -21,16 +21,16 @@ from modular_converter.parallel.trace.record import tensors_in
 from modular_converter.parallel.trace.unchanged import same_attributes, unchanged
 
 
-# Each output has a backward of its own up to this number; the other outputs share the last one.
+# The most backwards: one for each output, and the last for all other outputs.
 _MOST_BACKWARDS = 6
-# A number of Python's among the outputs may be one of a share, such as its length.
+# A Python number among the outputs may depend on a share, such as its length.
 _NUMBERS = (bool, int, float, complex)
-# The most modules that are tried as starts of gradients, if gradients of the outputs are not finite.
+# The most modules that are tried as starts of backwards, if gradients from the outputs are not finite.
 _TRIES = 8
 
 
 class Counted:
-    """A group that counts the calls made through it."""
+    """A group that counts its collectives."""
 
     def __init__(self, group: Group) -> None:
         self.group, self.rank, self.size, self.calls = group, group.rank, group.size, 0
@@ -53,14 +53,14 @@ def run_model(
     together: bool = False,
     scales: Sequence[float] = (),
 ) -> Reference:
-    """One forward, and a backward from a fixed weighting of each output.
+    """Run a forward, and a backward from a weighted sum of each output's entries.
 
-    Gradients are by parameter name, one entry for tied names; parameters without one are left out.
+    Parameters without a gradient are left out; tied parameters have one entry.
 
     Args:
-        start: the module from whose outputs the backwards start; the model itself if empty.
+        start: the module at whose outputs the backwards start; the model itself if empty.
         together: one backward from the sum of all outputs, each divided by its scale.
-        scales: those of the whole model, where it is another: rounding must not change the weighting.
+        scales: of the whole model's outputs, for a sharded model: rounding must not change the weights.
     """
     seed_cpu(11)
     model.zero_grad(set_to_none=True)
@@ -82,7 +82,7 @@ def run_model(
 def _backwards(
     model: torch.nn.Module, roots: Sequence[torch.Tensor], scales: Sequence[float], together: bool
 ) -> list[dict[str, torch.Tensor]]:
-    """The gradients of each output; of the last outputs of very many in one backward, each at its own scale."""
+    """The gradients of each backward; outputs above ``_MOST_BACKWARDS`` share the last one, each at its own scale."""
     generator = torch.Generator().manual_seed(3)
     pairs = [(root, _weighting(root, scale, generator)) for root, scale in zip(roots, scales)]
     alone = 0 if together else _MOST_BACKWARDS - 1
@@ -97,16 +97,16 @@ def _backwards(
 
 
 def _weighting(root: torch.Tensor, scale: float, generator: torch.Generator) -> torch.Tensor:
-    """Random weights of the entries over the scale of the tensor; none for entries that are not finite."""
+    """Random weights of the entries, divided by the scale; 0 for entries that are not finite."""
     weights = torch.randn(root.shape, generator=generator).to(root.dtype) / scale
     return torch.where(torch.isfinite(root.detach()), weights, torch.zeros_like(weights))
 
 
 def reference(model: torch.nn.Module, inputs: Mapping[str, Any], together: bool = False) -> Reference:
-    """The whole model's numbers; its weights stay as they are, for the ranks begin with the same ones.
+    """The whole model's numbers; the model is unchanged, since the ranks begin with the same state.
 
-    Where a gradient of the outputs is not finite, gradients start at the last module whose are. There are none where
-    the model's own backward fails in eval mode (reversible layers).
+    If a gradient from the outputs is not finite, backwards start at the last module with finite gradients. There are no
+    gradients if the model's own backward fails in eval mode (reversible layers).
     """
     with unchanged(model):
         return _reference(model, inputs, together)
@@ -123,7 +123,7 @@ def _reference(model: torch.nn.Module, inputs: Mapping[str, Any], together: bool
 
 
 def _from_a_module(model: torch.nn.Module, inputs: Mapping[str, Any], found: Reference) -> Reference:
-    """The numbers with gradients from the last module call that gives finite ones, or as they are."""
+    """The numbers with gradients from the last module that gives finite ones; unchanged if there is none."""
     for path in _last_calls(model, inputs):
         try:
             again = run_model(model, inputs, start=path)
@@ -136,7 +136,7 @@ def _from_a_module(model: torch.nn.Module, inputs: Mapping[str, Any], found: Ref
 
 
 def _last_calls(model: torch.nn.Module, inputs: Mapping[str, Any]) -> list[str]:
-    """The modules whose forwards ended last, the latest first."""
+    """The paths of the modules whose forwards ended last, the latest first."""
     ended: dict[str, None] = {}
 
     def note(path: str) -> None:
@@ -168,17 +168,17 @@ def check_on_rank(
     evidence: Evidence = UNKNOWN,
     apart: bool = True,
 ) -> Verdict:
-    """Shard ``model`` in place for one rank, run it, compare with the whole model's numbers.
+    """Shard ``model`` in place for one rank, run it, and compare with the whole model's numbers.
 
     Args:
-        evidence: the scope of the whole model's runs; the verdict's adds the ranks and what was not compared.
-        apart: whether what the model's classes and files hold is this rank's own, and is given back after each run.
+        evidence: of the whole model's runs; the verdict adds the ranks and the gaps.
+        apart: whether this rank has its own state of the model's classes and files, which is restored after each run.
     """
     counted = Counted(group)
     try:
         applied = apply(model, plan, counted)
         together = len(whole.gradients) == 1
-        with same_attributes(model, apart):  # decoding begins without what this run has kept, as in the whole model
+        with same_attributes(model, apart):  # decoding must not see state of this run, as in the whole model
             found = run_model(model, inputs, bool(whole.gradients), counted, whole.start, together, whole.scales)
         if whole.tokens:
             with same_attributes(model, apart):
@@ -203,7 +203,7 @@ def check_on_rank(
 
 
 def failed_in(error: BaseException, model: torch.nn.Module) -> str:
-    """The path of the innermost module whose forward was running, from the frames of the traceback."""
+    """The path of the innermost module whose forward raised an error, from the frames of the traceback."""
     paths = {id(module): path for path, module in model.named_modules()}
     frame, found = error.__traceback__, ""
     while frame is not None:

@@ -1,4 +1,4 @@
-"""The differences of two plans of one model: each differing line is put into the other plan, which is then run."""
+"""Compare two plans of one model: each line that differs is tried in the other plan."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from modular_converter.parallel.styles import STYLES
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a run: the reason of a refusal ("" if the plan holds), and the cost of the plan for a rank."""
+    """The result of a run: the reason of a refusal ("" if the plan holds), and the cost on a rank."""
 
     reason: str
     bytes_rank: int
@@ -28,7 +28,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Point:
-    """A pattern that the plans treat differently (None: a plan has no line for it), and the judgement after a run."""
+    """A pattern with different rules in the plans (None: no rule), and the judgement after runs."""
 
     source: PlanRule | None
     derived: PlanRule | None
@@ -44,7 +44,7 @@ class Point:
 
 
 def source_plan(derived: Derived) -> tuple[Plan, dict[str, str]]:
-    """The plan that the library gathers from the source, and the lines of it with styles that are not modelled here."""
+    """The plan that the library gathers from the source, and its entries with unknown styles."""
     entries = {key: style for key, style in gathered_plan(derived.small.model).items() if style != "replicate"}
     library = {name for name, style in STYLES.items() if style.library}
     unknown = {key: style for key, style in entries.items() if style not in library}
@@ -64,9 +64,7 @@ def outcome(derived: Derived, plan: Plan, ranks: int) -> Outcome:
 
 
 def points(derived: Derived, source: Plan, ranks: int) -> Iterator[Point]:
-    """Each difference, judged by running it; in the derived plan's order, with lines that only the source has at the
-    end.
-    """
+    """Each difference, judged by runs: in the derived plan's order, then the lines that only the source has."""
     ours = {_key(rule): rule for rule in derived.plan.rules}
     theirs = {_key(rule): rule for rule in source.rules}
     differing = [key for key in (*ours, *theirs) if not _same(ours.get(key), theirs.get(key))]
@@ -77,7 +75,7 @@ def points(derived: Derived, source: Plan, ranks: int) -> Iterator[Point]:
 
 
 def _key(rule: PlanRule) -> str:
-    """The pattern; a whole module with one weight may be named by either."""
+    """The pattern; the same for a whole module and for its only weight."""
     return rule.pattern.removesuffix(".weight") if rule.style == "replicated_with_grad_allreduce" else rule.pattern
 
 

@@ -1,4 +1,4 @@
-"""Decode a few tokens with a model that generates: wrong sizes of caches do not show in one forward."""
+"""Decode a few tokens with a model that generates: a single forward does not show wrong sizes of caches."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ STEPS = 2
 
 
 def generation_inputs(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The inputs of a forward that ``generate`` takes, and the special tokens that a small configuration lacks.
+    """The inputs that ``generate`` takes, and the special tokens that a small configuration lacks.
 
-    Returns:
-        None for a model that does not generate from ids.
+    None for a model that does not generate from ids.
     """
     able = getattr(model, "can_generate", None)
     if able is None or not able() or not isinstance(inputs.get("input_ids"), torch.Tensor):
@@ -30,9 +29,9 @@ def generation_inputs(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any] |
 
 
 def decoded(model: Any, inputs: Mapping[str, Any]) -> list[torch.Tensor]:
-    """Logits of the first decoded tokens, (batch, vocabulary) each; the second one comes through the cache.
+    """Logits of the first decoded tokens, (batch, vocabulary) each; the second token uses the cache.
 
-    Empty for a model that does not generate from ids. Errors of the model's own code pass through.
+    Empty for a model that does not generate from ids. Raises the errors of the model's own code.
     """
     given = generation_inputs(model, inputs)
     if given is None:
@@ -51,11 +50,8 @@ def decoded(model: Any, inputs: Mapping[str, Any]) -> list[torch.Tensor]:
 
 
 def decoded_whole(model: Any, inputs: Mapping[str, Any]) -> tuple[list[torch.Tensor], str]:
-    """The logits of the whole model; if its own generate fails, which is not the plan's fault, none and the reason."""
+    """The logits of the whole model; empty, with the reason, if its own ``generate`` fails."""
     try:
         return decoded(model, inputs), ""
     except Exception as error:  # any error of the model's own code
-        return (
-            [],
-            f"decoding: the model's own generate fails ({one_line(error, 80)})",
-        )
+        return [], f"decoding: the model's own generate fails ({one_line(error, 80)})"

@@ -1,4 +1,4 @@
-"""The deviation of one run's tensors from another's, entry by entry, on a scale that no extreme entry sets."""
+"""The deviation between the tensors of two runs, entry by entry, on a scale that extreme entries do not set."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import torch
 Share = Callable[[str, torch.Tensor], torch.Tensor]
 Gradients = Mapping[str, torch.Tensor]
 HALF_TYPES = (torch.float16, torch.bfloat16)
-# The entries from which a scale is estimated: enough for a quartile, and fast to sort.
+# The number of entries in the estimate of a scale: enough for a quartile, and fast to sort.
 _SAMPLE = 4096
-# Gradients are sums of terms that cancel: their small entries are rounding.
+# For gradients, sums of terms that cancel: their small entries are rounding.
 _MEDIAN = 0.5
-# The scale of a gradient is at least this share of the largest: key biases under a softmax have only rounding errors.
+# The least scale of a gradient, relative to the largest scale: key biases under a softmax have only rounding errors.
 _SMALL = 1e-3
-# A gradient below this share of the largest proves nothing: with the scale above, half of it could be missing.
+# A gradient below this fraction of the largest scale proves nothing: half of it could be missing unnoticed.
 _NOTHING = 1e-5
 
 
@@ -32,10 +32,10 @@ def is_inexact(tensor: torch.Tensor) -> bool:
 def scale_of(tensor: torch.Tensor, part: float = 0.25) -> float:
     """The lower quartile of the distinct magnitudes, without zeros and non-finite entries; 0 if there are no others.
 
-    A mask value counts once, however many entries hold it, and one large region cannot hide a small one.
+    A mask value counts once, whatever its number of entries, and a large region cannot hide a small one.
 
     Args:
-        part: the share of the magnitudes below the scale.
+        part: the fraction of the magnitudes below the scale.
     """
     flat = tensor.detach().reshape(-1)
     if flat.numel() > _SAMPLE:
@@ -48,12 +48,12 @@ def scale_of(tensor: torch.Tensor, part: float = 0.25) -> float:
 
 @functools.lru_cache(maxsize=64)
 def _picked(count: int) -> torch.Tensor:
-    """The places of the sample of so many entries."""
+    """The indices of a sample among ``count`` entries."""
     return torch.randint(count, (_SAMPLE,), generator=torch.Generator().manual_seed(5))
 
 
 def _magnitudes(flat: torch.Tensor) -> Any:
-    """The distinct finite magnitudes above zero, in order; an array, which numpy sorts in a tenth of torch's time."""
+    """The distinct finite magnitudes above zero, in order; numpy sorts ten times as fast as torch."""
     sizes = flat.abs()
     sizes = sizes.float() if sizes.dtype in HALF_TYPES else sizes
     found = numpy.unique(sizes.cpu().numpy())
@@ -61,9 +61,9 @@ def _magnitudes(flat: torch.Tensor) -> Any:
 
 
 def relative_error(got: torch.Tensor, want: torch.Tensor, scale: float | None = None) -> float:
-    """The largest deviation of an entry over its own magnitude, or over the scale where the entry is smaller.
+    """The largest deviation of an entry, relative to its magnitude, or to the scale if the entry is smaller.
 
-    Infinite for another shape, for exact tensors that differ, and for other non-finite entries.
+    Infinite if shapes, exact tensors or non-finite entries differ.
     """
     if got.shape != want.shape or is_inexact(got) != is_inexact(want):
         return math.inf
@@ -97,16 +97,17 @@ def errors_of(found: Sequence[torch.Tensor], want: Sequence[torch.Tensor]) -> li
 
 
 def worst_error(found: Sequence[torch.Tensor], want: Sequence[torch.Tensor]) -> float:
-    """The largest relative error; infinite where there is nothing to compare."""
+    """The largest relative error; infinite if there is nothing to compare."""
     return max(errors_of(found, want), default=math.inf)
 
 
 def gradient_errors(found: Gradients, want: Gradients, share: Share | None = None) -> dict[str, float]:
-    """The relative error of each gradient of one backward, by name; infinite for a missing gradient.
+    """Name -> relative error of each gradient of one backward; infinite for a missing gradient.
+
+    Scales are those of whole gradients, and at least a fraction of the largest scale.
 
     Args:
-        share: from a parameter's name and whole gradient to the part of this rank; all of it if None. Scales are those
-            of whole gradients; small gradients are judged beside the largest of all.
+        share: parameter name and whole gradient -> this rank's share; the whole gradient if None.
     """
     scales = {name: scale_of(gradient, _MEDIAN) for name, gradient in want.items()}
     least = max(scales.values(), default=0.0) * _SMALL
@@ -120,7 +121,7 @@ def gradient_errors(found: Gradients, want: Gradients, share: Share | None = Non
 def errors_of_backwards(
     found: Sequence[Gradients], want: Sequence[Gradients], share: Share | None = None
 ) -> dict[str, float]:
-    """The largest error of each parameter's gradients over the backwards; infinite where a backward is missing."""
+    """Name -> largest error of the gradients over all backwards; infinite for a missing backward."""
     errors: dict[str, float] = {}
     for number, whole in enumerate(want):
         for name, error in gradient_errors(found[number] if number < len(found) else {}, whole, share).items():
@@ -129,7 +130,7 @@ def errors_of_backwards(
 
 
 def telling(gradients: Gradients) -> set[str]:
-    """The parameters with significant gradients in one backward: finite, and more than rounding beside the largest."""
+    """The parameters with significant gradients in one backward: finite, and more than rounding."""
     finite = {name: gradient for name, gradient in gradients.items() if bool(torch.isfinite(gradient).all())}
     largest = {name: float(gradient.abs().max()) if gradient.numel() else 0.0 for name, gradient in finite.items()}
     scales = {name: scale_of(gradient, _MEDIAN) for name, gradient in finite.items()}

@@ -1,4 +1,4 @@
-"""The scope of a proof: the runs that were made, and the names of those that were not."""
+"""The scope of a proof: its runs, and its gaps."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ class Evidence:
 
     Attributes:
         ranks: numbers of ranks, or of stages.
-        places: where the ranks ran: threads, gloo processes.
+        places: of the ranks: threads, gloo processes.
         sizes: integers of the small configuration, ``name=value``.
-        inputs: ``name shape`` of each input tensor, ``ids 2x12``.
-        arguments: names of all arguments that the forward was given, also while it generated.
+        inputs: ``name shape`` of each input tensor, such as ``ids 2x12``.
+        arguments: names of all arguments of forwards, also within ``generate``.
         situations: beside a plain forward in eval mode: padding, another length, train mode, decoding with a cache.
         uses: further runs of the same weights, such as one token, an optional argument, another side of a branch.
         types: of weights, such as float32.
         forms: of the sharded model: with gradients, for inference.
-        draws: of random weights.
+        draws: the number of draws of random weights.
         kinds: classes of modules that ran.
         operators: names of aten operators that ran.
-        unproven: sharded weights without a significant gradient, so that only the outputs prove them.
-        gaps: outputs, gradients and runs that were left out, in words.
+        unproven: sharded weights without a significant gradient, which only the outputs prove.
+        gaps: outputs, gradients and runs that are missing, in words.
         idle: modules with weights that no run has called.
-        possible: the situations that this model knows.
+        possible: the situations that the model allows.
     """
 
     ranks: tuple[int, ...] = ()
@@ -66,7 +66,7 @@ class Evidence:
 
     @property
     def _gaps_in_runs(self) -> tuple[str, ...]:
-        """The same without the form and the types, which a model in use may be tried in on its ranks."""
+        """The same without the form and the types, which a later run on the ranks may cover."""
         found = list(self.gaps)
         found += [f"gradients of {first_of([*self.unproven], NAMED)}"] if self.unproven else []
         found += [f"{first_of([*self.idle], NAMED)}: no run called them"] if self.idle else []
@@ -74,7 +74,7 @@ class Evidence:
         return tuple(found)
 
     def also(self, other: Evidence) -> Evidence:
-        """The evidence of two proofs of one plan that both passed; a weight that one of them proves is proven."""
+        """The joint evidence of two proofs of one plan; a weight that one of them proves is proven."""
         first, second = vars(self), vars(other)
         both = {"unproven", "idle"}
         found: dict[str, Any] = {}
@@ -107,8 +107,8 @@ class Evidence:
         """The scope and what is not covered.
 
         Args:
-            verbose: also everything that ran, a line a kind.
-            tried_later: whether the form for inference and the types in use are told by a later run on the ranks.
+            verbose: also all parts that ran, a line for each kind.
+            tried_later: whether a later run on the ranks covers the form for inference and the types in use.
         """
         gaps = self._gaps_in_runs if tried_later else self.not_covered
         found = [f"run: {self.scope}"] if self.scope else []
@@ -119,7 +119,7 @@ class Evidence:
         return found + ([f"not covered: {'; '.join(gaps)}"] if gaps else [])
 
     def to_json(self) -> dict[str, Any]:
-        """All fields, and ``not_covered``, as values of JSON."""
+        """All fields, and ``not_covered``, as JSON values."""
         return {**asdict(self), "not_covered": list(self.not_covered)}
 
 

@@ -1,4 +1,4 @@
-"""An expert-parallel plan through transformers' own loader, with each of its ways to bring tokens to the experts."""
+"""Prove an expert-parallel plan through transformers' own loader, with each of its exchanges of tokens."""
 
 from __future__ import annotations
 
@@ -10,21 +10,15 @@ import torch
 
 from modular_converter.parallel.plans.emit import to_library
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.proof.judge import (
-    OUTPUT_TOLERANCE,
-    Reference,
-    Verdict,
-    proves_nothing,
-    refused,
-    worst_error,
-)
+from modular_converter.parallel.proof.deviation import worst_error
+from modular_converter.parallel.proof.judge import OUTPUT_TOLERANCE, Reference, Verdict, proves_nothing, refused
 from modular_converter.parallel.tiny.build import Small
 from modular_converter.parallel.tiny.seed import seed_cpu
 from modular_converter.parallel.trace.record import tensors_in
 from modular_converter.parallel.trace.unchanged import shared_state
 
 
-# ``auto`` is the default: an all-reduce without gradients, an exchange of the tokens with them.
+# ``auto``, the default, is an all-reduce without gradients, and an all-to-all with gradients.
 IMPLEMENTATIONS = ("auto", "all_reduce", "all_to_all")
 
 
@@ -32,7 +26,7 @@ def check_library_experts(folder: str, small: Small, plan: Plan, ranks: int, who
     """Load the saved small model with the plan on this rank and compare its outputs, without and with gradients.
 
     Args:
-        folder: where the whole small model was saved.
+        folder: of the saved whole model.
         small: the same model, for its class and inputs.
         plan: an expert-parallel plan in the library's vocabulary.
     """
@@ -43,7 +37,7 @@ def check_library_experts(folder: str, small: Small, plan: Plan, ranks: int, who
     model: Any = small.model
     given = dict.fromkeys(model.ep_plan or {}, "replicate")
     given.update(to_library(plan))
-    # 5.23.0 refuses ``tp_plan={}`` beside ``tp_size``, though it is the documented way to say: experts only.
+    # transformers 5.23.0 refuses ``tp_plan={}`` beside ``tp_size``, which its documentation gives for experts only.
     first = next(name for name, _ in model.named_children())
     dense = dict.fromkeys(model.tp_plan or (first,), "replicate")
     worst = 0.0
@@ -66,9 +60,9 @@ def check_library_experts(folder: str, small: Small, plan: Plan, ranks: int, who
 
 
 def outputs_of(model: Any, small: Small, gradients: bool) -> list[torch.Tensor]:
-    """The outputs of a model that the library has loaded, whole where they are distributed.
+    """The whole outputs of a model that the library has loaded.
 
-    The state of its classes and files is restored, since the next run may be that of the whole model.
+    The state of its classes and files is restored, since the next run may be of the whole model.
     """
     seed_cpu(11)
     before = shared_state(small.model)
@@ -79,6 +73,6 @@ def outputs_of(model: Any, small: Small, gradients: bool) -> list[torch.Tensor]:
 
 
 def gathered_tensor(tensor: Any) -> torch.Tensor:
-    """The tensor, put together where it is distributed."""
+    """The whole tensor of a tensor that may be distributed."""
     found: torch.Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
     return found

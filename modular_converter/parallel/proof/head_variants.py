@@ -1,4 +1,4 @@
-"""The same model with another ratio of key/value heads to heads, on which a plan must hold too."""
+"""Variants of a model with another ratio of key/value heads to heads, for which a plan must hold, too."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class HeadVariant:
 
     @functools.cached_property
     def finer(self) -> Subject | None:
-        """The numbers in float64, where float32 is too coarse for outputs that have no gradients."""
+        """The numbers in float64, if float32 is too coarse for outputs without gradients; else None."""
         return None if self.subject.whole.gradients else finer_outputs(self.subject)
 
 
 def head_variants(target: Target, small: Small, overrides: Mapping[str, Any]) -> tuple[HeadVariant, ...]:
-    """The model with grouped heads, if it has as many key/value heads as heads; with as many, if its heads are grouped.
+    """The model with grouped heads if its heads are not grouped, and with ungrouped heads if they are.
 
-    Heads of the variant are wider too, where the model can be built so. There is no variant where the caller gave a
-    ratio, where the ratio changes no weight, and where the model cannot run with it.
+    The variant's heads are wider, too, if the model can be built so. There is no variant if the caller gave a ratio, the
+    ratio changes no weight, or the model does not run with it.
     """
     config = getattr(small.model, "config", None)
     ratio, said = other_ratios(config, list(overrides))
@@ -54,7 +54,7 @@ def _variant(target: Target, small: Small, overrides: Mapping[str, Any], said: s
     try:
         other = build(target, overrides, small.strategy)
         subject = subject_of(other.model, other.inputs, second=False)
-    except Exception:  # a model that knows no groups fails in any way
+    except Exception:  # a model without grouped heads may raise any error
         return None
     finite = any(bool(torch.isfinite(tensor).all()) for tensor in subject.whole.outputs)
     return HeadVariant(other, subject, said) if finite else None
@@ -65,7 +65,7 @@ def _shapes(small: Small) -> dict[str, Any]:
 
 
 def refusal(variants: Sequence[HeadVariant], plan: Plan, ranks: int) -> Verdict | None:
-    """The verdict of the first variant that refuses a plan, with its ratio in the reason; None if the plan holds on all."""
+    """The verdict of the first variant that refuses a plan, with its ratio in the reason; None if all pass."""
     for variant in variants:
         verdict = check_on_threads(variant.subject, plan, ranks)
         if not verdict.passed and variant.finer is not None:

@@ -1,4 +1,4 @@
-"""A model in other uses than one plain forward, on which a plan must hold too; see ``tiny/uses.py``."""
+"""A model in other uses than one plain forward, for which a plan must hold, too; see ``tiny/uses.py``."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from modular_converter.parallel.tiny.uses import untried_branches, uses_of
 
 @dataclass(frozen=True, eq=False)
 class Instance:
-    """A small instance with its numbers, with which several plans are compared; they are computed on first use.
+    """A small instance with its numbers, which are computed once for all plans.
 
     Attributes:
-        overrides: the settings that it was built with.
+        overrides: the settings of its configuration.
     """
 
     target: Target
@@ -39,34 +39,34 @@ class Instance:
 
     @functools.cached_property
     def in_use(self) -> tuple[HeadVariant, ...]:
-        """The other uses in which it runs, each with its numbers."""
+        """The other uses that run, each with its numbers."""
         return variants_in_use(self.target, self.small, self.overrides)
 
     @functools.cached_property
     def untried(self) -> tuple[str, ...]:
-        """The other sides of branches on data that no run has shown, in words."""
+        """The sides of branches on data that no run has tried, in words."""
         return tuple(untried_branches(self.small, (use.ratio for use in self.in_use)))
 
     @functools.cached_property
     def unproven_arguments(self) -> frozenset[str]:
-        """The optional arguments of the forward that no run has been given."""
+        """The optional arguments of the forward in no run."""
         runs = (self.small, *(use.small for use in self.in_use))
         given = {name for run in runs for name in arguments_of_use(run)}
         return frozenset(optional_arguments(self.small.model)) - given - set(self.subject.evidence.arguments)
 
     @property
     def without_a_run(self) -> tuple[str, ...]:
-        """The branches on data and the arguments, in words, that no run has shown."""
+        """The branches on data and the arguments in no run, in words."""
         return (*self.untried, *(f"the argument {name}" for name in sorted(self.unproven_arguments)))
 
     def verdict(self, plan: Plan, ranks: int) -> Verdict:
-        """The verdict on a plan in all uses, on ranks that are threads."""
+        """The verdict on a plan in all uses, with threads as ranks."""
         verdict = check_on_threads(self.subject, plan, ranks)
         refused = refusal(self.in_use, plan, ranks) if verdict.passed else None
         return refused or self.with_uses(verdict)
 
     def with_uses(self, verdict: Verdict) -> Verdict:
-        """The verdict on a plan that held in all uses, with them in its scope, and those that could not be run."""
+        """The verdict on a plan that holds in all uses, with the uses and their gaps in its evidence."""
         if not verdict.passed:
             return verdict
         evidence = verdict.evidence.with_gap(*self.without_a_run)
@@ -74,7 +74,7 @@ class Instance:
 
 
 def variants_in_use(target: Target, instance: Small, overrides: Mapping[str, Any]) -> tuple[HeadVariant, ...]:
-    """The uses in which a small instance runs, each with its numbers."""
+    """The uses of a small instance that run, each with its numbers."""
     found = []
     for use in uses_of(target, instance, overrides):
         numbers = in_fitting_precision if use.learns else outputs_alone

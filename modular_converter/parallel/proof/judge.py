@@ -1,7 +1,4 @@
-"""Whether the numbers of a sharded model are those of the whole one: outputs, decoded tokens, gradients.
-
-Nothing here runs a model. The tensors of a run are compared with the whole model's, entry by entry.
-"""
+"""Compare the numbers of a sharded model with the whole model's, entry by entry: outputs, decoded tokens, gradients."""
 
 from __future__ import annotations
 
@@ -17,48 +14,28 @@ from modular_converter.parallel.proof.deviation import (
     Share,
     errors_of,
     errors_of_backwards,
-    gradient_errors,
     is_inexact,
     relative_error,
     scale_of,
     telling,
-    worst_error,
 )
 from modular_converter.parallel.proof.evidence import UNKNOWN, Evidence
 
 
-__all__ = [
-    "GRADIENT_TOLERANCE",
-    "OUTPUT_TOLERANCE",
-    "Reference",
-    "Share",
-    "Verdict",
-    "both_draws",
-    "errors_of",
-    "errors_of_backwards",
-    "gradient_errors",
-    "judge",
-    "proves_nothing",
-    "refused",
-    "relative_error",
-    "scale_of",
-    "worst_error",
-]
-
-# Relative to the entry, or to the scale of its tensor where the entry is smaller.
+# Relative to the entry, or to the scale of its tensor if the entry is smaller.
 OUTPUT_TOLERANCE = 2e-4
 GRADIENT_TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome on one rank. ``layer`` and ``reason`` are empty when everything agrees.
+    """The outcome on one rank. ``layer`` and ``reason`` are empty if everything agrees.
 
     Attributes:
-        ranks: how many there are, or stages.
-        output_error, gradient_error: largest relative deviation of an entry.
-        collectives: calls between the ranks in one forward, counted.
-        evidence: what was run, and what was not.
+        ranks: the number of ranks, or of stages.
+        output_error, gradient_error: the largest relative deviation of an entry.
+        collectives: the number of collectives in one forward.
+        evidence: the runs, and the gaps between them.
     """
 
     ranks: int
@@ -74,7 +51,7 @@ class Verdict:
         return not self.reason
 
     def to_json(self) -> dict[str, Any]:
-        """The verdict and its evidence as values of JSON; an error that is not finite is None."""
+        """The verdict and its evidence as JSON values; an error that is not finite is None."""
         errors = {name: getattr(self, name) for name in ("output_error", "gradient_error")}
         return {
             "verified": self.passed,
@@ -92,13 +69,13 @@ class Reference:
 
     Attributes:
         outputs: all tensors that the model returned, in order.
-        gradients: of each backward, by the parameter's first name.
-        collectives: calls between ranks in the forward.
+        gradients: for each backward, first name of a parameter -> gradient.
+        collectives: the number of collectives in the forward.
         tokens: logits of the first decoded tokens, for a model that generates.
-        scales: of the tensors that gradients start from.
-        start: the module from whose outputs gradients were taken; empty for the model's own outputs.
-        unstable: numbers of the outputs that rounding decides.
-        gaps: numbers that were left out of the comparison, in words.
+        scales: of the tensors at which backwards start.
+        start: the module at whose outputs backwards start; empty for the model's own outputs.
+        unstable: indices of the outputs that rounding decides.
+        gaps: values that are not compared, in words.
     """
 
     outputs: list[torch.Tensor]
@@ -112,17 +89,17 @@ class Reference:
 
     @functools.cached_property
     def proven(self) -> set[str]:
-        """The parameters with a telling gradient in one of the backwards."""
+        """The parameters with a significant gradient in one of the backwards."""
         return set().union(*(telling(gradients) for gradients in self.gradients))
 
 
 def refused(ranks: int, layer: str, reason: str) -> Verdict:
-    """The verdict on a run without numbers, or without comparable ones."""
+    """The verdict on a run without comparable numbers."""
     return Verdict(ranks, math.inf, math.inf, layer, reason)
 
 
 def both_draws(first: Verdict, second: Verdict, situation: str = "other weights") -> Verdict:
-    """The verdict on a plan that passed with one draw of weights and was run with another, maybe in a situation."""
+    """The verdict on a plan that passed with a first draw of weights, after a run with a second draw in a situation."""
     if not second.passed:
         return replace(second, reason=f"{second.reason} (with {situation})")
     return replace(
@@ -137,7 +114,7 @@ def judge(found: Reference, whole: Reference, ranks: int, share: Share | None = 
     """Compare one rank's numbers with the whole model's.
 
     Args:
-        share: from a parameter's name and whole gradient to the part of it that this rank has; all of it if None.
+        share: parameter name and whole gradient -> this rank's share; the whole gradient if None.
     """
     reason = _cannot_compare(found, whole)
     if reason:
@@ -154,7 +131,7 @@ def judge(found: Reference, whole: Reference, ranks: int, share: Share | None = 
 
 
 def _silent(whole: Reference) -> dict[int, str]:
-    """The numbers of outputs that prove nothing -> the reason."""
+    """Index of an output that proves nothing -> the reason."""
     found = {}
     for number, tensor in enumerate(whole.outputs):
         if number in whole.unstable:
@@ -171,7 +148,7 @@ def _cannot_compare(found: Reference, whole: Reference) -> str:
 
 
 def proves_nothing(whole: Reference) -> str:
-    """The reason why a whole model's outputs prove nothing about a plan; empty if one of them does."""
+    """The reason why no output of a whole model proves anything about a plan; empty if one does."""
     silent = _silent(whole)
     inexact = [number for number, tensor in enumerate(whole.outputs) if is_inexact(tensor) and tensor.numel()]
     if not inexact:

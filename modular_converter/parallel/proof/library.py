@@ -1,4 +1,4 @@
-"""The proof of a plan through transformers' own loader: ``from_pretrained(distributed_config=DistributedConfig(...))``."""
+"""Prove a plan through transformers' own loader: ``from_pretrained(distributed_config=DistributedConfig(...))``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from modular_converter.parallel.errors import one_line
 from modular_converter.parallel.plans.emit import to_library
 from modular_converter.parallel.plans.plan import Plan, is_expert_plan
 from modular_converter.parallel.proof.compare import reference, run_model
+from modular_converter.parallel.proof.deviation import errors_of_backwards, worst_error
 from modular_converter.parallel.proof.evidence import WITH_GRADIENTS, Evidence
 from modular_converter.parallel.proof.experts_library import check_library_experts, gathered_tensor, outputs_of
 from modular_converter.parallel.proof.judge import (
@@ -18,21 +19,19 @@ from modular_converter.parallel.proof.judge import (
     OUTPUT_TOLERANCE,
     Reference,
     Verdict,
-    errors_of_backwards,
     proves_nothing,
     refused,
-    worst_error,
 )
 from modular_converter.parallel.tiny.build import Small
 
 
 def check_library(folder: str, small: Small, plan: Plan, ranks: int, whole: Reference) -> Verdict:
-    """Load the saved small model with the plan on this rank; compare its outputs, and gradients of its parameters.
+    """Load the saved small model with the plan on this rank; compare its outputs and gradients.
 
-    The loader takes another path through its code when gradients are on, so outputs of both are compared.
+    Outputs are compared with and without gradients, because the loader's code differs.
 
     Args:
-        folder: where the whole small model was saved.
+        folder: of the saved whole model.
         small: the same model, for its class and inputs.
         plan: a plan in the library's vocabulary.
     """
@@ -45,7 +44,7 @@ def check_library(folder: str, small: Small, plan: Plan, ranks: int, whole: Refe
 
 
 def check_committed(folder: str, small: Small, ranks: int, whole: Reference) -> Verdict:
-    """The same with the plan that the model's own classes carry."""
+    """The same with the plan in the model's own classes."""
     return _check(folder, small, "auto", ranks, whole)
 
 
@@ -60,7 +59,7 @@ def _check(folder: str, small: Small, plan: dict[str, str] | str, ranks: int, wh
         loaded = model.from_pretrained(folder, distributed_config=config).eval()
         found = [outputs_of(loaded, small, gradients) for gradients in (False, True)]
         worst = max(worst_error(outputs, whole.outputs) for outputs in found)
-        if worst > OUTPUT_TOLERANCE:  # loading may change a model: buffers are made anew, for example
+        if worst > OUTPUT_TOLERANCE:  # loading may change a model, such as its buffers
             plain = model.from_pretrained(folder).eval()
             alone = outputs_of(plain, small, gradients=False)
             worst = min(worst, max(worst_error(outputs, alone) for outputs in found))
@@ -73,7 +72,7 @@ def _check(folder: str, small: Small, plan: dict[str, str] | str, ranks: int, wh
 
 
 def _with_gradients(loaded: Any, small: Small, whole: Reference, ranks: int) -> Verdict:
-    """The verdict on gradients of the parameters, each put together from the ranks."""
+    """The verdict on the whole gradients of the parameters."""
     scope = Evidence(ranks=(ranks,), places=("transformers' loader",), forms=(WITH_GRADIENTS,), gaps=whole.gaps)
     if not whole.gradients:
         return Verdict(ranks, 0.0, 0.0, evidence=scope)
@@ -91,7 +90,7 @@ def _with_gradients(loaded: Any, small: Small, whole: Reference, ranks: int) -> 
 
 
 def end_groups() -> None:
-    """End all process groups but the default one: each load makes its own, with threads, and never ends them."""
+    """End all process groups but the default group: each load makes new ones, with threads, and never ends them."""
     from torch.distributed.distributed_c10d import _world
 
     for group in [group for group in _world.pg_map if group is not dist.group.WORLD]:

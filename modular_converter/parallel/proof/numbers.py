@@ -1,7 +1,7 @@
-"""The Python numbers among the operands of a forward's operations, and words and types.
+"""The Python numbers, words and types among the operands of a forward's operations.
 
-A number that the code computes from a shape, such as ``1 / sqrt(weight.shape[0])``, is a plain number when it reaches
-an operation, and differs if the weight is a share.
+A number that the code computes from a shape, such as ``1 / sqrt(weight.shape[0])``, reaches an operation as a plain
+number, and differs if the weight is a share.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from modular_converter.parallel.solve.operators import creation, cuts, views
 from modular_converter.parallel.trace.call_names import site_of_call
 
 
-# Their operands are sizes or tensors alone. Behind so many of them stands the number that fills a tensor, or a type.
+# Operators whose operands are only sizes and tensors; in ``_FILLS`` the operands from this index on are numbers or types.
 _PLAIN = ("mm", "linear", "convolution")
 _WITHOUT = frozenset(_PLAIN).union(*(family.TABLE.operators for family in (views, cuts, creation)))
 _FILLS = {"full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0, "_to_copy": 1}
-# A tensor with data of so few entries counts as numbers, such as one of ``torch.tensor(scale)``.
+# A tensor with data and at most so many entries counts as numbers, such as ``torch.tensor(scale)``.
 _FEW = 16
 _WING = Path(__file__).parents[1]
-# Our code between a model's line and its operation; styles and collectives have numbers of their own.
+# Code of this wing between a model's line and its operation; styles and collectives have numbers of their own.
 _BETWEEN = tuple(str(_WING / name) for name in ("proof", "trace", "tiny", "engine", "shard/role_parameters"))
 
 Place = tuple[str, str, str]
-"""The path of the module that runs, ``path:line`` of the code, and the operator."""
+"""The path of the running module, ``path:line`` of the code, and the operator."""
 Numbers = dict[Place, list[str]]
 """The numbers of each operation at a place, in order, as text."""
 
 
 def numbers_of(model: torch.nn.Module, run: Callable[[], Any]) -> Numbers:
-    """The numbers that a model computes with in one run, without those of the code that makes it sharded.
+    """The numbers in a model's computations in one run, without those of styles and collectives.
 
     Args:
-        run: runs the model's forward; data do not matter.
+        run: runs the model's forward; it needs no data.
     """
     stack, found = [""], Numbers()
     with running_modules(model, stack), torch.no_grad(), _Watch(stack, found):
@@ -47,7 +47,7 @@ def numbers_of(model: torch.nn.Module, run: Callable[[], Any]) -> Numbers:
 
 
 def differences(whole: Numbers, share: Numbers) -> dict[Place, tuple[str, str]]:
-    """The places where the numbers differ, with the first that does on both sides."""
+    """Place where the numbers differ -> the first pair that differs."""
     found = {}
     for place in whole.keys() | share.keys():
         one, other = whole.get(place, []), share.get(place, [])
@@ -58,7 +58,7 @@ def differences(whole: Numbers, share: Numbers) -> dict[Place, tuple[str, str]]:
 
 
 class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes the numbers among the operands of each operation that the model's own code asks for."""
+    """Notes the numbers among the operands of each operation in the model's own code."""
 
     def __init__(self, stack: list[str], found: Numbers) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -73,7 +73,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _site() -> str:
-    """The model's line that runs; empty in the code of styles and collectives."""
+    """The running line of the model's code; empty in the code of styles and collectives."""
     site = site_of_call(_BETWEEN)
     return "" if site.startswith(str(_WING)) else site
 

@@ -1,6 +1,6 @@
-"""The processes of a verification: started once, used for many models, and ended whatever happens.
+"""The processes of a verification: started once, used for many models, and ended in any case.
 
-Each rank builds the small model itself from the same seed, so nothing but names and plan texts travels.
+Each rank builds the small model itself from the same seed, so only names and plan texts are sent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TASK_LIMIT_S = 60.0
 class Task:
     """One verification: the model to build, the plan as text, and how to apply it.
 
-    ``route`` is ``ours``, ``library`` (transformers' loader) or ``committed`` (that loader with the model's own plan).
+    ``route`` is ``ours``, ``library`` (transformers' loader) or ``committed`` (the same with the model's own plan).
     """
 
     target: Any
@@ -39,11 +39,11 @@ class Task:
 
 
 class RankPool:
-    """Gloo ranks on this machine. Use as a context manager; leaving it ends every process.
+    """Gloo ranks on this machine; a context manager that ends all processes.
 
     Args:
-        size: number of ranks.
-        limit_s: seconds a task may take before all ranks are killed.
+        size: the number of ranks.
+        limit_s: seconds for a task, after which all ranks are killed.
     """
 
     def __init__(self, size: int, limit_s: float = TASK_LIMIT_S) -> None:
@@ -60,7 +60,7 @@ class RankPool:
         self.stop()
 
     def start(self) -> None:
-        """Start the ranks and wait until all have joined. Raises ``RankError`` when one does not in time."""
+        """Start the ranks and wait until all have joined. Raises ``RankError`` if one does not join in time."""
         context = multiprocessing.get_context("spawn")
         self.folder = tempfile.mkdtemp(prefix="modular-plan-")
         store = os.path.join(self.folder, "store")
@@ -74,7 +74,7 @@ class RankPool:
         self._collect(START_LIMIT_S)
 
     def stop(self) -> None:
-        """End every rank, at once if it does not answer."""
+        """Kill all ranks, and remove their folder."""
         for process in self.processes:
             process.kill()
         for process in self.processes:
@@ -88,8 +88,7 @@ class RankPool:
     def run(self, task: Task) -> list[Any]:
         """The answers of all ranks, in order.
 
-        Raises ``RankError`` if a rank died or the time limit passed; all ranks have been ended, the next call starts
-        anew.
+        Raises ``RankError`` if a rank died or the time limit passed; the next call starts new ranks.
         """
         try:
             if not self.processes:
@@ -97,10 +96,10 @@ class RankPool:
             for pipe in self.pipes:
                 pipe.send(task)
             return self._collect(self.limit_s)
-        except BaseException as error:  # the next task must not take an answer that is still under way for its own
+        except BaseException as error:  # the next task must not read an answer to this one
             self.stop()
             if isinstance(error, (BrokenPipeError, ConnectionResetError)):
-                raise RankError("a rank had died before it was given its task; all ranks were ended") from error
+                raise RankError("a rank died before it got its task; all ranks were ended") from error
             raise
 
     def _collect(self, limit_s: float) -> list[Any]:
@@ -155,7 +154,7 @@ def _serve(pipe: Connection, rank: int, size: int, store: str, parent: int) -> N
 
 
 def _end_with(parent: int) -> None:
-    """End this process when the main one is gone: a rank in a collective or in a model's loop would stay behind."""
+    """End this process when the main process has ended, even in a collective or in a model's loop."""
     while os.getppid() == parent:
         time.sleep(1.0)
     os._exit(1)
@@ -188,7 +187,7 @@ def _answer(task: Task) -> Any:
         return both_draws(verdict, second, situation_of(other))
     except PlanError as error:
         return refused(group.size, "", str(error))
-    except Exception as error:  # an answer is owed whatever happens
+    except Exception as error:  # each task must get an answer
         return refused(group.size, "", f"{type(error).__name__}: {str(error)[:200]}")
 
 

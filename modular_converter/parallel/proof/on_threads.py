@@ -1,4 +1,4 @@
-"""The quick check of a plan: all ranks are threads of this process. Processes with gloo have the last word."""
+"""The quick check of a plan, with threads of this process as ranks; gloo processes make the final check."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from modular_converter.parallel.tiny.copies import copy_of
 from modular_converter.parallel.trace.unchanged import shared_state
 
 
-# Classes of models whose runs change what all copies share: attributes of classes, variables of files. Each rank gets its
-# own, which takes time at each collective.
+# Classes of models whose runs change state that all copies share: attributes of classes, variables of files. Each rank
+# gets its own state, which takes time at each collective.
 _CHANGING: set[str] = set()
 
 
@@ -31,16 +31,16 @@ def check_model_on_threads(model: torch.nn.Module, plan: Plan, inputs: Mapping[s
 
 
 def check_on_threads(subject: Subject, plan: Plan, ranks: int) -> Verdict:
-    """Run a plan on ranks that are threads, each with a copy of the model, and compare with the whole model's numbers.
+    """Run a plan on threads, each with a copy of the model, and compare with the whole model's numbers.
 
     Returns:
-        The first failing verdict of a rank, or the first rank's; of both draws of weights.
+        The first failing verdict of a rank, else the first rank's; of both draws of weights.
     """
     first, again = _checked(subject, plan, ranks), subject.again
     if not first.passed or again is None:
         return first
     second = _checked(again, plan, ranks)
-    if not second.passed:  # rounding may be the cause, which takes time to check
+    if not second.passed:  # perhaps because of rounding, which takes time to check
         second = _checked(without_unstable(again), plan, ranks)
     return both_draws(first, second, situation_of(again))
 
@@ -58,11 +58,7 @@ def _checked(subject: Subject, plan: Plan, ranks: int) -> Verdict:
 
 
 def _verdicts(subject: Subject, plan: Plan, ranks: int, apart: bool = False) -> list[Verdict]:
-    """The verdicts of the ranks.
-
-    Args:
-        apart: whether each has its own state of the model's classes and files, which takes time at each collective.
-    """
+    """The verdicts of the ranks; ``apart``: each has its own state of the model's classes and files."""
     verdicts: list[Verdict | None] = [None] * ranks
     copies = [copy_of(subject.model) for _ in range(ranks)]
     evidence = replace(subject.evidence, places=("threads",))

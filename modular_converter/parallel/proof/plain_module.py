@@ -1,4 +1,4 @@
-"""The plan of a plain ``nn.Module``, from example inputs: there is no configuration to build a small instance from."""
+"""The plan of a plain ``nn.Module``, which has no configuration, from example inputs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from modular_converter.parallel.tiny.copies import copy_of
 
 
 def derive(module: torch.nn.Module, inputs: Mapping[str, Any] | Sequence[Any], ranks: int = 2) -> Derived:
-    """The plan of any module, proven on a copy with random weights; the module itself stays as it is.
+    """The plan of any module, proven on a copy with random weights; the module itself is unchanged.
 
     Args:
-        module: a small instance on the CPU; its plan holds for larger ones of the same classes.
+        module: a small instance on the CPU; its plan holds for larger instances of the same classes.
         inputs: arguments of one forward, by name or in order.
-        ranks: numbers of ranks that the plan is proven on: 2 or 4.
+        ranks: the number of ranks in the proof, 2 or 4.
 
     Returns:
         ``plan`` for ``parallelize(model, plan=…)``, ``verdict.evidence`` with the scope of the proof, and
@@ -35,7 +35,7 @@ def derive(module: torch.nn.Module, inputs: Mapping[str, Any] | Sequence[Any], r
         raise BuildError(f"{name}: give an instance on the CPU")
     if sum(parameter.numel() for parameter in module.parameters()) > MOST_PARAMETERS:
         limit = f"{MOST_PARAMETERS / 1e6:.0f} M parameters"
-        raise BuildError(f"{name}: more than {limit}; give a smaller instance, whose plan holds for larger ones")
+        raise BuildError(f"{name}: more than {limit}; give a smaller instance; its plan holds for larger ones")
     given = inputs if isinstance(inputs, Mapping) else _by_name(module, inputs)
     with torch.random.fork_rng(devices=[]):
         made = copy_of(module).eval()
@@ -44,7 +44,7 @@ def derive(module: torch.nn.Module, inputs: Mapping[str, Any] | Sequence[Any], r
         small = Small(name, "", made, dict(given))
         try:
             subject = subject_of(made, small.inputs)
-        except Exception as error:  # whatever the module's own code raises
+        except Exception as error:  # any error of the module's own code
             raise BuildError(f"{name}: forward fails: {one_line(error)}") from error
         found = derived_from(Target(name, kind, ""), small, subject, ranks, {})
     if not found.verdict.passed:
@@ -53,9 +53,9 @@ def derive(module: torch.nn.Module, inputs: Mapping[str, Any] | Sequence[Any], r
 
 
 def _by_name(module: torch.nn.Module, inputs: Sequence[Any]) -> dict[str, Any]:
-    """Arguments in order by the names that the forward gives them."""
+    """Positional arguments, by their names in the forward."""
     given = (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs)
     try:
         return dict(inspect.signature(module.forward).bind(*given).arguments)
     except TypeError as error:
-        raise BuildError(f"{type(module).__name__}: these inputs are not its forward's: {error}") from error
+        raise BuildError(f"{type(module).__name__}: these inputs do not fit its forward: {error}") from error

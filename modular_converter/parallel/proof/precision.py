@@ -1,4 +1,4 @@
-"""The precision in which a model's numbers are compared, and the gradients that no precision can hold."""
+"""The precision in which a model's numbers are compared, and the gradients that rounding decides in any precision."""
 
 from __future__ import annotations
 
@@ -9,34 +9,29 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.proof.compare import reference, run_model
+from modular_converter.parallel.proof.deviation import errors_of, gradient_errors
 from modular_converter.parallel.proof.evidence import UNKNOWN, Evidence
-from modular_converter.parallel.proof.judge import (
-    GRADIENT_TOLERANCE,
-    OUTPUT_TOLERANCE,
-    Reference,
-    errors_of,
-    gradient_errors,
-)
+from modular_converter.parallel.proof.judge import GRADIENT_TOLERANCE, OUTPUT_TOLERANCE, Reference
 from modular_converter.parallel.tiny.copies import copy_of
 from modular_converter.parallel.trace.unchanged import unchanged
 
 
 Numbers = Callable[[torch.nn.Module, Mapping[str, Any]], Reference]
-# Relative noise in float64, of hundreds of roundings: another order of sums may change a number as much.
+# Relative noise in float64, of the size of hundreds of roundings, which another order of sums may cause.
 _NOISE = 1e-13
-# A sharded model may be as far from the whole one as float32 is from float64, and somewhat farther.
+# Part of the tolerance for rounding: a sharded model may deviate as much as float32 from float64, and somewhat more.
 _MARGIN = 0.1
-# Several draws: one may leave a gradient unchanged that the next one changes.
+# Draws of noise: one draw may leave a gradient unchanged that another changes.
 _DRAWS = 3
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A whole model, its inputs and its numbers, in the precision in which they are compared.
+    """A whole model, its inputs and its numbers, in the precision of the comparison.
 
     Attributes:
-        evidence: the scope of the whole model's runs.
-        again: the same with other weights in another situation, without decoding; None where there are no such numbers.
+        evidence: of the whole model's runs.
+        again: the same with other weights in another situation, without decoding; None without such numbers.
     """
 
     model: torch.nn.Module
@@ -47,10 +42,10 @@ class Subject:
 
 
 def in_fitting_precision(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Subject:
-    """The model, its inputs and its numbers, in float32, or in float64 where the two disagree beyond the tolerance.
+    """The model, its inputs and its numbers, in float32, or in float64 if both differ beyond the tolerance.
 
-    Random weights can saturate a softmax: then a float32 gradient is rounding alone, and another order of sums gives
-    another gradient. Gradients that rounding decides in float64 too are left out of the comparison.
+    Random weights can saturate a softmax: then a float32 gradient is only rounding, and depends on the order of sums.
+    Gradients that rounding decides in float64, too, are not compared.
     """
     single = Subject(model, inputs, reference(model, inputs))
     double = in_float64(model, inputs)
@@ -60,10 +55,10 @@ def in_fitting_precision(model: torch.nn.Module, inputs: Mapping[str, Any]) -> S
 
 
 def in_float64(model: torch.nn.Module, inputs: Mapping[str, Any], numbers: Numbers = reference) -> Subject | None:
-    """The same in float64; None for a model that fixes a type somewhere.
+    """The same in float64; None for a model whose code fixes a type.
 
-    A model may keep tensors that are neither parameters nor buffers, such as a table that its first forward computed.
-    They are converted where the model does not run otherwise: some of them are of a fixed type.
+    Tensors that are neither parameters nor buffers, such as a table from the first forward, are converted only if the model
+    does not run otherwise: some of them must keep their type.
     """
     wide = {name: doubled(value) for name, value in inputs.items()}
     for attributes_too in (False, True):
@@ -72,13 +67,13 @@ def in_float64(model: torch.nn.Module, inputs: Mapping[str, Any], numbers: Numbe
             return None
         try:
             return Subject(fine, wide, numbers(fine, wide))
-        except Exception:  # types that do not fit together fail in any way
+        except Exception:  # mixed types may raise any error
             continue
     return None
 
 
 def _double_attributes(model: torch.nn.Module) -> bool:
-    """Convert the tensors that modules keep as plain attributes; whether there were any."""
+    """Convert the tensors that modules keep as plain attributes. Returns whether there were any."""
     found = False
     for module in model.modules():
         for name, value in list(vars(module).items()):
@@ -89,12 +84,12 @@ def _double_attributes(model: torch.nn.Module) -> bool:
 
 
 def outputs_alone(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Subject:
-    """The model, its inputs and its outputs alone."""
+    """The model, its inputs and its outputs, without gradients."""
     return Subject(model, inputs, _outputs(model, inputs))
 
 
 def finer_outputs(single: Subject) -> Subject | None:
-    """The same in float64, where float32 is too coarse for the outputs and float64 runs."""
+    """The same in float64, if float32 is too coarse for the outputs and float64 runs; else None."""
     double = in_float64(single.model, single.inputs, _outputs)
     if double is None:
         return None
@@ -109,9 +104,7 @@ def _outputs(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Reference:
 
 
 def _as_finite(double: Reference, single: Reference) -> bool:
-    """Whether float64 has all finite values of float32: some models' masks overflow in it, and some gradients become
-    NaN.
-    """
+    """Whether all finite values of float32 are finite in float64, where some masks overflow or gradients become NaN."""
     if len(double.outputs) != len(single.outputs) or double.start != single.start:
         return False
     fewer = [_finite_entries(d) < _finite_entries(s) for d, s in zip(double.outputs, single.outputs)]
@@ -127,8 +120,8 @@ def _finite_entries(tensor: torch.Tensor) -> int:
 def without_unstable(subject: Subject) -> Subject:
     """The subject without the outputs and gradients that noise of the size of rounding changes.
 
-    In object detectors these are all gradients behind a choice of boxes. The outputs alone prove their weights. What
-    noise changes by nearly the tolerance is left out too: another order of sums may change it by more.
+    In object detectors these are all gradients before a choice of boxes, whose weights only the outputs prove. The limit is
+    below the tolerance, because another order of sums may change a number by more.
     """
     whole = subject.whole
     kept = [dict(gradients) for gradients in whole.gradients]
@@ -163,7 +156,7 @@ def _with_noise(model: torch.nn.Module, seed: int) -> torch.nn.Module:
 
 
 def _agree(single: Reference, double: Reference) -> bool:
-    """Whether float32 and float64 give the same numbers, well within the tolerances of a verdict."""
+    """Whether float32 and float64 give the same numbers, well within the tolerances."""
     if [found.keys() for found in single.gradients] != [found.keys() for found in double.gradients]:
         return False
     errors = errors_of([doubled(tensor) for tensor in single.outputs], double.outputs)
@@ -177,7 +170,7 @@ def _agree(single: Reference, double: Reference) -> bool:
 
 
 def doubled(value: Any) -> Any:
-    """A value with all floating tensors in lists and tuples in float64."""
+    """A value with all floating tensors in lists and tuples converted to float64."""
     if isinstance(value, torch.Tensor):
         return value.double() if value.is_floating_point() else value
     if isinstance(value, (list, tuple)):

@@ -39,12 +39,11 @@ class Derived:
     """A small model, its trace and the plan.
 
     Attributes:
-        subject: the small model as it is compared; another object where float64 is needed.
-        verdict: of the ranks that are threads.
-        retreat: why the full plan failed, when a plan that shards less was taken, or where the plan does not hold;
-            empty for the full plan.
-        variants: the model with other ratios of key/value heads, and in other uses, on which plans are checked too.
-        known: the instance in all uses, where plans are checked in them.
+        subject: the small model in the precision of the comparison.
+        verdict: of threads as ranks.
+        retreat: why the full plan failed, if this plan shards less, or where this plan fails; else empty.
+        variants: the model with other ratios of key/value heads, and in other uses, for further checks of plans.
+        known: the instance in all uses, if plans are checked in them.
     """
 
     target: Target
@@ -60,15 +59,15 @@ class Derived:
 
     @property
     def hindrances(self) -> list[Hindrance]:
-        """The reasons for gathered or whole weights of layers that other code would remove."""
+        """The reasons for gathered or whole weights of layers that other code would cure."""
         return hindrances(self.trace, self.plan)
 
     def with_uses(self, verdict: Verdict) -> Verdict:
-        """The verdict on a plan that held on all variants, with the uses among them in its scope."""
+        """The verdict on a plan that holds for all variants, with the uses in its evidence."""
         return verdict if self.known is None else self.known.with_uses(verdict)
 
     def checked(self, plan: Plan, ranks: int) -> Verdict:
-        """The verdict on a plan, of ranks that are threads, on all variants too."""
+        """The verdict on a plan and all variants, with threads as ranks."""
         verdict = check_on_threads(self.subject, plan, ranks)
         refused = refusal(self.variants, plan, ranks) if verdict.passed else None
         return refused or self.with_uses(verdict)
@@ -82,14 +81,14 @@ def derive_model(
     uses: bool = False,
     known: Instance | None = None,
 ) -> Derived:
-    """Build, trace, derive, and check on threads. A layer that fails stays whole; if this is not enough, more layers do.
+    """Build, trace, derive, and check on threads. A layer that fails stays whole, and if necessary more layers.
 
-    A plan that fails with another ratio of key/value heads to heads, or in another use, gives way to one that holds.
+    If the plan fails with another ratio of key/value heads to heads, or in another use, another plan is tried.
 
     Args:
-        ratios: whether the plan must hold with other ratios; False for a plan that serves one model alone.
+        ratios: whether the plan must hold with other ratios; False for a plan of one model.
         uses: whether it must hold in other uses than one plain forward: lengths, padding, state, training.
-        known: the small instance of these settings, if there is one already.
+        known: the small instance with these settings, if it was built already.
 
     Raises ``PlanError`` if the model cannot be built or traced.
     """
@@ -107,7 +106,9 @@ def derive_model(
         return first
     why = placed(refused.layer, refused.reason)
     failed = [refused]
-    for plan in chain(_plans_of(variants, first, ranks), _without_layers(first.trace, failed)):
+    flow = follow(first.trace)
+    smaller = (plan_of(flow, Aim(without=whole)) for whole in _without_layers(flow, failed))
+    for plan in chain(_plans_of(variants, first, ranks), smaller):
         verdict = first.checked(plan, ranks)
         if verdict.passed and plan.rules:
             return replace(first, plan=plan, verdict=verdict, retreat=why)
@@ -122,14 +123,14 @@ def derive_model(
 
 
 def _plans_of(variants: Sequence[HeadVariant], first: Derived, ranks: int) -> Iterator[Plan]:
-    """The plan of each variant that refuses the first one, then the rules that all of these plans have."""
+    """The plan of each variant that refuses the first plan, then the rules that all these plans have in common."""
     shared = first.plan
     for variant in variants:
         if refusal((variant,), first.plan, ranks) is None:
             continue
         try:
             second = derived_from(first.target, variant.small, variant.subject, ranks, dict(first.overrides))
-        except (TraceError, LookupError) as error:  # operations of this use that the solver cannot follow
+        except (TraceError, LookupError) as error:  # the solver cannot follow operations of this use
             logger.info("%s: no plan can be derived with %s: %s", first.target.name, variant.ratio, error)
             continue
         if second.verdict.passed:
@@ -140,47 +141,45 @@ def _plans_of(variants: Sequence[HeadVariant], first: Derived, ranks: int) -> It
     yield shared
 
 
-def _without_layers(trace: Trace, failed: Sequence[Verdict]) -> Iterator[Plan]:
-    """The full plan without the layers that failed, one after the other; the last of ``failed`` names the next one."""
-    flow, whole = follow(trace), frozenset[int]()
+def _without_layers(flow: Flow, failed: Sequence[Verdict]) -> Iterator[frozenset[int]]:
+    """The axes to leave whole: those of the layer in the last of ``failed``, then also those of the next such layer."""
+    whole: frozenset[int] = frozenset()
     for _ in range(_RETRIES):
         more = leaves_around(flow, failed[-1].layer) - whole
         if not more:
             return
         whole |= more
-        yield plan_of(flow, Aim(without=whole))
+        yield whole
 
 
 def derived_from(target: Target, small: Small, subject: Subject, ranks: int, overrides: Mapping[str, Any]) -> Derived:
-    """The first of the attempts that holds on one small instance, or the full plan."""
+    """The first attempt that holds for a small instance, or the full plan."""
     trace = record(small.model, small.inputs, target.name)
     options = tuple(overrides.items())
     tried: list[Derived] = []
-    for plan in _attempts(trace, tried):
+    failed: list[Verdict] = []
+    for plan in _attempts(trace, failed):
         verdict = check_on_threads(subject, plan, ranks)
-        retreat = placed(tried[0].verdict.layer, tried[0].verdict.reason) if tried else ""
+        retreat = placed(failed[0].layer, failed[0].reason) if failed else ""
         tried.append(Derived(target, small, trace, plan, subject, verdict, options, retreat))
         if verdict.passed:
             return tried[-1]
+        failed.append(verdict)
     return tried[0]
 
 
 def held_to(derived: Derived, collectives: int) -> Derived:
-    """The same model with the plan that shards most within a number of collectives, checked anew."""
+    """The same model with the plan that shards most with at most ``collectives`` in a forward, checked."""
     plan = plan_within(derived.trace, collectives)
     return replace(derived, plan=plan, verdict=derived.checked(plan, derived.verdict.ranks))
 
 
-def _attempts(trace: Trace, tried: Sequence[Derived]) -> Iterator[Plan]:
-    """The full plan, the plans without the layers that failed, then plans with gathers instead of pairs."""
+def _attempts(trace: Trace, failed: Sequence[Verdict]) -> Iterator[Plan]:
+    """The full plan, plans without the layers that failed, then plans with only pairs, and with only gathers."""
     flow = follow(trace)
     yield plan_of(flow, Aim())
     whole: frozenset[int] = frozenset()
-    for _ in range(_RETRIES):
-        more = leaves_around(flow, tried[-1].verdict.layer) - whole
-        if not more:
-            break
-        whole |= more
+    for whole in _without_layers(flow, failed):
         yield plan_of(flow, Aim(without=whole))
     if whole:
         yield plan_of(flow, Aim(without=whole, gather=False))
@@ -189,7 +188,7 @@ def _attempts(trace: Trace, tried: Sequence[Derived]) -> Iterator[Plan]:
 
 
 def leaves_around(flow: Flow, layer: str) -> frozenset[int]:
-    """The chosen axes of the parameters of a module, or of the nearest module around it that has any."""
+    """The chosen axes in a module's parameters, or in those of its nearest parent that has any."""
     accepted = choose(flow).accepted
     words = layer.split(".")
     for count in range(len(words), 0, -1):
@@ -202,13 +201,13 @@ def leaves_around(flow: Flow, layer: str) -> frozenset[int]:
 
 
 def prove(derived: Derived, plan: Plan, pool: RankPool, library: bool = False, committed: bool = False) -> Verdict:
-    """Run a plan on the pool's processes against the whole model, and on threads with other ratios of heads and in other uses.
+    """Run a plan on the pool's processes against the whole model, and on threads with the variants.
 
-    The derived plan itself has been checked in these already.
+    The derived plan has been checked with the variants already.
 
     Args:
-        library: through transformers' own loader instead of our application.
-        committed: through that loader with the plan that the model's own classes carry, instead of this one.
+        library: through transformers' own loader.
+        committed: through this loader with the plan in the model's own classes, instead of ``plan``.
 
     Returns:
         The first failing verdict of a rank, or the worst passing one.

@@ -1,4 +1,4 @@
-"""The situation of the second proof: padding, more tokens and train mode, as far as a model takes them."""
+"""The situation of the second proof: padding, more tokens and train mode, as far as a model allows them."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from modular_converter.parallel.trace.record import tensors_in
 from modular_converter.parallel.trace.unchanged import unchanged
 
 
-# Ids behind those of the first proof: a prime length in all, above the small windows and blocks of configurations.
+# Further ids: the length is a prime number, and larger than the small windows and blocks of configurations.
 _MORE = 19
 _HIDDEN = 3
-# Tensors of small instances have thousands of entries. Where weights decide a length, it may be millions.
+# Tensors of small instances have thousands of entries; if weights decide a length, there may be millions.
 _MOST_ENTRIES = 2_000_000
 
 
 @dataclass(frozen=True)
 class Situation:
-    """A model and inputs for one forward, and its special features."""
+    """A model and inputs for one forward, and the names of its special features."""
 
     model: torch.nn.Module
     inputs: Mapping[str, Any]
@@ -34,7 +34,7 @@ class Situation:
 
 
 def possible(model: Any, inputs: Mapping[str, Any]) -> tuple[str, ...]:
-    """The situations beside a plain forward in eval mode that a model can be in."""
+    """The situations that a model allows beside a plain forward in eval mode."""
     generates = getattr(model, "can_generate", None)
     found = [PADDING] if "attention_mask" in forward_names(model) else []
     found += [LENGTHS] if isinstance(inputs.get("input_ids"), torch.Tensor) else []
@@ -43,7 +43,7 @@ def possible(model: Any, inputs: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def other_situation(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Situation:
-    """A copy of the model in the richest situation that it runs in without drawing random numbers; the plain one else."""
+    """A copy of the model in the richest situation in which it runs deterministically; else in the plain one."""
     padded, longer = with_mask(model, inputs), with_mask(model, _longer(inputs))
     masked = (PADDING,) if padded.keys() != inputs.keys() else ()
     length = (LENGTHS,) if _lengths(longer) != _lengths(padded) else ()
@@ -52,7 +52,7 @@ def other_situation(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Situat
         if special and not _is_steady(found, given):
             continue
         return Situation(found, given, special)
-    raise AssertionError("the plain situation is always taken")
+    raise AssertionError("the plain situation is always possible")
 
 
 def _ladder(
@@ -62,7 +62,7 @@ def _ladder(
     masked: tuple[str, ...],
     length: tuple[str, ...],
 ) -> Iterator[tuple[Mapping[str, Any], tuple[str, ...], bool]]:
-    """Inputs, their special features, and whether the model trains; from the richest to the plain one."""
+    """(Inputs, special features, train mode) of each situation, from the richest to the plain one."""
     for train in (True, False):
         mode = (TRAIN_MODE,) if train else ()
         if length:
@@ -73,7 +73,7 @@ def _ladder(
 
 
 def with_mask(model: torch.nn.Module, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Inputs with an ``attention_mask`` that hides the last three tokens of the first row, if the model takes one."""
+    """Inputs with an ``attention_mask`` that hides the last tokens of the first row, if the model takes a mask."""
     ids = inputs.get("input_ids")
     result = dict(inputs)
     if isinstance(ids, torch.Tensor) and ids.dim() == 2 and "attention_mask" in forward_names(model):
@@ -84,9 +84,7 @@ def with_mask(model: torch.nn.Module, inputs: Mapping[str, Any]) -> dict[str, An
 
 
 def _longer(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Inputs of ids alone with more ids; others are unchanged, because the lengths of several inputs depend on each
-    other.
-    """
+    """Inputs with more ids; unchanged if there are other tensors, whose lengths may depend on each other."""
     tensors = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
     ids = [name for name in ("input_ids", "decoder_input_ids") if name in tensors]
     if set(tensors) != set(ids) or any(tensors[name].dim() != 2 for name in ids):
@@ -100,7 +98,7 @@ def _lengths(inputs: Mapping[str, Any]) -> list[tuple[int, ...]]:
 
 
 def _training(model: torch.nn.Module) -> torch.nn.Module:
-    """A copy in train mode that drops nothing: ranks would drop other entries of their shares."""
+    """A copy in train mode without dropout, which would drop different entries on the ranks."""
     found = copy_of(model).train()
     records = {id(record): record for module in found.modules() for record in (module, *_configs(module))}
     for record in records.values():
@@ -110,7 +108,7 @@ def _training(model: torch.nn.Module) -> torch.nn.Module:
 
 
 def _configs(module: torch.nn.Module) -> Iterator[Any]:
-    """The configuration of a module and those within it."""
+    """The configuration of a module, and the configurations inside it."""
     waiting = [module.__dict__.get("config")]
     while waiting:
         config = waiting.pop()
@@ -120,7 +118,7 @@ def _configs(module: torch.nn.Module) -> Iterator[Any]:
 
 
 def _is_steady(model: torch.nn.Module, inputs: Mapping[str, Any]) -> bool:
-    """Whether the model runs in reasonable size, gives finite numbers, and the same for other random numbers."""
+    """Whether the model runs with small tensors and gives finite numbers, the same for two seeds."""
     runs = []
     handles = [module.register_forward_hook(_check_size) for module in model.modules()]
     try:
@@ -128,7 +126,7 @@ def _is_steady(model: torch.nn.Module, inputs: Mapping[str, Any]) -> bool:
             seed_cpu(seed)
             with unchanged(model), torch.no_grad():
                 runs.append(tensors_in(model(**inputs)))
-    except Exception:  # a model's own code may refuse a situation with any error
+    except Exception:  # the model's own code may raise any error
         return False
     finally:
         for handle in handles:
@@ -139,6 +137,6 @@ def _is_steady(model: torch.nn.Module, inputs: Mapping[str, Any]) -> bool:
 
 
 def _check_size(module: torch.nn.Module, args: Any, result: Any) -> None:
-    """A hook that ends a forward whose tensors become too large for a proof."""
+    """A hook that raises an error if tensors are too large for a proof."""
     if any(tensor.numel() > _MOST_ENTRIES for tensor in tensors_in(result)):
         raise RuntimeError(f"more than {_MOST_ENTRIES} entries in a tensor")

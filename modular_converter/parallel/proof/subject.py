@@ -1,4 +1,4 @@
-"""The subject of a proof: the whole model's numbers with two draws of weights, and the scope of these runs."""
+"""The subject of a proof: the whole model's numbers with two draws of weights, and the evidence of these runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def subject_of(model: torch.nn.Module, inputs: Mapping[str, Any], second: bool =
     """The model, its inputs and its numbers.
 
     Args:
-        second: whether to draw other weights too, for a run with padding, more tokens and in train mode.
+        second: whether to add a run with other weights, padding, more tokens, and in train mode.
     """
     found = in_fitting_precision(model, inputs)
     with unchanged(found.model), arguments_of(found.model) as arguments:
@@ -49,8 +49,9 @@ def situation_of(subject: Subject) -> str:
 
 
 def _with_other_weights(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Subject | None:
-    """The numbers with other weights: one seed or a plain forward may hide a mistake, such as an expert without tokens,
-    a mask, a norm in training.
+    """The numbers with other weights in another situation, since one seed or a plain forward may hide a mistake.
+
+    Such mistakes are in experts without tokens, in masks, and in norms in train mode. None without finite numbers.
     """
     other = copy_of(model)
     randomise(other, SEED + 1)
@@ -61,7 +62,7 @@ def _with_other_weights(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Su
     else:
         try:
             found = in_fitting_precision(situation.model, situation.inputs)
-        except Exception:  # weights that a model's own code cannot run with
+        except Exception:  # the model's own code may not run with these weights
             return None
     evidence = dataclasses.replace(scope_of(found, situation.special, other), draws=2)
     return dataclasses.replace(found, evidence=evidence) if _is_finite(found) else None
@@ -69,7 +70,7 @@ def _with_other_weights(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Su
 
 @contextlib.contextmanager
 def arguments_of(model: torch.nn.Module) -> Iterator[dict[str, None]]:
-    """Within the context, the names of the arguments that the model's forward is given."""
+    """A context that collects the names of the arguments of the model's forward."""
     met: dict[str, None] = {}
 
     def note(module: torch.nn.Module, args: Any, kwargs: Any) -> None:
@@ -92,7 +93,7 @@ def scope_of(subject: Subject, situations: Sequence[str], asked: torch.nn.Module
     with unchanged(subject.model) as lost:
         met = watched(subject.model, subject.inputs)
     types = dict.fromkeys(str(p.dtype).removeprefix("torch.") for p in subject.model.parameters())
-    gaps = [f"{one}: it cannot be set back between runs" for one in lost]
+    gaps = [f"{one}: it cannot be restored between runs" for one in lost]
     branches = ", ".join(list(met.reads)[:2]) + (" and others" if len(met.reads) > 2 else "")
     gaps += [f"other outcomes of values that are read in {branches or 'the model'}"] if met.reads else []
     return Evidence(
@@ -115,7 +116,7 @@ def scope_of(subject: Subject, situations: Sequence[str], asked: torch.nn.Module
 
 
 def _sizes(config: Any, prefix: str = "") -> list[str]:
-    """The integers of a configuration that its class has another default for."""
+    """The integers of a configuration that differ from the defaults of its class."""
     found: list[str] = []
     for item in config_fields(config):
         value = config.__dict__.get(item.name)

@@ -1,4 +1,4 @@
-"""The parts of a model that one forward uses: classes of modules, operators, weights, and values that the code reads."""
+"""The parts of a model that a forward uses: classes of modules, operators, weights, and values that the code reads."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from modular_converter.parallel.tiny.seed import seed_cpu
 from modular_converter.parallel.trace.record import tensors_in
 
 
-# Operators by which the program reads a value of a tensor: its next steps may depend on the data.
+# Operators with which the program reads values of a tensor, so that its next steps may depend on data.
 _READS = ("_local_scalar_dense", "nonzero", "is_nonzero", "equal")
 
 
 @dataclass
 class Met:
-    """The parts that have run, each in order.
+    """The parts that have run, in order.
 
     Attributes:
         kinds: classes of modules.
         reads: paths of the modules whose code reads values that depend on weights.
-        idle: parts of the model whose weights no operator takes.
+        idle: parts of the model whose weights no operator reads.
     """
 
     kinds: dict[str, None] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Met:
 
 
 def watched(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Met:
-    """Run one forward without gradients and note what it uses. Errors of the model's own code pass through."""
+    """Run a forward without gradients and note the parts that it uses. Raises the errors of the model's own code."""
     met, stack = Met(), [""]
     weights = {id(parameter) for parameter in model.parameters()}
     watch = _Watch(met, stack, weights)
@@ -52,7 +52,7 @@ def watched(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Met:
 
 
 class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Follows the tensors computed from weights; they are kept alive, so that no identity is used twice."""
+    """Follows the tensors computed from weights, and keeps them alive, so that identities are unique."""
 
     def __init__(self, met: Met, stack: list[str], weights: set[int]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -80,7 +80,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def running_modules(
     model: torch.nn.Module, stack: list[str], entered: Callable[[torch.nn.Module], None] | None = None
 ) -> Iterator[None]:
-    """Within the context, the last path in ``stack`` is that of the module whose forward runs."""
+    """A context in which the last path in ``stack`` is that of the running module."""
     handles = []
     for path, module in model.named_modules():
 
@@ -103,7 +103,7 @@ def _leave(stack: list[str]) -> None:
 
 
 def _idle(model: torch.nn.Module, unused: set[int]) -> Iterator[str]:
-    """The outermost modules of which no weight is used, and unused weights of the others."""
+    """The outermost modules without a used weight, and unused weights of other modules."""
     inside: list[str] = []
     for path, module in model.named_modules():
         if any(path.startswith(f"{outer}.") for outer in inside):

@@ -64,7 +64,7 @@ def test_a_plan_that_holds_for_one_ratio_alone_says_so(monkeypatch, caplog):
     from modular_converter.parallel.proof import prove as module
 
     kept = derive_model(target("TiledModel"), ratios=False).plan
-    monkeypatch.setattr(module, "_attempts", lambda trace, tried: iter([kept]))
+    monkeypatch.setattr(module, "_attempts", lambda trace, failed: iter([kept]))
     found = derive_model(target("TiledModel"))
     assert found.plan == kept and found.verdict.passed
     assert found.retreat.startswith("holds for these heads alone: ")
@@ -93,8 +93,8 @@ def test_a_plan_of_few_collectives_is_held_to_both():
 
 def test_layers_that_failed_stay_whole_without_gathers_too():
     found = derive_model(target_of("llama"))
-    tried = [SimpleNamespace(verdict=SimpleNamespace(layer="layers.0.mlp"))]
-    full, _, careful, without_gathers, _ = list(_attempts(found.trace, tried))
+    failed = [SimpleNamespace(layer="layers.0.mlp")]
+    full, _, careful, without_gathers, _ = list(_attempts(found.trace, failed))
     first = [{rule.pattern for rule in plan.rules if ".0.mlp" in rule.pattern} for plan in (careful, without_gathers)]
     patterns = {rule.pattern for rule in careful.rules}
     assert full == without_gathers == found.plan and first == [set(), set()]

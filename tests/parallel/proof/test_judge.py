@@ -7,17 +7,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modular_converter.parallel.proof.judge import (
-    GRADIENT_TOLERANCE,
-    OUTPUT_TOLERANCE,
-    Reference,
+from modular_converter.parallel.proof.deviation import (
     errors_of,
     gradient_errors,
-    judge,
     relative_error,
     scale_of,
     worst_error,
 )
+from modular_converter.parallel.proof.judge import GRADIENT_TOLERANCE, OUTPUT_TOLERANCE, Reference, judge
 
 
 WHOLE = Reference(

@@ -93,7 +93,7 @@ def test_the_example_of_the_page_runs(capsys):
 def test_inputs_of_a_plain_module_may_come_in_order():
     ids = torch.zeros(2, 5, dtype=torch.long)
     assert derive(own_models.PlainNet(), [ids, 0.5]).small.inputs.keys() == {"ids", "scale"}
-    with pytest.raises(BuildError, match="PlainNet: these inputs are not its forward's"):
+    with pytest.raises(BuildError, match="PlainNet: these inputs do not fit its forward"):
         derive(own_models.PlainNet(), [ids, 0.5, ids])
 
 

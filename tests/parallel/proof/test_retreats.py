@@ -1,7 +1,6 @@
 """A plan that fails is replaced by one that shards less and says so; no failing plan counts as proven."""
 
 import dataclasses
-from types import SimpleNamespace
 
 import pytest
 
@@ -49,9 +48,9 @@ def test_a_plan_that_fails_in_one_use_gives_way_to_one_that_holds_in_all():
 
 def test_a_plan_that_holds_nowhere_else_is_refused_in_its_use(monkeypatch):
     """There is no smaller plan: the words of the use that refuses are the verdict."""
-    monkeypatch.setattr(prove, "_attempts", lambda trace, tried: iter([PAIRS]))
+    monkeypatch.setattr(prove, "_attempts", lambda trace, failed: iter([PAIRS]))
     monkeypatch.setattr(prove, "_plans_of", lambda variants, first, ranks: iter([Plan("x")]))
-    monkeypatch.setattr(prove, "_without_layers", lambda trace, failed: iter([]))
+    monkeypatch.setattr(prove, "_without_layers", lambda flow, failed: iter([]))
     found = derive_model(in_one_row(), uses=True)
     assert found.plan == PAIRS and not found.verdict.passed
     assert found.verdict.reason.endswith("with one row") and found.retreat.endswith(found.verdict.reason)
@@ -59,8 +58,9 @@ def test_a_plan_that_holds_nowhere_else_is_refused_in_its_use(monkeypatch):
 
 @pytest.mark.parametrize("uses", [False, True])
 def test_a_plan_that_fails_everywhere_stays_a_failure(monkeypatch, uses):
-    monkeypatch.setattr(prove, "_attempts", lambda trace, tried: iter([WRONG]))
-    monkeypatch.setattr(prove, "_without_layers", lambda trace, failed: iter([WRONG]))
+    monkeypatch.setattr(prove, "_attempts", lambda trace, failed: iter([WRONG]))
+    monkeypatch.setattr(prove, "_plans_of", lambda variants, first, ranks: iter([WRONG]))
+    monkeypatch.setattr(prove, "_without_layers", lambda flow, failed: iter([]))
     found = derive_model(in_one_row(), uses=uses)
     assert found.plan == WRONG and not found.verdict.passed and "gradient" in found.verdict.reason
 
@@ -69,7 +69,7 @@ def test_the_first_attempt_that_holds_is_taken_and_says_why_the_first_one_failed
     subject = subject_of(small.model, small.inputs)
 
     def derived(*plans):
-        monkeypatch.setattr(prove, "_attempts", lambda trace, tried: iter(plans))
+        monkeypatch.setattr(prove, "_attempts", lambda trace, failed: iter(plans))
         return derived_from(in_one_row(), small, subject, 2, {"depth": 2})
 
     found = derived(WRONG, PAIRS, Plan("x"))
@@ -83,18 +83,19 @@ def test_the_first_attempt_that_holds_is_taken_and_says_why_the_first_one_failed
 def test_attempts_keep_more_layers_whole_until_none_is_named(small):
     """Then without gathers, and gathers alone."""
     trace = record(small.model, small.inputs, "x")
-    tried = [SimpleNamespace(verdict=refused(2, "layers.0.up.weight", "so"))]
-    plans = list(prove._attempts(trace, tried))
+    plans = list(prove._attempts(trace, [refused(2, "layers.0.up.weight", "so")]))
     full, without, careful, pairs, gathers = plans
     assert patterns(full) >= patterns(PAIRS) and patterns(pairs) >= patterns(PAIRS)
     assert {rule.style for rule in full.rules if "layers" in rule.pattern} == {"colwise", "rowwise"}
     assert {rule.style for rule in without.rules if "layers" in rule.pattern} == {"colwise_gather_output"}
     assert {rule.style for rule in gathers.rules if "layers" in rule.pattern} == {"colwise_gather_output"}
     assert not any("layers" in pattern for pattern in patterns(careful))
-    nothing = list(prove._attempts(trace, [SimpleNamespace(verdict=refused(2, "nowhere", "so"))]))
+    nothing = list(prove._attempts(trace, [refused(2, "nowhere", "so")]))
     assert nothing == [full, pairs, gathers]
-    assert list(prove._without_layers(trace, [refused(2, "layers.0.up", "so")])) == [without]
-    assert list(prove._without_layers(trace, [refused(2, "nowhere", "so")])) == []
+    flow = follow(trace)
+    around = leaves_around(flow, "layers.0.up")
+    assert list(prove._without_layers(flow, [refused(2, "layers.0.up", "so")])) == [around]
+    assert list(prove._without_layers(flow, [refused(2, "nowhere", "so")])) == []
 
 
 def test_the_axes_around_a_layer_are_those_of_the_nearest_module_with_any(small):

@@ -16,7 +16,7 @@ from modular_converter.parallel.engine.choice.kinds_of_layers import kinds_of, o
 from modular_converter.parallel.engine.choice.probe import probe_of  # noqa: E402
 from modular_converter.parallel.engine.remote import place  # noqa: E402
 from modular_converter.parallel.errors import ApplyError  # noqa: E402
-from modular_converter.parallel.proof.judge import relative_error  # noqa: E402
+from modular_converter.parallel.proof.deviation import relative_error  # noqa: E402
 from tests.parallel.deceptive import DeceptiveConfig  # noqa: E402
 from tests.parallel.exchanged import Deep, NormalisedLinear, ScaledLinear, exchanged  # noqa: E402
 

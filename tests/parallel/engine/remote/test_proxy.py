@@ -15,7 +15,7 @@ from modular_converter.parallel.engine.remote.config_changes import (  # noqa: E
 )
 from modular_converter.parallel.engine.remote.proxy import _routed_class, _routed_names  # noqa: E402
 from modular_converter.parallel.errors import ApplyError, PlanError  # noqa: E402
-from modular_converter.parallel.proof.judge import relative_error  # noqa: E402
+from modular_converter.parallel.proof.deviation import relative_error  # noqa: E402
 from tests.parallel.troubled import PLAN, Troubled  # noqa: E402
 
 

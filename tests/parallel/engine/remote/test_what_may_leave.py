@@ -33,7 +33,7 @@ from modular_converter.parallel.engine.remote.what_may_leave import (  # noqa: E
 )
 from modular_converter.parallel.errors import ApplyError, PlanError  # noqa: E402
 from modular_converter.parallel.plans.resolve import Piece  # noqa: E402
-from modular_converter.parallel.proof.judge import relative_error  # noqa: E402
+from modular_converter.parallel.proof.deviation import relative_error  # noqa: E402
 
 
 IDS = torch.arange(1, 19).view(2, 9)
