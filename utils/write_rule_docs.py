@@ -20,7 +20,8 @@ HEAD = """\
 # Rules
 
 The findings of `modular-convert` and `check-modular-conversion`. An error stops the conversion of its file and of no
-other. A warning does not, unless `--strict` makes it an error. `modular-convert --explain CODE` prints the page of one rule.
+other. A warning does not, unless `--strict` makes it an error. `modular-convert --explain CODE` prints the page of one
+rule.
 
 `fix` marks the rules that `modular-convert --fix` cures, `off` those that are only reported where they are asked for.
 
