@@ -84,8 +84,9 @@ def _stacks(trace: Trace, chain: Chain) -> list[int]:
 def _grouped(trace: Trace, layers: str, skips: bool) -> Chain:
     """The groups of a trace; with a list of layers, modules that do not hold it are groups as a whole."""
     chain = Chain(trace, dependence(trace))
-    for call in _opened(trace, _children(trace, _whole_run(trace)), layers):
-        if _makes(chain, call):
+    whole = next(call for call in reversed(trace.modules) if not call.path)
+    for call in _opened(trace, _children(trace, whole), layers):
+        if any(map(chain.active, call.outputs)):
             key = _list_of(trace, call.path) or call.path
             if chain.groups and chain.groups[-1].key == key:
                 chain.groups[-1] = ModuleGroup(key, (*chain.groups[-1].calls, call))
@@ -125,10 +126,6 @@ def _size(trace: Trace, path: str) -> int:
     return sum(one.size for one in trace.parameters if any(name.startswith(f"{path}.") for name in one.names))
 
 
-def _whole_run(trace: Trace) -> ModuleCall:
-    return next(call for call in reversed(trace.modules) if not call.path)
-
-
 def _children(trace: Trace, parent: ModuleCall) -> list[ModuleCall]:
     """The calls that a module's own forward made in one run of it, in order."""
     found = [c for c in trace.modules if c.path and c.caller == parent.path and c.path != parent.path]
@@ -160,10 +157,6 @@ def _list_of(trace: Trace, path: str) -> str:
 
 def _has_parameters(trace: Trace, path: str) -> bool:
     return any(name.startswith(f"{path}.") for parameter in trace.parameters for name in parameter.names)
-
-
-def _makes(chain: Chain, call: ModuleCall) -> bool:
-    return any(chain.active(number) for number in call.outputs)
 
 
 def _idle(trace: Trace) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -57,7 +56,7 @@ class ResultSources(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def of(self, values: Any) -> frozenset[Spot]:
         """The results that tensors in a structure were computed from."""
         tensors = (one for one in pytree.tree_leaves(values) if isinstance(one, torch.Tensor))
-        return _union(self._of.get(_number(one), frozenset()) for one in tensors)
+        return frozenset().union(*(self._of.get(_number(one), frozenset()) for one in tensors))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -103,7 +102,3 @@ def _number(tensor: torch.Tensor) -> int:
 
 def _is_written(argument: Any) -> bool:
     return argument.alias_info is not None and argument.alias_info.is_write
-
-
-def _union(found: Iterable[frozenset[Spot]]) -> frozenset[Spot]:
-    return frozenset().union(*found)

@@ -1,1 +1,1 @@
-"""Plans as values: parsed, printed, written in other vocabularies, matched with a model."""
+"""Plans as values: parsed, printed, translated to other vocabularies, matched with a model."""

@@ -1,7 +1,7 @@
-"""The class that holds each entry of a plan: transformers gathers a model's plan from its parts when it is built.
+"""The classes that hold the entries of a plan: transformers gathers a model's plan from its parts when it is built.
 
-The base model's entries are ``base_model_tp_plan`` of its configuration class; those of a sub-model with another
-configuration class are that class's; what a head adds is ``_tp_plan`` of the head's model class.
+Entries of a base model, and of each sub-model with a configuration class of its own, are ``base_model_tp_plan`` of the
+configuration class; entries of a head are ``_tp_plan`` of the head's model class.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BASE_PLAN, HEAD_PLAN = "base_model_tp_plan", "_tp_plan"
 
 @dataclass(frozen=True)
 class Setting:
-    """One attribute to set on a class."""
+    """An attribute to set on a class."""
 
     owner: type[Any]
     attribute: str
@@ -30,7 +30,7 @@ class Setting:
 
     @property
     def held(self) -> dict[str, str]:
-        """The value that the class holds or inherits now."""
+        """The present value of the class, own or inherited."""
         return dict(getattr(self.owner, self.attribute, None) or {})
 
     @property
@@ -40,10 +40,10 @@ class Setting:
 
 
 def base_settings(model: torch.nn.Module, entries: Mapping[str, str]) -> list[Setting]:
-    """The entries of a base model, shared out over its configuration class and those of its sub-models.
+    """The entries of a base model, distributed among its configuration class and those of its sub-models.
 
-    The entry that the loader adds by itself (the vocabulary of ``embed_tokens``) is left out. A part without entries
-    is in the result only if it holds some now.
+    The entry that the loader adds itself (the vocabulary of ``embed_tokens``) is left out. A part without entries is in
+    the result only if its class has entries now.
 
     Raises ``WriteError`` if two sub-models share a configuration class and need different styles for one entry.
     """
@@ -65,7 +65,7 @@ def base_settings(model: torch.nn.Module, entries: Mapping[str, str]) -> list[Se
 
 
 def _parts(model: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The model, and the sub-models whose own plan the library joins to it: children with another configuration."""
+    """(Prefix, part) of the model, and of the children with another configuration, whose plans the library adds."""
     yield prefix, model
     for name, child in model.named_children():
         if hasattr(child, "base_model_prefix") and type(child.config) is not type(model.config):
@@ -79,7 +79,7 @@ def _added_by_loader(part: Any) -> dict[str, str]:
 
 @contextmanager
 def holding(settings: Sequence[Setting]) -> Iterator[None]:
-    """Within the context, the classes hold the settings in this process."""
+    """A context in which the classes have the settings, in this process."""
     before = [(one.owner, one.attribute, one.owner.__dict__.get(one.attribute, _ABSENT)) for one in settings]
     try:
         for one in settings:
@@ -97,9 +97,9 @@ _ABSENT: Any = object()
 
 
 def gathered_plan(model: torch.nn.Module) -> dict[str, str]:
-    """The plan that the library gathers for a model of this class and configuration, as far as it has the layers.
+    """The plan that the library gathers for a model's class and configuration, for the layers that the model has.
 
-    The model is built anew without memory, since the plan is gathered when a model is built.
+    It is gathered when a model is built, so the model is built again, without memory.
     """
     kind: Any = type(model)
     with torch.device("meta"):

@@ -21,9 +21,9 @@ def to_library(plan: Plan, model: torch.nn.Module | None = None) -> dict[str, st
     """``{layer pattern: style}`` in the names of transformers 5.23, numbers all ``*``.
 
     Args:
-        model: to look whether its layers that have no rule in the plan would have one then.
+        model: to check that its layers without a rule in the plan have none in the result.
 
-    Raises ``PlanFormatError`` if that vocabulary cannot express some rules; each is named.
+    Raises ``PlanFormatError`` with the rules that this vocabulary cannot express.
     """
     reasons = plan.library_reasons()
     if reasons:
@@ -46,27 +46,23 @@ def to_library(plan: Plan, model: torch.nn.Module | None = None) -> dict[str, st
 
 
 def loader_doubts(plan: Plan, model: torch.nn.Module) -> list[str]:
-    """Rules that transformers' vocabulary can express but its loader cannot run: it cuts parameters, but acts on
-    layers.
+    """The rules of bare parameters: transformers' vocabulary has them, but its loader sums only the results of layers.
 
-    The parameters of a module of experts are the exception: the module's own rule acts.
+    Parameters of experts are no such rules: the module's own rule sums.
     """
     acting = [rule.pattern for rule in plan.rules if STYLES[rule.style].acts_for_weights]
-    alone = [rule for rule in plan.rules if STYLES[rule.style].cuts and _is_parameter(rule, model)]
+    paths = [path for path, _ in model.named_modules()]
+    alone = [rule for rule in plan.rules if STYLES[rule.style].cuts and not matches(rule.pattern, paths)]
     lost = [rule for rule in alone if rule.pattern.rpartition(".")[0] not in acting]
     return [
         f"{rule.pattern}: {rule.style} of a parameter: transformers' loader cuts it, but sums nothing" for rule in lost
     ]
 
 
-def _is_parameter(rule: PlanRule, model: torch.nn.Module) -> bool:
-    return not matches(rule.pattern, [path for path, _ in model.named_modules()])
-
-
 def to_torch(plan: Plan, model: torch.nn.Module) -> dict[str, Any]:
     """Styles for ``torch.distributed.tensor.parallel.parallelize_module``.
 
-    Raises ``PlanFormatError`` for rules that torch's styles cannot say; they are named.
+    Raises ``PlanFormatError`` with the rules that torch's styles cannot express.
     """
     from torch.distributed.tensor import Replicate, parallel
 
@@ -77,7 +73,7 @@ def to_torch(plan: Plan, model: torch.nn.Module) -> dict[str, Any]:
 
 
 def torch_text(plan: Plan, model: torch.nn.Module) -> str:
-    """``to_torch`` as Python text to paste, with its imports. Raises as that does."""
+    """``to_torch`` as Python text to paste, with its imports. Raises the same errors."""
     styles = _torch_styles(plan, model)
     kinds = sorted({style.kind for style in styles.values()})
     whole = any(style.whole_side for style in styles.values())
@@ -102,7 +98,7 @@ def _torch_styles(plan: Plan, model: torch.nn.Module) -> dict[str, TorchStyle]:
 
 
 def _torch_reasons(rule: PlanRule, model: torch.nn.Module) -> Iterator[str]:
-    """The reasons why ``parallelize_module`` would not follow a rule; none if it would."""
+    """The reasons why ``parallelize_module`` cannot follow a rule."""
     import torch
 
     style = STYLES[rule.style].torch
@@ -125,13 +121,13 @@ def _torch_reasons(rule: PlanRule, model: torch.nn.Module) -> Iterator[str]:
 
 
 def _torch_matches(pattern: str, name: str) -> bool:
-    """As ``parallelize_module`` matches: word by word, with ``*`` for any."""
+    """Whether ``parallelize_module`` matches a name: word by word, with ``*`` for any word."""
     words, names = pattern.split("."), name.split(".")
     return len(words) == len(names) and all(map(fnmatchcase, names, words))
 
 
 def _shared(rule: PlanRule, model: torch.nn.Module, names: list[str]) -> Iterator[str]:
-    """A weight that two layers share becomes two there."""
+    """The reason against weights that two layers share: ``parallelize_module`` would make two weights of each."""
     every = dict(model.named_parameters(remove_duplicate=False))
     for name in names:
         other = next((one for one in every if one != name and every[one] is every[name]), None)

@@ -1,4 +1,4 @@
-"""Plans in files and as JSON: errors name the place of the fault."""
+"""Plans in files and as JSON; errors name the place of the fault."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T", bound=_Parsed)
 def read_plan(path: str | os.PathLike[str], kind: type[T]) -> T:
     """A plan file, JSON or text.
 
-    Raises ``PlanFormatError`` if the file cannot be read or is wrong; the file is named.
+    Raises ``PlanFormatError`` if the file cannot be read or is invalid; the message names it.
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
@@ -47,7 +47,7 @@ def parse_plan(text: str, kind: type[T]) -> T:
 
 
 def from_json(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """An object after a JSON schema. Raises ``PlanFormatError`` with the path of what is at fault: ``$.rules[0].dim``."""
+    """An object that fits a JSON schema. Raises ``PlanFormatError`` with the path of the fault, ``$.rules[0].dim``."""
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import best_match
 

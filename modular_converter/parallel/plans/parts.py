@@ -1,8 +1,8 @@
 """Lengths of the packed blocks of a weight: numbers in proportion, or expressions in the model's own attributes.
 
-A plan is derived from a small instance but is applied to models of any size. Where blocks have unequal lengths (fused
-queries, keys and values under grouped attention), their proportion holds only for the small instance; the attributes by
-which the model's own code cuts them, ``num_heads*head_dim``, hold for all sizes.
+A plan is derived from a small instance and applied to models of any size. The proportion of unequal blocks (fused
+queries, keys and values of grouped attention) holds only for the small instance; the attributes with which the model's
+own code cuts them, ``num_heads*head_dim``, hold for all sizes.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Part = int | str
 REST = "rest"
 """The block whose length is the rest of the axis."""
 LENGTH = "length"
-"""The name of the whole axis's length in the number of equal blocks."""
+"""The name of the axis's length in the number of equal blocks."""
 LONGEST_EXPRESSION = 300
-"""The most characters of an expression; those of a model's own code have far fewer."""
+"""The most characters of an expression; expressions in code are much shorter."""
 LARGEST = 2**63
 """A limit above every length of a tensor."""
 _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
@@ -36,7 +36,7 @@ _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
 
 
 def checked_parts(values: Sequence[Any], pattern: str) -> tuple[Part, ...]:
-    """Parts as read from a plan, expressions without blanks and needless brackets.
+    """Parts from a plan, with expressions in normal form.
 
     Raises ``PlanFormatError`` if a part is neither a length nor an expression.
     """
@@ -71,13 +71,13 @@ def _normal(text: str) -> Part:
     node = ast.parse(text.strip(), mode="eval").body
     _check(node)
     found = ast.unparse(node).replace(" ", "")
-    if len(found) > LONGEST_EXPRESSION:  # letters that Python's own normal form spells out
+    if len(found) > LONGEST_EXPRESSION:  # Python's normal form may be longer
         raise ValueError("too long")
     return int(found) if found.isdecimal() else found
 
 
 def _check(node: ast.expr) -> None:
-    """Names, integers and four operators; nothing else of Python. Raises ``ValueError``."""
+    """Raise ``ValueError`` for anything but names, integers and four operators."""
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
         _check(node.left)
         _check(node.right)
@@ -88,7 +88,7 @@ def _check(node: ast.expr) -> None:
 
 
 def _check_name(node: ast.expr) -> None:
-    """``name.name[0]``. Raises ``ValueError``."""
+    """Raise ``ValueError`` for anything but names such as ``name.name[0]``."""
     while isinstance(node, ast.Attribute) or isinstance(node, ast.Subscript) and _is_number(node.slice):
         node = node.value
     if not isinstance(node, ast.Name):
@@ -103,7 +103,7 @@ def lengths_of(parts: Sequence[Part], length: int, look_up: Callable[[str], int]
     """The blocks of an axis in lowest terms.
 
     Args:
-        parts: as in a rule; one alone is the number of equal blocks.
+        parts: as in a rule; a single part is the number of equal blocks.
         length: of the whole axis.
         look_up: attribute name -> its value in the model.
         where: the weight, for messages.
@@ -168,11 +168,11 @@ def _evaluate(node: ast.expr, look_up: Callable[[str], int]) -> int:
 
 
 def look_up_from(module_path: str, get: Callable[[str], Any]) -> Callable[[str], int]:
-    """Attributes of a module, or of the nearest module around it that has them.
+    """A function from the name of an attribute to its integer, in a module or its nearest parent that has it.
 
     Args:
         module_path: of the module that owns the weight.
-        get: module path -> module; raises ``AttributeError`` where there is none.
+        get: module path -> module.
     """
     words = module_path.split(".") if module_path else []
     around = [".".join(words[:count]) for count in range(len(words), -1, -1)]

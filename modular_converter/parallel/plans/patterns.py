@@ -12,17 +12,17 @@ _LAYER = re.compile(r"(^|\.)\d+(?=\.|$)")
 
 
 def wildcard(path: str) -> str:
-    """``layers.0.mlp`` -> ``layers.*.mlp``: paths that differ only in the number of the layer are one rule."""
+    """``layers.0.mlp`` -> ``layers.*.mlp``, the same for paths that differ only in numbers of layers."""
     return _LAYER.sub(r"\1*", path)
 
 
 def first_number_wild(path: str) -> str:
-    """``h.0.ffn.2`` -> ``h.*.ffn.2``: the same place in every layer, members of a sequence kept apart."""
+    """``h.0.ffn.2`` -> ``h.*.ffn.2``, the same for one place in all layers, but not for members of a sequence."""
     return _LAYER.sub(r"\1*", path, count=1)
 
 
 def matches(pattern: str, names: Iterable[str]) -> list[str]:
-    """The names that a pattern stands for; ``*`` is one number."""
+    """The names that match a pattern, in which ``*`` stands for a number."""
     if "*" not in pattern:
         return [name for name in names if name == pattern]
     expression = re.compile(re.escape(pattern).replace(r"\*", r"\d+"))
@@ -30,25 +30,25 @@ def matches(pattern: str, names: Iterable[str]) -> list[str]:
 
 
 def is_inside(name: str, part: str) -> bool:
-    """Whether a path is that of a part or of something in it; the empty path is the whole model."""
+    """Whether a path is a part or inside of it; the empty path is the whole model."""
     return not part or name == part or name.startswith(f"{part}.")
 
 
 def names_of_parts(model: Any) -> list[str]:
-    """The paths of a model's modules and the names of its parameters: all that a pattern can stand for."""
+    """The paths of a model's modules and the names of its parameters, which patterns can match."""
     modules = [path for path, _ in model.named_modules()]
     return modules + [name for name, _ in model.named_parameters(remove_duplicate=False)]
 
 
 def entries_for(entries: Mapping[str, str], model: Any) -> dict[str, str]:
-    """The entries of a plan of transformers' whose patterns stand for a part of the model."""
+    """The entries of a transformers plan whose patterns match a part of the model."""
     names = names_of_parts(model)
     return {pattern: style for pattern, style in entries.items() if matches(pattern, names)}
 
 
 @dataclass(frozen=True)
 class SomeLayers:
-    """Parts of a model that something was done to, and the parts like them that are without it."""
+    """Parts of a model that were changed, and similar parts that were not."""
 
     paths: tuple[str, ...]
     others: tuple[str, ...]
@@ -61,10 +61,10 @@ class SomeLayers:
         return SomeLayers(tuple(paths), tuple(path for path in known if path not in paths))
 
     def same_in(self, model: Any) -> list[str]:
-        """The parts of a small instance to do the same to.
+        """The parts of a small instance to change in the same way.
 
-        The parts of the same names and those of layers that the model lacks; if a pattern has none of these, all its
-        parts.
+        These are parts with the names of changed parts, and parts in layers that the model lacks; if a pattern matches none
+        of these, all its matches.
         """
         patterns = {wildcard(path) for path in self.paths}
         like = [path for path, _ in model.named_modules() if wildcard(path) in patterns]

@@ -1,4 +1,4 @@
-"""The ``PipelinePlan`` value: modules in order, with the names of their inputs and outputs. Parsed without loss."""
+"""The ``PipelinePlan`` value: modules in order, with the names of their inputs and outputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MODULE = re.compile(r"\w+(\.\w+)*")
 
 @dataclass(frozen=True)
 class Entry:
-    """One module of the chain: its path, and the names of its inputs and outputs."""
+    """A module of the chain: its path, and the names of its inputs and outputs."""
 
     module: str
     inputs: tuple[str, ...]
@@ -31,7 +31,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class PipelinePlan:
-    """A pipeline plan of one model: the modules between which it may be cut, and the tensors handed over there."""
+    """A pipeline plan of a model: the modules between which it may be cut, and the tensors between them."""
 
     model: str
     entries: tuple[Entry, ...] = ()
@@ -44,7 +44,7 @@ class PipelinePlan:
 
     @classmethod
     def parse(cls, text: str) -> PipelinePlan:
-        """The inverse of ``str``. Raises ``PlanFormatError`` with the line number on anything else."""
+        """The inverse of ``str``. Raises ``PlanFormatError`` with the line number for any other text."""
         model, entries = "", []
         for number, line in enumerate(text.splitlines(), start=1):
             word, _, rest = line.strip().partition(" ")
@@ -59,14 +59,14 @@ class PipelinePlan:
         return cls(model, tuple(entries))
 
     def to_json(self) -> str:
-        """JSON after ``PIPELINE_SCHEMA``."""
+        """JSON that fits ``PIPELINE_SCHEMA``."""
         modules = [{"module": e.module, "inputs": list(e.inputs), "outputs": list(e.outputs)} for e in self.entries]
         value = {"version": 1, "kind": "pipeline", "model": self.model, "modules": modules}
         return json.dumps(value, indent=2) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> PipelinePlan:
-        """The inverse of ``to_json``. Raises ``PlanFormatError`` that names what is at fault."""
+        """The inverse of ``to_json``. Raises ``PlanFormatError`` with the path of the fault."""
         value = from_json(text, PIPELINE_SCHEMA)
         entries = [_entry(item["module"], item["inputs"], item["outputs"]) for item in value["modules"]]
         return cls(value["model"], tuple(entries))
@@ -87,7 +87,7 @@ class PipelinePlan:
 
 
 def library_text(plan: PipelinePlan) -> str:
-    """``base_model_pp_plan`` as Python text, one module a line."""
+    """``base_model_pp_plan`` as Python text, with a line for each module."""
     lines = [f'    "{name}": ({_listed(i)}, {_listed(o)}),\n' for name, (i, o) in plan.to_library().items()]
     return "".join(["{\n", *lines, "}\n"])
 

@@ -1,6 +1,4 @@
-"""The ``Plan`` value: rules by layer pattern, integers that shrink, parts that stay whole with the reason. Parsed
-without loss.
-"""
+"""The ``Plan`` value: rules by layer pattern, integers that shrink, and parts that stay whole, with the reason."""
 
 from __future__ import annotations
 
@@ -28,12 +26,12 @@ class PlanRule:
     Attributes:
         pattern: a module or parameter path with ``*`` for layer numbers.
         style: the name of a style.
-        dim: the dimension of the weight that is sharded, where it is not the style's usual one for ``nn.Linear``.
+        dim: the sharded dimension of the weight, unless it is the style's usual dimension for ``nn.Linear``.
         parts: lengths of the packed blocks in order, in proportion or as expressions in the model's attributes (see
-            ``parts``); one alone is the number of equal blocks; ``()`` for one block.
-        units: equal units of each block that no cut goes through, such as heads: their number, or such an expression.
-            None for single entries.
-        members: of a unit that several ranks share out, or 1 for one that each of them has a copy of; see ``Units``.
+            ``parts``); a single part is the number of equal blocks; ``()`` for one block.
+        units: the number of equal units in each block that no cut divides, such as heads, or an expression for it; None
+            for single entries.
+        members: the number of members of a unit, if several ranks divide them; 1 if each has a copy; see ``Units``.
     """
 
     pattern: str
@@ -66,7 +64,7 @@ class PlanRule:
 
     @classmethod
     def parse(cls, text: str) -> PlanRule:
-        """The inverse of ``str``. Raises ``PlanFormatError`` on an unknown style or option."""
+        """The inverse of ``str``. Raises ``PlanFormatError`` for an unknown style or option."""
         pattern, *rest = text.split() or [""]
         if not rest:
             raise PlanFormatError(f"a rule is `pattern style [dim=n] [parts=a:b] [units=n]`, not {shown(text)}")
@@ -94,7 +92,7 @@ def _dimension(text: str, pattern: str) -> int:
 
 
 def checked_style(style: str, pattern: str) -> str:
-    """The style, if it is known. Raises ``PlanFormatError`` with the known ones otherwise."""
+    """The style, if it is known; else raises ``PlanFormatError`` with the known styles."""
     if style not in STYLES:
         raise PlanFormatError(f"{pattern}: unknown style {shown(style)}; known are {', '.join(sorted(STYLES))}")
     return style
@@ -102,13 +100,13 @@ def checked_style(style: str, pattern: str) -> str:
 
 @dataclass(frozen=True)
 class Plan:
-    """A tensor-parallel plan of one model.
+    """A tensor-parallel plan of a model.
 
     Attributes:
-        model: the model type or class path it was derived for.
+        model: its type or class path.
         rules: in order of the model's parameters.
         attributes: integers that shrink with the shard, as ``<module pattern>:<attribute>``.
-        whole: parameter pattern -> why it stays whole.
+        whole: (parameter pattern, reason why it stays whole).
     """
 
     model: str
@@ -132,7 +130,7 @@ class Plan:
 
     @classmethod
     def parse(cls, text: str) -> Plan:
-        """The inverse of ``str``. Raises ``PlanFormatError`` with the line number on anything else."""
+        """The inverse of ``str``. Raises ``PlanFormatError`` with the line number for any other text."""
         model, rules, attributes, whole = "", [], [], []
         for number, line in enumerate(text.splitlines(), start=1):
             word, _, rest = line.strip().partition(" ")
@@ -155,7 +153,7 @@ class Plan:
         return cls(model, tuple(rules), tuple(attributes), tuple(whole))
 
     def to_json(self) -> str:
-        """JSON after ``plan_schema``."""
+        """JSON that fits ``plan_schema``."""
         rules = []
         for rule in self.rules:
             entry: dict[str, Any] = {"pattern": rule.pattern, "style": rule.style}
@@ -174,7 +172,7 @@ class Plan:
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
-        """The inverse of ``to_json``. Raises ``PlanFormatError`` with the path of what does not fit ``plan_schema``."""
+        """The inverse of ``to_json``. Raises ``PlanFormatError`` with the path of the fault."""
         value = from_json(text, plan_schema())
         rules = []
         for entry in value["rules"]:
@@ -187,7 +185,7 @@ class Plan:
         return cls(value["model"], tuple(rules), attributes, whole)
 
     def library_reasons(self) -> list[str]:
-        """The reason why transformers' vocabulary cannot express this plan; empty if it can."""
+        """The reasons why transformers' vocabulary cannot express this plan."""
         reasons = [
             f"{rule.pattern}: style {rule.style} is ours" for rule in self.rules if not STYLES[rule.style].library
         ]
@@ -199,7 +197,7 @@ class Plan:
 
 
 def is_expert_plan(plan: Plan) -> bool:
-    """Whether a plan divides experts over the ranks instead of tensors."""
+    """Whether a plan divides experts, not tensors, among the ranks."""
     return any(STYLES[rule.style].expert for rule in plan.rules)
 
 
@@ -210,7 +208,7 @@ def _checked_attribute(text: Any) -> str:
 
 
 def plan_schema() -> dict[str, Any]:
-    """The JSON schema of plans, with the styles that are known."""
+    """The JSON schema of plans, with the known styles."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "tensor-parallel plan",

@@ -1,4 +1,4 @@
-"""Match a plan with the parameters, modules and integers of one model: every rule must match something."""
+"""Match a plan with the parameters, modules and integers of a model; each rule must match something."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from modular_converter.parallel.styles.style import Level, Side
 
 @dataclass(frozen=True)
 class Piece:
-    """How one parameter is cut and used.
+    """The cut and the roles of a parameter.
 
     Attributes:
         roles: names of the styles whose forward it has; several for a tied parameter.
-        dim: the dimension that is cut, -1 for a parameter that stays whole.
-        parts: lengths of the packed blocks in lowest terms; those of the rule may be expressions.
+        dim: the dimension that is cut; -1 for a parameter that stays whole.
+        parts: lengths of the packed blocks in lowest terms, without expressions.
         rule: the patterns of its rules, for messages.
-        length: of the dimension that is cut, in the whole parameter.
+        length: of this dimension in the whole parameter.
         units: of each block, such as heads; None for single entries.
     """
 
@@ -41,19 +41,19 @@ class Piece:
 
 @dataclass(frozen=True)
 class Resolution:
-    """A plan for one model: pieces by parameter name, styles by module path, integers by module path and name."""
+    """A plan for a model: parameter name -> piece, (module path, style), and (module path, name) of integers."""
 
     pieces: dict[str, Piece]
     hooks: tuple[tuple[str, str], ...]
     attributes: tuple[tuple[str, str], ...]
     tails: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """Module path -> parts of its output, of which the last enters a sharded region."""
+    """Module path -> parts of its output, of which the last part enters a sharded region."""
 
 
 def resolve(plan: Plan, model: torch.nn.Module) -> Resolution:
     """Match a plan with a model.
 
-    Raises ``ApplyError`` if a key matches nothing, or two rules want different things of one parameter; both are named.
+    Raises ``ApplyError`` if a pattern matches nothing, or two rules cut a parameter differently; the message names both.
     """
     modules = dict(model.named_modules())
     parameters = dict(model.named_parameters(remove_duplicate=False))
@@ -86,8 +86,8 @@ def resolve(plan: Plan, model: torch.nn.Module) -> Resolution:
 def check_whole(plan: Plan, model: torch.nn.Module) -> None:
     """Raise ``ApplyError`` for a layer or parameter that a plan leaves whole, if the model has no such part.
 
-    Nothing is done with these lines, so that ``resolve`` passes over them: a plan also holds for a model of the same
-    class that lacks a part. A plan that is to be judged must name what there is.
+    ``resolve`` ignores these lines, since a plan also holds for a model of the same class that lacks a part. But a plan
+    under test must name existing parts.
     """
     known = names_of_parts(model)
     for pattern, _ in plan.whole:
@@ -98,7 +98,7 @@ def check_whole(plan: Plan, model: torch.nn.Module) -> None:
 def _measured(
     piece: Piece, rule: PlanRule, name: str, parameter: torch.Tensor, modules: Mapping[str, torch.nn.Module]
 ) -> Piece:
-    """The piece with the lengths that the rule's parts have in this model, and its number of units."""
+    """The piece with the lengths of the rule's parts, and its number of units, in this model."""
     if not rule.parts and rule.units is None:
         return piece
     look_up = look_up_from(name.rpartition(".")[0], modules.__getitem__)
@@ -129,9 +129,9 @@ def _piece(rule: PlanRule, parameter: torch.Tensor) -> Piece:
 
 
 def _module_pieces(path: str, module: torch.nn.Module, rule: PlanRule) -> dict[str, Piece]:
-    """A rule on a module with ``weight`` and maybe ``bias``: the bias goes with the output features.
+    """The pieces of a module with ``weight`` and maybe ``bias``, which is cut with the output features.
 
-    An embedding may have rows of its own beside the table; they stay whole.
+    An embedding may have other parameters beside the table; they stay whole.
     """
     own = dict(module.named_parameters(recurse=False))
     unknown = sorted(set(own) - {"weight", "bias"})
@@ -157,13 +157,13 @@ def _merged(old: Piece | None, new: Piece, name: str) -> Piece:
 
 
 def first_names(model: torch.nn.Module) -> dict[str, str]:
-    """Each parameter name -> the first name of the same parameter, for weights that are tied."""
+    """Parameter name -> first name of the same parameter, for tied weights."""
     first: dict[int, str] = {}
     return {name: first.setdefault(id(p), name) for name, p in model.named_parameters(remove_duplicate=False)}
 
 
 def _tied(pieces: dict[str, Piece], parameters: dict[str, torch.nn.Parameter]) -> dict[str, Piece]:
-    """Tied parameters get one piece with the roles of all their names."""
+    """The pieces; tied parameters have one piece with the roles of all their names."""
     by_identity: dict[int, Piece] = {}
     for name, piece in pieces.items():
         key = id(parameters[name])
@@ -174,7 +174,7 @@ def _tied(pieces: dict[str, Piece], parameters: dict[str, torch.nn.Parameter]) -
 def _numbers_of_rows(
     plan: Plan, modules: dict[str, torch.nn.Module], parameters: dict[str, torch.nn.Parameter]
 ) -> list[tuple[str, str]]:
-    """The integers of modules that shrink with a weight inside, as its style says: the number of stacked experts."""
+    """The integers of modules that shrink with a weight by its style: the number of stacked experts."""
     found = []
     for rule in plan.rules:
         shrinks = STYLES[rule.style].shrinks
@@ -197,7 +197,7 @@ def _attributes(plan: Plan, modules: dict[str, torch.nn.Module]) -> list[tuple[s
 
 
 def fitting(plan: Plan, model: torch.nn.Module) -> Plan:
-    """The plan without rules and attributes that stand for no part of a model, such as one with fewer kinds of layers."""
+    """The plan without rules and attributes that match no part of a model, which may have fewer kinds of layers."""
     names = names_of_parts(model)
     rules = tuple(rule for rule in plan.rules if matches(rule.pattern, names))
     attributes = tuple(name for name in plan.attributes if matches(name.partition(":")[0], names))

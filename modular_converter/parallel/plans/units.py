@@ -1,4 +1,4 @@
-"""The units of an axis that may not be cut, such as heads, and the units of each rank. Integers only."""
+"""The units of an axis that no cut divides, such as heads, and the units of each rank, as integers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from modular_converter.parallel.errors import ApplyError
 
 
 def own_units(count: int, rank: int, size: int) -> tuple[int, int]:
-    """The first of a rank's units, and how many it has. Raises ``ApplyError`` if there are fewer units than ranks."""
+    """A rank's first unit, and its number of units. Raises ``ApplyError`` if there are fewer units than ranks."""
     if count < size:
         raise ApplyError(f"{count} units are too few for {size} ranks: one rank would hold nothing")
     each, more = divmod(count, size)
@@ -20,16 +20,16 @@ class Units:
     """The equal units of each block of an axis.
 
     Attributes:
-        number: of units that no cut goes through, such as heads.
-        members: where there are more ranks than units, the members of a unit that its ranks share out, such as query
-            heads; 1 for a unit that each of them has a copy of, such as a key/value head; 0 where neither will do.
+        number: of units, such as heads.
+        members: if there are more ranks than units, the number of members that the ranks of a unit divide, such as query
+            heads; 1 if each of them has a copy of the unit, such as a key/value head; 0 if neither is possible.
     """
 
     number: int
     members: int = 0
 
     def own(self, rank: int, size: int) -> tuple[int, int]:
-        """A rank's first member of all units, and how many it has. Raises as ``own_units`` does."""
+        """A rank's first member among those of all units, and its number of members. Raises as ``own_units`` does."""
         each = max(self.members, 1)
         if self.number >= size or not self.members:
             first, count = own_units(self.number, rank, size)
@@ -40,9 +40,9 @@ class Units:
         return unit * each + first, count
 
     def has_copies(self, size: int) -> bool:
-        """Whether several ranks hold the same."""
+        """Whether several ranks hold the same units."""
         return self.members == 1 and self.number < size
 
     def is_first_copy(self, rank: int, size: int) -> bool:
-        """Whether no rank before holds the same."""
+        """Whether no lower rank holds the same units."""
         return not self.has_copies(size) or not rank or self.own(rank, size) != self.own(rank - 1, size)

@@ -73,7 +73,8 @@ class GradientFlow:
         result = bool(users) and number not in self.trace.outputs
         for index in users:
             op = self.trace.ops[index]
-            result = result and (self.enters(index) or (not self._any_sharded(op) and self._all_inside(op)))
+            inner = (out for out in op.outputs if out in self.needs)
+            result = result and (self.enters(index) or not self._any_sharded(op) and all(map(self.inside, inner)))
         self.memo[number] = result
         return result
 
@@ -82,9 +83,6 @@ class GradientFlow:
 
     def _any_sharded(self, op: Op) -> bool:
         return any(out in self.sharded for out in op.outputs)
-
-    def _all_inside(self, op: Op) -> bool:
-        return all(self.inside(out) for out in op.outputs if out in self.needs)
 
     def enters(self, index: int) -> bool:
         """Whether the gradients of this operation's whole operands must be summed."""

@@ -163,7 +163,7 @@ def _expert_row(
     subject = subject_of(small.model, small.inputs)
     committed = _both(lambda ranks: check_on_threads(subject, source, ranks)) if source.rules else ""
     if not plan.rules:
-        reason = "; ".join(f"{path}: {text}" for path, text in plan.whole) or _no_experts(small.model, given)
+        reason = "; ".join(f"{path}: {text}" for path, text in plan.whole) or _no_experts(small.model)
         return ModelComparison(name, "no plan derived", reason, "", committed)
     ours, theirs = to_library(plan), dict(given)
     why = "; ".join(
@@ -179,7 +179,7 @@ def _expert_row(
     return ModelComparison(name, "differs" if why else "same", why, state, committed, loader)
 
 
-def _no_experts(model: Any, given: dict[str, Any]) -> str:
+def _no_experts(model: Any) -> str:
     stacks = [name for name, parameter in model.named_parameters() if parameter.dim() > 2 and ".experts." in name]
     return f"{stacks[0]}: no axis of it is looked up by computed indices" if stacks else "this configuration has none"
 
