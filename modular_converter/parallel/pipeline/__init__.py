@@ -1,1 +1,1 @@
-"""Pipeline plans: the chain of modules in a trace, and its stages run with only the tensors that are handed over."""
+"""Pipeline plans: the chain of modules in a trace, and its stages, run with only the tensors between them."""

@@ -1,4 +1,4 @@
-"""Tensors that bypass layers: hidden states of all layers in the output, features that are joined behind the layers."""
+"""Tensors that bypass layers: hidden states of all layers in the output, features that are joined after the layers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class ModuleResult:
     """The result of one call of a module.
 
     Attributes:
-        call: counts the module's calls in one run.
-        versions: of ``value`` when the call ended (``versions_of``).
+        call: its index among the module's calls in the run.
+        versions: of ``value`` at the end of the call (``versions_of``).
     """
 
     path: str
@@ -29,12 +29,12 @@ class ModuleResult:
 
 @dataclass(frozen=True)
 class AskedTensor:
-    """A tensor that a later stage needs besides what its first layer takes, and an earlier stage may make.
+    """A tensor that a later stage needs beside the inputs of its first layer.
 
     Attributes:
-        place: number of the layer that makes it; -1 for what stands before the layers.
-        until: number of the last layer that needs it; the number of layers for what stands behind them, and the output.
-        spots: where it is returned, first by the module that makes it.
+        place: number of the layer that makes it; -1 for parts before the layers.
+        until: number of the last layer that needs it; the number of layers for parts after them, and for the output.
+        spots: its places in results of modules, first of the module that makes it.
         written: whether the model writes to it in place afterwards.
     """
 
@@ -64,11 +64,11 @@ def asked_tensors(
     """The tensors that bypass layers, in the order in which they were computed.
 
     Args:
-        output: of the model, as far as its tensors are asked for themselves: a module within a layer may return them.
+        output: of the model, if the output itself must be complete: modules within layers may return its tensors.
         results: of all modules in one run, in the order in which the calls ended.
-        needs: a result from which something later is computed -> the last layer that needs it.
+        needs: a result with later uses -> the last layer that needs it.
         places: path of a module -> its place, as in ``AskedTensor``.
-        layers: how many there are.
+        layers: the number of layers.
     """
     last = max((number for number, one in enumerate(results) if places.get(one.path, -1) >= 0), default=-1)
     wanted = {id(tensor): layers for tensor in tensors_of(output)}
@@ -90,10 +90,10 @@ def asked_tensors(
 
 
 def versions_of(value: Any) -> tuple[int, ...]:
-    """How often each value in a structure has been written to in place; 0 for values that are no tensors."""
+    """The number of in-place writes to each value in a structure; 0 for other values than tensors."""
     return tuple(writes_to(leaf) if isinstance(leaf, torch.Tensor) else 0 for leaf in pytree.tree_leaves(value))
 
 
 def writes_to(tensor: torch.Tensor) -> int:
-    """How often a tensor has been written to in place; 0 for those of inference mode, which do not tell."""
+    """The number of in-place writes to a tensor; 0 for tensors of inference mode, which do not count them."""
     return 0 if tensor.is_inference() else tensor._version

@@ -1,4 +1,4 @@
-"""Where to cut a chain of layers into stages: a pure function of their costs."""
+"""The cuts of a chain of layers into stages, from their costs."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ def balanced(costs: Sequence[int], stages: int, head: int = 0, tail: int = 0) ->
     """The first layer of each stage after the first, so that the most expensive stage costs as little as possible.
 
     Args:
-        costs: one a layer, in order, for example bytes of parameters.
-        stages: how many, each of at least one layer.
+        costs: of each layer, in order, such as bytes of parameters.
+        stages: the number of stages, each of at least one layer.
         head: the cost of the first stage without its layers (embeddings).
         tail: the cost of the last stage without its layers (the last norm).
 
     Returns:
-        ``stages - 1`` rising positions; of several best ones those whose other stages are cheapest, then the first.
+        ``stages - 1`` rising positions; among the best, those with the cheapest other stages, then the first.
 
     Raises ``ValueError`` for fewer layers than stages, and for no stage.
     """
@@ -29,7 +29,7 @@ def balanced(costs: Sequence[int], stages: int, head: int = 0, tail: int = 0) ->
     def price(first: int, last: int, stage: int) -> int:
         return sums[last] - sums[first] + (head if stage == 0 else 0) + (tail if stage == stages - 1 else 0)
 
-    # best[last]: (the dearest stage, prices of all in falling order, cuts) for the first `last` layers
+    # best[last]: (prices of all stages in falling order, cuts) for the first `last` layers
     best: dict[int, tuple[list[int], tuple[int, ...]]]
     best = {last: ([price(0, last, 0)], ()) for last in range(1, len(costs) - stages + 2)}
     for stage in range(1, stages):

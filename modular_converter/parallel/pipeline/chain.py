@@ -1,4 +1,4 @@
-"""The chain of modules that a forward runs, from its trace: embeddings, one list of layers, the modules after it."""
+"""The chain of modules in a trace: embeddings, one list of layers, the modules after it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LISTS = ("ModuleList", "Sequential")
 
 @dataclass(frozen=True)
 class ModuleGroup:
-    """Calls in order of one module, or of the members of one list of modules."""
+    """The calls, in order, of one module or of the members of one list of modules."""
 
     key: str
     calls: tuple[ModuleCall, ...]
@@ -26,7 +26,7 @@ class Chain:
 
     Attributes:
         layers: index in ``groups`` of the list of layers.
-        depends: tensor -> what it was computed from (``dependence``).
+        depends: tensor -> its sources (``dependence``).
     """
 
     trace: Trace
@@ -48,12 +48,12 @@ def chain_of(trace: Trace) -> Chain | str:
 def chains_of(trace: Trace, skips: bool = False) -> list[Chain] | str:
     """The chains of a traced model, one for each stack of layers that may be divided, or why it has none.
 
-    With several stacks (an encoder and a decoder, a tower of images and a model of language) one is divided, and the modules
-    around the others stay whole: the last one that is large comes first.
+    If there are several stacks (an encoder and a decoder, an image tower and a language model), one is divided and the
+    others stay whole; the last large stack comes first.
 
     Args:
-        skips: whether modules that a layer feeds may stand between it and the next one, and layers that did not run
-            elsewhere: the stages know what to hand on to the former, and all hold the latter.
+        skips: whether a layer may also feed modules between it and the next layer, to which stages hand tensors on, and
+            whether other layers may be idle, which all stages hold.
     """
     chain = _grouped(trace, "", skips)
     lists = [chain.groups[i].key for i in _stacks(trace, chain)]
@@ -82,7 +82,7 @@ def _stacks(trace: Trace, chain: Chain) -> list[int]:
 
 
 def _grouped(trace: Trace, layers: str, skips: bool) -> Chain:
-    """The groups of a trace; with a list of layers, modules that do not hold it are groups as a whole."""
+    """The groups of a trace; if a list of layers is given, modules without it are single groups."""
     chain = Chain(trace, dependence(trace))
     whole = next(call for call in reversed(trace.modules) if not call.path)
     for call in _opened(trace, _children(trace, whole), layers):
@@ -96,7 +96,7 @@ def _grouped(trace: Trace, layers: str, skips: bool) -> Chain:
 
 
 def _with_branches_behind(chain: Chain) -> Chain:
-    """The same with members of a list in one group, where what runs between two of them does not feed the second."""
+    """The same, with members of a list in one group if the modules that run between two members do not feed the second."""
     groups: list[ModuleGroup] = []
     for group in chain.groups:
         at = next((i for i, one in enumerate(groups) if one.key == group.key != group.calls[0].path), None)
@@ -109,7 +109,7 @@ def _with_branches_behind(chain: Chain) -> Chain:
 
 
 def _with_one_list(chain: Chain) -> Chain:
-    """The same with the layers as the only list: members of other lists, which stay whole, are groups of their own."""
+    """The same, with the layers as the only list: members of other lists become groups of their own."""
     layers = chain.groups[chain.layers]
     alone = ([one] if one is layers else [ModuleGroup(c.path, (c,)) for c in one.calls] for one in chain.groups)
     groups = [group for found in alone for group in found]
@@ -117,7 +117,7 @@ def _with_one_list(chain: Chain) -> Chain:
 
 
 def _passes_by(trace: Trace, before: ModuleCall, after: ModuleCall, between: Sequence[ModuleGroup]) -> bool:
-    """Whether a call is fed by another one and by none of the modules that run between them."""
+    """Whether a call is fed by an earlier call and by none of the modules between them."""
     calls = [call for group in between for call in group.calls if before.last <= call.first]
     return bool(fed(trace, before, after)) and not any(fed(trace, call, after) - set(call.inputs) for call in calls)
 
@@ -127,13 +127,13 @@ def _size(trace: Trace, path: str) -> int:
 
 
 def _children(trace: Trace, parent: ModuleCall) -> list[ModuleCall]:
-    """The calls that a module's own forward made in one run of it, in order."""
+    """The calls by a module's own forward in one call of it, in order."""
     found = [c for c in trace.modules if c.path and c.caller == parent.path and c.path != parent.path]
     return [c for c in found if parent.first <= c.first and c.last <= parent.last]
 
 
 def _opened(trace: Trace, calls: list[ModuleCall], layers: str) -> list[ModuleCall]:
-    """Modules that hold a list of layers, or the list in question, are replaced by the modules that they call."""
+    """The calls, with modules that hold a list of layers (the given list, if any) replaced by the calls inside."""
     result = []
     for call in calls:
         inner = [] if _list_of(trace, call.path) else _children(trace, call)
@@ -160,7 +160,7 @@ def _has_parameters(trace: Trace, path: str) -> bool:
 
 
 def _idle(trace: Trace) -> str:
-    """The first list of modules with parameters of which no part ran, if there is one."""
+    """The first list of modules with parameters that did not run; empty if there is none."""
     run = {call.path for call in trace.modules}
     parts = {".".join(path.split(".")[:n]) for path in run for n in range(1, path.count(".") + 2)}
     for path in trace.module_classes:
@@ -171,14 +171,14 @@ def _idle(trace: Trace) -> str:
 
 
 def _runs_in_order(trace: Trace, group: ModuleGroup) -> bool:
-    """Whether a group is a list of at least two modules with parameters, each fed by the one before it."""
+    """Whether a group is a list of at least two modules with parameters, each fed by the module before it."""
     if len({call.path for call in group.calls}) < 2 or not _has_parameters(trace, group.calls[0].path):
         return False
     return all(fed(trace, call, after) for call, after in zip(group.calls, group.calls[1:]))
 
 
 def fed(trace: Trace, before: ModuleCall, after: ModuleCall) -> frozenset[int]:
-    """The tensors that enter a call and are, or were computed between the two calls from, an output of the first."""
+    """The tensors that enter a call and are outputs of an earlier call, or were computed from them between both calls."""
     reached = set(before.outputs)
     for op in trace.ops[before.last : after.first]:
         if reached & set(op.inputs()):

@@ -1,8 +1,7 @@
 """Derive a pipeline plan from a trace: the modules that run in sequence, and the tensors between them, by name.
 
-A stage hands a tensor over if its values come from parameters. A tensor that comes from the model's inputs alone (a
-mask) is named by those inputs, and each stage computes it; positions come from no data and are not named. Nothing here
-imports torch.
+A stage hands over tensors whose values depend on parameters. A tensor that depends only on the model's inputs (a mask) is
+named by these inputs, and each stage computes it; positions depend on no data and are not named.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from modular_converter.parallel.trace.graph import ModuleCall, Trace
 def derive_pipeline(trace: Trace) -> PipelinePlan | str:
     """The pipeline plan of a traced model, or why it has none.
 
-    The trace should be of a run with ``attention_mask``, if the model takes one: nothing is known of other inputs.
+    The trace should have an ``attention_mask`` if the model takes one: the plan names only inputs in the trace.
     """
     found = derive_pipelines(trace)
     return found if isinstance(found, str) else found[0]
@@ -27,8 +26,8 @@ def derive_pipelines(trace: Trace, skips: bool = False) -> list[PipelinePlan] | 
     """The plans of a traced model, one for each stack of layers that may be divided, or why it has none.
 
     Args:
-        skips: whether the plans are for ``Pipeline``, which hands on what passes by layers without a name in the plan, and
-            holds modules that the plan does not name on each stage; a plan for transformers must name all.
+        skips: whether the plans are for ``Pipeline``, which also hands on tensors that bypass layers without a name in the
+            plan, and has modules without a name on each stage; a plan for transformers must name all.
     """
     chains = chains_of(trace, skips)
     if isinstance(chains, str):
@@ -45,7 +44,7 @@ def derive_pipelines(trace: Trace, skips: bool = False) -> list[PipelinePlan] | 
 
 
 def _repeated(chain: Chain) -> str:
-    """The reason if the layers do not run once each in order, else ""."""
+    """The reason if the layers do not run once each, in order; else ""."""
     paths = [call.path for call in chain.groups[chain.layers].calls]
     twice = next((path for path in paths if paths.count(path) > 1), None)
     if twice:
@@ -65,7 +64,7 @@ def _activations(chain: Chain, call: ModuleCall) -> list[tuple[str, tuple[int, .
 
 
 def _chained(chain: Chain, layers: ModuleGroup) -> list[str]:
-    """The names under which a layer takes results of the layer before, masks included."""
+    """The names of arguments that take results of the layer before, masks included."""
     names: dict[str, None] = {}
     for before, after in zip(layers.calls, layers.calls[1:]):
         earlier = {number for op in chain.trace.ops[: before.first] for number in op.outputs}
@@ -76,7 +75,7 @@ def _chained(chain: Chain, layers: ModuleGroup) -> list[str]:
 
 
 def _passing(chain: Chain, layers: ModuleGroup) -> str:
-    """The reason if layers take different tensors under one name that the layer before does not compute, else ""."""
+    """The reason if layers take different tensors in one argument that the layer before does not compute; else ""."""
     name = next(iter(_differing(chain, layers)), "")
     return (
         f"each of `{layers.key}` takes a `{name}` of its own, which the layer before it does not compute"
@@ -86,7 +85,7 @@ def _passing(chain: Chain, layers: ModuleGroup) -> str:
 
 
 def _differing(chain: Chain, layers: ModuleGroup) -> list[str]:
-    """The names under which layers take different tensors, though the layer before does not make them."""
+    """The names of arguments that take different tensors in the layers, though not results of the layer before."""
     chained = _chained(chain, layers)
     seen: dict[str, tuple[int, ...]] = {}
     found: dict[str, None] = {}
@@ -98,9 +97,9 @@ def _differing(chain: Chain, layers: ModuleGroup) -> list[str]:
 
 
 def _crossing(chain: Chain, layers: ModuleGroup) -> str:
-    """The first tensor that passes a border between two layers without entering the second; "" if there is none.
+    """The first tensor that passes a border between two layers without entering the second, in words; "" if none does.
 
-    An output of the model may: the runtime hands it on where it is a module's result, and the proof says where it is not.
+    Outputs of the model may: stages hand them on if they are results of modules, and otherwise the proof fails.
     """
     trace = chain.trace
     made: dict[int, int] = {}
@@ -153,8 +152,10 @@ def _joined(left: Iterable[str], right: Iterable[str]) -> tuple[str, ...]:
 def _inputs(
     chain: Chain, group: ModuleGroup, whole: ModuleCall, say: Callable[[str, tuple[str, ...]], str]
 ) -> tuple[str, ...]:
-    """Names of the tensors that a group takes. ``say`` names an activation from its argument name and the caller's
-    variables.
+    """The names of the tensors that a group takes.
+
+    Args:
+        say: the name of an argument and the caller's variables -> the name of an activation.
     """
     names: dict[str, None] = {}
     for call in group.calls:
@@ -170,13 +171,13 @@ def _inputs(
 
 
 def _shared_name(name: str, local: tuple[str, ...], shared: set[str], known: str) -> str:
-    """A name that the model or its layers use: the caller's variable, the argument, or the name used before."""
+    """A name that the model or its layers use: the caller's variable, the argument, or the name of the last output."""
     own = [variable for variable in local if variable in shared]
     return own[0] if own else name if name in shared else known or name
 
 
 def _output(call: ModuleCall, later: list[ModuleCall], shared: set[str], known: str) -> str:
-    """The variable that takes the result, if model or layers know its name; else how a later module calls it."""
+    """The variable of the result, if the model or layers use its name; else the name of an argument that takes it."""
     names = [call.result]
     names += [name for c in later for name, numbers in c.arguments if set(numbers) & set(call.outputs)]
     names += [] if later else [known]

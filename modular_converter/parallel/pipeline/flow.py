@@ -1,4 +1,4 @@
-"""The data flow in a run of a model: the results of its parts, and the values that enter each layer from before."""
+"""The data flow in a run of a model: the results of its parts, and the values that enter each layer."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class LayerFlow:
     """A run of the whole model; its tensors may have no data.
 
     Attributes:
-        results: path of a part (see ``parts``), or of a module with asked tensors -> what each of its calls returned.
-        entering: number of a layer -> the values that a stage which begins there receives, by name.
+        results: path of a part (see ``parts``), or of a module with asked tensors -> the result of each call.
+        entering: number of a layer -> the values, by name, that a stage beginning there receives.
         output: of the model.
-        asked: what reaches past a layer without being named by the plan, in the order in which it was made.
-        inner: path of a layer -> for each of its calls, the calls of modules in it that return asked tensors, in order.
+        asked: the tensors that bypass a layer without a name in the plan, in order.
+        inner: path of a layer -> for each call, the calls of modules inside that return asked tensors, in order.
         rewritten: numbers of layers whose entering tensors the model writes to in place.
     """
 
@@ -55,7 +55,7 @@ def layers_entry(model: torch.nn.Module, plan: PipelinePlan) -> Entry:
         raise ApplyError(f"{unknown[0]}: the model has no such module")
     kinds = (torch.nn.ModuleList, torch.nn.Sequential)
     lists = [entry for entry in plan.entries if isinstance(modules[entry.module], kinds)]
-    fed = [entry for entry in lists if set(entry.inputs) & set(entry.outputs)]  # each member by the one before it
+    fed = [entry for entry in lists if set(entry.inputs) & set(entry.outputs)]  # each member by the member before it
     found = lists if len(lists) == 1 else [e for e in fed if isinstance(modules[e.module], torch.nn.ModuleList)]
     if len(found) != 1:
         raise ApplyError(f"{plan.model}: the plan has {len(found)} lists of layers, one is needed")
@@ -69,9 +69,9 @@ def layer_paths(model: torch.nn.Module, plan: PipelinePlan) -> list[str]:
 
 
 def parts(model: torch.nn.Module, plan: PipelinePlan) -> list[str]:
-    """The paths of the parts that a stage has or lacks as a whole: the modules of the plan, and each single layer.
+    """The paths of the parts that a stage has or lacks as a whole: the modules of the plan, and each layer.
 
-    A module without weights, such as a dropout that runs before the layers and behind them, is on every stage.
+    A module without weights, such as a dropout that runs before and after the layers, is on every stage.
     """
     layers = layers_entry(model, plan)
     found: list[str] = []
@@ -86,12 +86,12 @@ def parts(model: torch.nn.Module, plan: PipelinePlan) -> list[str]:
 def flow_of(
     model: torch.nn.Module, plan: PipelinePlan, inputs: Mapping[str, Any], asks: bool = False, skips: bool = False
 ) -> LayerFlow:
-    """The flow of one run; values need gradients as they do in that run.
+    """The flow of one run; values require gradients as in that run.
 
     Args:
-        asks: whether to look for what the output needs, be it made by an earlier stage alone.
-        skips: whether to look for what layers and the modules behind them take of earlier stages, though the plan does not
-            name it; of the output counts what the last layer has part in.
+        asks: whether to find all tensors that the output needs from earlier stages.
+        skips: whether to find tensors without a name in the plan that layers and later modules need from earlier stages;
+            of the output, those tensors count that depend on the last layer.
 
     Raises ``ApplyError`` as ``layers_entry`` does, and if the layers do not take a value that the plan names.
     """
@@ -100,7 +100,7 @@ def flow_of(
     trains = torch.is_grad_enabled()
     try:
         watch.start([name for name, _ in model.named_modules() if name] if asks else ())
-        # Tensors of inference mode do not tell that they were written to.
+        # Tensors of inference mode do not count writes.
         with torch.inference_mode(False), torch.set_grad_enabled(trains), watch.sources, Questions(watch.sources):
             output = model(**inputs)
     finally:
@@ -122,10 +122,10 @@ class _Watch:
     """Keeps the arguments and results of the parts of a model in one run.
 
     Attributes:
-        made: results of all watched modules, in the order in which the calls ended.
+        made: results of all watched modules, in order of the calls' ends.
         entering: as in ``LayerFlow``.
         sources: of tensors outside of the parts.
-        needs: a result from which something later is computed -> the last layer that needs it.
+        needs: a result with later uses -> the last layer that needs it.
     """
 
     def __init__(self, model: torch.nn.Module, plan: PipelinePlan, given: Collection[str], skips: bool) -> None:
@@ -158,7 +158,7 @@ class _Watch:
             handle.remove()
 
     def need(self, found: Collection[Spot], until: int) -> None:
-        """Note that a layer, or a part behind all layers, uses these results, whatever its stage."""
+        """Note that a layer, or a part after all layers, uses these results."""
         for spot in found:
             self.needs[spot] = max(until, self.needs.get(spot, until))
 
@@ -175,7 +175,7 @@ class _Watch:
                 self._versions[number] = versions_of(handed)
                 rest = {n: v for n, v in bound_arguments(module, args, kwargs).items() if n not in handed}
                 self._need_if_skipping(rest, number)
-                # A stage that begins here receives these; an earlier one may add tensors that bypass layers.
+                # A stage that begins here receives these values; earlier stages may need what they depend on.
                 chained = {n: v for n, v in handed.items() if n in self._layers.outputs}
                 self._need_if_skipping(chained, number - 1)
             elif path in self._behind:
@@ -214,7 +214,7 @@ def _places(model: torch.nn.Module, plan: PipelinePlan) -> dict[str, int]:
 def _inner(
     layers: Collection[str], made: Sequence[ModuleResult], asked: Sequence[AskedTensor]
 ) -> dict[str, tuple[tuple[str, ...], ...]]:
-    """See ``LayerFlow.inner``; a call in a layer ends before that of the layer."""
+    """See ``LayerFlow.inner``; calls in a layer end before the layer's call."""
     spots = {(spot.path, spot.call) for one in asked for spot in one.spots}
     found: dict[str, tuple[tuple[str, ...], ...]] = {}
     pending: list[str] = []
@@ -231,10 +231,10 @@ def _inner(
 def handed_over(
     layer: torch.nn.Module, args: Any, kwargs: Any, layers: Entry, given: Collection[str]
 ) -> dict[str, Any]:
-    """The arguments of a call of a layer that the plan names, without those that each stage makes of the batch.
+    """The arguments of a layer's call that the plan names, without those that each stage computes from the batch.
 
     Args:
-        given: the names of the model's own inputs, such as `attention_mask`, whether or not the batch has them.
+        given: the names of the model's own inputs, such as `attention_mask`, also if the batch lacks them.
 
     Raises ``ApplyError`` if the layer takes no such argument.
     """
@@ -242,7 +242,7 @@ def handed_over(
     names = [name for name in layers.inputs if name in layers.outputs or name not in given]
     own = {name: bound[name] for name in names if name in bound}
     missing = [name for name in names if name not in bound]
-    # Layers of several classes may call differently what the one before has made.
+    # Layers of different classes may have different names for results of the layer before.
     if missing and not (set(missing) <= set(layers.outputs) and set(own) & set(layers.outputs)):
         raise ApplyError(f"{layers.module}: its layers take no `{missing[0]}`")
     return own

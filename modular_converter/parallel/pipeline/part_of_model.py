@@ -1,4 +1,4 @@
-"""Copies of a model that hold a part of its weights, or none."""
+"""Copies of a model with a part of its weights, or without weights."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import torch
 
 
 def part_of(model: torch.nn.Module, absent: Sequence[str]) -> torch.nn.Module:
-    """The model's structure with the weights of all modules but the absent ones; no weight is copied.
+    """The model's modules, sharing all weights except those of absent modules.
 
-    An absent module keeps its attributes, which callers read, and its weights as plain tensors without data.
+    An absent module keeps its attributes, which callers may read; its weights become plain tensors without data.
     """
     gone = {id(part) for path in absent for part in model.get_submodule(path).modules()}
     held: dict[int, Any] = {}
@@ -38,7 +38,7 @@ def do_not_recompute(module: torch.nn.Module) -> None:
 
 
 def copy_without_data(model: torch.nn.Module) -> torch.nn.Module:
-    """The same model on the meta device; no weight is copied."""
+    """A copy of the model on the meta device."""
     memo: dict[int, Any] = {}
     for module in model.modules():
         for value in (*module._parameters.values(), *module._buffers.values()):
@@ -54,7 +54,7 @@ def without_data(value: torch.Tensor) -> torch.Tensor:
 
 
 def remember_type(given: torch.nn.Module, absent: torch.nn.Module, place: list[torch.device]) -> None:
-    """Let a model within the model return its type and device, which it would read from absent weights."""
+    """Give models within an absent part their type and device, which they would read from weights."""
     for part, bare in zip(given.modules(), absent.modules()):
         kind: Any = type(part)
         if isinstance(getattr(kind, "dtype", None), property) and isinstance(getattr(kind, "device", None), property):

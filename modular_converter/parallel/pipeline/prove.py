@@ -1,4 +1,4 @@
-"""Prove a pipeline plan: outputs and gradients of the model run in stages, against the whole model's."""
+"""Prove a pipeline plan: compare outputs and gradients of the model in stages with the whole model's."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def verify_pipeline(
     stages: int = 2,
     whole_batch: bool = False,
 ) -> Verdict:
-    """Outputs and parameter gradients of the model run in stages, against the whole model's.
+    """Compare outputs and parameter gradients of the model in stages with the whole model's.
 
-    The layers are cut into ``stages`` of about the same bytes, and then once more between each two of them.
+    The layers are cut into ``stages`` of about the same bytes, and then in two between each two layers.
 
     Args:
-        whole_batch: whether stages get all inputs of the model, as ``Pipeline`` gives them, or those that the plan names.
+        whole_batch: whether stages get all inputs of the model, as in ``Pipeline``, or those that the plan names.
 
     Returns:
         The first failing verdict, which names the cut, or the worst passing one.
@@ -76,7 +76,7 @@ def verify_pipeline(
 
 
 def _scope(model: torch.nn.Module, inputs: Mapping[str, Any], whole: Reference, found: Evidence) -> Evidence:
-    """The scope of one forward, and of its gradients."""
+    """The evidence of one forward and its gradients."""
     padded = (PADDING,) if "attention_mask" in inputs else ()
     scope = scope_of(Subject(model, inputs, whole), padded, model)
     forms = (WITH_GRADIENTS,) if whole.gradients else ()
@@ -97,7 +97,7 @@ def _verdict(
         found = run_in_stages(model, plan, inputs, cut, bool(whole.gradients), whole_batch)
     except ApplyError as error:
         return refused(stages, str(error).partition(":")[0], f"{where}: {error}")
-    except Exception as error:  # a tensor that a plan leaves out can cause any error in a model's own code
+    except Exception as error:  # a missing tensor can cause any error in the model's own code
         return refused(stages, "a stage", f"{where}: {type(error).__name__}: {str(error)[:200]}")
     verdict = judge(found, whole, stages)
     if verdict.passed:

@@ -1,7 +1,7 @@
-"""Run a model stage by stage in this process, handing over only the tensors that a pipeline plan names.
+"""Run a model stage by stage in this process, and hand over only the tensors that a pipeline plan names.
 
-Inputs of the model that no module of a stage names are zeros, and parts of other stages give NaN. A tensor that the plan
-forgets therefore shows in the numbers.
+Inputs of the model that a stage does not name are zeros there, and parts of other stages return NaN. So a tensor that the
+plan lacks shows in the numbers.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ def run_in_stages(
         cuts: the first layer of each stage after the first.
         whole_batch: whether stages get all inputs of the model, or only those that the plan names for them.
 
-    Raises ``ApplyError`` if the plan does not fit the model, or names something that no layer takes.
+    Raises ``ApplyError`` if the plan does not fit the model, or names a value that no layer takes.
     """
     with unchanged(model), torch.no_grad():
         flow = flow_of(model, plan, inputs, asks=True, skips=whole_batch)
     stages = [StageModule(copy_of(model), plan, span) for span in spans(cuts, len(layer_paths(model, plan)))]
-    before = shared_state(model)  # a stage has none of what another one keeps in classes and files
+    before = shared_state(model)  # a stage does not see another stage's state of classes and files
     received: tuple[torch.Tensor, ...] = ()
     borders = []
     for stage in stages:
@@ -95,7 +95,7 @@ def _named(stage: StageModule, inputs: Mapping[str, Any], whole_batch: bool) -> 
 
 
 def _backward(sent: Sequence[torch.Tensor], received: Sequence[torch.Tensor]) -> None:
-    """Hand the gradients of received tensors to the tensors that were sent, and go on backward from there."""
+    """Continue the backward from the sent tensors, with the gradients of the received tensors."""
     wanted = [(one, got.grad) for one, got in zip(sent, received) if one.requires_grad and got.grad is not None]
     if wanted:
         torch.autograd.backward([one for one, _ in wanted], [gradient for _, gradient in wanted])

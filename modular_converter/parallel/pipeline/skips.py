@@ -1,4 +1,4 @@
-"""Tensors that bypass the layers: the results from which the values around the layers were computed."""
+"""Tensors that bypass the layers: the results on which the values around the layers depend."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ _QUESTIONS = ("__bool__", "__contains__", "__float__", "__index__", "__int__", "
 
 
 class Spot(NamedTuple):
-    """A tensor in what a call of a module returned: ``call`` counts the module's calls in one run, ``leaf`` is its place
-    among all values there.
-    """
+    """A tensor in a result of a module: the index of the call in the run, and of the leaf in the result."""
 
     path: str
     call: int
@@ -29,32 +27,32 @@ class Spot(NamedTuple):
 class ResultSources(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Follows results of modules through the operations outside of these modules, in one run.
 
-    A storage counts as a whole: a write to a view is a write to all that share its memory.
+    A storage counts as a whole: a write to a view is a write to all tensors in its memory.
 
     Attributes:
-        read: the results on whose values it depends what is run.
+        read: the results whose values the code reads, so that the operations depend on them.
     """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.read: frozenset[Spot] = frozenset()
         self._of: dict[int, frozenset[Spot]] = {}
-        self._kept: list[Any] = []  # a storage that is freed would give its number to another one
+        self._kept: list[Any] = []  # alive, so that the numbers of storages are unique
         self._inside = 0
 
     def enter(self) -> None:
-        """A module starts of which only the result counts."""
+        """A module starts; only its result counts."""
         self._inside += 1
 
     def leave(self, path: str, call: int, result: Any) -> None:
-        """The module has returned: its tensors have no other source from now on."""
+        """The module has returned: it is the only source of its result's tensors from now on."""
         self._inside -= 1
         for leaf, value in enumerate(pytree.tree_leaves(result)):
             if isinstance(value, torch.Tensor):
                 self._set(value, frozenset({Spot(path, call, leaf)}))
 
     def of(self, values: Any) -> frozenset[Spot]:
-        """The results that tensors in a structure were computed from."""
+        """The results on which tensors in a structure depend."""
         tensors = (one for one in pytree.tree_leaves(values) if isinstance(one, torch.Tensor))
         return frozenset().union(*(self._of.get(_number(one), frozenset()) for one in tensors))
 
@@ -72,7 +70,7 @@ class ResultSources(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def note_read(self, values: Any) -> None:
-        """The model's code asks for the values of tensors."""
+        """The model's code reads the values of tensors."""
         if not self._inside:
             self.read |= self.of(values)
 
@@ -82,9 +80,7 @@ class ResultSources(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class Questions(TorchFunctionMode):
-    """Reports values that the model's code reads to `ResultSources`; entered last, since tensors without data answer
-    first.
-    """
+    """Reports reads of values by the model's code to `ResultSources`; entered last, so that it sees them first."""
 
     def __init__(self, sources: ResultSources) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
 """A stage: the layers of a model that one rank runs, as a module.
 
-The model's own forward runs, with its masks and positions. Parts of other stages have no weights here: parts before the
-stage return blanks of the right shapes, full of NaN, which reveal values that were not handed over; the run ends at the
-first layer behind the stage.
+The model's own forward runs, with its masks and positions. Parts of other stages have no weights. Parts before the stage
+return blanks of the right shapes, full of NaN, which reveal values that were not handed over; the run ends at the first
+layer after the stage.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class _Stop(Exception):
 
 
 class StageModule(torch.nn.Module):
-    """The layers ``span`` of a model, with what stands before the first layer or behind the last one.
+    """The layers ``span`` of a model, with the parts before the first layer and after the last layer.
 
-    Parameters and buffers of the stage are those of ``model`` itself; the others are not held.
+    It shares the parameters and buffers of its parts with ``model``, and has no others.
 
     Attributes:
         needs: names of the model's inputs that the parts of this stage take, masks included.
@@ -78,7 +78,7 @@ class StageModule(torch.nn.Module):
             self._hook(paths[span.stop], self._take)
 
     def prepare(self, flow: LayerFlow) -> None:
-        """Take the shapes of a run of the whole model: later calls have inputs of the same shapes."""
+        """Take the shapes of a run of the whole model; later calls must have inputs of the same shapes."""
         self._flow, self._results = flow, {}
         if not self.is_first:  # recomputing would use the caller's arguments, not the received tensors
             passing = set(self._at(self.span.start)) - set(self._layers.outputs)
@@ -102,20 +102,20 @@ class StageModule(torch.nn.Module):
 
     @property
     def takes(self) -> tuple[torch.Tensor, ...]:
-        """Tensors of the shapes and types that the forward takes by position; none for the first stage."""
+        """Tensors with the shapes and types of the forward's positional arguments; none for the first stage."""
         return () if self.is_first else (*tensors_of(self._at(self.span.start)), *self._like(self._earlier))
 
     @property
     def gives(self) -> tuple[torch.Tensor, ...]:
-        """Tensors of the shapes and types that the forward of any stage but the last returns."""
+        """Tensors with the shapes and types of the forward's result, for any stage but the last."""
         return (*tensors_of(self._at(self.span.stop)), *self._like(self._leaving))
 
     def forward(self, *received: torch.Tensor, **inputs: Any) -> Any:
         """Run the stage.
 
         Args:
-            received: what the stage before has returned.
-            inputs: the model's own, all of them.
+            received: the tensors from the stage before.
+            inputs: all inputs of the model.
 
         Returns:
             The tensors for the next stage; the model's own result for the last stage.
@@ -150,7 +150,7 @@ class StageModule(torch.nn.Module):
         return [one.clone() for one in received] if self.span.start in self._flow.rewritten else received
 
     def _like(self, asked: Sequence[AskedTensor]) -> list[torch.Tensor]:
-        """The requested tensors in the form of the run that determined the shapes."""
+        """The asked tensors in the run that determined the shapes."""
         assert self._flow is not None
         return [
             pytree.tree_leaves(self._flow.results[first.path][first.call])[first.leaf]
@@ -160,8 +160,7 @@ class StageModule(torch.nn.Module):
     def _returned(self, path: str, passed: Sequence[torch.Tensor], device: torch.device) -> Iterator[Any]:
         """The results of calls of an absent module: blanks, except for tensors passed on from earlier stages.
 
-        Each is made on first use: a stage ends before the parts behind it, such as a head whose logits would be larger
-        than everything that the stage keeps.
+        They are made lazily: a stage ends before later parts, such as a head whose logits would be larger than the stage.
         """
         assert self._flow is not None
         for call, known in enumerate(self._flow.results.get(path, ())):
@@ -175,26 +174,25 @@ class StageModule(torch.nn.Module):
             yield pytree.tree_unflatten(leaves, form)
 
     def _nothing(self, path: str, value: Any, device: torch.device) -> Any:
-        """A value whose tensors are NaN, or zero where they are whole numbers; layers' of one shape share their memory."""
+        """A value whose tensors are NaN, or zero for exact types; those of layers share memory if shapes are equal."""
         owner = "" if path.startswith(f"{self._layers.module}.") else path
 
         def blank(leaf: Any) -> Any:
             if not isinstance(leaf, torch.Tensor):
                 return leaf
             key = (owner, device, leaf.shape, leaf.dtype)
-            if key not in self._shared:  # not expanded: a model's own code may write to it
+            if key not in self._shared:  # not expanded, since the model's own code may write to it
                 number = math.nan if leaf.is_floating_point() or leaf.is_complex() else 0
-                with torch.inference_mode(False):  # whose tensors do not tell that they were written to
+                with torch.inference_mode(False):  # tensors of inference mode do not count writes
                     self._shared[key] = torch.full(leaf.shape, number, dtype=leaf.dtype, device=device)
             return self._shared[key]
 
         return pytree.tree_map(blank, value)
 
     def _renew(self) -> None:
-        """Renew blanks to which the model's code has written: they would no longer reveal a forgotten value.
+        """Replace blanks to which the model's code has written: they would no longer reveal missing values.
 
-        Raises ``ApplyError`` if several layers have given the same blank in this run, so one may have gone unseen
-        already.
+        Raises ``ApplyError`` if several layers returned such a blank in this run, which may already have hidden a value.
         """
         uses, self._uses = self._uses, Counter()
         written = [one for one in self._shared.values() if one._version]
@@ -220,7 +218,7 @@ class StageModule(torch.nn.Module):
         return self._flow.entering[number]
 
     def _passing(self) -> dict[str, Any]:
-        """The values that all layers take, such as a bias that the first stage has computed."""
+        """The values that all layers take unchanged, such as a bias that the first stage computes."""
         return {name: value for name, value in self._received.items() if name not in self._layers.outputs}
 
     def _hook(self, path: str, hook: Callable[..., Any]) -> None:
@@ -238,7 +236,7 @@ class StageModule(torch.nn.Module):
         raise _Stop
 
     def _watch(self, path: str) -> Callable[..., Any]:
-        """A hook of a module of this stage that keeps the tensors that leave the stage besides the next layer's input."""
+        """A hook for a module of this stage that keeps the asked tensors that leave the stage."""
 
         def watch(module: torch.nn.Module, args: Any, result: Any) -> None:
             call = self._counts[path] = self._counts.get(path, -1) + 1
@@ -258,9 +256,9 @@ class StageModule(torch.nn.Module):
             self._emptied.add(path)
 
     def _blank(self, path: str, forward: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(forward)  # its signature says what arguments are called
+        @functools.wraps(forward)  # its signature gives the names of arguments
         def blank(*args: Any, **kwargs: Any) -> Any:
-            for inside in next(self._inner.get(path, iter(())), ()):  # whose hooks collect what the model returns
+            for inside in next(self._inner.get(path, iter(())), ()):  # their hooks keep results for the model's output
                 if inside in self._emptied:
                     self.model.get_submodule(inside)()
             try:
@@ -274,6 +272,6 @@ class StageModule(torch.nn.Module):
 
 
 def _filled(like: Any, tensors: Sequence[torch.Tensor]) -> Any:
-    """A structure with other tensors in order."""
+    """A structure with its tensors replaced, in order."""
     left = iter(tensors)
     return pytree.tree_map(lambda leaf: next(left) if isinstance(leaf, torch.Tensor) else leaf, dict(like))

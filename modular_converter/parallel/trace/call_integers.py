@@ -1,4 +1,4 @@
-"""The integers of a call of torch: those of its arguments, or of the shape that it takes over from another tensor."""
+"""The integers of a call of torch: of its arguments, or of the shape that it takes from another tensor."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from modular_converter.parallel.trace.integers import source_of
 
 ShapeOf = Callable[[Any], Sequence[int]]
 READS = frozenset({"tolist", "numpy", "__array__", "__dlpack__"})
-"""Functions that hand the values of a tensor to the program without an operation."""
+"""Functions that give the values of a tensor to the program without an operation."""
 
 
 def stated_integers(
     name: str, args: Sequence[Any], kwargs: Mapping[str, Any], shape_of: ShapeOf
 ) -> tuple[str, tuple[Source, ...]]:
-    """The function that a call amounts to, and the sources of its integers in the order of that function's arguments.
+    """The equivalent function of a call, and the sources of its integers in the order of this function's arguments.
 
     Args:
         name: the function that was called.
@@ -35,9 +35,9 @@ def stated_integers(
     return name, (*_integers(args), *_integers(tuple(kwargs.values())))
 
 
-# Functions that take a shape from their second tensor -> those that take it as integers.
+# Function that takes a shape from its second tensor -> the equivalent function of integers.
 _TAKEN_OVER = {"view_as": "view", "reshape_as": "reshape", "expand_as": "expand"}
-# Functions whose arguments are often written in another order -> the integers that count.
+# Function whose arguments are often in another order -> the integers that matter.
 _ORDERED: dict[str, Callable[..., Any]] = {
     "narrow": lambda input, dim, start, length: (start if isinstance(start, int) else 0, length),
     "split_with_sizes": lambda input, split_sizes, dim=0: split_sizes,

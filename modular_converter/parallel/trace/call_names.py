@@ -1,6 +1,6 @@
-"""The names around a module call: its arguments, the caller's local variables, and the variable that takes its result.
+"""The names at a module call: its arguments, the caller's local variables, and the variable for its result.
 
-They are facts of the run: the forward's signature, the caller's frame, and the instruction after the call.
+They come from the forward's signature, the caller's frame, and the instruction after the call.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy
 import torch
 
 
-# Code that stands between the model's own and an operation.
+# Folders of code between the model's own code and an operation.
 _HERE = os.path.dirname(__file__)
 _TINY = os.path.join(os.path.dirname(_HERE), "tiny")
 _NOT_THE_MODEL = (torch.__path__[0], numpy.__path__[0], _HERE, _TINY, contextlib.__file__)
@@ -41,12 +41,12 @@ def _signature(module: torch.nn.Module) -> inspect.Signature:
 
 @functools.lru_cache(maxsize=1024)
 def _signature_of_method(function: Any) -> inspect.Signature:
-    """Without ``self``; the modules of one class ask often."""
+    """The signature without ``self``; cached, since many modules share a class."""
     return inspect.signature(types.MethodType(function, object()))
 
 
 def bound_arguments(module: torch.nn.Module, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call by the names that the forward gives them; ``**kwargs`` by their own."""
+    """The arguments of a call by their names in the forward; ``**kwargs`` by their own names."""
     signature = _signature(module)
     bound = signature.bind_partial(*args, **kwargs).arguments
     result: dict[str, Any] = {}
@@ -59,7 +59,7 @@ def bound_arguments(module: torch.nn.Module, args: Any, kwargs: Mapping[str, Any
 
 
 def caller_of(module: torch.nn.Module) -> FrameType | None:
-    """The frame of the module's code that is calling ``module``; to be asked from within a hook of it."""
+    """The frame of another module's code that is calling ``module``; for a hook of ``module``."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         owner = frame.f_locals.get("self")
@@ -73,7 +73,7 @@ def site_of_call(between: tuple[str, ...] = ()) -> str:
     """``path:line`` of the running code outside of torch and of the recorder; empty if there is none.
 
     Args:
-        between: the beginnings of further paths of code that is passed over.
+        between: the beginnings of further paths to skip.
     """
     frame = _frame_of_call(between)
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
@@ -87,7 +87,7 @@ def _frame_of_call(between: tuple[str, ...] = ()) -> FrameType | None:
 
 
 def numbers_in_caller() -> tuple[int | float, ...]:
-    """The numbers that are written in the function of ``site_of_call``."""
+    """The numbers in the code of the function at ``site_of_call``."""
     frame = _frame_of_call()
     constants = () if frame is None else frame.f_code.co_consts
     return tuple(one for one in constants if type(one) in (int, float))
@@ -101,7 +101,7 @@ def local_names(frame: FrameType | None, tensor: torch.Tensor) -> tuple[str, ...
 
 
 def result_name(frame: FrameType | None) -> str:
-    """The local variable to which the call that a frame is making assigns its result; empty if it is used otherwise."""
+    """The local variable to which a frame assigns the result of its running call; empty if there is none."""
     return "" if frame is None else _stored_after(frame.f_code, frame.f_lasti)
 
 

@@ -1,7 +1,7 @@
-"""The contents of mutable objects, kind by kind: a copy that is not deep, the way back, and the values in them.
+"""The contents of mutable objects, kind by kind: how to copy them (not deep), to restore them, and to list their values.
 
-Objects of torch, of the standard library and of this package are left alone, but for those that exist to hold values of
-others: a walk through loggers, locks and groups of ranks would reset objects that belong to no model.
+Objects of torch, of the standard library and of this package are skipped, except containers: restoring loggers, locks and
+groups of ranks would change objects that belong to no model.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _HOLDERS = (
     *(collections.ChainMap, collections.UserDict, collections.UserList),
     *(weakref.WeakKeyDictionary, weakref.WeakValueDictionary),
 )
-# Of the standard library, the homes of iterators, generators, pipes and other objects that code can only move on.
+# Modules of the standard library with iterators, generators, pipes and other objects that only move forward.
 _WITH_STATE = {"builtins", "itertools", "_queue", "_io"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Handling:
-    """How to take and to give back the contents of an object, and the values in it."""
+    """How to copy and to restore the contents of an object, and to list the values in it."""
 
     take: Callable[[Any], Any]
     give: Callable[[Any, Any], None]
@@ -57,12 +57,12 @@ class Handling:
 
 
 def is_foreign(kind: type) -> bool:
-    """Whether a class is none of a model's: its objects are left alone, and so is the class itself."""
+    """Whether a class does not belong to a model, so that it and its objects are skipped."""
     return _root(kind) in _FOREIGN
 
 
 def of_a_model(file: Any) -> bool:
-    """Whether a module of this name may keep something for a model. The library's files beside its models do not."""
+    """Whether a Python module may keep state of a model. The library's modules outside of its models do not."""
     name = str(file)
     return name.partition(".")[0] not in _FOREIGN and (name.startswith(MODELS) or not name.startswith("transformers."))
 
@@ -73,7 +73,7 @@ def _root(kind: type) -> str:
 
 @functools.cache
 def handlings_of(kind: Any) -> tuple[Handling, ...] | None:
-    """What an object of a type can hold; None where it may hold something that cannot be given back."""
+    """How to handle the contents of a type's objects; None if they may have contents that cannot be restored."""
     if kind in CONSTANT:
         return ()
     if issubclass(kind, (type, types.ModuleType)):
@@ -89,14 +89,14 @@ def handlings_of(kind: Any) -> tuple[Handling, ...] | None:
 
 
 def entries_back(value: dict[Any, Any], was: Mapping[Any, Any]) -> None:
-    """Give a plain dictionary its entries back."""
+    """Restore the entries of a plain dictionary."""
     if value or was:
         value.clear()
         value.update(was)
 
 
 def is_same(now: Any, was: Any) -> bool:
-    """Whether the contents taken from an object at two times hold the same objects."""
+    """Whether the contents of an object at two times are the same objects."""
     if isinstance(now, dict):
         return now.keys() == was.keys() and all(map(is_, now.values(), was.values()))
     if isinstance(now, (list, tuple)):
@@ -123,7 +123,7 @@ def _base(value: Any) -> type[dict[Any, Any]]:
 
 
 def _give_entries(value: Any, was: Mapping[Any, Any]) -> None:
-    """Past the methods of a class derived from a dictionary, which may refuse or change entries."""
+    """Restore entries without the methods of a derived class, which may refuse or change them."""
     base = _base(value)
     base.clear(value)
     for key, entry in was.items():
@@ -158,7 +158,7 @@ def _give_attributes(value: Any, was: Any) -> None:
 
 @functools.cache
 def _slots(kind: Any) -> tuple[Any, ...]:
-    """The slots of a class and its bases that are written in Python."""
+    """The slots of a class and of its bases, except foreign ones."""
     bases = [base for base in kind.__mro__ if "__slots__" in vars(base) and not is_foreign(base)]
     return tuple(one for base in bases for one in vars(base).values() if isinstance(one, types.MemberDescriptorType))
 
@@ -193,7 +193,7 @@ def _give_cell(cell: Any, was: tuple[Any, ...]) -> None:
 
 
 def _parts_of_function(function: Any, was: Mapping[str, Any]) -> list[Any]:
-    """What a function of a model's own code holds: variables around it, defaults, attributes."""
+    """The values in a function of a model's own code: its closure, defaults and attributes."""
     if not of_a_model(function.__module__):
         return []
     defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
@@ -223,7 +223,7 @@ def _give_class(kind: Any, was: Mapping[str, Any]) -> None:
 
 
 def _give_file(module: Any, was: Mapping[str, Any]) -> None:
-    """But for what the file has imported since: modules, classes and functions under new names."""
+    """Restore variables of a file, but keep its later imports: modules, classes and functions under new names."""
     own, now = vars(module), _take_variables(module)
     for name in now.keys() - was.keys():
         if not isinstance(now[name], (type, types.ModuleType, types.FunctionType)):

@@ -1,4 +1,4 @@
-"""The recorded trace as plain values: tensors, operations, module calls, and sources of integers. No torch here."""
+"""The recorded trace as plain values, without torch: tensors, operations, module calls, and sources of integers."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Ref:
 
 @dataclass(frozen=True)
 class Source:
-    """Where an integer came from, as a small expression tree.
+    """The origin of an integer, as a small expression tree.
 
     Attributes:
         kind: ``attr`` (module path, attribute), ``shape`` (tensor number, dimension), ``const``, or an operator.
         value: the integer in the traced run.
-        owner, name: module path and attribute for ``attr`` (``config.x`` for one read through a configuration).
+        owner, name: module path and attribute for ``attr`` (``config.x`` for a field of a configuration).
         tensor, dim: for ``shape``.
         args: operands of an operator.
     """
@@ -47,7 +47,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A comparison of two integers by the model's code: the name of the operator, and both sides."""
+    """A comparison of two integers in the model's code: the name of the operator, and both sides."""
 
     operator: str
     left: Source
@@ -76,7 +76,7 @@ Arg = Union[None, bool, int, float, str, Ref, tuple["Arg", ...]]  # noqa: UP007 
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a tensor function by the model's code, with the sources of its integer arguments in order.
+    """A call of a tensor function by the model's code, with the sources of its integer arguments in order.
 
     Attributes:
         site: ``path:line`` of the code outside of torch that makes the call.
@@ -89,7 +89,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor that was seen: its whole shape, what it is, and the parameter or input name if it has one."""
+    """A tensor in the run: its whole shape, its kind, and the name of a parameter or input."""
 
     shape: tuple[int, ...]
     kind: str
@@ -102,12 +102,12 @@ class Op:
     """One dispatched operation.
 
     Attributes:
-        name: operator without namespace and overload, e.g. ``addmm``.
+        name: of the operator, without namespace and overload, such as ``addmm``.
         args, kwargs: simple values; tensors as ``Ref``.
-        outputs: tensor numbers (in-place operations name their target again).
+        outputs: tensor numbers; the target for in-place operations.
         module: path of the innermost module whose forward was running.
-        call: number of the function call that dispatched it in ``Trace.calls``, or -1.
-        pointwise: the operator is element by element, by torch's own tag.
+        call: number in ``Trace.calls`` of the call that dispatched it, or -1.
+        pointwise: whether torch tags the operator as pointwise.
         dims: the dimensions that its arguments name, counted from the first.
     """
 
@@ -139,13 +139,13 @@ def _refs(value: Arg) -> list[int]:
 
 @dataclass(frozen=True)
 class ModuleCall:
-    """One forward of a module: tensors that went in and came out, and the range of operations it ran.
+    """One forward of a module: the tensors of its inputs and outputs, and the range of its operations.
 
     Attributes:
-        caller: path of the module whose forward made the call; empty for the model, also for the model's own call.
-        arguments: (parameter name of the forward, tensors in it), for arguments that hold tensors.
-        local_names: tensor -> the caller's local variables that hold it, where it has any.
-        result: the caller's local variable that takes the result, empty if none does.
+        caller: path of the module whose forward made the call; empty for the model, and for the model's own call.
+        arguments: (parameter name of the forward, tensors in the argument), for arguments with tensors.
+        local_names: (tensor, the caller's local variables that hold it), for tensors in variables.
+        result: the caller's local variable for the result; empty if there is none.
         parameters: all parameter names of the forward.
     """
 
@@ -163,7 +163,7 @@ class ModuleCall:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter: every name it is known by (tied ones have several), its shape and the class of its first owner."""
+    """A parameter: its names (several if it is tied), its shape and the class of its first owner."""
 
     names: tuple[str, ...]
     shape: tuple[int, ...]
@@ -185,7 +185,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Trace:
-    """Everything that one forward showed.
+    """The record of one forward.
 
     Attributes:
         compared: the comparisons of integers with a source.

@@ -1,6 +1,6 @@
-"""What copies of a model share: its classes, their files, and those that these import from the same package.
+"""The state that copies of a model share: its classes, their files, and further files of the same package.
 
-The library's files beside its models are left out: they keep nothing of a model.
+The library's files outside of its models are left out: they keep no state of a model.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _MOST_FILES = 60
 
 @functools.lru_cache(maxsize=64)
 def holders_of(classes: frozenset[type]) -> tuple[Any, ...]:
-    """The classes with their bases, and the files, that hold state of objects of some classes."""
+    """The classes with their bases, and the files, that may hold state of objects of these classes."""
     found = {base for one in classes for base in one.__mro__ if of_a_model(base.__module__)}
     files = _files({one.__module__ for one in found})
     return (*found, *files)
 
 
 def _files(names: Iterable[str]) -> list[types.ModuleType]:
-    """The modules of some names, and those of their packages that they import, directly or not."""
+    """The modules with these names, and the modules of their packages that they import, directly or indirectly."""
     waiting, found = sorted(names), dict[str, types.ModuleType]()
     while waiting and len(found) < _MOST_FILES:
         name = waiting.pop(0)

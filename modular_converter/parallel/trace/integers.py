@@ -1,7 +1,7 @@
 """Integers that remember their source: module attributes, configuration fields, tensor shapes.
 
-An ``int`` subclass passes through any code that takes integers, and through arithmetic; so a literal size in a
-``view`` can be traced back to the attribute that has to shrink with the shard.
+A subclass of ``int`` passes through all code for integers, and through arithmetic. So a size in a ``view`` can be traced
+back to the attribute that must shrink with the shard.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class SourcedInt(int):
 
 
 def source_of(value: int) -> Source:
-    """The source of any integer; a plain one is a constant."""
+    """The source of any integer; a plain integer is a constant."""
     return value.source if isinstance(value, SourcedInt) else Source("const", int(value))
 
 
@@ -62,7 +62,7 @@ _COMPARED: ContextVar[list[Comparison] | None] = ContextVar("compared", default=
 
 @contextmanager
 def comparisons() -> Iterator[list[Comparison]]:
-    """Within the context, the list gets each comparison of an integer that remembers its source."""
+    """A context that lists the comparisons of integers that remember their source."""
     found: list[Comparison] = []
     token = _COMPARED.set(found)
     try:
@@ -100,7 +100,7 @@ SourcedInt.__bool__ = _truth  # type: ignore[method-assign, assignment]
 
 
 def _halve(self: SourcedInt, other: Any) -> Any:
-    """``int(a / b)`` is a common way to write ``a // b``: the quotient is a float, its source is lost on purpose."""
+    """Give a plain float: ``int(a / b)`` is a common form of ``a // b``, whose source is lost on purpose."""
     return int.__truediv__(self, other)
 
 
@@ -109,7 +109,7 @@ SourcedInt.__truediv__ = _halve  # type: ignore[method-assign, assignment]
 
 @contextmanager
 def sourced_attributes(model: Any) -> Iterator[None]:
-    """Within the context, integer attributes of all modules (and their configurations') know their owner."""
+    """A context in which the integer attributes of all modules and of their configurations know their owner."""
     undo: list[tuple[dict[str, Any], str, Any]] = []
     try:
         for path, module in model.named_modules():
@@ -145,7 +145,7 @@ def _sourced(value: Any, path: str, name: str) -> Any:
 
 
 def _configuration_view(config: Any, path: str, field: str) -> Any:
-    """A shallow copy whose own integers carry ``<module>:<field>.<name>``; the shared original stays as it is."""
+    """A shallow copy whose integers have the source ``<module>:<field>.<name>``; the shared original is unchanged."""
     copy = object.__new__(type(config))
     scope = dict(vars(config))
     _replace(scope, path, field + ".", [])

@@ -1,4 +1,4 @@
-"""The kinds of layers that a forward showed: layers that run the same operations in modules of the same classes."""
+"""The kinds of layers in a forward: layers of one kind run the same operations in modules of the same classes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from modular_converter.parallel.trace.graph import Op, Trace
 
 
-# Operator -> the name under which it counts. Empty for operators that only strides, types and devices need: a model in
-# half precision converts where its small instance in float32 does not.
+# Operator -> its name in kinds. Empty for operators that only strides, types and devices require: a model in half
+# precision has conversions that its small instance in float32 lacks.
 _COUNTED_AS = {
     "_unsafe_view": "view",
     "_reshape_alias": "view",
@@ -19,11 +19,11 @@ _COUNTED_AS = {
     "detach": "",
     "lift_fresh": "",
 }
-# Its operations permute dimensions in an order that depends on sizes: the line of code says more.
+# A function whose operations permute dimensions in an order that depends on sizes: the line of code counts instead.
 _ORDERED_BY_SIZE = "einsum"
-# A weight before or behind these has as many blocks as they part or join, which a configuration may count.
+# Weights beside these have as many blocks as they join or part, and a setting may give this number.
 _JOINS, _PARTS = "cat", "chunk"
-# A border that code writes as a number may lie behind the end in a small instance, and inside a larger one.
+# A slice border that is a number in the code may be beyond the end in a small instance, and inside in a larger one.
 _CUTS, CUT = "slice", "cut"
 Kind = frozenset[tuple[str, ...]]
 
@@ -31,10 +31,10 @@ Kind = frozenset[tuple[str, ...]]
 def layer_kinds(trace: Trace) -> dict[str, Kind]:
     """Path of each layer -> its kind, for members of the outermost lists of modules that ran.
 
-    A kind names operations with their dimensions and the module inside the layer that runs them, classes of modules, and
-    the attributes that integers came from. It holds no sizes and no counts, so that a small instance has the kinds of a
-    large model, but how many tensors an operation joins or parts, and whether a slice leaves a part. The empty path is
-    the code around the layers, with its operations on floating numbers.
+    A kind consists of operations with their dimensions and the module inside the layer that runs them, classes of modules,
+    and attributes that are sources of integers. It has no sizes, so that a small instance has the kinds of a large model,
+    except the number of tensors that an operation joins or parts, and whether a slice cuts. The empty path is the code
+    around the layers, with its operations on floating numbers.
     """
     found: dict[str, set[tuple[str, ...]]] = {"": set()}
     inside: set[int] = set()
@@ -54,12 +54,12 @@ def layer_kinds(trace: Trace) -> dict[str, Kind]:
 
 
 def is_shown_by(kind: Kind, other: Kind) -> bool:
-    """Whether two kinds are the same, but for slices of which the first one leaves all or nothing."""
+    """Whether two kinds are the same, except for slices that cut only in the second."""
     return kind <= other and all(fact[0] == CUT for fact in other - kind)
 
 
 def is_layer(path: str) -> bool:
-    """Whether a path is that of a numbered member of a list that lies in no other list."""
+    """Whether a path is a numbered member of an outermost list."""
     return bool(path) and layer_of(path) == path
 
 
@@ -90,7 +90,7 @@ def _facts(trace: Trace, layer: str, numbers: Iterable[int]) -> Iterator[tuple[s
 
 
 def _is_cut(trace: Trace, op: Op) -> bool:
-    """Whether a slice leaves a part of a dimension, rather than all or nothing of it."""
+    """Whether a slice leaves a part of a dimension, and not all or nothing."""
     before, after = (trace.tensors[number].shape for number in (op.inputs()[0], op.outputs[0]))
     return before != after and 0 not in after
 

@@ -1,7 +1,7 @@
 """Run a small model once and record its operations, the tensors between them, and the sources of its integers.
 
-Two modes watch together: a function mode sees the model's own calls with their integer arguments, a dispatch mode
-below it sees the canonical operations that each call becomes.
+Two modes work together: a function mode sees the model's own calls with their integer arguments, and a dispatch mode
+below it sees the canonical operations of each call.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def record(model: torch.nn.Module, inputs: Mapping[str, Any], name: str = "") ->
     Args:
         model: on the CPU, in eval mode.
         inputs: keyword arguments for its forward.
-        name: what to call it in messages.
+        name: of the model, for messages.
 
-    Raises ``TraceError`` if the forward fails under recording; the module that was running is named.
+    Raises ``TraceError`` if the forward fails under recording; the message names the running module.
     """
     recorder = _Recorder(model, inputs)
     try:
@@ -87,7 +87,7 @@ def tensors_in(value: Any, kinds: Any = torch.Tensor) -> list[torch.Tensor]:
 
 
 class _Recorder:
-    """Numbers for tensors by identity; everything seen is kept alive so that no identity is used twice."""
+    """Numbers tensors by identity, and keeps them alive, so that identities are unique."""
 
     def __init__(self, model: torch.nn.Module, inputs: Mapping[str, Any]) -> None:
         self.model = model
@@ -125,7 +125,7 @@ class _Recorder:
         with torch._C.DisableTorchFunction():
             shape = tuple(int(length) for length in tensor.shape)
             if found is not None and self.tensors[found].shape == shape:
-                return found  # one whose shape was changed in place counts as another one from then on
+                return found  # after a change of its shape in place, a tensor gets a new number
             self.alive.append(tensor)
             self.numbers[id(tensor)] = len(self.tensors)
             self.tensors.append(Tensor(shape, kind, name, tensor.is_floating_point() or tensor.is_complex()))
@@ -167,7 +167,7 @@ class _Recorder:
         return result
 
     def read(self, tensor: torch.Tensor) -> None:
-        """Note that the program takes the values of a tensor, as ``item`` does."""
+        """Note that the program reads the values of a tensor, as with ``item``."""
         operand = (self.argument(tensor),)
         self.ops.append(Op("_local_scalar_dense", operand, (), (), self.stack[-1][0], self.current_call))
 
@@ -225,7 +225,7 @@ class _ModuleHooks:
 
 
 class _Calls(TorchFunctionMode):
-    """Records the integers of each call, and hands out shapes whose entries know their tensor."""
+    """Records the integers of each call, and returns shapes whose entries remember their tensor."""
 
     def __init__(self, recorder: _Recorder) -> None:
         super().__init__()
@@ -268,7 +268,7 @@ class _Calls(TorchFunctionMode):
 
 @functools.cache
 def _said_of(func: Any) -> tuple[str, bool, tuple[int, ...]]:
-    """The name of an operator, whether it is pointwise, and the places of the arguments that name dimensions."""
+    """The name of an operator, whether it is pointwise, and the positions of the arguments that name dimensions."""
     places = tuple(place for place, argument in enumerate(func._schema.arguments) if argument.name in _DIMS)
     return func._schema.name.partition("::")[2], torch.Tag.pointwise in func.tags, places
 

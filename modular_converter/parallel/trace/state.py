@@ -1,6 +1,6 @@
-"""The state of objects: the contents of all that can be reached from some of them, to be given back in place.
+"""The state of objects: the contents of all objects that can be reached from them, to be restored in place.
 
-A model's own state is what its copies do not share. They share its classes, the files of these, and functions.
+Copies of a model share the state of its classes, of their files, and of functions; all other state is the model's own.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class State:
     """The contents of the mutable objects that can be reached from a model.
 
     Attributes:
-        classes: of the objects and among them, without those of torch, of the standard library and of this package.
-        functions: those found, whose contents belong to the state that copies share.
-        tensors: those found, weights among them.
-        unknown: classes of objects whose contents cannot be taken.
+        classes: of the objects and among them, without foreign ones.
+        functions: among the objects; their contents belong to the shared state.
+        tensors: among the objects, with weights.
+        unknown: classes of objects whose contents cannot be copied.
     """
 
     def __init__(self, roots: Iterable[Any]) -> None:
@@ -43,7 +43,7 @@ class State:
         self._walk(list(roots))
 
     def give_back(self) -> None:
-        """Write the contents back into the objects."""
+        """Restore the contents of the objects."""
         for empty in self._empty:
             if empty:
                 empty.clear()
@@ -70,7 +70,7 @@ class State:
                 waiting += self._other(value, kind)
 
     def _attributes(self, module: torch.nn.Module) -> list[Any]:
-        """The values in a module, most of which are empty dictionaries of hooks."""
+        """The values in a module, without its many empty dictionaries of hooks."""
         own = module.__dict__
         self._entries.append((own, own.copy()))
         self.classes[type(module)] = None
@@ -103,15 +103,15 @@ class SharedState:
     """The contents of classes, files and functions, and of the objects that can be reached from them.
 
     Attributes:
-        is_cut: whether there are more objects than are followed.
+        is_cut: whether there are more than ``most`` objects.
     """
 
     def __init__(self, holders: Collection[Any], most: int, largest: int) -> None:
         """
         Args:
             holders: classes, modules and functions; other classes and modules are not followed.
-            most: number of objects that are followed.
-            largest: number of entries of a tensor, beyond which it is taken to be the weight of another model.
+            most: the number of objects that are followed.
+            largest: the number of entries above which a tensor counts as a weight of another model, and is skipped.
         """
         self._taken: list[tuple[Handling, Any, Any]] = []
         self._tensors: list[tuple[torch.Tensor, torch.Tensor]] = []
@@ -130,7 +130,7 @@ class SharedState:
         self.is_cut = bool(waiting)
 
     def give_back(self) -> bool:
-        """Write the contents back into the objects. Returns whether any had changed."""
+        """Restore the contents of the objects. Returns whether any had changed."""
         changed = [one for one in self._taken if not is_same(one[0].take(one[1]), one[2])]
         for kind, value, contents in changed:
             kind.give(value, contents)
@@ -142,7 +142,7 @@ class SharedState:
 
 
 def _contents(value: Any, taken: list[tuple[Handling, Any, Any]]) -> list[Any]:
-    """The values in an object, whose contents are added to those taken."""
+    """The values in an object, whose contents are added to ``taken``."""
     found: list[Any] = []
     own: Any = type(value)
     for kind in handlings_of(own) or ():

@@ -1,5 +1,5 @@
-"""Runs that leave a model as it is: some forwards write to weights, such as embeddings with ``max_norm``, and some keep
-what they compute. A run that finds a kept value does not use the weights that it was computed from.
+"""Runs that leave a model unchanged: some forwards write to weights, such as embeddings with ``max_norm``, and some keep
+computed values, with which a later run does not use the weights behind them.
 """
 
 from __future__ import annotations
@@ -13,17 +13,16 @@ from modular_converter.parallel.trace.holders import holders_of
 from modular_converter.parallel.trace.state import SharedState, State
 
 
-# Objects that can be reached from classes and files, and entries of a tensor among them: a notebook may hold millions.
+# The most objects that are followed from classes and files (a notebook may hold millions), and entries of their tensors.
 _MOST_OBJECTS, _LARGEST = 50_000, 1 << 20
 
 
 @contextlib.contextmanager
 def unchanged(model: torch.nn.Module) -> Iterator[tuple[str, ...]]:
-    """Give all that changes within the context its value back at its end: weights, attributes and the contents of the
-    objects in them, and what copies of the model share.
+    """A context that restores a model at its end: weights, attributes with the objects in them, and shared state.
 
     Yields:
-        what cannot be given back, in words.
+        The state that cannot be restored, in words.
     """
     own = State([model])
     shared, numbers = _shared(own), _Numbers(own.tensors)
@@ -39,11 +38,7 @@ def unchanged(model: torch.nn.Module) -> Iterator[tuple[str, ...]]:
 
 @contextlib.contextmanager
 def same_attributes(model: torch.nn.Module, shared: bool = False) -> Iterator[None]:
-    """The same without weights.
-
-    Args:
-        shared: whether what copies of the model share gets its values back, too.
-    """
+    """The same without weights, and with shared state only if ``shared``."""
     own = State([model])
     outside = _shared(own) if shared else None
     weights = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
@@ -58,7 +53,7 @@ def same_attributes(model: torch.nn.Module, shared: bool = False) -> Iterator[No
 
 
 def shared_state(model: torch.nn.Module) -> SharedState:
-    """What copies of a model share."""
+    """The state that copies of a model share."""
     return _shared(State([model]))
 
 
@@ -67,7 +62,7 @@ def _shared(own: State) -> SharedState:
 
 
 class _Numbers:
-    """The entries of tensors. Versions do not tell whether they change: code may write through ``tensor.data``."""
+    """The entries of tensors. Their versions do not show all writes: code may write through ``tensor.data``."""
 
     def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
         with torch.no_grad():
@@ -75,7 +70,7 @@ class _Numbers:
             self._before = [(tensor, tensor.detach(), tensor.detach().clone()) for tensor in found]
 
     def give_back(self) -> None:
-        """Write the entries back into tensors that have changed, which get their storage back, too."""
+        """Restore the entries of changed tensors, and their storage."""
         with torch.no_grad():
             for tensor, own, was in self._before:
                 is_plain = tensor.layout is torch.strided
