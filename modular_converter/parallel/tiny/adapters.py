@@ -1,4 +1,4 @@
-"""The adapters that peft has put into a model, and the same ones put into a small instance of it."""
+"""The adapters of peft in a model, and their copies in a small instance of the model."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.patterns import SomeLayers
 
 
-# Of a small instance: no number of ranks divides it, so that no plan cuts the rank of an adapter.
+# The rank of adapters in a small instance: no number of devices divides it, so that no plan shards it.
 _RANK = 3
-# Settings of a configuration that say which layers get an adapter, how large it is and how it begins; arithmetic has none.
+# Settings of a configuration for the layers, size and start values of adapters -> their values for a small instance.
 _OF_THE_MODEL: dict[str, Any] = {
     "exclude_modules": None,
     "layers_to_transform": None,
@@ -34,7 +34,7 @@ _OF_THE_MODEL: dict[str, Any] = {
     "lora_alpha": 2 * _RANK,
     "inference_mode": False,
 }
-# Settings of adapters that compute with more than a layer's input, weights and output.
+# Settings of adapters that need more than a layer's input, weights and output -> the reason to refuse them.
 _REFUSED = {
     "alora_invocation_tokens": "counts the tokens of a prompt outside of the model",
     "arrow_config": "chooses among adapters outside of the layers",
@@ -50,7 +50,7 @@ _MERGE = "merge the adapters first: model = model.merge_and_unload()"
 
 @dataclass(frozen=True)
 class Adapter:
-    """One adapter: its name, its configuration for a small instance (pickled), and the layers of the model that have it."""
+    """An adapter: its name, its configuration for a small instance (pickled), and its layers in the model."""
 
     name: str
     config: bytes
@@ -62,9 +62,9 @@ class Adapters:
     """All adapters of a model.
 
     Attributes:
-        active: the names of those that compute.
-        merged: the names of those that were added to the weights of their layers.
-        enabled: whether adapters compute at all.
+        active: the names of the adapters in use.
+        merged: the names of the adapters that were added to the weights of their layers.
+        enabled: whether adapters are switched on.
     """
 
     adapters: tuple[Adapter, ...]
@@ -73,7 +73,7 @@ class Adapters:
     enabled: bool
 
     def put_into(self, model: torch.nn.Module) -> None:
-        """Put the same adapters into a small instance, in place; all weights can be trained."""
+        """Put the adapters into a small instance, in place; all its floating weights require gradients then."""
         from peft import inject_adapter_in_model  # takes seconds to import
         from peft.utils.other import AuxiliaryTrainingWrapper
 
@@ -88,7 +88,9 @@ class Adapters:
                 layer.merge(adapter_names=list(self.merged))
             layer.enable_adapters(self.enabled)
         for module in model.modules():
-            if isinstance(module, AuxiliaryTrainingWrapper):  # of modules_to_save: the last one put in would compute
+            if isinstance(
+                module, AuxiliaryTrainingWrapper
+            ):  # of modules_to_save: without this, the last adapter would be in use
                 module.set_adapter([name for name in self.active if name in module._get_available_adapters()])
                 module.enable_adapters(self.enabled)
         for weight in model.parameters():
@@ -97,15 +99,14 @@ class Adapters:
 
 
 def has_adapters(model: torch.nn.Module) -> bool:
-    """Whether peft has put a layer of its own into a model."""
+    """Whether a model has layers of peft."""
     return "peft" in sys.modules and bool(_layers(model))
 
 
 def adapters_of(model: Any) -> Adapters | None:
-    """The adapters in a model; None for none.
+    """The adapters in a model; None if it has none.
 
-    Raises ``ApplyError`` if they are of a kind that no small instance can have, or their layers are in different
-    states.
+    Raises ``ApplyError`` for adapters of a kind that no small instance can have, or with layers in different states.
     """
     if not has_adapters(model):
         return None
@@ -131,7 +132,7 @@ def adapters_of(model: Any) -> Adapters | None:
 
 
 def _layers(model: torch.nn.Module) -> list[tuple[str, Any]]:
-    """The layers of peft that hold another layer and adapters to it."""
+    """The layers of peft, each of which holds another layer and its adapters, with their paths."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     return [(path, module) for path, module in model.named_modules() if isinstance(module, BaseTunerLayer)]

@@ -1,4 +1,4 @@
-"""Optional arguments of a forward, tried with values of several shapes: the model takes the first ones that it runs with."""
+"""Optional arguments of a forward, with values of several shapes to try; the first values with which it runs are used."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from modular_converter.parallel.trace.record import tensors_in
 from modular_converter.parallel.trace.unchanged import unchanged
 
 
-# Arguments that ask for more outputs, which a call in use compares with the whole model's.
+# Arguments that ask for more outputs: calls of a sharded model compare these with the whole model's.
 ASKS_FOR = re.compile(r"return_|output_|use_cache$")
-# They are tried in uses of their own, the mask only where there are ids.
+# Arguments with uses of their own. The mask has one, too, if there are ids.
 _KNOWN = ("input_ids", "inputs_embeds", "past_key_values", "cache_params")
 _WHOLE_NUMBERS = re.compile(r"ids?$|labels?|mask|position|index|type|_pos$")
 _MOST_SHAPES = 16
@@ -29,7 +29,7 @@ _SOME = 3
 
 
 def optional_arguments(model: torch.nn.Module) -> dict[str, inspect.Parameter]:
-    """The arguments of a model's forward that a caller may leave out and that do more than ask for outputs, by name."""
+    """The optional arguments of a model's forward, by name, without those that only ask for outputs."""
     taken = inspect.signature(model.forward).parameters.items()
     empty = inspect.Parameter.empty
     named = {name: one for name, one in taken if one.default is not empty and not ASKS_FOR.match(name)}
@@ -37,9 +37,9 @@ def optional_arguments(model: torch.nn.Module) -> dict[str, inspect.Parameter]:
 
 
 def keywords(forward: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """The arguments that a forward's ``**kwargs: Unpack[...]`` names, as far as they do more than ask for outputs."""
+    """The arguments in a forward's ``**kwargs: Unpack[...]``, by name, without those that only ask for outputs."""
     taken = inspect.signature(forward).parameters
-    with contextlib.suppress(Exception):  # annotations of names that are not there when the code runs
+    with contextlib.suppress(Exception):  # annotations may have names that do not exist at run time
         taken = inspect.signature(forward, eval_str=True).parameters
     said = next((one.annotation for one in taken.values() if one.kind is inspect.Parameter.VAR_KEYWORD), None)
     named = {name: kind for table in get_args(said) for name, kind in getattr(table, "__annotations__", {}).items()}
@@ -51,7 +51,7 @@ def keywords(forward: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 def given_arguments(small: Small) -> Iterator[tuple[str, Iterator[Small]]]:
-    """Name of each optional argument that the inputs lack -> the small instance with it, in one form after another."""
+    """Name of each optional argument that the inputs lack -> small instances with values of several forms for it."""
     together = keywords(small.model.forward)
     if together:
         first, *more = together
@@ -65,7 +65,7 @@ def given_arguments(small: Small) -> Iterator[tuple[str, Iterator[Small]]]:
 
 
 def _all_of(small: Small, parameters: Mapping[str, inspect.Parameter]) -> Iterator[Small]:
-    """Arguments that stand for one thing, such as packed sequences, with labels, without which some do nothing."""
+    """Small instances with arguments that belong together, such as packed sequences; with labels, which some need."""
     ids, taken = small.inputs.get("input_ids"), inspect.signature(small.model.forward).parameters
     labels = {"labels": ids} if "labels" in taken and isinstance(ids, torch.Tensor) else {}
     for count, shape in itertools.product((None, 1), ((), (BATCH,))):
@@ -100,7 +100,7 @@ def _plain_values(parameter: inspect.Parameter) -> Iterator[bool | int | float]:
 
 
 def _tensors(small: Small, name: str) -> Iterator[Any]:
-    """Tensors in the shapes that inputs and outputs have, and in those of their first dimensions; a list of them."""
+    """Tensors in the shapes of inputs and outputs and of their first dimensions; then lists, one tensor for each layer."""
     generator = torch.Generator().manual_seed(5)
 
     def whole(shape: tuple[int, ...]) -> torch.Tensor:
@@ -110,7 +110,7 @@ def _tensors(small: Small, name: str) -> Iterator[Any]:
         return torch.randn(shape, generator=generator)
 
     shapes = list(dict.fromkeys(_shapes(small)))[:_MOST_SHAPES]
-    if name.endswith("outputs"):  # of another module, of which the first is taken
+    if name.endswith("outputs"):  # of another module: models take the first of them
         yield from ([floating(shape)] for shape in shapes)
         return
     makers = (whole, floating) if _WHOLE_NUMBERS.search(name) else (floating, whole)

@@ -25,7 +25,7 @@ _WIDTHS = (
 
 
 def audio_layouts(request: Request) -> list[Layout]:
-    """The layouts to try, the likeliest first; empty where the forward takes no audio."""
+    """The layouts to try, the likeliest first; empty if the forward takes no audio."""
     found: list[Layout] = []
     if request.takes("input_features") or request.takes("audio_mel"):
         first, second = (bins_first, frames_first) if _starts_with_convolution(request) else (frames_first, bins_first)
@@ -57,7 +57,7 @@ def _mels(request: Request) -> int:
 
 
 def _length(audio: Any) -> int:
-    """Frames that the positions of a fixed-length encoder stand for, a multiple of its chunks, or a short default."""
+    """The number of frames: a multiple of the encoder's chunks, as many as its fixed positions need, or a short default."""
     window = integer(audio, ("n_window",), 0)
     if window:
         return 2 * 2 * window
@@ -82,7 +82,7 @@ def _with_masks(request: Request, values: Values, length: int, kind: torch.dtype
 
 
 def bins_first(request: Request) -> Values:
-    """``[batch, mels, frames]``, as long as the encoder's positions ask for."""
+    """``[batch, mels, frames]``, with as many frames as the encoder's positions require."""
     length = _length(audio_of(request))
     return _with_masks(request, {"input_features": request.normal(BATCH, _mels(request), length)}, length)
 
@@ -97,7 +97,7 @@ def frames_first(request: Request) -> Values:
 
 
 def spectrogram(request: Request) -> Values:
-    """``[batch, 1, frames, mels]`` for encoders that see the spectrogram as an image."""
+    """``[batch, 1, frames, mels]``, for encoders that treat the spectrogram as an image."""
     audio = audio_of(request)
     size = integer(audio, ("spec_size",), 64)
     bins = integer(audio, _MELS, 64)
@@ -107,7 +107,7 @@ def spectrogram(request: Request) -> Values:
 
 
 def stacked_frames(request: Request) -> Values:
-    """``[batch, frames, width]`` where the model's first linear layer says the width."""
+    """``[batch, frames, width]``, with the input width of the model's first linear layer."""
     for parameter in request.model.parameters():
         if parameter.dim() == 2:
             features = request.normal(BATCH, FRAMES, parameter.shape[1])
@@ -116,7 +116,7 @@ def stacked_frames(request: Request) -> Values:
 
 
 def bins_of_weight(request: Request) -> Values:
-    """``[batch, bins, frames]`` where the model's first convolution says how many bins."""
+    """``[batch, bins, frames]``, with the input channels of the model's first convolution as bins."""
     for parameter in request.model.parameters():
         if parameter.dim() == 3 and parameter.shape[1] > 1:
             return {"input_features": request.normal(BATCH, parameter.shape[1], FRAMES)}
@@ -124,7 +124,7 @@ def bins_of_weight(request: Request) -> Values:
 
 
 def vectors(request: Request) -> Values:
-    """``[batch, frames, width]`` for encoder and decoder of a model whose parts before and after them are left out."""
+    """``[batch, frames, width]``, for the encoder and decoder of a model without the parts before and after them."""
     width = integer(request.config, ("hidden_size", "d_model"), 64)
     return {
         "input_values": request.normal(BATCH, FRAMES, width),
@@ -133,7 +133,7 @@ def vectors(request: Request) -> Values:
 
 
 def samples(request: Request) -> Values:
-    """``[batch, samples]``, with channels where the configuration names them."""
+    """``[batch, samples]``; ``[batch, channels, samples]`` if the configuration has channels."""
     channels = integer(audio_of(request), ("audio_channels",), 0)
     shape = (BATCH, channels, SAMPLES) if channels else (BATCH, SAMPLES)
     return {"input_values": request.normal(*shape)}
@@ -145,7 +145,7 @@ def samples_of_channels(request: Request) -> Values:
 
 
 def spectrum(request: Request) -> Values:
-    """``[batch, frames, mels]`` under the name of samples."""
+    """``[batch, frames, mels]`` in the argument for samples."""
     audio = audio_of(request)
     length = integer(audio, ("max_length",), FRAMES)
     return {"input_values": request.normal(BATCH, length, _mels(request))}
@@ -157,6 +157,6 @@ def both(request: Request) -> Values:
 
 
 def both_channels(request: Request) -> Values:
-    """Samples and features with a channel axis of one."""
+    """Samples and features, both with a channel axis of length 1."""
     features = frames_first(request)["input_features"][:, None]
     return samples_of_channels(request) | {"input_features": features}

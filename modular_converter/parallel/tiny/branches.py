@@ -22,20 +22,20 @@ from modular_converter.parallel.trace.call_names import numbers_in_caller, site_
 from modular_converter.parallel.trace.unchanged import unchanged
 
 
-# A loop that waits for data may never end where answers are turned. So many times may code ask a tensor there, and so
-# many numbers may it compare, which is as many as it takes to sort a list.
+# Limits, since a loop that waits for data may never end with reversed answers: questions to tensors at the place, and
+# comparisons of numbers, which are many when code sorts a list.
 _MOST_ASKED, _MOST_COMPARED = 1_000, 100_000
-# A function that compares values that it reads seldom has more numbers in it.
+# Numbers that are tried of one function: functions that compare values from tensors seldom have more.
 _MOST_WRITTEN = 3
-# In place of a number whose comparisons are not seen, such as those of ``float(tensor)``.
+# Replaces numbers whose comparisons are not seen, such as ``float(tensor)``.
 _FAR = 10_000
-# Of all weights, where the other side does not run with numbers of the usual size.
+# Factors of all weights, for models whose other side does not run with weights of the usual size.
 _FACTORS = (100.0, 0.01, 10_000.0)
 _TRUTHS = ("__bool__", "__contains__", "equal", "allclose", "is_nonzero")
 _VALUES = ("item", "__int__", "__index__", "__float__", "tolist", "numpy", "__array__")
 # The interpreter turns these into plain numbers, so that their comparisons are not seen.
 _CASTS = ("__int__", "__index__", "__float__")
-# Functions whose results have a length that depends on data, and the ways to ask for a length.
+# Functions whose results have a length that depends on data, and functions that read a length.
 _SIZED_BY_DATA = ("nonzero", "argwhere", "masked_select", "unique", "unique_consecutive")
 _LENGTHS = ("__get__", "size", "numel", "nelement")
 _COMPARISONS = ("__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__")
@@ -44,13 +44,14 @@ _COMPARING_UFUNCS = ("less", "less_equal", "greater", "greater_equal", "equal", 
 
 
 class _Sides(TorchFunctionMode):
-    """Notes where code asks for a truth or takes a value out of a tensor; at one place, it leads to the other side.
+    """Notes the places where code reads a truth value or a number from a tensor; at one place, it reverses the answer.
 
     Attributes:
-        met: each place, and whether its answers were seen: truths, and comparisons of its values.
-        said: the answers at each place, as text.
-        written: the numbers in the function at each place where a value is taken out.
-        far: the number in place of the values at the turned place; None to turn their comparisons.
+        met: place -> whether its answers were seen: truth values, or comparisons of its numbers.
+        said: place -> the answers there, as text.
+        written: place where a number is read -> the numbers in the code of the function.
+        turned: the place where answers are reversed; empty for none.
+        far: replaces the numbers at the turned place; None to reverse their comparisons.
     """
 
     def __init__(self, turned: str = "", far: int | float | None = None) -> None:
@@ -73,7 +74,9 @@ class _Sides(TorchFunctionMode):
         elif args and id(args[0]) in self.sized:
             if name in _LENGTHS and isinstance(result, (int, torch.Size)):
                 return self._asked(result)
-            if name == "__len__":  # the interpreter makes a plain integer of it: some become none, and none one
+            if (
+                name == "__len__"
+            ):  # the interpreter makes a plain integer of it: other lengths become 0, and 0 becomes 1
                 some = self._asked(bool(result))
                 return result if some == bool(result) else int(some)
         return result
@@ -84,7 +87,7 @@ class _Sides(TorchFunctionMode):
         return self.taken(result, site)
 
     def answer(self, truth: Any, site: str) -> Any:
-        """A truth, or an array of them, as the code gets it that asked at a place."""
+        """The truth value, or array of truth values, that the code gets at a place."""
         self.met[site] = True
         self.said.setdefault(site, set()).add(str(truth))
         if site != self.turned or self.far is not None:
@@ -95,7 +98,7 @@ class _Sides(TorchFunctionMode):
         return numpy.logical_not(truth) if isinstance(truth, numpy.ndarray) else not truth
 
     def taken(self, value: Any, site: str) -> Any:
-        """A value that remembers the place where it was taken out of a tensor."""
+        """A value that remembers the place where it was read from a tensor."""
         if isinstance(value, bool) or isinstance(value, numpy.ndarray) and value.dtype == bool:
             return self.answer(value, site)
         if isinstance(value, (list, torch.Size)):
@@ -117,7 +120,7 @@ def _is_sized_by_data(name: str, args: Any) -> bool:
 
 
 def remember(value: Any, sides: _Sides, site: str) -> Any:
-    """A number or an array as one that tells ``sides`` of its comparisons; anything else as it is."""
+    """A number or array that reports its comparisons to ``sides``; other values unchanged."""
     if isinstance(value, numpy.ndarray):
         value = value.view(_Array)
     elif type(value) in _NUMBERS:
@@ -141,7 +144,7 @@ def _calculating(plain: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 def _number(kind: type[Any]) -> type[Any]:
-    """A class of numbers like ``kind`` whose comparisons, also of what is calculated from them, are seen."""
+    """A subclass of ``kind`` that reports comparisons of its numbers and of numbers computed from them."""
     body: dict[str, Any] = {
         "__hash__": kind.__hash__,
         "__bool__": lambda self: self.sides.answer(kind.__bool__(self), self.site),
@@ -157,7 +160,7 @@ _NUMBERS = {kind: _number(kind) for kind in (int, float)}
 
 
 class _Array(numpy.ndarray):
-    """An array whose comparisons, also of what is calculated from it, are seen; its single numbers are arrays too."""
+    """An array that reports comparisons of it and of arrays computed from it; its single numbers are arrays, too."""
 
     sides: _Sides | None = None
     site = ""
@@ -187,11 +190,12 @@ def _plain(value: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class OtherSide:
-    """A forward in which one branch on data goes the other way.
+    """A forward that takes the other side of one branch on data.
 
     Attributes:
-        far: the number in place of those that the code takes out there; None to turn truths and comparisons.
-        guessed: whether nothing is lost if the code does not run with this number.
+        site: ``path:line`` of the branch.
+        far: replaces the numbers that the code reads there; None to reverse truth values and comparisons.
+        guessed: whether ``far`` is a guess, with which the code need not run.
     """
 
     site: str
@@ -211,10 +215,10 @@ class OtherSide:
 
 
 def other_sides(small: Small) -> list[OtherSide]:
-    """One for each place where code asks a tensor for a truth, or compares what it took out of one.
+    """The other side at each place where code reads a truth value from a tensor, or compares a number from a tensor.
 
-    Where a number is taken out and no comparison of it is seen, there are two, with a large and a negative number, and
-    behind all others some with the first numbers that are written in this function.
+    A place where a number is read, but no comparison of it is seen, has two, with a large and a negative number; after all
+    others come guesses for such places, with the first numbers in the code of the function.
     """
     sides = _Sides()
     with unchanged(small.model), torch.no_grad(), sides:
@@ -227,7 +231,7 @@ def other_sides(small: Small) -> list[OtherSide]:
 
 
 def with_other_weights(small: Small, side: OtherSide) -> Small | None:
-    """The model with larger or smaller weights, for which its own code takes the other side; None where none does."""
+    """The model with weights so large or small that its code takes the other side itself; None if no factor has this effect."""
     usual = _answers(small, side.site)
     for factor in _FACTORS if side.far is None else ():
         model = copy_of(small.model)
@@ -241,7 +245,7 @@ def with_other_weights(small: Small, side: OtherSide) -> Small | None:
 
 
 def _answers(small: Small, site: str) -> set[str]:
-    """The answers at a place in one run; none where there is no such run."""
+    """The answers at a place in one run; empty if the run fails."""
     sides = _Sides()
     with contextlib.suppress(Exception), unchanged(small.model), torch.no_grad(), sides:
         small.model(**small.inputs)

@@ -33,8 +33,8 @@ class Small:
     """A small model in eval mode with its inputs.
 
     Attributes:
-        name: model type, or the class path that was asked for.
-        strategy: which of the shrinking strategies worked.
+        name: the model type or class path of its target.
+        strategy: of shrinking.
         inputs: keyword arguments for one forward.
     """
 
@@ -48,11 +48,10 @@ def build(target: Target, overrides: Mapping[str, Any] | None = None, strategy: 
     """A small model that ran one forward.
 
     Args:
-        target: what to build.
-        overrides: configuration values that win over rules and table.
-        strategy: only this one, instead of the first that works.
+        overrides: configuration values that take precedence over the rules and the table.
+        strategy: of shrinking; None for the first that works.
 
-    Raises ``BuildError`` if no strategy gave a model that runs; the message has one reason a strategy.
+    Raises ``BuildError`` if no strategy gives a model that runs; the message has the reason of each strategy.
     """
     model_class, config_class = target.load()
     check_fields(config_class, list(overrides or {}))
@@ -61,7 +60,7 @@ def build(target: Target, overrides: Mapping[str, Any] | None = None, strategy: 
         for kind in [strategy] if strategy else STRATEGIES:
             try:
                 return _attempt(target, kind, overrides or {}, text_alone)
-            except Exception as error:  # anything a model's own code raises is a reason, not a crash
+            except Exception as error:  # a model's own code may raise anything
                 reasons += [] if text_alone else [(kind, one_line(error, 200))]
     raise BuildError(f"{target.name}: cannot be built small and run{explained(reasons, config_class)}")
 
@@ -74,9 +73,9 @@ def _attempt(target: Target, strategy: str, overrides: Mapping[str, Any], text_a
 
 
 def fresh(target: Target, overrides: Mapping[str, Any], strategy: str) -> torch.nn.Module:
-    """The model of a small instance before its first forward, which may change switches of the model.
+    """The model of a small instance before its first forward, which may change its attributes.
 
-    Raises what the model's own constructor raises.
+    Raises the exceptions of the model's own constructor.
     """
     model_class, config_class = target.load()
     config = shrink(config_class, strategy, overrides)
@@ -96,7 +95,7 @@ def fresh(target: Target, overrides: Mapping[str, Any], strategy: str) -> torch.
 
 @contextlib.contextmanager
 def _limited() -> Iterator[None]:
-    """Within the context, a model of too many parameters is refused while it is made."""
+    """A context that refuses a model with too many parameters during its construction."""
     sizes: dict[int, int] = {}
 
     def count(module: torch.nn.Module, name: str, parameter: torch.nn.Parameter | None) -> None:
@@ -112,13 +111,13 @@ def _limited() -> Iterator[None]:
 
 
 def _inputs_that_run(model: torch.nn.Module, text_alone: bool) -> dict[str, Any]:
-    """The first candidate that the forward takes. Raises what the forward raised for the likeliest one."""
+    """The first inputs with which the forward runs. Raises its exception for the likeliest inputs."""
     refusal: Exception | None = None
     for inputs in candidates(model, text_alone=text_alone):
         try:
             with unchanged(model), torch.no_grad():
                 model(**inputs)
-        except Exception as error:  # this layout is not the model's; the first refusal is the one to report
+        except Exception as error:  # not the model's layout; the first exception is reported, of the likeliest layout
             refusal = refusal or error
         else:
             return inputs
@@ -126,10 +125,10 @@ def _inputs_that_run(model: torch.nn.Module, text_alone: bool) -> dict[str, Any]
 
 
 def randomise(model: torch.nn.Module, seed: int = SEED) -> None:
-    """Weights of a size that keeps every layer's effect visible: zeros and tiny inits would hide a wrong plan.
+    """Draw weights of a size that keeps every layer's effect visible: zeros and tiny weights would hide a wrong plan.
 
-    No layer makes numbers much larger, for those of many layers would overflow, or saturate what follows. Buffers that
-    a checkpoint fills are changed too, and keep their signs.
+    No layer makes its input much larger: over many layers, numbers would overflow or saturate later functions. Buffers
+    that a checkpoint fills are changed too, and keep their signs.
     """
     generator = torch.Generator().manual_seed(seed)
     convolutions = [module for module in model.modules() if isinstance(module, _ConvNd)]
@@ -160,7 +159,7 @@ def _terms(module: _ConvNd) -> int:
 
 
 def _filled_by_checkpoints(model: torch.nn.Module) -> Iterator[torch.Tensor]:
-    """Floating buffers that are saved, without masks of zeros and ones, and without single numbers, which are switches."""
+    """The saved floating buffers, without masks of zeros and ones, and without single numbers, which are switches."""
     seen: set[int] = set()
     for module in model.modules():
         for name, buffer in module.named_buffers(recurse=False):

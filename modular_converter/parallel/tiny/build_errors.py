@@ -1,4 +1,4 @@
-"""The message about a model that cannot be built small: each reason once, and a configuration value that may help."""
+"""The message for a model that cannot be built small: each reason once, and configuration values that may help."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def explained(reasons: Sequence[tuple[str, str]], config_class: type[Any]) -> st
     """Lines for the message of an error.
 
     Args:
-        reasons: strategy of shrinking, and why it gave no model.
+        reasons: (strategy of shrinking, the reason why it failed).
     """
     strategies: dict[str, list[str]] = {}
     for strategy, reason in reasons:
@@ -38,15 +38,15 @@ def _advice(reasons: str, config_class: type[Any]) -> str:
 
 
 def _names(text: str, field: str) -> bool:
-    """Whether a text mentions a field, also in words: "the hidden size", "number of attention heads"."""
+    """Whether a text names a field, also in words: "the hidden size", "number of attention heads"."""
     words = "[_ ]".join(map(re.escape, field.split("_"))).replace("num[_ ]", "(?:num[_ ]|number of )", 1)
     return len(field) > 3 and re.search(rf"\b{words}\b", text) is not None
 
 
 def check_fields(config_class: type[Any], names: Sequence[str]) -> None:
-    """Refuse a value for a field that the configuration does not have; a dotted name is checked up to the first dot.
+    """Raise ``BuildError`` with the nearest names for a field that the configuration lacks.
 
-    Raises ``BuildError`` with the nearest names.
+    A dotted name is checked up to its first dot.
     """
     fields = config_fields(config_class)
     if not fields:

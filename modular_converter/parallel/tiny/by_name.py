@@ -1,4 +1,4 @@
-"""Inputs that are known by their names and sized by the configuration: time series, embeddings, states, ids, boxes."""
+"""Inputs with known names and sizes from the configuration: time series, embeddings, states, ids, boxes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WIDTH = ("hidden_size", "d_model", "dim", "n_embd", "embed_dim", "d_latents", "
 _STATES = ("state_dim", "max_state_dim")
 _ACTIONS = ("act_dim", "max_action_dim")
 _VISUAL = ("visual_feat_dim", "visual_embedding_dim")
-# Name -> axes after the batch: a length, or the fields that hold it.
+# Name -> axes after the batch: the length, or the fields that may give it.
 _FLOATS: Mapping[str, tuple[int | tuple[str, ...], ...]] = {
     "inputs_embeds": (SEQUENCE, _WIDTH),
     "hidden_states": (SEQUENCE, _WIDTH),
@@ -35,12 +35,12 @@ _FLOATS: Mapping[str, tuple[int | tuple[str, ...], ...]] = {
     "visual_feats": (6, _VISUAL),
     "visual_pos": (6, ("visual_pos_dim",)),
 }
-# Inputs that are left out unless the forward insists, since a model makes them itself from others.
+# Inputs that are left out unless they are required, since a model computes them from others.
 _ONLY_REQUIRED = {"inputs_embeds", "hidden_states", "encoder_hidden_states", "query_embeds", "spectrogram", "inputs"}
 
 
 def floats(request: Request) -> Values:
-    """Every floating-point input of the table that this forward takes and the configuration sizes."""
+    """The floating-point inputs of the table that this forward takes and whose sizes the configuration gives."""
     values: Values = {}
     for name, axes in _FLOATS.items():
         needed = name in request.required
@@ -55,12 +55,12 @@ def floats(request: Request) -> Values:
 
 
 def _axis(config: Any, names: tuple[str, ...]) -> int:
-    """The length that a configuration gives, or the part of it that plans actions or reads text."""
+    """The length in a configuration, or in its part for actions or text; 0 if it has none."""
     return integer(config, names, 0) or integer(sub(config, "dit_config", *TEXT), names, 0)
 
 
 def past(request: Request) -> Values:
-    """The past (and, for training losses, the future) of a time series with the features that go with it."""
+    """The past of a time series with its features, and the future, for training losses."""
     if not request.takes("past_values"):
         return {}
     config = request.config
@@ -83,7 +83,7 @@ def past(request: Request) -> Values:
 
 
 def ids(request: Request) -> Values:
-    """Ids of other vocabularies, language and task numbers, boxes of words."""
+    """Ids of other vocabularies, of languages and of tasks, and boxes of words."""
     config = request.config
     values: Values = {"lang_ids": torch.zeros(BATCH, dtype=torch.long)}
     query = sub(config, "qformer_config")

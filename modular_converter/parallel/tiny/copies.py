@@ -15,20 +15,20 @@ from modular_converter.parallel.errors import BuildError, one_line
 
 _Model = TypeVar("_Model", bound=torch.nn.Module)
 _Copies = dict[int, Any]
-# Values of these types are their own copies.
+# Types whose values need no copy.
 _SHARED = {type(None), bool, int, float, complex, str, bytes, type, FunctionType, BuiltinFunctionType, torch.dtype}
 _MAPPINGS = {dict, OrderedDict}
-# What `copy` asks a class for.
+# The methods with which a class can change its copies.
 _OWN_WAYS = ("__deepcopy__", "__reduce_ex__", "__reduce__", "__getstate__", "__new__")
 
 
 def copy_of(model: _Model) -> _Model:
     """The same as `copy.deepcopy`, in half of its time for a small model.
 
-    `copy` finds out for each value how to take it apart. Nearly all values of a model are modules that say nothing of
-    it, plain dictionaries, mostly empty ones of hooks, and numbers.
+    `copy` searches for each value's way of copying. Nearly all values of a model are modules without a way of their own,
+    plain dictionaries (mostly empty ones, for hooks), and numbers.
 
-    Raises ``BuildError`` if something in it cannot be copied, such as a lock, an open file, a generator that has begun.
+    Raises ``BuildError`` if an object in it cannot be copied, such as a lock, an open file or a running generator.
     """
     try:
         made: _Model = _copied(model, {})
@@ -38,7 +38,7 @@ def copy_of(model: _Model) -> _Model:
 
 
 def _copied(value: Any, known: _Copies) -> Any:
-    """The copy of a value; ``known`` has those made so far by identity, as `copy` wants them."""
+    """The copy of a value; ``known`` has the copies so far, by ``id`` of the original, as `copy` does."""
     kind: Any = type(value)
     if kind in _SHARED:
         return value
@@ -68,7 +68,7 @@ def _fill(made: dict[Any, Any], values: dict[Any, Any], known: _Copies) -> dict[
 
 @cache
 def _is_plain_module(kind: type) -> bool:
-    """Whether it is a class of modules that `copy` builds from a copy of their attributes."""
+    """Whether `copy` would copy a module of this class by copying its attributes."""
     if not issubclass(kind, torch.nn.Module) or any("__slots__" in vars(base) for base in kind.__mro__):
         return False
     return all(getattr(kind, name, None) is getattr(torch.nn.Module, name, None) for name in _OWN_WAYS)

@@ -1,15 +1,15 @@
-"""The rates of dropout of a model, which modules and configurations hold as plain numbers."""
+"""The dropout rates in modules and configurations, which are plain numbers."""
 
 from __future__ import annotations
 
 
 def dropout_rates(holder: object) -> list[str]:
-    """The attributes of a module or configuration that hold such a rate, by their names: `dropout`, `drop_path`, `p`."""
+    """The names of the dropout rates of a module or configuration: `dropout`, `drop_path`, `p`."""
     return [
         name for name, value in vars(holder).items() if isinstance(value, float) and ("drop" in name or name == "p")
     ]
 
 
 def skips_layers(name: str, rate: object) -> bool:
-    """Whether an attribute is the rate at which whole layers are left out."""
+    """Whether an attribute is the rate of skipped layers."""
     return "layerdrop" in name and isinstance(rate, float)

@@ -1,4 +1,4 @@
-"""Look up values of a configuration: a sub-configuration, an integer under one of its many names, a token id."""
+"""Look up values of a configuration: a sub-configuration, an integer that has many names, a token id."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ TEXT = ("text_config", "language_config", "thinker_config", "llm_config", "decod
 
 @dataclasses.dataclass(frozen=True)
 class ConfigField:
-    """A value that a configuration is made with.
+    """A field of a configuration.
 
     Attributes:
-        default: ``dataclasses.MISSING`` where there is none.
+        default: ``dataclasses.MISSING`` if there is none.
         init: whether the constructor takes it.
         annotation: its type as text.
-        by_hand: whether it is a parameter of an ``__init__`` that is written by hand, not a field of a dataclass.
+        by_hand: whether it is a parameter of a handwritten ``__init__``, not a field of the dataclass.
     """
 
     name: str
@@ -61,7 +61,7 @@ class ConfigField:
 
 
 def config_fields(config: Any) -> tuple[ConfigField, ...]:
-    """The fields of a configuration or of its class; none for what is no dataclass."""
+    """The fields of a configuration or of its class; empty if it is not a dataclass."""
     return _fields_of_class(config if isinstance(config, type) else type(config))
 
 
@@ -84,17 +84,17 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 
 def is_config(value: Any) -> bool:
-    """Whether a field's value is a configuration itself."""
+    """Whether a field's value is a configuration."""
     return hasattr(value, "model_type") and dataclasses.is_dataclass(value)
 
 
 def is_list_of_ints(value: Any) -> bool:
-    """Whether a field's value is a list or tuple of integers, and not empty."""
+    """Whether a field's value is a non-empty list or tuple of integers."""
     return isinstance(value, (list, tuple)) and bool(value) and all(type(item) is int for item in value)
 
 
 def sub(config: Any, *names: str) -> Any:
-    """The first sub-configuration that exists, looked for one level down too, or the configuration itself."""
+    """The first existing sub-configuration of these names, here or one level below; else the configuration itself."""
     for name in names:
         found = getattr(config, name, None)
         if is_config(found):
@@ -116,7 +116,7 @@ def inner_configs(config: Any) -> Iterator[Any]:
 
 
 def raw(config: Any, name: str) -> Any:
-    """A field's value, also where it differs by layer (the value that holds for the rest); None where missing."""
+    """A field's value; None if it is missing. If it differs by layer, the value of all layers without their own."""
     try:
         return getattr(config, name, None)
     except RuntimeError:
@@ -124,7 +124,7 @@ def raw(config: Any, name: str) -> Any:
 
 
 def integer(config: Any, names: tuple[str, ...], default: int) -> int:
-    """The first of the named fields that holds an integer (a list or pair gives its first entry)."""
+    """The value of the first of these fields that is an integer, or whose first entry is one."""
     for name in names:
         value = raw(config, name)
         if isinstance(value, (list, tuple)) and value and isinstance(value[0], int):
@@ -135,7 +135,7 @@ def integer(config: Any, names: tuple[str, ...], default: int) -> int:
 
 
 def pair(config: Any, names: tuple[str, ...], default: int) -> tuple[int, int]:
-    """The first of the named fields as height and width."""
+    """Height and width, from the first of these fields that has them."""
     for name in names:
         value = raw(config, name)
         if isinstance(value, dict) and {"height", "width"} <= set(value):
@@ -148,7 +148,7 @@ def pair(config: Any, names: tuple[str, ...], default: int) -> tuple[int, int]:
 
 
 def token(config: Any, kind: str) -> int:
-    """The id of the placeholder token for one ``kind`` of input (``image``, ``video``, ``audio``); -1 if there is none."""
+    """The id of the placeholder token for a kind of input (``image``, ``video``, ``audio``); -1 if there is none."""
     suffixes = ("_token_id", "_token_index", "_patch_token_id", "_patch_id", "_soft_token_id")
     names = [kind + suffix for suffix in suffixes] + ["media_placeholder_token_id"]
     for owner in (config, sub(config, *TEXT), *inner_configs(config)):

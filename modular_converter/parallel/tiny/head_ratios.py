@@ -1,4 +1,4 @@
-"""Pairs of head counts in a configuration, (heads, key/value heads): the ratio that they have, and other ratios."""
+"""The ratios of heads to key/value heads in a configuration, and settings for other ratios."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from modular_converter.parallel.tiny.fields import HEAD_FIELDS, KV_FIELDS, is_co
 
 @dataclass(frozen=True)
 class HeadPair:
-    """Heads and key/value heads of one attention; ``field`` is the dotted name of the latter."""
+    """The numbers of heads and key/value heads of an attention; ``field`` is the dotted name of the latter."""
 
     field: str
     heads: int
@@ -19,23 +19,23 @@ class HeadPair:
 
     @property
     def kind(self) -> str:
-        """How many heads share a key/value head: ``plain`` (none do), ``single`` (all do) or ``grouped``."""
+        """How heads share key/value heads: ``plain`` (not at all), ``single`` (all share one) or ``grouped``."""
         return "plain" if self.kv == self.heads else "single" if self.kv == 1 else "grouped"
 
     def of_kind(self, kind: str) -> int:
-        """The key/value heads that these heads have in another kind; the same where they are too few for it."""
+        """The number of key/value heads in another kind; unchanged if there are too few heads for groups."""
         if kind == "grouped":
             return self.heads // 2 if self.heads % 4 == 0 else self.kv
         return 1 if kind == "single" else self.heads
 
 
 def head_pairs(config: Any, prefix: str = "", outer: int | None = None) -> Iterator[HeadPair]:
-    """The pairs of a configuration and of those within it.
+    """The pairs of a configuration and of its sub-configurations.
 
-    Key/value heads that are not set are as many as the heads.
+    If the number of key/value heads is None, it equals the number of heads.
 
     Args:
-        outer: heads of the configuration around it, for one that has key/value heads alone.
+        outer: heads of the outer configuration, for a configuration that has only key/value heads.
     """
     heads = _heads(config, "") or outer
     for name, value in list(getattr(config, "__dict__", {}).items()):
@@ -56,17 +56,17 @@ def _heads(config: Any, prefix: str) -> int | None:
 
 
 def ratios_like(config: Any, small: Any) -> dict[str, int]:
-    """Settings that give a small configuration the kinds of ratio that another one has."""
+    """Settings that give a small configuration the kinds of another configuration."""
     kinds = {pair.field: pair.kind for pair in head_pairs(config)}
     wanted = ((pair, pair.of_kind(kinds.get(pair.field, pair.kind))) for pair in head_pairs(small))
     return {pair.field: kv for pair, kv in wanted if kinds.get(pair.field, pair.kind) != pair.kind and kv != pair.kv}
 
 
 def other_ratios(small: Any, given: Collection[str]) -> tuple[dict[str, int], str]:
-    """Settings for the other ratio, grouped instead of plain and plain instead of grouped; and its description.
+    """Settings that swap the kinds ``plain`` and ``grouped``, and their description.
 
     Args:
-        given: fields that were asked for; they stay as they are.
+        given: fields that the caller has set; they are unchanged.
     """
     found: dict[str, int] = {}
     said: dict[str, None] = {}
@@ -79,7 +79,7 @@ def other_ratios(small: Any, given: Collection[str]) -> tuple[dict[str, int], st
 
 
 def wider_heads(small: Any, given: Collection[str]) -> dict[str, int]:
-    """Settings that double the width of heads where it equals their number: a plan that mixes them up then fails."""
+    """Settings that double the width of heads if it equals their number, so that a plan that confuses the two fails."""
     found: dict[str, int] = {}
     for pair in head_pairs(small):
         path, dot, _ = pair.field.rpartition(".")

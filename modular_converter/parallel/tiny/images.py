@@ -1,6 +1,7 @@
-"""Images and videos: the layouts that models use, each with the grids, sizes, positions and masks that belong to it.
+"""Images and videos: the layouts that models use, each with its grids, sizes, positions and masks.
 
-A layout is a function of the request. ``image_layouts`` orders them by what the forward takes; the first that runs is used.
+A layout is a function of the request. ``image_layouts`` orders them by the forward's arguments; the first that runs is
+used.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _FRAMES = ("num_frames", "frames_per_clip", "num_frames_per_clip")
 
 
 def image_layouts(request: Request) -> list[Layout]:
-    """The layouts to try, the likeliest first; empty where the forward takes no images."""
+    """The layouts to try, the likeliest first; empty if the forward takes no images."""
     takes = request.takes
     grid = takes("grid_thw") or takes("image_grid_thw")
     if grid and (takes("pixel_values") or takes("hidden_states")):
@@ -89,7 +90,7 @@ def image(request: Request) -> Values:
 
 
 def half_image(request: Request) -> Values:
-    """An image and a prompt with its mask, each half as high as the model's images: it stacks them."""
+    """An image and a prompt with its mask, each half as high as the model's images, since the model stacks them."""
     vision = vision_of(request)
     height, width = _size(request, vision)
     shape = (BATCH, _channels(vision), height // 2, width)
@@ -97,7 +98,7 @@ def half_image(request: Request) -> Values:
 
 
 def attended_tiles(request: Request) -> Values:
-    """``[batch, 2, channels, height, width]`` and which of them each token attends to."""
+    """``[batch, 2, channels, height, width]``, and the mask of images for each token, ``[batch, sequence, 2]``."""
     mask = torch.ones(BATCH, SEQUENCE, 2, dtype=torch.long)
     return {"pixel_values": tiles(request)["pixel_values"], "image_attention_mask": mask}
 
@@ -108,12 +109,12 @@ def plain_image(request: Request) -> Values:
 
 
 def large(request: Request) -> Values:
-    """Images that are larger than the configuration says, for models that cut or pool them: powers of two."""
+    """Images larger than in the configuration, for models that cut or pool them; the sizes are powers of two."""
     return {"pixel_values": request.normal(BATCH, _channels(vision_of(request)), 128, 256)}
 
 
 def tiles(request: Request) -> Values:
-    """``[batch, 2, channels, height, width]``: two tiles, views or images a sample."""
+    """``[batch, 2, channels, height, width]``: two tiles, views or images for each sample."""
     vision = vision_of(request)
     height, width = _size(request, vision)
     pixels = request.normal(BATCH, 2, _channels(vision), height, width)
@@ -128,7 +129,7 @@ def views(request: Request) -> Values:
 
 
 def frames(request: Request) -> Values:
-    """``[batch, frames, channels, height, width]`` under the name for images, or the one for videos."""
+    """``[batch, frames, channels, height, width]``, in the argument for images or for videos."""
     vision = vision_of(request)
     height, width = _size(request, vision)
     count = integer(vision, _FRAMES, 0) or integer(request.config, _FRAMES, 2 * integer(vision, ("tubelet_size",), 2))
@@ -137,7 +138,7 @@ def frames(request: Request) -> Values:
 
 
 def pinpoints(request: Request) -> Values:
-    """A base view and the tiles of the best resolution in ``image_grid_pinpoints``, for images that fill it."""
+    """A base view and tiles, for images of the first resolution in ``image_grid_pinpoints``."""
     vision = vision_of(request)
     height, width = _size(request, vision)
     best = (getattr(request.config, "image_grid_pinpoints", None) or [[height, 2 * width]])[0]
@@ -147,7 +148,7 @@ def pinpoints(request: Request) -> Values:
 
 
 def _patch_weight(request: Request) -> torch.Tensor | None:
-    """The weight that takes the patches in: its input side is one patch."""
+    """The weight that embeds patches; None if no name fits."""
     for name, parameter in request.model.named_parameters():
         if parameter.dim() >= 2 and _PATCH_WEIGHT.search(name) and not re.search(r"pos|audio|text|norm", name):
             return parameter
@@ -194,7 +195,7 @@ def packed_squares(request: Request) -> Values:
 
 
 def packed_batch(request: Request) -> Values:
-    """As ``packed_squares`` with a leading axis of one."""
+    """As ``packed_squares``, with a leading axis of length 1."""
     values = packed_squares(request)
     name = "pixel_values" if "pixel_values" in values else "hidden_states"
     return values | {name: values[name][None]}
@@ -229,7 +230,7 @@ def patches(request: Request) -> Values:
 
 
 def padded(request: Request) -> Values:
-    """``[batch, patches, patch width]`` with the shape of each image's grid and a mask of the patches in use."""
+    """``[batch, patches, patch width]`` with rows and columns of each image's grid, and a mask of the patches in use."""
     vision = vision_of(request)
     rows, columns = _grid(vision)
     count = rows * columns

@@ -1,4 +1,4 @@
-"""Import a model's modules from their files, or from texts in place of files that do not exist yet."""
+"""Import a model's modules from their files, or from texts that replace files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _TextLoader(importlib.abc.ExecutionLoader):
 
 
 class _TextFinder(importlib.abc.MetaPathFinder):
-    """Finds the modules of the texts that were laid over the disk last."""
+    """Finds modules whose files are replaced by texts (``lay_over``)."""
 
     def __init__(self) -> None:
         self.texts: dict[str, tuple[str, str]] = {}
@@ -47,9 +47,9 @@ _FINDER = _TextFinder()
 
 
 def lay_over(texts: Sequence[tuple[str, str, str]]) -> None:
-    """Let each ``(module, path, source)`` stand for the file at its path from now on.
+    """Replace the file of each ``(module, path, source)`` by the source in later imports.
 
-    Modules that were imported from another text are forgotten, so that the next import sees the new one.
+    Modules that were imported from other texts are removed from ``sys.modules``, so that the next import runs the new text.
     """
     if not texts:
         return
@@ -62,15 +62,15 @@ def lay_over(texts: Sequence[tuple[str, str, str]]) -> None:
 
 
 def reach(folder: str) -> None:
-    """Put a folder on the path of imports, if it is not there."""
+    """Put a folder first in ``sys.path``, unless it is there already."""
     if folder and folder not in sys.path:
         sys.path.insert(0, folder)
 
 
 def import_file(name: str, path: str) -> ModuleType:
-    """Import the module ``name`` and make sure that it is the one at ``path``.
+    """Import the module ``name`` from the file ``path``.
 
-    Raises ``BuildError`` if the module's code fails, or another package of that name has been imported already.
+    Raises ``BuildError`` if the module's code fails, or the name belongs to another file.
     """
     try:
         module = importlib.import_module(name)

@@ -1,7 +1,7 @@
 """Inputs for one forward, made from its signature: text, vision, audio, time series, encoder-decoder, two towers.
 
-Where a model takes a modality in one of several layouts, the layouts are candidates and the model's own towers are
-asked: ``get_image_features`` and its like say whether a layout fits and how many placeholder tokens it stands for.
+Images and audio have several layouts. The model's own towers (``get_image_features``, ``get_audio_features``) show
+whether a layout fits, and how many placeholder tokens it needs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def candidates(model: torch.nn.Module, text_alone: bool = False) -> Iterator[Val
     """Sets of keyword arguments for ``model.forward`` to try in turn; the same each time.
 
     Args:
-        text_alone: leave images and audio out, for models whose towers take none of the layouts.
+        text_alone: whether to leave images and audio out, for models whose towers take none of the layouts.
 
     Yields:
         Tensors on the CPU: ids ``[batch, sequence]`` int64; images, audio and series in the layouts of their modules.
@@ -55,7 +55,7 @@ def make_inputs(model: torch.nn.Module) -> Values:
 
 
 def _counted(request: Request, kind: str, values: Values) -> Values:
-    """The values with the number of features that the model's tower returns for them; empty if the tower refuses."""
+    """The values, with the number of features that the model's tower returns for them; empty if the tower fails."""
     getter = _getter(request.model, f"get_{kind}_features")
     marker = token(request.config, kind)
     if getter is None or not request.takes("input_ids") or marker < 0:
@@ -64,20 +64,20 @@ def _counted(request: Request, kind: str, values: Values) -> Values:
     try:
         with torch.no_grad():
             features = getter(**{key: value for key, value in values.items() if key in taken})
-    except Exception:  # the tower's own refusal of this layout; a model that wraps it may change the layout first
+    except Exception:  # the layout does not fit the tower; a model around it may change the layout first
         return {} if hasattr(request.model, f"get_{kind}_features") else values
     rows = _rows(features)
     return values | {f"_{kind}s": rows // BATCH} if rows else values
 
 
 def _getter(model: torch.nn.Module, name: str) -> Any:
-    """The method of the model, or of the model that it wraps."""
+    """The method of the model, or of a model inside; None if there is none."""
     inner = (getattr(module, name, None) for module in model.children())
     return getattr(model, name, None) or next((found for found in inner if found is not None), None)
 
 
 def _rows(features: Any) -> int:
-    """How many feature vectors a tower returned, over the whole batch."""
+    """The number of feature vectors in a tower's result, over the whole batch."""
     found = getattr(features, "pooler_output", None)
     found = getattr(features, "last_hidden_state", None) if found is None else found
     found = features if found is None else found
@@ -89,7 +89,7 @@ def _rows(features: Any) -> int:
 
 
 def _id_shapes(request: Request) -> list[tuple[int, ...]]:
-    """Shapes of the ids to try: those of models of several codebooks have them in rows, or in an axis of their own."""
+    """Shapes of ids to try: models with several codebooks have them in rows, or in an axis of their own."""
     plain = (BATCH, SEQUENCE_LENGTHS.get(request.config.model_type, SEQUENCE))
     inner = sub(request.config, "decoder_config", "decoder")
     books = integer(request.config, ("num_codebooks",), 0) or integer(inner, ("num_codebooks", "num_channels"), 0)
@@ -118,7 +118,7 @@ def _assemble(request: Request, modal: Values, shape: tuple[int, ...] = (BATCH, 
 
 
 def _ids(request: Request, shape: tuple[int, ...]) -> torch.Tensor:
-    """Text ids, never special tokens where that can be avoided."""
+    """Text ids, without special tokens if possible."""
     text = sub(request.config, *TEXT)
     vocabulary = integer(text, ("vocab_size", "vocabulary_size", "char_vocab_size"), 32)
     high = max(min(vocabulary, 140), 8)
@@ -126,7 +126,7 @@ def _ids(request: Request, shape: tuple[int, ...]) -> torch.Tensor:
 
 
 def _place(request: Request, values: Values, kind: str, count: int) -> None:
-    """Put ``count`` placeholder tokens of this kind into each row of ids, and mark them in the token types."""
+    """Put ``count`` placeholder tokens of a kind into each row of ids, and mark those of images in the token types."""
     marker = token(request.config, kind)
     ids = values["input_ids"]
     ids = torch.where(ids == marker, torch.full_like(ids, 5), ids)

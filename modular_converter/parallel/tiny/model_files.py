@@ -1,6 +1,6 @@
-"""MODEL as a file of a models folder: ``models/x/modeling_x.py``, or ``modular_x.py``, converted in memory.
+"""A model in a file of a models folder: ``models/x/modeling_x.py``, or ``modular_x.py``, converted in memory.
 
-Deriving a plan runs the model, so the file is imported: it is the user's own code. The converter itself never does.
+The file is imported, since deriving a plan runs the model; the converter never imports such files.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class ModelingFile:
 
     Attributes:
         path: the modeling file, on disk or generated in memory.
-        modular: the modular file that it is generated from; "" for one written by hand.
+        modular: its modular file; "" for a handwritten modeling file.
         module: its dotted name.
-        folder: the folder that must be on the path of imports for that name.
-        texts: ``(module, path, source)`` of the generated files, where one of them is not on disk as it should be.
+        folder: must be in ``sys.path`` for this name.
+        texts: ``(module, path, source)`` of all generated files if a file on disk differs from them; else empty.
     """
 
     path: str
@@ -47,7 +47,7 @@ class ModelingFile:
         return Target(name, name, f"{config.__module__}.{config.__qualname__}", self.folder, self.texts)
 
     def classes(self) -> list[type[Any]]:
-        """The model classes that the file defines and that can run, in its order.
+        """The file's model classes with a configuration and a forward, in its order.
 
         Raises ``BuildError`` if the file cannot be imported.
         """
@@ -60,7 +60,7 @@ class ModelingFile:
 
 
 def _runs(found: Any, root: Any, module: str) -> bool:
-    """Whether it is a model class of the module with a configuration and a forward of its own or inherited."""
+    """Whether a value is a model class of the module, with a configuration and a forward (its own or inherited)."""
     if not inspect.isclass(found) or not issubclass(found, root) or found.__module__ != module:
         return False
     model: Any = found
@@ -68,12 +68,12 @@ def _runs(found: Any, root: Any, module: str) -> bool:
 
 
 def is_file(model: str) -> bool:
-    """Whether MODEL names a file, with or without a class behind a colon."""
+    """Whether MODEL is the path of a file, with or without ``:Class``, or of a folder."""
     return split_class(model)[0].endswith(".py") or os.sep in model
 
 
 def split_class(model: str) -> tuple[str, str]:
-    """``models/x/modeling_x.py:XModel`` -> the path and the class, "" for none."""
+    """``models/x/modeling_x.py:XModel`` -> the path, and the class ("" if there is none)."""
     path, colon, name = model.rpartition(":")
     return (path, name) if colon and name.isidentifier() else (model, "")
 
@@ -133,10 +133,10 @@ def _converted(path: str) -> ModelingFile:
 
 
 def _package(folder: str, text: str) -> tuple[str, str]:
-    """The folder that must be on the path of imports, and the dotted name of ``folder`` from there.
+    """The folder that must be in ``sys.path``, and the dotted name of ``folder`` from there.
 
-    That is the whole package, as far as there are ``__init__.py`` files; further up where the relative imports of the
-    text lead there, since Python also imports from folders without one.
+    The name covers all parent folders with ``__init__.py`` files, and those that the text's relative imports reach: Python
+    also imports from folders without such a file.
     """
     top, dotted = package_of(folder)
     parts = dotted.split(".") if dotted else []
@@ -161,11 +161,11 @@ def _text(path: str) -> str | None:
 
 
 def base_classes(file: ModelingFile) -> list[type[Any]]:
-    """The base model of each configuration class of the file that is not a part of another one.
+    """The base model of each configuration class of the file, except sub-configurations of others.
 
-    Of the classes with one configuration that is the one called like it (``XConfig``, ``XModel``), else the only one.
+    The base model of ``XConfig`` is ``XModel``, or the only class with this configuration.
 
-    Raises ``BuildError`` if there is no model class, or several could be meant; they are listed.
+    Raises ``BuildError`` if there is no model class, or the base model is ambiguous; the message lists the choices.
     """
     classes = file.classes()
     if not classes:
@@ -190,8 +190,8 @@ def base_classes(file: ModelingFile) -> list[type[Any]]:
 def file_target(model: str) -> Target:
     """The target of ``FILE`` or ``FILE:Class``.
 
-    Raises ``BuildError`` if the file or class does not exist, or the file has several base models; the choices are
-    listed.
+    Raises ``BuildError`` if the file or class does not exist, or the file has several base models; the message lists the
+    choices.
     """
     path, name = split_class(model)
     file = open_file(path)
@@ -207,7 +207,7 @@ def file_target(model: str) -> Target:
 
 
 def chosen(file: ModelingFile, name: str) -> type[Any]:
-    """The class of a file by its name. Raises ``BuildError`` with the known ones."""
+    """The model class of a file by its name. Raises ``BuildError`` with the known names."""
     classes = file.classes()
     for one in classes:
         if one.__name__ == name:
@@ -218,7 +218,7 @@ def chosen(file: ModelingFile, name: str) -> type[Any]:
 
 
 def _plain(file: ModelingFile, name: str = "") -> str:
-    """The next step for a file with plain modules, or for the one of this name: they have no configuration."""
+    """Advice for a file with plain modules, or for its class ``name``, as the end of a message; else empty."""
     found = [value for value in vars(import_file(file.module, file.path)).values() if inspect.isclass(value)]
     own = [kind for kind in found if kind.__module__ == file.module and (not name or kind.__name__ == name)]
     return next((said for said in map(next_step, reversed(own)) if said), "")

@@ -1,6 +1,6 @@
-"""Configuration values for models whose small instance needs help. Data only: model type -> overrides.
+"""Configuration values for small instances of models that the rules do not cover. Data only: model type -> overrides.
 
-Dotted names reach sub-configurations. Each entry states a relation between sizes that the model's code asserts.
+Dotted names lead into sub-configurations. Each entry keeps a relation between sizes that the model's code requires.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 
-# A default backbone from a library that may be missing becomes a ResNet of two stages.
+# Replaces a default backbone of a library that may be missing: a ResNet of two stages.
 _RESNET = {
     "use_timm_backbone": False,
     "backbone": None,
@@ -37,12 +37,12 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "esm": {"vocab_size": 33, "mask_token_id": 32, "pad_token_id": 1},
     "longformer": {"attention_window": [4, 4]},
     "led": {"attention_window": [4, 4]},
-    # Text after an image: the placeholder has no id by default.
+    # The placeholder token has no id by default.
     "blip-2": {"image_token_index": 150},
     "instructblip": {"image_token_index": 150},
     "instructblipvideo": {"video_token_index": 150},
     "voxtral": {"audio_token_id": 150},
-    # Patches are folded by four into the width that the projector takes.
+    # Four patches together have the input width of the projector.
     "llama4_vision_model": {"intermediate_size": 256},
     "gemma3": {"mm_tokens_per_image": 4},
     "shieldgemma2": {"mm_tokens_per_image": 4, "yes_token_index": 20, "no_token_index": 21},
@@ -54,7 +54,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
         "post_process_channels": [16, 32, 64, 128],
         "number_output_channels": 32,
     },
-    # Image tokens are named in a map of the vocabulary.
+    # A map of the vocabulary names the image tokens.
     "chameleon": {
         "vq_config.base_channels": 32,
         "vq_config.latent_channels": 64,
@@ -62,7 +62,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
         "vocabulary_map": {"<image>": 150, **{f"IMGIMG{c}{c}A": 100 + i for i, c in enumerate("ABCDEFGH")}},
     },
     "emu3": {"vocabulary_map": {"<image>": 150, "<|extra_200|>": 149, "<|visual token 000001|>": 100}},
-    # Layer kinds and experts that have no default.
+    # Layer kinds and sizes without a default, or with one that does not fit few layers.
     "bamba": {"attn_layer_indices": [1]},
     "granitemoehybrid": {"layer_types": ["linear_attention", "full_attention"], "num_hidden_layers": 2},
     "xmod": {"default_language": "en_XX"},
@@ -87,7 +87,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
         ("pocket_tts_audio_tokenizer", "pocket_tts_audio_tokenizer_decoder"),
         {"upsample_groups": 64, "num_filters": 16},
     ),
-    # Widths and lengths that do not follow from a size above, and would make the instance slow.
+    # Widths and lengths that no rule shrinks, and that would make the instance slow.
     "dac": {"downsampling_ratios": [2, 2], "upsampling_ratios": [2, 2], "encoder_hidden_size": 16, "n_codebooks": 2},
     "xcodec": {
         "acoustic_model_config.downsampling_ratios": [8, 5, 4, 2],
@@ -95,7 +95,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
         "acoustic_model_config.encoder_hidden_size": 16,
         "acoustic_model_config.decoder_hidden_size": 64,
     },
-    # A grouped product wants shards of whole 16 bytes.
+    # A grouped matrix product requires shards whose widths are multiples of 16 bytes.
     "dots3_note": {"vision_config.moe_intermediate_size": 256},
     "superglue": {"gnn_layers_types": ["self", "cross"], "sinkhorn_iterations": 4},
     "univnet": {
@@ -205,5 +205,5 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("detr", "conditional_detr", "table-transformer", "dab-detr"), _RESNET),
 }
 
-# Sequence lengths that a model insists on.
+# Sequence lengths that a model requires.
 SEQUENCE_LENGTHS: dict[str, int] = {"reformer": 16}

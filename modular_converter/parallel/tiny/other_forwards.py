@@ -1,4 +1,4 @@
-"""Forwards of a small instance around the model's own one."""
+"""Small instances with another forward around the model's own forward."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from modular_converter.parallel.tiny.copies import copy_of
 
 
 def arguments_of_use(small: Small) -> set[str]:
-    """The names of the arguments that a use which has run gives the model's own forward."""
+    """The names of the arguments of the model's own forward in a use that has run."""
     within: set[str] = small.model.__dict__.get("_given", set())
     return within | {name for name, value in small.inputs.items() if value is not None}
 
 
 class _Names(set[str]):
-    """Names that stay when a model gets its state back after a run."""
+    """Names that remain when a model is restored after a run: a class of this package is skipped."""
 
 
 class _InUse(torch.nn.Module):
-    """Base before a model's own class: its forward is the model's own within a use."""
+    """Put before a model's own class: its forward is a use, which calls the model's own forward."""
 
     _use: Callable[..., Any]
     _given: _Names
@@ -39,7 +39,7 @@ class _InUse(torch.nn.Module):
 
 
 def within_use(small: Small, use: Callable[..., Any]) -> Small:
-    """The instance with another forward: `use`, which gets the model's own one and its arguments."""
+    """A copy of the instance with the forward ``use``, which gets the model's own forward and the arguments."""
     model = copy_of(small.model)
     own = type(model)
     body = {"__module__": own.__module__, "__qualname__": own.__qualname__}
@@ -50,7 +50,7 @@ def within_use(small: Small, use: Callable[..., Any]) -> Small:
 
 @dataclasses.dataclass(frozen=True)
 class _GivenBack:
-    """A forward that keeps state, and one of the last token that gets this state."""
+    """A forward that returns its state, and a forward of the last token with this state."""
 
     ids: str
     takes: frozenset[str]
@@ -67,7 +67,7 @@ class _GivenBack:
 
 
 def continued(small: Small) -> Small | None:
-    """A forward that keeps state, and one of the last token that gets it; None where the model keeps none."""
+    """The instance in a forward that returns its state and one of the last token with it; None if there is no state."""
     taken = frozenset(inspect.signature(small.model.forward).parameters)
     ids = next((name for name in ("decoder_input_ids", "input_ids") if name in small.inputs), None)
     return within_use(small, _GivenBack(ids, taken)) if ids is not None and "use_cache" in taken else None

@@ -1,4 +1,4 @@
-"""A model at the sizes that its configuration class has by default, without weights."""
+"""A model with the default sizes of its configuration class, without weights."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _WIDTHS = re.compile(r"vocab(ulary)?(_size)?$|experts?$|embds_dim$")
 
 
 def published(target: Target, overrides: Mapping[str, Any] | None = None) -> torch.nn.Module:
-    """A model at the default sizes of its classes, on the meta device, with few layers.
+    """A model with the default sizes of its classes, on the meta device, with few layers.
 
     Args:
-        overrides: configuration values that win over the default ones.
+        overrides: configuration values that replace defaults.
 
-    Raises what the model's own classes raise.
+    Raises the exceptions of the model's own classes.
     """
     kind, config = target.load()
     made = shrink(config, "depth", {**dict(_wide(config())), **(overrides or {})})
@@ -32,7 +32,7 @@ def published(target: Target, overrides: Mapping[str, Any] | None = None) -> tor
 
 
 def _wide(default: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Vocabularies, numbers of experts and parts of a width (reformer), with their default values."""
+    """The fields for vocabularies, numbers of experts and parts of a width (reformer), with their default values."""
     for item in config_fields(default):
         value = raw(default, item.name)
         if is_config(value):

@@ -1,4 +1,4 @@
-"""Relations between the fields of a small configuration that a model's code relies on. Each rule edits the values."""
+"""Relations between the fields of a small configuration that models rely on: each rule edits the values."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _INDICES = re.compile(r"feature_layers?$|layers?_ind(ex|ices|exes)$|visual_index
 
 
 def heads_agree(default: Any, values: Fields) -> None:
-    """Key/value heads equal heads where the default has them equal, one for multi-query; widths are heads times width.
+    """Keep the kind of key/value heads: as many as heads, one, or fewer than heads; the width is heads times head width.
 
-    Heads and groups divide by four: a default of six heads or of two groups would hide what can be sharded.
+    Heads are divisible by four: six heads, or two groups, would hide axes that can be sharded.
     """
     heads: Any = next((raw(default, name) for name in HEAD_FIELDS if raw(default, name) is not None), None)
     for name in HEAD_FIELDS:
@@ -48,20 +48,20 @@ def heads_agree(default: Any, values: Fields) -> None:
 
 
 def _value(default: Any, values: Fields, name: str) -> int:
-    """The value of the field: the small one, or the class's own default if none was set."""
+    """The small value of a field, or the class's default if there is none; 0 for other values than integers."""
     own = next(field.default for field in config_fields(default) if field.name == name)
     found = values.get(name, own)
     return found if isinstance(found, int) else 0
 
 
 def _takes(default: Any, name: str) -> bool:
-    """Whether the constructor takes a field that has a value of its own by default."""
+    """Whether the constructor takes a field, and its default is an integer."""
     field = next((field for field in config_fields(default) if field.name == name), None)
     return field is not None and field.init and isinstance(field.default, int)
 
 
 def widths_in_ratio(default: Any, values: Fields) -> None:
-    """Widths that are a whole multiple or part of the hidden width stay so, for models that fold one into the other."""
+    """Keep widths that are multiples or divisors of the hidden width so, for models that reshape one into the other."""
     name = next((name for name in _WIDTHS if isinstance(raw(default, name), int) and name in values), None)
     if name is None:
         return
@@ -71,7 +71,7 @@ def widths_in_ratio(default: Any, values: Fields) -> None:
 
 
 def layer_indices(default: Any, values: Fields) -> None:
-    """Indices of layers stay below the small depth (of the tower that they point into), and distinct if they can."""
+    """Keep indices of layers below the small depth (of their tower), and distinct if possible."""
     for field in config_fields(default):
         given = raw(default, field.name)
         if not _INDICES.search(field.name) or field.name in values:
@@ -89,7 +89,7 @@ def layer_indices(default: Any, values: Fields) -> None:
 
 
 def feature_maps(default: Any, values: Fields) -> None:
-    """A backbone keeps as many feature maps as it had: of the same stages, or of the last of the layers that are left."""
+    """Keep a backbone's number of feature maps: of the same stages, or of the last of the remaining layers."""
     names = raw(default, "out_features")
     if not isinstance(names, list) or len(names) < 2 or "out_features" in values:
         return
@@ -105,7 +105,7 @@ def feature_maps(default: Any, values: Fields) -> None:
 
 
 def heads_of_stages(default: Any, values: Fields) -> None:
-    """Heads of stages that widen from one embedding width: four in the first, more in the ratio that they had."""
+    """Give the first of widening stages four heads, and the others more in the ratio of their defaults."""
     width, heads = values.get("embed_dim"), values.get("num_heads", raw(default, "num_heads"))
     if (
         isinstance(width, int)
@@ -118,7 +118,7 @@ def heads_of_stages(default: Any, values: Fields) -> None:
 
 
 def tile_sizes(default: Any, values: Fields) -> None:
-    """The resolutions that images are cut into are whole numbers of the small tiles."""
+    """Make the resolutions of images multiples of the small tile size."""
     inner = next((values[name] for name in _TOWERS if is_config(values.get(name))), None)
     size = getattr(inner, "image_size", None)
     if isinstance(getattr(default, "image_grid_pinpoints", None), list) and isinstance(size, int):
@@ -126,19 +126,19 @@ def tile_sizes(default: Any, values: Fields) -> None:
 
 
 def mamba_agrees(default: Any, values: Fields) -> None:
-    """Heads times head width is the expanded width."""
+    """Make heads times head width the expanded width."""
     key = next((name for name in ("mamba_n_heads", "mamba_num_heads") if name in values), None)
     if key is None:
         return
     expand = int(getattr(default, "mamba_expand", getattr(default, "expand", 2)) or 2)
     dim = "mamba_d_head" if hasattr(default, "mamba_d_head") else "mamba_head_dim"
     values[dim] = expand * HIDDEN // int(values[key])
-    if isinstance(getattr(default, "mamba_d_ssm", None), int):  # the expanded width under a name of its own
+    if isinstance(getattr(default, "mamba_d_ssm", None), int):  # another name of the expanded width
         values["mamba_d_ssm"] = expand * HIDDEN
 
 
 def shorten_layer_lists(default: Any, values: Fields) -> None:
-    """Lists that name one kind a layer: one layer of each kind, in order of first appearance."""
+    """Shorten lists with the kind of each layer: one layer of each kind, in order of first appearance."""
     for name in _LAYER_LISTS:
         kinds = getattr(default, name, None)
         if not isinstance(kinds, (list, tuple)) or not kinds or name in values:
@@ -155,7 +155,7 @@ def shorten_layer_lists(default: Any, values: Fields) -> None:
 
 
 def periods(default: Any, values: Fields) -> None:
-    """Layers of a kind that comes every so many layers come every second one, the last of the two."""
+    """Set periods of layer kinds to two layers, with the kind in the second of them."""
     for field in config_fields(default):
         if field.name.endswith("_layer_period") and isinstance(field.default, int) and field.default > 1:
             values[field.name] = 2
@@ -165,7 +165,7 @@ def periods(default: Any, values: Fields) -> None:
 
 
 def small_tokens(default: Any, values: Fields) -> None:
-    """Special token ids that lie above the small vocabulary become distinct small ones, from the top down."""
+    """Replace special token ids above the small vocabulary by distinct ids in it, from the top down."""
     limit = values.get("vocab_size", getattr(default, "vocab_size", VOCABULARY))
     if not isinstance(limit, int) or hasattr(default, "text_config"):
         limit = VOCABULARY
@@ -183,7 +183,7 @@ def small_tokens(default: Any, values: Fields) -> None:
 
 
 def rotary_sections(default: Any, values: Fields) -> None:
-    """Multi-axis rotary sections add up to half of the rotated part of a head."""
+    """Make multi-axis rotary sections add up to half of the rotated part of a head."""
     if "mrope_section" not in (getattr(default, "ignore_keys_at_rope_validation", None) or ()):
         parameters = getattr(default, "rope_parameters", None)
         if not isinstance(parameters, dict) or "mrope_section" not in parameters:
@@ -203,7 +203,7 @@ def rotary_sections(default: Any, values: Fields) -> None:
 
 
 def per_layer(default: Any, values: Fields) -> None:
-    """Values that differ by layer, for the remaining layers, in the ratio of the original to the other layers."""
+    """Keep values that differ by layer for the remaining layers, in the ratio of their defaults to the common value."""
     if not getattr(default, "is_heterogeneous", False):
         return
     given: dict[int, Fields] = default._heterogeneity_spec.per_layer_overrides
@@ -220,7 +220,7 @@ def per_layer(default: Any, values: Fields) -> None:
 
 
 def _add_head_parts(default: Any, values: Fields, given: Fields, layer: Fields) -> None:
-    """A head's width is the sum of its rotated and its other part where the layer's default says so."""
+    """Make a head's width the sum of its rotated and its other part, if it is so in the layer's default."""
     parts = ("qk_nope_head_dim", "qk_rope_head_dim")
     usual = [given.get(name, raw(default, name)) for name in parts]
     if None not in usual and sum(usual) == given.get("head_dim", raw(default, "head_dim")):
@@ -228,7 +228,7 @@ def _add_head_parts(default: Any, values: Fields, given: Fields, layer: Fields) 
 
 
 def _in_ratio(default: Any, values: Fields, name: str, item: Any, to: str = "") -> Any:
-    """The small value that stands to the small ``to`` (by default ``name`` itself) as ``item`` does to its default."""
+    """The small value with the ratio to the small ``to`` (by default ``name``) that ``item`` has to the default of ``to``."""
     base = raw(default, to or name)
     small = values.get(name, base)
     if type(item) is not int or type(base) is not int or type(small) is not int:
@@ -241,7 +241,7 @@ def _in_ratio(default: Any, values: Fields, name: str, item: Any, to: str = "") 
 
 
 def local_backbones(default: Any, values: Fields) -> None:
-    """A backbone of a library that may be missing becomes a small ResNet with as many feature maps."""
+    """Replace a backbone of a library that may be missing by a small ResNet with as many feature maps."""
     for field in config_fields(default):
         inner = default.__dict__.get(field.name)
         if not is_config(inner) or inner.model_type != "timm_backbone":
@@ -260,7 +260,7 @@ def local_backbones(default: Any, values: Fields) -> None:
 
 
 def fill_missing(default: Any, values: Fields) -> None:
-    """Fields without a default that a model nevertheless needs: head widths, key/value heads, experts, layer kinds."""
+    """Fill fields without a default that models need nevertheless: head widths, key/value heads, experts, layer kinds."""
     for field in config_fields(default):
         if field.name in values or raw(default, field.name) is not None:
             continue

@@ -1,4 +1,4 @@
-"""The source of one forward's inputs: the model, the names that its forward takes, and seeded random numbers."""
+"""The request for one forward's inputs: the model, its forward's argument names, and seeded random numbers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Values = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """One set of inputs to make.
+    """A set of inputs to make.
 
     Attributes:
-        optional: names that the forward (or the getter in ``signature``) takes and can do without.
-        required: names that it cannot do without.
+        required: names of the forward's arguments without a default.
+        optional: names of its arguments with a default.
     """
 
     model: torch.nn.Module
@@ -47,11 +47,11 @@ class Request:
         return name in self.required or name in self.optional
 
     def normal(self, *shape: int) -> torch.Tensor:
-        """Normal numbers, float32."""
+        """Normally distributed random numbers, float32."""
         return torch.randn(*shape, generator=self.generator)
 
     def integers(self, low: int, high: int, *shape: int) -> torch.Tensor:
-        """Whole numbers from ``low`` to ``high - 1``, int64."""
+        """Random integers from ``low`` to ``high - 1``, int64."""
         return torch.randint(low, max(high, low + 1), shape, generator=self.generator)
 
     def only_taken(self, values: Mapping[str, Any]) -> Values:

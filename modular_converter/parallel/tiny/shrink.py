@@ -1,8 +1,8 @@
-"""Shrink a configuration class to a small instance, by walking its dataclass fields.
+"""Shrink a configuration class to a small instance, field by field.
 
-There are four strategies, and the first that builds and runs wins: ``sizes`` (fixed small sizes by kind of field),
-``ratios`` (the same, but widths keep their ratio, and fields without a default get a size), ``scale`` (all widths are
-divided by one power of two), ``depth`` (only depth, vocabulary and experts are cut).
+There are four strategies, of which the first that gives a running model is used: ``sizes`` (a fixed small size for each
+kind of field), ``ratios`` (the same, but widths keep their ratios, and fields without a default get a size), ``scale``
+(all widths are divided by one power of two), ``depth`` (only depth, vocabulary and experts shrink).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from modular_converter.parallel.tiny.sizes import DEPTH_KINDS, HIDDEN, WIDTH_KEP
 
 STRATEGIES = ("sizes", "ratios", "scale", "depth")
 _SCALE = 8
-# Lists of widths that start narrow stay as they are where they end below this: their entries must stay ordered.
+# Lists of widths that start narrow and end below this are unchanged: their entries must stay in order.
 LARGE = 640
 _NO_STAGES = re.compile(r"kernel|stride|ratio|vocab|image|patch|window")
-# Fields of sampling, training or text decoding: they size no weight.
+# Fields of sampling, training or text decoding, which no size of a weight depends on.
 _UNTOUCHED = ("initializer", "dropout", "eps", "epsilon", "loss", "temperature", "num_return", "tokens_to", "_bits")
 
 
@@ -33,9 +33,9 @@ def shrink(config_class: type[Any], strategy: str, overrides: Mapping[str, Any] 
     Args:
         config_class: a configuration class; fields without a default must be among the overrides.
         strategy: one of ``STRATEGIES``.
-        overrides: values that win over the rules; dotted names reach sub-configurations.
+        overrides: values that take precedence over the rules; dotted names lead into sub-configurations.
 
-    Raises what the configuration's own validation raises for the small values.
+    Raises the exceptions of the configuration's own validation.
     """
     given = overrides or {}
     needed = (
@@ -46,8 +46,10 @@ def shrink(config_class: type[Any], strategy: str, overrides: Mapping[str, Any] 
 
 
 def _shrink_like(default: Any, strategy: str, given: Mapping[str, Any], own: Any) -> Any:
-    """A small copy of ``default``; it keeps the values that differ from ``own``, the default of its class, as its
-    parent set them.
+    """A small copy of ``default``.
+
+    Args:
+        own: the default of its class; values that differ from it were set by the outer configuration, and shrink themselves.
     """
     overrides = {**OVERRIDES.get(default.model_type, {}), **given}
     values: dict[str, Any] = {}
@@ -77,7 +79,7 @@ def _shrink_like(default: Any, strategy: str, given: Mapping[str, Any], own: Any
 
 
 def _relate(default: Any, strategy: str, values: dict[str, Any], overrides: Mapping[str, Any]) -> None:
-    """Adjust the values to the relations that the models assert; given values stay."""
+    """Adjust the values to the relations that models require; given values are unchanged."""
     if strategy in ("sizes", "ratios"):
         relations.heads_agree(default, values)
         relations.mamba_agrees(default, values)
@@ -91,7 +93,7 @@ def _relate(default: Any, strategy: str, values: dict[str, Any], overrides: Mapp
     relations.tile_sizes(default, values)
     given = {name: value for name, value in overrides.items() if "." not in name}
     values.update(given)
-    relations.small_tokens(default, values)  # of the vocabulary that was given
+    relations.small_tokens(default, values)  # after the given vocabulary is set
     values.update(given)
     if strategy == "ratios":
         relations.fill_missing(default, values)
@@ -114,10 +116,10 @@ def _below(overrides: Mapping[str, Any], prefix: str) -> dict[str, Any]:
 
 
 def _keeps_widths(default: Any) -> bool:
-    """Whether widths of stages must stay as they are.
+    """Whether widths of stages must be unchanged.
 
-    A list of them starts so narrow that shrinking would change the order of its entries, or they are written into
-    lists of lists too, which are not shrunk.
+    Either a list of widths starts so narrow that shrinking would change the order of its entries, or widths are also in
+    lists of lists, which do not shrink.
     """
     for field in config_fields(default):
         value = raw(default, field.name)

@@ -1,7 +1,7 @@
-"""The small value of a configuration field, by the kind of quantity in its name. Data, and one look-up.
+"""The small value of a configuration field, from the quantity in its name: a table and its look-up.
 
-Names decide only how *small instances* are built; nothing here reaches the derivation of a plan.
-Every width divides by 4, so that a plan can be proven on 2 and on 4 ranks.
+Only small instances depend on these names, not the derivation of plans. Every width is divisible by 4, so that plans can
+be proven on 2 and on 4 ranks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ BATCH, SEQUENCE = 2, 12
 VOCABULARY = 160
 WIDTH_KEPT = 32
 
-# First match wins. The value None keeps the default; a callable-free table keeps this reviewable.
+# (Pattern of names, value); the first match counts. None keeps the default.
 KINDS: tuple[tuple[str, int | None], ...] = (
     (r"_token_(id|index)$|_token_index$|_id$|_index$|_idx$|_ids$", None),
     (r"window_size|^window$|chunk_size|block_size|kernel|stride|^pool|padding|dilation|factor|ratio|^version$", None),
@@ -48,7 +48,7 @@ DEPTH_KINDS = re.compile(r"(^|_)(num_.*layers|layers|n_layers?|depth)$|vocab(ula
 
 
 def small_value(name: str, default: int) -> int:
-    """The small value of an integer field, never above its default (a field of one head stays one head)."""
+    """The small value of an integer field, at most its default: one head remains one head."""
     for pattern, value in _COMPILED:
         if pattern.search(name):
             return default if value is None else min(value, default)
@@ -56,5 +56,5 @@ def small_value(name: str, default: int) -> int:
 
 
 def width_of(default: int) -> int:
-    """One map for all entries of width lists, so that a backbone and its neck agree: an eighth, at least 8."""
+    """The small value of a width in a list: an eighth, at least 8; the same for all lists, so that towers and necks agree."""
     return max(8, default // 8) if default >= WIDTH_KEPT else default

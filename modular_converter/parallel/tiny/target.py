@@ -1,4 +1,4 @@
-"""A small model to build, named by import paths, so that other processes can build it too."""
+"""A model to build small, named by import paths, so that other processes can build it too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Alteration(Protocol):
     """A change of a model after its construction; picklable and hashable."""
 
     def put_into(self, model: Any) -> None:
-        """Do the same to a small instance, in place."""
+        """Make the same change to a small instance, in place."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,9 +22,9 @@ class Target:
     """The model to build: a model class and its configuration class, by import path, both picklable.
 
     Attributes:
-        folder: what to put on the path of imports first; "" for nothing.
-        texts: ``(module, path, source)`` of modules that stand for files which are not written yet.
-        alterations: what is done to the model after its construction, in this order.
+        folder: the folder to put into ``sys.path``; "" for none.
+        texts: ``(module, path, source)`` of modules whose texts replace their files, or files that do not exist yet.
+        alterations: changes of the model after its construction, in order.
     """
 
     name: str
@@ -35,14 +35,14 @@ class Target:
     alterations: tuple[Alteration, ...] = ()
 
     def load(self) -> tuple[type[Any], type[Any]]:
-        """The two classes. Raises ``BuildError`` when a module of them cannot be imported."""
+        """The model class and the configuration class. Raises ``BuildError`` if one cannot be imported."""
         reach(self.folder)
         lay_over(self.texts)
         return load_class(self.model_class), load_class(self.config_class)
 
 
 def load_class(path: str) -> type[Any]:
-    """The class at an import path. Raises ``BuildError`` when its module cannot be imported or lacks it."""
+    """The class at an import path. Raises ``BuildError`` if its module cannot be imported or lacks it."""
     module, _, name = path.rpartition(".")
     try:
         found: type[Any] = getattr(importlib.import_module(module), name)

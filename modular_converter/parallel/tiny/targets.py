@@ -1,4 +1,4 @@
-"""Find the class to build for a model type, a class path, or a model folder of the library."""
+"""Find the classes to build for a model type, a class path, a file, or a model folder of the library."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def target_of(name: str, head: str = "base") -> Target:
     """The target of a model type (``llama``), a class path (``package.module.Class``) or a file (``modeling_x.py``).
 
     Args:
-        name: a model type known to the library, a dotted path of a model class with ``config_class``, or a modeling
-            or modular file, with ``:Class`` behind it for another class than its base model.
-        head: ``base`` for the base model, ``causal`` for the one with a language-model head.
+        name: a model type of the library, a dotted path of a model class with ``config_class``, or a modeling or modular
+            file, followed by ``:Class`` for another class than its base model.
+        head: ``base`` for the base model, ``causal`` for the model with a language-model head.
 
     Raises:
-        UnknownModel: the type is not known; the nearest names are listed.
+        UnknownModel: the library has no such type; the message lists the nearest names.
         BuildError: the type has no model of this head.
     """
     from transformers.models.auto import configuration_auto, modeling_auto
@@ -52,7 +52,7 @@ def target_of(name: str, head: str = "base") -> Target:
     mapped = _found(name, names[name], "configuration")
     try:
         own = getattr(model_class, "config_class", None)
-    except ImportError as error:  # the library's stand-in for a class whose own library is missing
+    except ImportError as error:  # the library's placeholder for a class that needs a missing library
         raise BuildError(f"{name}: {' '.join(str(error).split())}") from error
     config = mapped if own is None or issubclass(mapped, own) else own
     return Target(name, _path(name, model_class), _path(name, config))
@@ -61,11 +61,11 @@ def target_of(name: str, head: str = "base") -> Target:
 def targets_of_folder(folder: str) -> list[Target]:
     """The targets for a folder of the library's models, the likeliest first.
 
-    The base models of every model type that lives in the folder, the type of the folder's own name first; where no
-    type of it has one, the classes of its modeling files that name their configuration: ``*Model`` before ``*For*``.
+    They are the base models of the folder's model types, first of the type with the folder's name; without such base
+    models, the classes of its modeling files that name their configuration, ``*Model`` before ``*For*``.
 
     Raises:
-        UnknownModel: there is no such folder; the nearest names are listed.
+        UnknownModel: there is no such folder; the message lists the nearest names.
         BuildError: the folder has no model class that names its configuration, or it cannot be imported.
     """
     from transformers.models.auto import configuration_auto, modeling_auto
@@ -105,7 +105,7 @@ def _classes_of_folder(folder: Path) -> Iterator[Target]:
 
 
 def _rank(name: str) -> int | None:
-    """Preference by the library's naming of its classes: base models, heads, others; None for abstract bases."""
+    """The rank by the library's names of classes: base models, models with heads, others; None for abstract bases."""
     if name.endswith("PreTrainedModel"):
         return None
     if name.endswith("Model"):
@@ -134,7 +134,7 @@ def _module(name: str) -> Any:
 
 
 def _found(name: str, class_name: str, kind: str) -> type[Any]:
-    """A class that the library lists for a type: in the type's package, in its files of this kind, or at the top."""
+    """A class that the library lists for a type, from the type's package, its file of this kind, or the library's top."""
     import transformers
     from transformers.models.auto.configuration_auto import model_type_to_module_name
 
@@ -153,7 +153,7 @@ def _found(name: str, class_name: str, kind: str) -> type[Any]:
 
 
 def _path(name: str, found: type[Any]) -> str:
-    """The import path of a class: its own module, or the package of its type where that module is not importable."""
+    """The import path of a class: in its own module, or in the package of its type if that module is not imported."""
     from transformers.models.auto.configuration_auto import model_type_to_module_name
 
     if found.__module__ in sys.modules:

@@ -1,5 +1,6 @@
-"""Uses of a small instance beside one plain forward: lengths, padding, returned state, training, and the other side of
-a branch on data. A plan that holds in one use may break in another.
+"""Uses of a small instance beside the plain forward: lengths, padding, returned state, training, other sides of branches.
+
+A plan that is right in one use may be wrong in another.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from modular_converter.parallel.trace.record import record, tensors_in
 from modular_converter.parallel.trace.unchanged import unchanged
 
 
-# Longer sequences would cost more than they show.
+# The longest sequence, since longer sequences would take too much time, and the longest with several rows.
 _LONGEST, _LONG = 1100, 64
 _MOST_LENGTHS, _MOST_BRANCHES = 3, 8
 _MOST_ROWS = 64
@@ -40,12 +41,12 @@ _POSITIONS = re.compile(r"position_embeddings|^n_ctx$|^n_positions$|max_.*(posit
 
 @dataclasses.dataclass(frozen=True)
 class Use:
-    """One use.
+    """A use of a model.
 
     Attributes:
-        said: its description: ``with …``.
+        said: its description, to follow "with".
         small: a small instance whose forward is this use.
-        learns: whether gradients count too.
+        learns: whether gradients are compared, too.
     """
 
     said: str
@@ -54,7 +55,7 @@ class Use:
 
 
 def uses_of(target: Target, small: Small, overrides: Mapping[str, Any]) -> list[Use]:
-    """The uses in which a small instance runs, and gives the same numbers twice; the plain forward is not among them."""
+    """The uses, without the plain forward, in which a small instance runs and gives the same numbers twice."""
     found = [use for use in _candidates(target, small, overrides) if _runs(use.small)]
     for name, forms in given_arguments(small):
         runs = next((form for form in forms if _runs(form, bounded=True)), None)
@@ -63,13 +64,13 @@ def uses_of(target: Target, small: Small, overrides: Mapping[str, Any]) -> list[
 
 
 def untried_branches(small: Small, tried: Iterable[str]) -> list[str]:
-    """The other sides of branches on data, in words, in which a small instance does not run, or too many to be tried."""
+    """The other sides of branches on data, in words, that were not tried: they do not run, or there were too many."""
     known = set(tried)
     return [str(side) for side in other_sides(small) if str(side) not in known and not side.guessed]
 
 
 def _other_sides(small: Small) -> Iterator[Use]:
-    """Other sides of branches on data: with the answer turned, or with weights for which it is another one."""
+    """Other sides of branches on data: with reversed answers, or with weights for which the answers differ."""
     for side in other_sides(small)[:_MOST_BRANCHES]:
         turned = within_use(small, side)
         if _runs(turned):
@@ -93,7 +94,7 @@ def _candidates(target: Target, small: Small, overrides: Mapping[str, Any]) -> I
 
 
 class _Bounded(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """No tensor of very many numbers: a guess at an argument's shape made 100,000 patches of 16 (videomae, 17 GB)."""
+    """Refuses large tensors: a guessed shape of an argument may lead to 100,000 patches of 16 (videomae, 17 GB)."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -103,7 +104,7 @@ class _Bounded(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _runs(small: Small, bounded: bool = False) -> bool:
-    """Whether it runs, twice with the same numbers; on a copy, since a model may remember what it was called with."""
+    """Whether a copy of the model runs twice with the same finite numbers; a copy, since a model may keep its inputs."""
     try:
         model = copy_of(small.model)
         with torch.no_grad(), _Bounded() if bounded else contextlib.nullcontext():  # type: ignore[no-untyped-call]
@@ -121,7 +122,7 @@ def _runs(small: Small, bounded: bool = False) -> bool:
 
 
 def _lengths(target: Target, small: Small, overrides: Mapping[str, Any]) -> Iterator[Use]:
-    """One token, and the lengths and numbers of rows for which a comparison in the code comes out otherwise."""
+    """One token, and the lengths and numbers of rows for which a comparison in the code has another result."""
     ids = small.inputs.get("input_ids")
     if not isinstance(ids, torch.Tensor) or ids.dim() != 2:
         return
@@ -141,7 +142,7 @@ def _lengths(target: Target, small: Small, overrides: Mapping[str, Any]) -> Iter
 
 
 def _with_length(inputs: Mapping[str, Any], length: int) -> dict[str, Any]:
-    """The same inputs with ids of another length; a single row of very many."""
+    """The same inputs with ids of another length; if it is long, with a single row."""
     ids = {n: v for n, v in inputs.items() if isinstance(v, torch.Tensor) and n in ("input_ids", "decoder_input_ids")}
     single = length > _LONG and len(ids) == sum(isinstance(value, torch.Tensor) for value in inputs.values())
     longer = {}
@@ -152,14 +153,14 @@ def _with_length(inputs: Mapping[str, Any], length: int) -> dict[str, Any]:
 
 
 def _with_rows(value: Any, rows: int, other: int) -> Any:
-    """A tensor of so many rows with other ones; anything else as it is."""
+    """A tensor of ``rows`` rows with ``other`` rows instead; other values unchanged."""
     if not isinstance(value, torch.Tensor) or not value.dim() or value.shape[0] != rows:
         return value
     return value.repeat(-(-other // rows), *[1] * (value.dim() - 1))[:other]
 
 
 def _otherwise(trace: Trace, usual: int, most: int) -> list[int]:
-    """Small other lengths of dimensions of a usual length, one for each comparison that comes out otherwise there."""
+    """Other lengths for dimensions of the usual length: the smallest that changes each comparison's result."""
     found = set()
     for compared in {_anywhere(one) for one in trace.compared}:
         sides = (compared.left, compared.right)
@@ -171,7 +172,7 @@ def _otherwise(trace: Trace, usual: int, most: int) -> list[int]:
 
 
 def _anywhere(compared: Comparison) -> Comparison:
-    """The same comparison without its places: layers repeat it, and loops in them do."""
+    """The comparison without the places of its sources, since layers and loops repeat it."""
 
     def bare(source: Source) -> Source:
         return Source(source.kind, source.value, args=tuple(map(bare, source.args)))
@@ -180,7 +181,7 @@ def _anywhere(compared: Comparison) -> Comparison:
 
 
 def _worth_trying(sides: Iterable[Source], most: int) -> list[int]:
-    """Small lengths, and those about the numbers in an expression and about their products."""
+    """Small lengths, and lengths near the numbers in an expression and near their products."""
     waiting, numbers = list(sides), {1}
     while waiting:
         source = waiting.pop()
@@ -191,7 +192,7 @@ def _worth_trying(sides: Iterable[Source], most: int) -> list[int]:
 
 
 def _outcome(compared: Comparison, usual: int, other: int) -> bool:
-    """Whether a comparison holds if dimensions of the usual length have another one."""
+    """Whether a comparison holds if dimensions of the usual length have the other length."""
 
     def leaf(source: Source) -> int:
         return other if source.kind == "shape" and source.value == usual else source.value
@@ -206,7 +207,7 @@ def _has_length(source: Source, length: int) -> bool:
 
 
 def _with_room(target: Target, small: Small, overrides: Mapping[str, Any], length: int) -> torch.nn.Module:
-    """The model with positions for a length, if its configuration has a number of positions that is smaller."""
+    """The model with enough positions for a length, if its configuration limits positions."""
     config: Any = small.model.config
     values = {
         field.name: getattr(config, field.name, None)
@@ -216,7 +217,7 @@ def _with_room(target: Target, small: Small, overrides: Mapping[str, Any], lengt
     more = {name: 2 * length for name, value in values.items() if type(value) is int and value < 2 * length}
     try:
         return fresh(target, {**overrides, **more}, small.strategy)
-    except Exception:  # positions that other sizes depend on
+    except Exception:  # other sizes depend on the number of positions
         return fresh(target, overrides, small.strategy)
 
 
@@ -232,10 +233,10 @@ def _padded(small: Small) -> Small | None:
 
 
 def _width(model: Any) -> int:
-    """The width of the embeddings of ids; 0 where it is not known."""
+    """The width of the embeddings of ids; 0 if it is unknown."""
     try:
         return int(model.get_input_embeddings().weight.shape[1])
-    except Exception:  # a model without such a method, or whose own one fails
+    except Exception:  # the model lacks the method, or its own method fails
         return int(getattr(getattr(model, "config", None), "hidden_size", 0) or 0)
 
 
