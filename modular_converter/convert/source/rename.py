@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import string
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,10 +13,8 @@ from modular_converter.convert.source.module import Module, Role, Statement
 from modular_converter.convert.source.names import ModelNames
 
 
-_PLAIN_LETTERS = frozenset(string.ascii_lowercase) - {
-    "k",
-    "s",
-}  # these two have a third form: the Kelvin sign, a long s
+_PLAIN_LETTERS = frozenset("abcdefghjlmnopqrtuvwxyz")
+"""The letters with two forms. `i`, `k` and `s` have more: the Turkish ones, the Kelvin sign, the long s."""
 _SPACE = r"(?:[ \t]|\\\n)"
 _ABSOLUTE_FROM = re.compile(
     rf"(?:^|[;:]){_SPACE}*from{_SPACE}+(?P<module>[^\W\d][\w.]*){_SPACE}+import\b", re.MULTILINE

@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib.util
 import pathlib
 import re
+import string
 
 import libcst as cst
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from modular_converter.convert.source import rename
 from modular_converter.convert.source.rename import Renamer
 
 
@@ -281,3 +283,9 @@ def test_names_that_repeat_their_letters(old: str, cased: str, text: str) -> Non
     assert bool(renamer.between(text, 0, len(text)) != text) == bool(spelled_anew(text, renamer) != text)
     if old.lower() == cased.lower() and old.upper() != cased:
         assert renamer.between(text, 0, len(text)) == spelled_anew(text, renamer)
+
+
+def test_plain_letters_have_two_forms() -> None:
+    characters = "".join(map(chr, range(0x110000)))
+    forms = {letter: re.findall(f"(?i:{letter})", characters) for letter in string.ascii_lowercase}
+    assert {letter for letter, found in forms.items() if len(found) == 2} == rename._PLAIN_LETTERS
