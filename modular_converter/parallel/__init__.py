@@ -1,8 +1,8 @@
 """Tensor-parallel plans: traced from a small instance, derived by a solver without torch, proven, written.
 
 Flow: ``tiny`` builds -> ``trace`` records -> ``solve`` derives a ``Plan`` -> ``proof`` proves -> ``source`` writes.
-``parallelize`` runs a model with its plan, on the processes of a ``Session``. Nothing heavy is imported here, so that
-``modular-plan --help`` stays fast.
+``parallelize`` runs a model with its plan, on the processes of a ``Session``. Nothing slow is imported here, so that
+``modular-plan --help`` is fast.
 """
 
 from __future__ import annotations

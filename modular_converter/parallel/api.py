@@ -1,4 +1,4 @@
-"""``parallelize``: put a model on several devices with one line; it is used as before."""
+"""``parallelize``: put a model on several devices with one line of code."""
 
 from __future__ import annotations
 
@@ -47,38 +47,37 @@ def parallelize(
     layout: Layout | str | None = None,
     training: Training | None = None,
 ) -> Any:
-    """Put a model, or the model of a folder, on several devices and return it, in use as before.
+    """Put a model, or the model of a folder, on several devices; the result is used like the model.
 
     Under ``torchrun`` (or with a process group), this process keeps its own share, and the model can be trained.
-    Otherwise one process is started for each device, and the model runs without gradients. An argument that has no
-    effect is refused.
+    Otherwise one process starts for each device, and the model runs without gradients. Arguments without effect are
+    refused.
 
     Args:
         model: on the CPU, in the main process; or the path of a folder with ``config.json`` and safetensors files, of
             which each process reads its own share; or the path of an adapter's folder, whose model is read whole.
-        num_gpus: devices to use; on a machine without GPUs as many CPU processes.
+        num_gpus: the number of devices; on a machine without GPUs, of CPU processes.
         fp16: run in half precision; short for ``dtype=torch.float16``.
-        dtype: the type of the weights on the devices; if None, their present type, or that of ``config.json``.
-        master_port: the port at which the processes meet; a free one if None.
-        verbose: ``"simple"`` prints memory by device, ``"detail"`` each device's own summary.
-        plan: a ``Plan``, transformers' ``{layer pattern: style}``, a file or its text. Without one the plan in the
-            model's classes if it verifies, else the derived one; ``logging`` says which.
-        device: ``"cpu"`` or ``"cuda"``; GPUs where there are some if None.
+        dtype: the type of the weights on the devices; if None, their present type, or the type in ``config.json``.
+        master_port: the port of the process group; a free port if None.
+        verbose: ``"simple"`` prints the memory of each device, ``"detail"`` its memory summary.
+        plan: a ``Plan``, transformers' ``{layer pattern: style}``, a file or its text. If None, the plan in the model's
+            classes if it verifies, else the derived plan; ``logging`` tells which.
+        device: ``"cpu"`` or ``"cuda"``; if None, GPUs if there are any.
         init_method: how processes start: ``"spawn"``, ``"forkserver"``, or ``"fork"`` on CPUs.
         compile: ``generate`` with a static cache and a compiled decoding step (CUDA graphs on GPUs).
-        timeout: seconds without an answer, or a token for a streamer, before the processes count as hung and are ended.
+        timeout: seconds without an answer, or a token for a streamer, after which hung processes are ended.
         mesh: a one-dimensional ``DeviceMesh`` under torchrun; all processes if None.
-        session: processes of several models; started if they are not running.
+        session: processes that several models use; started if they are not running.
         probe: run one layer of each kind on the processes first, and refuse a plan that changes its numbers.
-        inference: under torchrun, the form without gradients that processes of parallelize's own have; ``compile``
-            implies it.
-        model_class: for a folder, a class of a model or an Auto class; the class that ``config.json`` names if None.
-        layout: under torchrun, how many processes share out what, such as ``"fsdp2.tp2"``; all shards over
-            ``tp`` if None. Batches differ between data ranks (``model.data_rank`` of ``model.layout.data``).
-        training: under torchrun, how the layers are trained: recomputed, compiled, in another type.
+        inference: under torchrun, run without gradients, as without torchrun; ``compile`` implies it.
+        model_class: for a folder, a model class or an Auto class; the class in ``config.json`` if None.
+        layout: under torchrun, the number of processes in each dimension, such as ``"fsdp2.tp2"``; all in ``tp`` if None.
+            Batches differ between data ranks (``model.data_rank`` of ``model.layout.data``).
+        training: under torchrun, options for the training of layers: recomputed, compiled, in another type.
 
-    Raises ``PlanError`` if the model or the machine does not allow it, or a process failed; none that was started here
-    is left.
+    Raises ``PlanError`` if the model or the machine does not allow the arguments, or a process fails; the processes that
+    were started here are ended then.
     """
     if isinstance(layout, str):
         layout = Layout.parse(layout)

@@ -1,4 +1,4 @@
-"""The errors of the wing: each names the fault and the cure."""
+"""The errors of this package: each names the fault and the remedy."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class MissingLibraryError(ImportError):
 
 
 def one_line(error: Exception, most: int = 160) -> str:
-    """The class of an error and at most so many characters of its message, on one line."""
+    """The class of an error and at most ``most`` characters of its message, on one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:most]}"
 
 
 class PlanError(Exception):
-    """Base of all errors that a user can act on; the message is complete in itself."""
+    """Base of all errors that a user can correct; the message needs no traceback."""
 
 
 class UnknownModel(PlanError):
-    """A model type that the library does not know; the nearest names are listed."""
+    """A model type that the library does not have; the message lists the nearest names."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.6)
@@ -37,7 +37,7 @@ class UnknownModel(PlanError):
 
 
 class BuildError(PlanError):
-    """A model that cannot be built small or run once; the reason and the setting that would help."""
+    """A model that cannot be built small or run; the message has the reason and settings that may help."""
 
 
 class TraceError(PlanError):
@@ -45,15 +45,15 @@ class TraceError(PlanError):
 
 
 class PlanFormatError(PlanError):
-    """A plan text or file with unknown styles, keys or shapes."""
+    """A plan in a text or file with unknown styles or keys, or of a wrong form."""
 
 
 class ApplyError(PlanError):
-    """A plan that does not fit the model to which it is applied; the layer is named."""
+    """A plan that does not fit its model; the message names the layer."""
 
 
 class MisfitError(ApplyError):
-    """A part of a model that cannot be shared out over so many ranks.
+    """A part of a model that cannot be sharded over this number of ranks.
 
     Attributes:
         place: the parameter or module.
@@ -69,8 +69,8 @@ class RankError(PlanError):
 
 
 class ScheduleError(PlanError):
-    """A pipeline schedule of sizes that it does not allow, or costs that do not fit; sizes that work are named."""
+    """Sizes that a pipeline schedule does not allow, or costs that do not fit; the message names sizes that work."""
 
 
 class WriteError(PlanError):
-    """A plan that cannot be put into a source file; the class and what to change are named."""
+    """A plan that cannot be written into a source file; the message names the class and the remedy."""

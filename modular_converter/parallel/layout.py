@@ -1,4 +1,4 @@
-"""A layout: how many processes share out what, as a value with a text form such as ``fsdp2.tp2``. No torch here."""
+"""A layout: the number of processes in each dimension of parallelism, with a text form such as ``fsdp2.tp2``."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _PART = re.compile(r"([a-z]+)([0-9]+)")
 
 @dataclass(frozen=True)
 class Layout:
-    """The processes along each dimension; their product is the number of processes.
+    """The number of processes in each dimension; their product is the number of all processes.
 
     Attributes:
-        dp_replicate: each holds all weights and has its own part of the batch, as in DDP.
-        dp_shard: each holds a part of the weights between layers and has its own part of the batch, as in ZeRO 3.
-        tp: each computes a part of every layer that the plan cuts, on the same part of the batch.
-        ep: each has a part of the experts of every layer, and all else whole, on the same part of the batch.
-        pp: each holds the layers of its stages alone, and all else is within a stage.
+        dp_replicate: each process has all weights and its own part of the batch, as in DDP.
+        dp_shard: each has a shard of all weights, gathered for each layer, and its own part of the batch, as in ZeRO 3.
+        tp: each computes a part of every layer that the plan shards, on the same part of the batch.
+        ep: each has a part of every layer's experts, and all other weights whole, on the same part of the batch.
+        pp: each has only the layers of its stages; the other dimensions divide a stage.
     """
 
     dp_replicate: int = 1
@@ -43,9 +43,9 @@ class Layout:
 
     @classmethod
     def parse(cls, text: str) -> Layout:
-        """The layout of a text: ``ddp``, ``fsdp`` and ``tp`` with numbers, joined by dots, in any order.
+        """The layout of a text: ``ddp``, ``fsdp``, ``tp``, ``ep`` and ``pp`` with numbers, joined by dots, in any order.
 
-        Raises ``ApplyError`` if the text is none; the message says what to write.
+        Raises ``ApplyError`` if the text is not a layout; the message has an example.
         """
         found: dict[str, int] = {}
         for part in text.split("."):
@@ -66,7 +66,7 @@ class Layout:
 
     @property
     def shares(self) -> int:
-        """The number of processes that share out each layer."""
+        """The number of processes that each layer is sharded over (``tp`` or ``ep``)."""
         return self.tp * self.ep
 
     @property
@@ -75,7 +75,7 @@ class Layout:
         return self.dp_replicate * self.dp_shard
 
     def check(self, processes: int) -> None:
-        """Raise ``ApplyError`` if the layout is not one of so many processes; the message names some that are."""
+        """Raise ``ApplyError`` if the layout has another number of processes; the message names layouts that fit."""
         if self.size != processes:
             numbers = " x ".join(str(getattr(self, one.name)) for one in fields(self) if getattr(self, one.name) > 1)
             others = ", ".join(str(one) for one in layouts_of(processes))
@@ -90,7 +90,7 @@ class Layout:
 
 
 def layouts_of(processes: int) -> list[Layout]:
-    """The layouts of so many processes with at most two dimensions above 1."""
+    """Layouts for a number of processes, with at most two of ``dp_replicate``, ``dp_shard`` and ``tp`` above 1."""
     divisors = [number for number in range(1, processes + 1) if processes % number == 0]
     found = [Layout(tp=tp, dp_shard=processes // tp) for tp in divisors]
     found += [Layout(tp=tp, dp_replicate=processes // tp) for tp in divisors[:-1]]

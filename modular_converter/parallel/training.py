@@ -1,4 +1,4 @@
-"""How the layers of a model are trained in a process group, as a value. torch is used only for names of types."""
+"""Options for the training of a model in a process group. torch is imported only for type hints."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ class Training:
     """Options of ``parallelize(layout=…)``, applied in this order.
 
     Attributes:
-        recompute: layers keep their inputs alone and compute again in the backward pass; less memory, a third more time.
-        compile: each layer is compiled by itself; with ``tp`` or ``ep`` the model must have no dropout, and no ``recompute``.
-        compute_type: the type of products, such as ``torch.bfloat16``; weights, sums of gradients and the optimizer's
-            state keep theirs.
-        reshard: with ``fsdp``, layers give other processes' weights back after their forward (ZeRO 3); False keeps them
-            until the backward pass (ZeRO 2).
-        offload: with ``fsdp``, weights, gradients and the optimizer's state are on the host; slow.
-        sequence_parallel: with ``tp``, norms, residuals and dropout between the layers that the plan cuts have a part of the
+        recompute: whether layers keep only their inputs and compute again in the backward pass; less memory, a third more
+            time.
+        compile: whether each layer is compiled; with ``tp`` or ``ep``, only without dropout and without ``recompute``.
+        compute_type: the type of matrix products, such as ``torch.bfloat16``; weights, sums of gradients and the
+            optimizer's state keep their types.
+        reshard: with ``fsdp``, whether layers free other processes' weights after their forward (ZeRO 3), or only after
+            the backward pass (ZeRO 2).
+        offload: with ``fsdp``, whether weights, gradients and the optimizer's state are on the host; slow.
+        sequence_parallel: with ``tp``, whether norms, residuals and dropout between the sharded layers have a part of the
             sequence on each process; less memory for activations.
-        chunks: with ``pp``, the micro-batches of a step.
-        schedule: with ``pp``, the order of their work: ``GPipe``, ``1F1B``, ``LoopedBFS`` or ``Interleaved1F1B``.
+        chunks: with ``pp``, the number of micro-batches of a step.
+        schedule: with ``pp``, the order of their passes: ``GPipe``, ``1F1B``, ``LoopedBFS`` or ``Interleaved1F1B``.
     """
 
     recompute: bool = False

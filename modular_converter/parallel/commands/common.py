@@ -1,4 +1,4 @@
-"""Options, values and errors that the commands of ``modular-plan`` share. Only click is imported."""
+"""Options, values and errors that the commands of ``modular-plan`` share. It imports no slow library."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ranks_option = click.option("--ranks", default=2, show_default=True, type=click.
 
 
 def reports_errors(command: Callable[P, None]) -> Callable[P, None]:
-    """End the command with the message and exit code 2 for an error that a user can correct."""
+    """A decorator: for errors that a user can correct, the command prints the message and exits with 2."""
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -60,7 +60,7 @@ def write_text(path: str, text: str) -> None:
 
 
 def overrides_of(settings: tuple[str, ...]) -> dict[str, Any]:
-    """``field=value`` pairs as values: Python literals if possible, else strings."""
+    """Field -> value, from texts ``field=value``: a Python literal if possible, else a string."""
     found: dict[str, Any] = {}
     for text in settings:
         name, equals, value = text.partition("=")
@@ -74,9 +74,7 @@ def overrides_of(settings: tuple[str, ...]) -> dict[str, Any]:
 
 
 def derived_of(model: str, settings: tuple[str, ...], head: str = "base") -> Derived:
-    """Build, trace and derive MODEL, with a plan that holds in all uses, and whose numbers are the model's at its default
-    sizes.
-    """
+    """Build and trace MODEL, and derive a plan that holds in all uses and keeps the model's numbers at its default sizes."""
     from modular_converter.parallel.engine.choice.same_numbers import derived_with_numbers
     from modular_converter.parallel.proof.prove import derive_model
     from modular_converter.parallel.tiny.build import target_of
@@ -86,7 +84,7 @@ def derived_of(model: str, settings: tuple[str, ...], head: str = "base") -> Der
 
 
 def quiet_library() -> None:
-    """No warnings and progress bars of transformers: small models with random weights give many."""
+    """Switch off warnings and progress bars of transformers, which are many for small random models."""
     from transformers.utils import logging
 
     logging.set_verbosity_error()

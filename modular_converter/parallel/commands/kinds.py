@@ -36,7 +36,10 @@ kind_option = click.option(
 def derive_kind(
     kind: str, model: str, settings: tuple[str, ...], head: str = "base", form: str = "text", unverified: bool = False
 ) -> None:
-    """Print an expert or pipeline plan. Exits with 1 when there is none, or when it fails its check."""
+    """Print an expert or pipeline plan. Exits with 1 if the plan fails its check, unless ``unverified``.
+
+    Raises ``PlanError`` if there is no plan, or ``form`` cannot express it.
+    """
     if kind == "expert":
         found = expert_derived(model, settings, head)
         verdict, text = found.verdict, plan_text(found, form)
@@ -52,7 +55,7 @@ def derive_kind(
 
 
 def print_plan(model: str, text: str, verdict: Verdict, unverified: bool) -> None:
-    """Print a plan, and on stderr the scope of its check. A plan that failed is refused, unless ``unverified``."""
+    """Print a plan, and the scope of its check on stderr. Exits with 1 if the check failed, unless ``unverified``."""
     if not verdict.passed:
         click.echo(f"modular-plan: {model}: {placed(verdict.layer, verdict.reason)}", err=True)
         if not unverified:
@@ -63,7 +66,7 @@ def print_plan(model: str, text: str, verdict: Verdict, unverified: bool) -> Non
 
 
 def print_hindrances(model: str, found: Derived) -> None:
-    """Print on stderr why weights of layers are gathered or whole, with the line of code and the cure."""
+    """Print on stderr why weights of layers are gathered or whole, with the line of code and the remedy."""
     for hindrance in found.hindrances:
         click.echo(f"modular-plan: {model}: {hindrance}", err=True)
 
@@ -77,13 +80,13 @@ def verify_kind(
     library: bool = False,
     say: Say | None = None,
 ) -> bool:
-    """Run the plan in a file, or the derived one, print the verdicts, and say whether all passed.
+    """Run the plan in a file, or the derived plan, print the verdicts, and return whether all passed.
 
     Tensor and expert plans run on processes; a pipeline plan runs stage by stage in this process, cut into ``ranks``
-    stages and between each two layers.
+    stages, and then in two between each two layers.
 
     Args:
-        say: prints a verdict, from the model, where it ran, and the verdict; with a short scope if None.
+        say: (model, place of the run, verdict) -> prints the verdict; ``print_verdict`` if None.
     """
     say = say or print_verdict
     if kind == "pipeline":
@@ -118,7 +121,7 @@ def verify_kind(
 
 
 def print_verdict(model: str, how: str, verdict: Verdict, verbose: bool = False) -> bool:
-    """Print a verdict and its scope, and say whether it passed."""
+    """Print a verdict and its scope, and return whether it passed."""
     state = "verified" if verdict.passed else f"refused: {placed(verdict.layer, verdict.reason)}"
     errors = f"outputs {verdict.output_error:.1e}, gradients {verdict.gradient_error:.1e}"
     click.echo(f"{model} on {how}: {state} ({errors})")
@@ -128,15 +131,15 @@ def print_verdict(model: str, how: str, verdict: Verdict, verbose: bool = False)
 
 
 def print_json(model: str, how: str, verdict: Verdict) -> bool:
-    """Print a verdict with its whole scope as one line of JSON, and say whether it passed."""
+    """Print a verdict with its whole scope as one line of JSON, and return whether it passed."""
     click.echo(json.dumps({"model": model, "on": how, **verdict.to_json()}))
     return verdict.passed
 
 
 def expert_derived(model: str, settings: tuple[str, ...], head: str = "base", needed: bool = True) -> Derived:
-    """Build, trace, derive the expert plan and check it on threads, in all uses.
+    """Build and trace MODEL, derive its expert plan, and check the plan on threads, in all uses.
 
-    Raises ``PlanError`` if the model cannot be built, or has no experts that can be divided (if a plan is ``needed``).
+    Raises ``PlanError`` if the model cannot be built, or if a plan is ``needed`` and no experts can be sharded.
     """
     from modular_converter.parallel.proof.in_use import Instance
     from modular_converter.parallel.proof.prove import Derived
@@ -158,7 +161,7 @@ def expert_derived(model: str, settings: tuple[str, ...], head: str = "base", ne
 def pipeline_derived(
     model: str, settings: tuple[str, ...], head: str = "base", plan_file: str | None = None
 ) -> tuple[Small, dict[str, Any], PipelinePlan]:
-    """Build and trace, with an attention mask where the model takes one; the derived plan, or the plan of a file.
+    """The small model, its inputs (with an attention mask if it takes one), and the derived plan or the plan of a file.
 
     Raises ``PlanError`` with the reason if the model cannot be built, or is not a chain.
     """

@@ -1,4 +1,4 @@
-"""``modular-plan schedule --measure``: the layers of a model timed on one device, and the pipeline run beside its forecast."""
+"""``modular-plan schedule --measure``: times of a model's layers on one device, and of its pipeline on all processes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from modular_converter.parallel.schedule.stage_costs import ChainCosts
 
 
 class MeasuredModel:
-    """A model with weights on every process of a group that torchrun started.
+    """A model with weights, on each process of a group that torchrun started.
 
     Args:
         request: a ``CountRequest``.
 
     Raises:
-        ScheduleError: other processes than the setting has ranks.
-        PlanError: as making the model does.
+        ScheduleError: the number of processes is not the setting's number of ranks.
+        PlanError: the model is unknown, cannot be built, or is not a chain.
     """
 
     def __init__(self, request: Any, setting: PipelineSetting) -> None:
@@ -39,7 +39,7 @@ class MeasuredModel:
 
     @property
     def device_name(self) -> str:
-        """For people."""
+        """The name of the device, for messages."""
         import torch
 
         return torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "CPU processes"
@@ -50,7 +50,11 @@ class MeasuredModel:
         return os.environ.get("RANK", "0") == "0"
 
     def times(self, output: float) -> ChainCosts:
-        """The layers' times on the first process's device, and of a transfer of so many bytes, known to all."""
+        """The layers' times on the first process's device, and the time of a transfer; the same on all processes.
+
+        Args:
+            output: bytes of the transfer.
+        """
         import torch.distributed as dist
 
         from modular_converter.parallel.engine.stages.measure import layer_times, transfer_time
@@ -66,7 +70,7 @@ class MeasuredModel:
         return ChainCosts(times.layers, times.before, times.after, seconds[0])
 
     def step(self, forecast: Forecast) -> MeasuredStep:
-        """The step of the pipeline; the model's weights are used up."""
+        """Run and measure a step of the pipeline; the model cannot be used afterwards."""
         from modular_converter.parallel.engine.stages.measure import measured_step
         from modular_converter.parallel.engine.stages.pipeline import Pipeline
 
@@ -86,7 +90,7 @@ class MeasuredModel:
         return {**inputs, "use_cache": False} if "input_ids" in inputs else dict(inputs)
 
     def _repeated(self, value: Any) -> Any:
-        """The rows of all micro-batches."""
+        """The rows of one micro-batch, repeated for all micro-batches."""
         import torch
 
         return torch.cat([value] * self.setting.chunks) if isinstance(value, torch.Tensor) and value.dim() else value

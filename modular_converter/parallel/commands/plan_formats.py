@@ -22,9 +22,9 @@ form_option = click.option(
 
 
 def plan_text(found: Derived, form: str) -> str:
-    """A derived plan in a form; the rules that transformers' own loader cannot run are printed to stderr.
+    """A derived plan in a form; for ``transformers``, rules that its loader cannot run are printed to stderr.
 
-    Raises ``PlanFormatError`` if the form cannot express the plan; the rules in question are named.
+    Raises ``PlanFormatError`` if the form cannot express the plan; the message names the rules.
     """
     from modular_converter.parallel.plans.emit import loader_doubts, to_library, torch_text
 

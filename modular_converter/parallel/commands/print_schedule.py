@@ -1,4 +1,4 @@
-"""A comparison of schedules on a terminal: the grid in colours, tables, and advice."""
+"""A comparison of schedules on a terminal: a coloured timeline, tables, and advice."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ _COLORS = {
 
 
 def print_comparison(found: ScheduleComparison, unit: str, notes: list[str], said: list[str], balance: str) -> None:
-    """Print all figures of a setting.
+    """Print all figures of a comparison.
 
     Args:
-        notes: where the costs come from.
+        unit: of the times.
+        notes: lines about the origin of the costs.
         said: the advice.
         balance: the name of the chosen balance.
     """
@@ -52,7 +53,7 @@ def print_comparison(found: ScheduleComparison, unit: str, notes: list[str], sai
 
 
 def print_measured(chosen: Forecast, step: MeasuredStep) -> None:
-    """Print a step that ran beside its forecast."""
+    """Print a measured step beside its forecast."""
     console = _console()
     line = step.timeline(chosen.timeline)
     console.print("\nmeasured:", style="bold")

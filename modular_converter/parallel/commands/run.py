@@ -1,4 +1,4 @@
-"""``modular-plan run``: a model on several devices beside one device: agreement, memory, tokens a second."""
+"""``modular-plan run``: compare a model on several devices with one device: outputs, memory, tokens a second."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def run(
 
 
 def is_saved(path: Path) -> bool:
-    """Whether a folder holds a model with its weights."""
+    """Whether a folder has a model with its weights."""
     return (path / "config.json").is_file() and any(path.glob("*.safetensors"))
 
 
@@ -101,9 +101,9 @@ def load(model: str, settings: tuple[str, ...], dtype: Any = None) -> tuple[Any,
     """The model in eval mode on the CPU, and inputs for one forward.
 
     Args:
-        dtype: of the weights; as they are if None.
+        dtype: of the weights; None to keep theirs.
 
-    Raises ``PlanError`` if it is none of the four kinds, or cannot be built.
+    Raises ``PlanError`` if MODEL is unknown, or cannot be loaded or built.
     """
     import torch
 
@@ -124,7 +124,7 @@ def load(model: str, settings: tuple[str, ...], dtype: Any = None) -> tuple[Any,
         made = _from_folder(folder if path.is_dir() else path, path.is_dir(), overrides_of(settings), dtype)
     except PlanError:
         raise
-    except Exception as error:  # whatever the library raises for a broken file
+    except Exception as error:  # the library may raise anything for a broken file
         raise BuildError(f"{model}: cannot be loaded: {type(error).__name__}: {error}") from error
     with torch.no_grad():
         return made, make_inputs(made)
@@ -158,7 +158,7 @@ def _placed(value: Any, place: str) -> Any:
 
 
 def _answers(model: Any, inputs: dict[str, Any], tokens: int, compiled: bool) -> tuple[list[Any], float | None]:
-    """The floating outputs of a forward, and tokens a second of a generation where the model generates."""
+    """The floating outputs of a forward, and the tokens a second of a generation; None if the model does not generate."""
     import torch
 
     from modular_converter.parallel.trace.record import tensors_in
@@ -178,7 +178,7 @@ def _answers(model: Any, inputs: dict[str, Any], tokens: int, compiled: bool) ->
 
 
 def _rate(generate: Callable[[], Any], tokens: int) -> float | None:
-    """Tokens a second of the second run; None where the inputs of one forward are no prompt."""
+    """The tokens a second of the second run; None if the inputs of a forward are not a prompt."""
     try:
         generate()
     except (ValueError, TypeError):
@@ -189,9 +189,9 @@ def _rate(generate: Callable[[], Any], tokens: int) -> float | None:
 
 
 def deviation(got: list[Any], want: list[Any]) -> float:
-    """The largest error of a tensor, as a part of its scale; infinite for lists of different lengths.
+    """The largest error of a tensor, as a part of its scale; infinite if lengths or shapes differ.
 
-    In half precision single entries may differ by much of a small scale, so the norm of the difference counts.
+    In half precision, single entries may differ by much of a small scale, so the norm of the difference counts.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""``modular-plan schedule``: the expected step of a pipeline, drawn, with a balance and advice."""
+"""``modular-plan schedule``: the predicted step of a pipeline, with a picture, a balance and advice."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _measured_model(model: str | None, setting: PipelineSetting, options: dict[s
 
 
 def _draw(path: str, chosen: Forecast, unit: str, step: MeasuredStep | None) -> None:
-    """Write the picture, and beside it that of the measured step."""
+    """Write the picture, and beside it the picture of the measured step, if there is one."""
     write_text(path, svg(chosen.timeline, title_of(chosen), summary_line(chosen, unit)))
     if step is not None:
         stem, suffix = os.path.splitext(path)

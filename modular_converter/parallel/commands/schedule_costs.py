@@ -1,4 +1,4 @@
-"""The costs for ``modular-plan schedule``: from a model, from a file of measured times, or equal ones."""
+"""The costs for ``modular-plan schedule``: from a model, from a file of measured times, or of equal layers."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 WIDTHS = {"bfloat16": 2, "float16": 2, "float32": 4}
 UNIT_OF_EVEN = "forward passes of a layer"
 NUMBERS_TRAINED = 4
-"""A parameter's numbers in training: its weight, its gradient, and the two of AdamW, all of its type."""
+"""The numbers of each parameter in training: weight, gradient and two of AdamW, all of the same type."""
 
 
 def costs_from_options(
     model: str | None, setting: PipelineSetting, options: dict[str, Any], measured: MeasuredModel | None = None
 ) -> tuple[ChainCosts, str, list[str]]:
-    """The costs, the unit of their times, and lines that say where they come from.
+    """The costs, the unit of their times, and lines about the origin of the costs.
 
     Args:
         measured: the model to time; its times replace the times from counted operations.
 
-    Raises ``PlanError`` if there is no source of costs or there are two, and as reading the model or the file does.
+    Raises ``PlanError`` if no source of costs is given, sources exclude each other, or a source cannot be read.
     """
     even, file, transfer = options["even"], options["layer_times"], options["transfer"]
     if even is not None and (model is not None or file is not None):
@@ -61,7 +61,7 @@ def costs_from_options(
 
 
 def count_request(model: str, setting: PipelineSetting, options: dict[str, Any]) -> CountRequest:
-    """The model and the micro-batch that the options mean. Raises ``PlanError`` for rows that do not divide."""
+    """The model and micro-batch of the options. Raises ``PlanError`` if the micro-batches do not divide the rows."""
     batch, chunks = options["batch"] or setting.chunks, setting.chunks
     if batch % chunks:
         below = batch // chunks * chunks

@@ -1,6 +1,4 @@
-"""``modular-plan show`` and ``modular-plan diff``: the effect of a plan, and its differences from the plan in the
-source.
-"""
+"""``modular-plan show`` and ``modular-plan diff``: a plan's effect, and its differences from the plan in the source."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def _changes(
 
 
 def _file(model: str) -> tuple[ModelingFile, str]:
-    """The file of MODEL, its modular file where it has one, and the class that was asked for."""
+    """The file of MODEL (its modular file if there is one), and the class in MODEL ("" if there is none)."""
     from modular_converter.parallel.tiny.model_files import is_file, open_file, split_class
 
     if is_file(model):

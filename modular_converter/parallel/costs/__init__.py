@@ -1,1 +1,1 @@
-"""The work of a model at its full size, layer by layer, counted in a run on tensors without data."""
+"""The work of each layer of a model at its full size, counted in a run on tensors without data."""

@@ -1,4 +1,4 @@
-"""A model at the size of its configuration, on tensors without data: its class, its list of layers, its inputs."""
+"""A model at the size of its configuration: its class, its list of layers, its inputs."""
 
 from __future__ import annotations
 
@@ -35,9 +35,11 @@ class CountRequest:
     Attributes:
         model: a model type, class path, modeling file, or a folder or file with a configuration.
         overrides: configuration values.
-        samples: rows of one micro-batch.
-        length: tokens of a row, where the model takes ids; as many as its positions, at most 2048, if None.
-        trains: with a loss if the model has one, and with the tensors kept for the backward.
+        layers: the number of layers; the configuration's if None.
+        samples: the number of rows of a micro-batch.
+        length: the number of tokens of a row, for models that take ids; if None, the number of positions, at most 2048.
+        trains: whether to count training: the loss, if the model has one, and the tensors kept for the backward.
+        dtype: of weights and inputs.
     """
 
     model: str
@@ -60,8 +62,8 @@ class FullModel(NamedTuple):
 def chain_work(request: CountRequest) -> ChainWork:
     """The work of each layer of a model, and of the parts before and after the layers.
 
-    Raises ``PlanError`` if the model is unknown, cannot be built, or is no chain; or its work cannot be counted without
-    data.
+    Raises ``PlanError`` if the model is unknown, cannot be built, or is not a chain, or if its work cannot be counted
+    without data.
     """
     model, path, inputs = model_at_size(request, torch.device("meta"))
     length = inputs["input_ids"].shape[1] if "input_ids" in inputs else 0
@@ -69,9 +71,9 @@ def chain_work(request: CountRequest) -> ChainWork:
 
 
 def model_at_size(request: CountRequest, device: torch.device) -> FullModel:
-    """A model with the weights of its own initialization, the same for each call, and random inputs.
+    """A model with the weights of its own initialization, the same in each call, and random inputs.
 
-    Raises ``PlanError`` if the model is unknown, cannot be built, or is no chain.
+    Raises ``PlanError`` if the model is unknown, cannot be built, or is not a chain.
     """
     target, config = _subject(request)
     path = _layers_of(target)
@@ -86,7 +88,7 @@ def model_at_size(request: CountRequest, device: torch.device) -> FullModel:
 
 
 def _subject(request: CountRequest) -> tuple[Target, Any]:
-    """The requested class and configuration; with a language-model head if the type has one."""
+    """The requested class and configuration; the class with a language-model head if the type has one."""
     place = Path(request.model)
     saved = place / "config.json" if place.is_dir() else place
     if saved.suffix == ".json":
@@ -105,7 +107,7 @@ def _subject(request: CountRequest) -> tuple[Target, Any]:
     check_fields(kind, list(overrides))
     try:
         return target, kind(**_nested(overrides))
-    except Exception as error:  # a configuration's own checks raise anything
+    except Exception as error:  # a configuration's own checks may raise anything
         raise BuildError(f"{request.model}: its configuration refuses these values: {one_line(error)}") from error
 
 
@@ -117,7 +119,7 @@ def _layer_field(kind: Any) -> str:
 
 
 def _nested(overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted names as dictionaries of sub-configurations."""
+    """The values as nested dictionaries: dotted names lead into sub-configurations."""
     found: dict[str, Any] = {}
     for name, value in overrides.items():
         *outer, last = name.split(".")
@@ -133,7 +135,7 @@ def _from_file(path: Path, overrides: Mapping[str, Any]) -> tuple[Target, Any]:
 
     try:
         config = transformers.AutoConfig.from_pretrained(path, local_files_only=True, **_nested(overrides))
-    except Exception as error:  # whatever the library raises for a broken or missing file
+    except Exception as error:  # the library may raise anything for a broken or missing file
         raise BuildError(f"{path}: is not a readable configuration: {one_line(error)}") from error
     names = list(getattr(config, "architectures", None) or ())
     kind: Any = getattr(transformers, names[0], None) if names else None
@@ -149,7 +151,7 @@ def _from_file(path: Path, overrides: Mapping[str, Any]) -> tuple[Target, Any]:
 
 
 def _layers_of(target: Target) -> str:
-    """The list of layers that run one after the other, from the trace of a small instance."""
+    """The path of the list of layers that run in sequence, from the trace of a small instance."""
     small = build(target)
     chain = chain_of(record(small.model, with_mask(small.model, small.inputs), target.name))
     if isinstance(chain, str):
@@ -173,7 +175,7 @@ def _made(target: Target, config: Any, request: CountRequest, device: torch.devi
 
 
 def _inputs(model: Any, request: CountRequest, device: torch.device) -> dict[str, Any]:
-    """Inputs of one micro-batch: ids of the wanted length, other tensors of the model's own sizes."""
+    """Inputs of one micro-batch: ids of the requested length, other tensors of the model's own sizes."""
     found = next(candidates(model, text_alone=True), None) or next(candidates(model), None)
     if found is None:
         raise BuildError(f"{request.model}: no inputs are known for it; give measured times with --layer-times")
@@ -195,14 +197,14 @@ def _inputs(model: Any, request: CountRequest, device: torch.device) -> dict[str
 
 
 def _positions(config: Any) -> int | None:
-    """The most tokens of a row, if a configuration tells them."""
+    """The number of positions, if a configuration has it."""
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     found = getattr(text, "max_position_embeddings", None)
     return found if isinstance(found, int) and found > 0 else None
 
 
 def _sized(name: str, value: torch.Tensor, request: CountRequest, length: int) -> torch.Tensor:
-    """The value repeated to the rows and, where it is ids, to the length."""
+    """The value repeated to the number of rows, and ids also to the length."""
     rows = value.shape[0] // BATCH * request.samples
     is_text = name.endswith("input_ids") and value.dim() == 2
     wanted = (rows, length) if is_text else (rows, *value.shape[1:])

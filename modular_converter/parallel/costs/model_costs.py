@@ -21,7 +21,7 @@ from modular_converter.parallel.trace.record import tensors_in
 
 
 MOST_OPERATIONS = 150_000
-"""In one run: about half a minute. A model that loops over its tokens needs many."""
+"""The limit for one run, about half a minute; models that loop over their tokens exceed it."""
 
 
 def count_chain(model: torch.nn.Module, path: str, inputs: Mapping[str, Any]) -> ChainWork:
@@ -29,13 +29,13 @@ def count_chain(model: torch.nn.Module, path: str, inputs: Mapping[str, Any]) ->
 
     Args:
         model: on the meta device; in train mode, the bytes that the forward keeps for its backward are counted.
-        path: of the list of layers, which run one after the other.
+        path: of the list of layers, which run in sequence.
         inputs: keyword arguments on the meta device: one micro-batch.
 
     Raises:
         BuildError: the forward fails on tensors without data.
-        ScheduleError: weights of a layer do not run without data, so that its work is not known; or the run takes too
-            many operations.
+        ScheduleError: weights of a layer are not used without data, so that its work is unknown; or the run has too many
+            operations.
     """
     layers = list(model.get_submodule(path).children())
     counter = _Counter(model, layers)
@@ -70,7 +70,7 @@ def count_chain(model: torch.nn.Module, path: str, inputs: Mapping[str, Any]) ->
 
 
 class _Counter:
-    """Sums by place: 0 is before the layers, ``i`` the i-th layer with what follows it, and the last one after them."""
+    """Sums by place: 0 before the layers, ``i`` for the i-th layer and code between it and the next, the last after them."""
 
     def __init__(self, model: torch.nn.Module, layers: list[torch.nn.Module]) -> None:
         self.place, self.operations, self.output = 0, 0, 0.0
@@ -90,7 +90,7 @@ class _Counter:
             self.handles.append(layer.register_forward_hook(self._leave))
 
     def _enter(self, number: int, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
-        """A layer begins: the tensors that it takes from the layer before are those passed between stages."""
+        """A layer begins; the tensors that it takes from the layer before are those that stages hand over."""
         self.place = number
         taken = {_storage(tensor) for tensor in tensors_in((args, kwargs))}
         self.output = max(self.output, sum(size for key, size in self.made.items() if key in taken))
@@ -100,15 +100,15 @@ class _Counter:
         self.made = {_storage(t): float(t.numel() * t.element_size()) for t in tensors_in(result)}
 
     def keep(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Count a tensor that autograd keeps, once for each storage; weights and buffers are no activations."""
+        """Count a tensor that autograd keeps, once for each storage, without weights and buffers."""
         key = _storage(tensor)
         if key not in self.seen:
-            self.seen[key] = tensor  # held, so that no other storage gets its number
+            self.seen[key] = tensor  # alive, so that the numbers of storages are unique
             self.kept[self.place] += tensor.untyped_storage().nbytes()
         return tensor
 
     def note_results(self, func: Any, result: Any, with_weight: bool) -> None:
-        """Add the bytes for which the backward computes gradients; views of weights do not count."""
+        """Add the bytes of results for which the backward computes gradients, without views of weights."""
         size = sum(
             float(t.numel() * t.element_size())
             for t in tensors_in(result)
@@ -123,7 +123,7 @@ class _Counter:
         (self.weight_flops if with_weight else self.other_flops)[self.place] += flops
 
     def use(self, tensors: list[torch.Tensor]) -> bool:
-        """Note the weights that an operation takes; return whether there are any."""
+        """Note the weights that an operation takes, and return whether there are any."""
         found = [key for key in map(_storage, tensors) if key in self.owner]
         for key in found:
             self.places[key].add(self.place)
@@ -136,7 +136,7 @@ class _Counter:
         return bool(found)
 
     def idle_weights(self, layers: list[torch.nn.Module]) -> str:
-        """The first matrix of a layer that no operation has taken."""
+        """The first matrix of a layer that no operation has taken; empty if there is none."""
         for number, layer in enumerate(layers):
             for name, parameter in layer.named_parameters():
                 if parameter.dim() > 1 and not self.places[_storage(parameter)]:
@@ -144,7 +144,7 @@ class _Counter:
         return ""
 
     def work(self, model: torch.nn.Module, path: str, layers: list[torch.nn.Module]) -> ChainWork:
-        """The sums, with the parameters of each place; those that no operation takes belong before the layers."""
+        """The sums, with the number of parameters of each place; unused parameters count before the layers."""
         last = len(layers) + 1
         counts = [0] * (last + 1)
         shared = 0
@@ -165,12 +165,12 @@ class _Counter:
 
 
 def _storage(tensor: torch.Tensor) -> int:
-    """A number of the memory behind a tensor, which all views of it share."""
+    """The number of a tensor's storage, which its views share."""
     return int(tensor.untyped_storage()._cdata)
 
 
 class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts the products among the operations that a forward becomes."""
+    """Counts the floating-point operations of matrix products in a forward."""
 
     def __init__(self, counter: _Counter) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -182,7 +182,7 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         with_weight = self.counter.use(tensors)
         self.counter.note_results(func, result, with_weight)
         packet = func._overloadpacket
-        if "grouped_mm" in str(packet):  # rows of several experts, each with the matrix of its own
+        if "grouped_mm" in str(packet):  # rows of several experts, each with its own matrix
             self.counter.count(2.0 * result.numel() * args[0].shape[-1], with_weight)
         elif packet in flop_registry:
             self.counter.count(float(flop_registry[packet](*args, **(kwargs or {}), out_val=result)), with_weight)
@@ -190,7 +190,7 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class _PlainInputs(TorchFunctionMode):
-    """Answers "are all …?" with yes: here masks hide nothing, and positions are consecutive."""
+    """Lets ``all(…)`` be true without data: here masks hide nothing, and positions are consecutive."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
@@ -203,7 +203,7 @@ class _PlainInputs(TorchFunctionMode):
 
 
 class _Attention(TorchFunctionMode):
-    """Attention as a fused kernel does it, which keeps no matrix of scores; a causal one does half of the work."""
+    """Counts attention like a fused kernel, which keeps no matrix of scores; a causal kernel does half of the work."""
 
     def __init__(self, counter: _Counter) -> None:
         super().__init__()
@@ -232,7 +232,7 @@ class _Attention(TorchFunctionMode):
 
 
 class _FusedAttention(torch.autograd.Function):
-    """The shapes of fused attention, and the tensors that it keeps: its inputs, its output, and a number for each row."""
+    """The shapes of fused attention, and the tensors that it keeps: inputs, output, and a number for each row."""
 
     @staticmethod
     def forward(ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:

@@ -1,1 +1,1 @@
-"""Rules about parallel plans. Each conversion runs their checks, so nothing here imports torch or the rest of the wing."""
+"""Rules about parallel plans. Each conversion runs their checks, so they import neither torch nor the rest of ``parallel``."""

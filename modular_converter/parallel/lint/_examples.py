@@ -1,4 +1,4 @@
-"""The files of the rules' examples: an old model with a plan, and a new one that inherits from it."""
+"""The files of the rules' examples: an old model with a plan, and a new model that inherits from it."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ __all__ = ["NewConfig", "NewMLP", "NewModel"]
 
 
 def example(layers: str, result: str, plan: Mapping[str, str] | None = None) -> tuple[tuple[str, str], ...]:
-    """The files of one example, as paths and texts.
+    """The files of an example: (path, text).
 
     Args:
-        layers: the statements by which the new layers differ from the old ones.
+        layers: the statements that change the old layers to the new layers.
         result: the expression that the new forward returns.
-        plan: the plan that the new configuration writes; it inherits the old one if None.
+        plan: the plan in the new configuration; None to inherit the old plan.
     """
     entries = "".join(f'        "{pattern}": "{style}",\n' for pattern, style in (plan or {}).items())
     written = "pass" if plan is None else f"base_model_tp_plan = {{\n{entries}    }}"

@@ -13,7 +13,7 @@ from modular_converter.facts.nodes import walk
 
 LINEAR = ("nn.Linear", "torch.nn.Linear")
 MOST_REPLACEMENTS = 20
-"""The most names in one size that are replaced; more are a circle."""
+"""The most names that are replaced in one size; more of them refer to each other in a circle."""
 
 
 class LinearLayer(NamedTuple):
@@ -22,11 +22,11 @@ class LinearLayer(NamedTuple):
     node: ast.expr
     """The target `self.x`."""
     features: tuple[str, str]
-    """Features in and out, as text in names of the configuration."""
+    """The numbers of input and output features, as expressions in fields of the configuration."""
 
 
 def linear_layers(node: ast.ClassDef) -> dict[str, LinearLayer]:
-    """The linear layers of a class by attribute; those whose sizes are not written in the call are left out."""
+    """Attribute -> linear layer of a class, for layers whose sizes are arguments of the call."""
     layers = {}
     paths = _paths(node)
     for statement in walk(node):
@@ -44,9 +44,9 @@ def linear_layers(node: ast.ClassDef) -> dict[str, LinearLayer]:
 
 
 def _paths(tree: ast.AST) -> Mapping[str, ast.expr]:
-    """The names that stand for a value of the configuration: `self.size` of `self.size = config.hidden_size`.
+    """Name -> its value, for aliases of configuration fields such as `self.size = config.hidden_size`.
 
-    A name that is set twice, or to anything but a path of names, stands for itself.
+    Names that are set twice, or to anything but a dotted name, are left out.
     """
     nodes = list(walk(tree))
     stored = Counter(ast.unparse(node) for node in nodes if isinstance(getattr(node, "ctx", None), ast.Store))
@@ -60,19 +60,19 @@ def _paths(tree: ast.AST) -> Mapping[str, ast.expr]:
 
 
 def _is_path(node: ast.expr) -> bool:
-    """Whether this is a name or an attribute of one: `config.text_config.hidden_size`."""
+    """Whether an expression is a dotted name: `config.text_config.hidden_size`."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name)
 
 
 def _resolved(node: ast.expr, paths: Mapping[str, ast.expr]) -> str:
-    """The text of an expression in which each name is replaced by the value that it stands for."""
+    """The text of an expression, with each alias replaced by its value."""
     return ast.unparse(_Resolver(paths).visit(copy.deepcopy(node)))
 
 
 class _Resolver(ast.NodeTransformer):
-    """Replaces names by the values that they stand for; a bounded number, since names may stand for each other."""
+    """Replaces aliases by their values, at most `MOST_REPLACEMENTS` times, since aliases may refer to each other."""
 
     def __init__(self, paths: Mapping[str, ast.expr]) -> None:
         self.paths, self.left = paths, MOST_REPLACEMENTS

@@ -17,7 +17,7 @@ class PlanEntry(NamedTuple):
 
     plan: str
     pattern: str
-    """The layers that it names: `layers.*.mlp.up_proj`."""
+    """The pattern of its layers: `layers.*.mlp.up_proj`."""
     node: ast.expr
     """The pattern's place in the class."""
 

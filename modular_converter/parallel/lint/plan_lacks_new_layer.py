@@ -42,7 +42,7 @@ Override the plan in the configuration of the modular file, with an entry for th
 
 
 def diagnose(location: Location, layer: str, beside: str, class_name: str) -> Finding:
-    """`layer` is new in `class_name`; `beside` is a layer of the same size there that the plan splits."""
+    """The finding for a new `layer` of `class_name`; `beside` is a layer of the same size in it, which the plan splits."""
     return Finding(
         RULE,
         location,
@@ -56,8 +56,8 @@ def diagnose(location: Location, layer: str, beside: str, class_name: str) -> Fi
 def check(facts: Facts) -> Iterator[Finding]:
     """Find linear layers that the modular file adds beside layers of the same size in an inherited plan.
 
-    Only a layer of the same size counts: a router or a gate of a few values is rightly left whole, and a static check
-    cannot know the purpose of other layers.
+    Layers of other sizes do not count: a router, or a gate of a few values, needs no entry, and a static check cannot know
+    the purpose of other layers.
     """
     configuration, modeling = facts.files.get("configuration", {}), facts.files.get("modeling", {})
     inherited = {name: entries for name, one in configuration.items() if (entries := _inherited_entries(facts, one))}
@@ -78,7 +78,7 @@ def _uncovered(
     planned: Collection[str],
     named: Collection[str],
 ) -> Iterator[Finding]:
-    """The layers of a class that no entry names, although a planned layer beside them has the same size."""
+    """Findings for layers of a class without an entry, beside a layer of the same size with an entry."""
     sizes = {name: layer.features for name, layer in linear_layers(definition.members.node).items()}
     for layer, added in layers.items():
         beside = next((name for name in sizes if name in planned and sizes[name] == sizes.get(layer)), None)
@@ -88,7 +88,7 @@ def _uncovered(
 
 
 def _added(one: ClassFacts) -> Mapping[str, LinearLayer]:
-    """The linear layers that a class of the modular file assigns and that its parent does not mention."""
+    """The linear layers of a class of the modular file that its parent does not mention."""
     layers = linear_layers(one.members.node) if "Linear(" in one.text else {}
     known = _attributes(one.parent.members) if layers and one.parent else ()
     return {name: layer for name, layer in layers.items() if name not in known}
@@ -99,7 +99,7 @@ def _attributes(members: Members) -> set[str]:
 
 
 def _inherited_entries(facts: Facts, definition: GeneratedDefinition) -> list[list[str]]:
-    """The tensor-parallel patterns of a configuration class, in parts, unless the modular file writes the plan."""
+    """The tensor-parallel patterns of a configuration class, split at dots; empty if the modular file sets the plan."""
     own = facts.classes.get(definition.name)
     if TENSOR_PARALLEL not in definition.text or (own and TENSOR_PARALLEL in own.members.names):
         return []
@@ -111,7 +111,7 @@ def _inherited_entries(facts: Facts, definition: GeneratedDefinition) -> list[li
 
 
 def _may_use(members: Members, configuration: str) -> bool:
-    """Whether methods of a class may get this configuration: an annotation of `config` names it, or there is none."""
+    """Whether methods of a class may take this configuration: an annotation of `config` names it, or there is none."""
     arguments = (argument for method in members.methods for argument in method.node.args.args)
     annotations = [one.annotation for one in arguments if one.arg == "config" and one.annotation is not None]
     named = {word for one in annotations for word in re.findall(r"\w+", ast.unparse(one))}
@@ -119,7 +119,7 @@ def _may_use(members: Members, configuration: str) -> bool:
 
 
 def _holders(name: str, definitions: Iterable[GeneratedDefinition]) -> Iterator[str]:
-    """The attributes that classes of the model assign an instance of a class to: `mlp` of `self.mlp = NewMLP(…)`."""
+    """The attributes that hold an instance of a class in the model: `mlp` for `self.mlp = NewMLP(…)`."""
     for definition in definitions:
         if definition.is_class and f"{name}(" in definition.text:
             for node in walk(definition.members.node):

@@ -36,7 +36,7 @@ Override the plan in the configuration of the modular file, with the names that 
 
 
 def diagnose(location: Location, entry: str, plan: str, *, candidates: Iterable[str] = ()) -> Finding:
-    """`entry` is the pattern, `plan` the attribute that holds it (`base_model_tp_plan`)."""
+    """The finding for a pattern `entry` in the attribute `plan` (`base_model_tp_plan`)."""
     return Finding(
         RULE,
         location,
@@ -58,8 +58,8 @@ def check(facts: Facts) -> Iterator[Finding]:
 
 
 def _missing(parts: set[str], classes: Sequence[GeneratedDefinition]) -> set[str]:
-    """The parts that no class assigns to itself or has as a string, by which it may name a layer."""
-    # Parsing a model takes 20 times as long as this search, which finds nearly all of them.
+    """The parts that no class sets as an attribute or has in a string, which may be the name of a layer."""
+    # This search finds nearly all parts, in a twentieth of the time for parsing a model.
     missing = {part for part in parts if not any(f"self.{part} = " in one.text for one in classes)}
     for one in classes if missing else ():
         for node in ast.walk(one.members.node):
@@ -71,7 +71,7 @@ def _missing(parts: set[str], classes: Sequence[GeneratedDefinition]) -> set[str
 
 
 def _place(facts: Facts, name: str, entry: PlanEntry) -> Location:
-    """The entry where the modular file writes it, else the class that inherits it."""
+    """The place of an entry in the modular file; if it is inherited, the place of the class."""
     configuration = facts.classes.get(name)
     if configuration is None:
         return Location(facts.path)

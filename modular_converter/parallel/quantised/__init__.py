@@ -1,1 +1,1 @@
-"""Quantised weights as plain tensors, which a plan can cut."""
+"""Quantised weights as plain tensors, which a plan can shard."""

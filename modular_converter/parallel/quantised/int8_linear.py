@@ -1,4 +1,4 @@
-"""Linear layers with weights of 8 bits, as plain parameters: whole numbers, and a scale for each output feature."""
+"""Linear layers with int8 weights, as plain parameters: integers, and a scale for each output feature."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _LARGEST = 127
 
 
 class Int8Linear(torch.nn.Module):
-    """``x @ weight.T * scale + bias``, in the type of ``x``, step by step as torchao computes it.
+    """``x @ weight.T * scale + bias``, in the type of ``x`` and in the same steps as torchao.
 
-    Inputs of whole numbers are refused: code that turns them into ``weight.dtype`` means the type before int8.
+    Inputs of integers are refused: code that converts its input to ``weight.dtype`` means the type before int8.
 
     Attributes:
         weight: int8, ``[out_features, in_features]``.
@@ -30,7 +30,7 @@ class Int8Linear(torch.nn.Module):
 
     @staticmethod
     def product(input: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        """The product with whole numbers, ``[rows, out_features]``: a sum over input features, which ranks can share."""
+        """The product with the integers, ``[rows, out_features]``: a sum over input features, which ranks can share."""
         if not input.is_floating_point():
             raise ApplyError(
                 f"an int8 layer got an input of {input.dtype}: the model's code gives its input the type of a weight, which "
@@ -39,12 +39,12 @@ class Int8Linear(torch.nn.Module):
         return torch.mm(input.reshape(-1, input.shape[-1]), weight.t().to(input.dtype))
 
     def finished(self, product: torch.Tensor, input: torch.Tensor) -> torch.Tensor:
-        """The output of the layer, of its whole product."""
+        """The output of the layer, from the whole product."""
         found = (product * self.scale.to(product.dtype)).reshape(*input.shape[:-1], product.shape[-1])
         return (found if self.bias is None else found + self.bias).to(input.dtype)
 
     def draw(self, generator: torch.Generator) -> None:
-        """Random weights, of the size that ``1 / sqrt(in_features)`` has as a floating weight."""
+        """Draw random weights, whose floating values are of the size ``1 / sqrt(in_features)``."""
         with torch.no_grad():
             self.weight.copy_(torch.randint(-_LARGEST, _LARGEST + 1, self.weight.shape, generator=generator))
             sizes = torch.rand(self.scale.shape, generator=generator) + 0.5
@@ -52,7 +52,7 @@ class Int8Linear(torch.nn.Module):
 
 
 def become_int8(module: torch.nn.Module, weight: torch.Tensor, scale: torch.Tensor) -> None:
-    """Turn a linear layer into an ``Int8Linear`` in place; its bias stays.
+    """Turn a linear layer into an ``Int8Linear`` in place, with its bias unchanged.
 
     Args:
         weight: int8, ``[out_features, in_features]``.

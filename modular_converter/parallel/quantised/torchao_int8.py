@@ -1,4 +1,4 @@
-"""Models that torchao has quantised to int8, weights alone: their layers as plain ones, and back again."""
+"""Models whose weights torchao has quantised to int8: turn their layers into plain layers, and back."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ SCHEME = "torchao"
 
 @dataclass(frozen=True)
 class _Form:
-    """A layer as it was: its class, the attributes that the library has set on it, and its weight without numbers.
+    """The original form of a layer: its class, the attributes that the library has set on it, and its weight's form.
 
     Attributes:
-        settings: what torchao's tensor was made with, beside numbers and scales.
+        tensor: torchao's class of the weight.
+        settings: the arguments of this class, beside integers and scales.
+        scale_shape: the shape of torchao's scales.
     """
 
     kind: type[torch.nn.Module]
@@ -33,25 +35,25 @@ class _Form:
     scale_shape: tuple[int, ...]
 
     def packed(self, weight: torch.Tensor, scale: torch.Tensor) -> Any:
-        """The weight as torchao has it."""
-        own = scale[: math.prod(self.scale_shape)].reshape(self.scale_shape)  # all rows may have the same one
+        """The weight in torchao's form."""
+        own = scale[: math.prod(self.scale_shape)].reshape(self.scale_shape)  # all rows may share one scale
         return self.tensor(weight, own, **self.settings)
 
 
-# Not in the modules: what the library sets on them cannot be sent to other processes.
+# Not kept in the modules, since the attributes that the library sets cannot be sent to other processes.
 _FORMS: weakref.WeakKeyDictionary[torch.nn.Module, _Form] = weakref.WeakKeyDictionary()
-# The attribute that torchao may set on a layer: the text that is printed for it.
+# The attribute that torchao may set on a layer: the text that `print` shows.
 _OWN = ("extra_repr",)
 
 
 @dataclass(frozen=True)
 class Int8Layers:
-    """The layers of a model with weights of 8 bits, so that a small instance gets the same."""
+    """The layers of a model with int8 weights, to be repeated in a small instance."""
 
     layers: SomeLayers
 
     def put_into(self, model: torch.nn.Module) -> None:
-        """Turn the same layers of a small instance into such layers; its numbers are drawn later."""
+        """Turn the same layers of a small instance into ``Int8Linear``; their numbers are drawn later."""
         for path in self.layers.same_in(model):
             module = model.get_submodule(path)
             if type(module) is torch.nn.Linear:
@@ -60,15 +62,15 @@ class Int8Layers:
 
 
 def int8_layers_of(model: torch.nn.Module) -> Int8Layers | None:
-    """The layers of a model that are ``Int8Linear``; None for none."""
+    """The layers of a model that are ``Int8Linear``; None if there are none."""
     found = tuple(path for path, module in model.named_modules() if isinstance(module, Int8Linear))
     return Int8Layers(SomeLayers.of(found, model)) if found else None
 
 
 def unpack_layers(model: torch.nn.Module) -> None:
-    """Turn the quantised layers of a model into plain ones in place; no number is copied.
+    """Turn the quantised layers of a model into ``Int8Linear`` in place, without copying the integers.
 
-    Raises ``ApplyError`` if a weight is quantised in another way; the model is as it was.
+    Raises ``ApplyError`` if a weight is quantised in another way; the model is then unchanged.
     """
     if SCHEME not in sys.modules:
         return
@@ -96,12 +98,12 @@ def pack_layers(model: torch.nn.Module) -> None:
 
 
 def is_unpacked(model: torch.nn.Module) -> bool:
-    """Whether layers of a model were made plain by ``unpack_layers``."""
+    """Whether a model has layers that ``unpack_layers`` has changed."""
     return any(isinstance(module, Int8Linear) and module in _FORMS for module in model.modules())
 
 
 def packed_state(model: torch.nn.Module, state: dict[str, torch.Tensor], prefix: str = "") -> None:
-    """Put the weights of a state dict of plain layers into torchao's form, in place.
+    """Convert the weights of a state dict with ``Int8Linear`` layers into torchao's form, in place.
 
     Args:
         prefix: of the model's names in the state.

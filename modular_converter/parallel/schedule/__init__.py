@@ -1,1 +1,1 @@
-"""Pipeline schedules: their orders, a simulation of their time and memory, pictures, and advice; all without torch."""
+"""Pipeline schedules: their orders, a simulation of their time and memory, pictures, and advice; without torch."""

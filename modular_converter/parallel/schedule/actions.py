@@ -1,4 +1,4 @@
-"""The actions of a pipeline schedule, and the order in which each rank takes them."""
+"""The actions of a pipeline schedule, and their order on each rank."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Work(enum.Enum):
-    """A kind of action. The letters are those that torch prints."""
+    """A kind of action, with the letter that torch prints."""
 
     FORWARD = "F"
     BACKWARD = "B"
@@ -18,7 +18,7 @@ class Work(enum.Enum):
 
 
 class Action(NamedTuple):
-    """One pass of one micro-batch through one stage; both count from 0."""
+    """A pass of a micro-batch through a stage; both numbers count from 0."""
 
     work: Work
     stage: int
@@ -30,13 +30,13 @@ class Action(NamedTuple):
 
 @dataclass(frozen=True)
 class ActionOrder:
-    """The actions of each rank, in the order in which the rank takes them.
+    """The actions of each rank, in order.
 
     Attributes:
-        schedule: its name, as torch calls it.
+        schedule: its name in torch.
         chunks: the number of micro-batches.
-        stage_ranks: the rank that holds each stage.
-        actions: one sequence a rank.
+        stage_ranks: the rank of each stage.
+        actions: of each rank.
     """
 
     schedule: str
@@ -54,21 +54,21 @@ class ActionOrder:
 
 
 def forwards(stage: int, chunks: Sequence[int]) -> list[Action]:
-    """The forward passes of these micro-batches through one stage."""
+    """The forward passes of micro-batches through a stage."""
     return [Action(Work.FORWARD, stage, chunk) for chunk in chunks]
 
 
 def backwards(stage: int, chunks: Sequence[int]) -> list[Action]:
-    """The whole backward passes of these micro-batches through one stage."""
+    """The whole backward passes of micro-batches through a stage."""
     return [Action(Work.BACKWARD, stage, chunk) for chunk in chunks]
 
 
 def alternated(first: Sequence[Action], second: Sequence[Action]) -> list[Action]:
-    """One of the first, one of the second, and so on. Both have the same length."""
+    """Actions of two sequences of the same length in turn."""
     return [action for pair in zip(first, second) for action in pair]
 
 
 def inference_order(order: ActionOrder) -> ActionOrder:
-    """The forward passes of an order alone."""
+    """The order without its backward passes."""
     kept = tuple(tuple(a for a in actions if a.work is Work.FORWARD) for actions in order.actions)
     return ActionOrder(order.schedule, order.chunks, order.stage_ranks, kept)

@@ -13,14 +13,14 @@ from modular_converter.parallel.schedule.stage_costs import ChainCosts
 HIGH_BUBBLE = 0.5
 GOOD_BUBBLE = 0.2
 DOMINANT = 1.25
-"""A rank with so many times the mean compute sets the pace of all others."""
+"""A rank with more than this multiple of the mean compute sets the pace of all others."""
 
 
 def advice(comparison: ScheduleComparison, costs: ChainCosts, memory: float | None = None) -> list[str]:
-    """Sentences about the chosen setting, each with a remedy; none if there is no problem.
+    """Sentences about problems of the chosen setting, each with a remedy; empty if there is no problem.
 
     Args:
-        memory: bytes of a device, if they are known.
+        memory: bytes of a device; None if unknown.
     """
     found = [*_bubble(comparison.chosen, costs), *_imbalance(comparison), *_transfer(comparison.chosen)]
     speedup = comparison.chosen.timeline.speedup
@@ -35,7 +35,7 @@ def advice(comparison: ScheduleComparison, costs: ChainCosts, memory: float | No
 
 
 def _memory(comparison: ScheduleComparison, memory: float) -> list[str]:
-    """The ranks without enough memory, and the schedules that would fit."""
+    """The ranks that need more than ``memory`` bytes, and the schedules that fit."""
     uses = comparison.chosen.timeline.uses
     full = [rank for rank, use in enumerate(uses) if use.peak > memory]
     if not full:
@@ -62,7 +62,7 @@ def _bubble(chosen: Forecast, costs: ChainCosts) -> list[str]:
     while (chunks := chunks * 2) <= 64 * setting.ranks:
         try:
             less = forecast(replace(setting, chunks=chunks), costs, chosen.balance).timeline.bubble
-        except ScheduleError:  # a number of micro-batches that does not divide
+        except ScheduleError:  # the schedule does not allow this number of micro-batches
             continue
         if less <= GOOD_BUBBLE:
             return [f"{said}; {chunks} micro-batches of the same size make it {less:.0%}"]

@@ -1,4 +1,4 @@
-"""How many layers each stage gets: evenly, or so that the simulated step of a schedule is short."""
+"""The number of layers of each stage: even, or such that the simulated step of a schedule is short."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from modular_converter.parallel.schedule.stage_costs import ChainCosts, StageCos
 
 
 MOST_ACTIONS = 150_000
-"""Simulated actions in one search: about a second."""
+"""The most simulated actions in one search, which take about a second."""
 
 
 def even_balance(layers: int, stages: int) -> tuple[int, ...]:
-    """Layers of each stage, as equal as possible; the first stages have one more.
+    """The number of layers of each stage, as equal as possible; the first stages may have one more.
 
     Raises ``ScheduleError`` for fewer layers than stages.
     """
@@ -26,7 +26,7 @@ def even_balance(layers: int, stages: int) -> tuple[int, ...]:
 
 
 def balance_by_cost(costs: ChainCosts, stages: int, trains: bool = True) -> tuple[int, ...]:
-    """The layers of each stage for which the most expensive stage is cheapest, with the parts outside of the layers."""
+    """The number of layers of each stage for which the longest stage, with parts outside of the layers, is shortest."""
     even_balance(len(costs.layers), stages)
 
     def price(cost: StageCost) -> float:
@@ -39,10 +39,10 @@ def balance_by_cost(costs: ChainCosts, stages: int, trains: bool = True) -> tupl
 
 
 def best_balance(order: ActionOrder, costs: ChainCosts, overlaps: bool = True) -> tuple[int, ...]:
-    """The balance with the shortest simulated step that moving single layers between neighbours finds.
+    """A balance with a short simulated step, found by moving single layers between neighbouring stages.
 
-    The search starts from the even balance and from ``balance_by_cost``, and ends at a balance that no move improves,
-    or after ``MOST_ACTIONS``. It is never worse than both.
+    The search starts from the better of the even balance and ``balance_by_cost``, and ends at a balance that no move
+    improves, or after ``MOST_ACTIONS``.
     """
     trains = any(action.work is not Work.FORWARD for actions in order.actions for action in actions)
     length = sum(map(len, order.actions))
@@ -65,7 +65,7 @@ def best_balance(order: ActionOrder, costs: ChainCosts, overlaps: bool = True) -
 
 
 def _moves(balance: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Each balance in which one stage has a layer less and a neighbour a layer more."""
+    """The balances with one layer moved to a neighbouring stage."""
     for first in range(len(balance) - 1):
         for giver, taker in ((first, first + 1), (first + 1, first)):
             if balance[giver] > 1:

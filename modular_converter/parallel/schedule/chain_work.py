@@ -1,4 +1,4 @@
-"""The work of a model that is a chain: operations and bytes of its layers, and the times that they become."""
+"""The work of a model that is a chain: operations and bytes of its layers, and their times on a device."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from modular_converter.parallel.schedule.stage_costs import ChainCosts, StageCos
 
 @dataclass(frozen=True)
 class PartWork:
-    """A layer, or what stands before or after the layers, for one micro-batch.
+    """The work of a layer, or of the parts before or after the layers, for one micro-batch.
 
     Attributes:
         weight_flops: floating-point operations of products with weights, in a forward; the backward of inputs and the
             backward of weights take as many each.
-        other_flops: of products between activations, such as attention's; the backward of inputs takes twice as many.
+        other_flops: floating-point operations of products between activations, such as in attention; the backward of
+            inputs takes twice as many.
         activations: bytes that the forward keeps for the backward.
-        parameters: their number.
-        weight_results: bytes of what operations with weights return; the backward of inputs makes as many of gradients, and
-            that of weights needs them.
-        temporary: bytes that the backward of a softmax of log-probabilities needs: two gradients as large as its result.
+        parameters: the number of parameters.
+        weight_results: bytes of the results of operations with weights; the backward of inputs computes gradients of the
+            same size, which the backward of weights needs.
+        temporary: bytes that the backward of a log-softmax needs meanwhile: two gradients as large as its result.
     """
 
     weight_flops: float
@@ -30,7 +31,7 @@ class PartWork:
     temporary: float = 0.0
 
     def cost(self, flops: float, bytes_per_parameter: float, bytes_per_gradient: float = 0.0) -> StageCost:
-        """Times on a device of so many operations a second."""
+        """The times on a device with ``flops`` operations a second, and the bytes."""
         return StageCost(
             (self.weight_flops + self.other_flops) / flops,
             (self.weight_flops + 2 * self.other_flops) / flops,
@@ -45,14 +46,14 @@ class PartWork:
 
 @dataclass(frozen=True)
 class ChainWork:
-    """A whole model.
+    """The work of a whole model.
 
     Attributes:
-        model: its class.
-        path: the list of layers in it.
-        shared: parameters that both ``before`` and ``after`` use and count, such as tied embeddings.
-        output: bytes that a layer hands to the next for one micro-batch.
-        length: tokens of a row; 0 for a model that takes none.
+        model: the name of its class.
+        path: of its list of layers.
+        shared: the number of parameters that both ``before`` and ``after`` count, such as tied embeddings.
+        output: bytes that a layer hands to the next layer for one micro-batch.
+        length: tokens of a row; 0 for a model without tokens.
         result: bytes of the model's output for one micro-batch.
     """
 
@@ -69,13 +70,13 @@ class ChainWork:
     def costs(
         self, tflops: float, bandwidth: float, bytes_per_parameter: float, bytes_per_gradient: float = 0.0
     ) -> ChainCosts:
-        """Times and bytes.
+        """The times and bytes on devices.
 
         Args:
-            tflops: what a device reaches in such products, in 10^12 operations a second.
+            tflops: the speed of a device in matrix products, in 10^12 operations a second.
             bandwidth: between two ranks, in 10^9 bytes a second.
             bytes_per_parameter: of weight, gradient and optimizer state together.
-            bytes_per_gradient: of it, those of the gradient.
+            bytes_per_gradient: the part of the gradient in ``bytes_per_parameter``.
         """
         flops = tflops * 1e12
         return ChainCosts(
@@ -94,6 +95,6 @@ class ChainWork:
 
     @property
     def flops(self) -> float:
-        """Of one forward pass of a micro-batch."""
+        """Floating-point operations of a forward pass of one micro-batch."""
         parts = (self.before, *self.layers, self.after)
         return sum(part.weight_flops + part.other_flops for part in parts)

@@ -1,4 +1,4 @@
-"""A timeline as an SVG picture for light and dark pages: the same bytes for the same timeline."""
+"""A timeline as an SVG picture, for light and dark pages; equal timelines give equal bytes."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _STYLE = """
 
 
 def svg(timeline: Timeline, title: str, caption: str) -> str:
-    """The picture as text of an SVG file.
+    """The text of an SVG file.
 
     Args:
-        title: above the picture.
-        caption: below it; both are escaped.
+        title: plain text above the picture.
+        caption: plain text below the picture.
     """
     ranks = timeline.order.ranks
     below = TOP + ranks * (ROW + GAP) + 18
@@ -95,5 +95,5 @@ def _text(left: float, top: float, text: str, kind: str = "") -> str:
 
 
 def _number(value: float) -> str:
-    """With at most two decimals, and none that are zero."""
+    """A number with at most two decimals, without trailing zeros."""
     return f"{value:.2f}".rstrip("0").rstrip(".")

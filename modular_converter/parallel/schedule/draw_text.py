@@ -1,4 +1,4 @@
-"""A timeline as text: a row a rank, letters and numbers of micro-batches, dots where the rank is idle."""
+"""A timeline as text: a row for each rank, with letters and numbers of micro-batches, and dots for idle time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES = {
 
 
 class RowPiece(NamedTuple):
-    """A piece of a row: the text, and its kind of work; None where the rank is idle."""
+    """A piece of a row: the text, and its kind of work; None for idle time."""
 
     text: str
     work: Work | None
@@ -26,7 +26,7 @@ class RowPiece(NamedTuple):
 def text_rows(timeline: Timeline, width: int) -> list[list[RowPiece]]:
     """The rows of all ranks, each at most ``width`` columns long.
 
-    Lower case letters are later stages of a rank. Where an action has no room for its number, its letter fills it.
+    Lower case letters are later stages of a rank. An action without room for its number consists of its letter.
     """
     shortest = min((t.end - t.start for rank in timeline.ranks for t in rank if t.end > t.start), default=1.0)
     label = 2 + len(str(timeline.order.chunks - 1))
@@ -57,7 +57,7 @@ def _label(timed: Timed, width: int, later: bool) -> str:
 
 
 def works_of(timeline: Timeline) -> list[Work]:
-    """The kinds of work that occur, in the order of ``Work``."""
+    """The kinds of work in a timeline, in the order of ``Work``."""
     found = {timed.action.work for rank in timeline.ranks for timed in rank}
     return [work for work in Work if work in found]
 

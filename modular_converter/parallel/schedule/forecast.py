@@ -1,4 +1,4 @@
-"""The expected step of a model in stages: one schedule simulated, and others on the same ranks for comparison."""
+"""The predicted step of a model in stages, with one schedule, and with others on the same ranks for comparison."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from modular_converter.parallel.schedule.stage_costs import ChainCosts, StageCos
 
 @dataclass(frozen=True)
 class PipelineSetting:
-    """How a model is to run.
+    """The setting of a pipeline.
 
     Attributes:
-        schedule: a name of ``SCHEDULES``.
-        per_rank: stages of each rank.
-        chunks: micro-batches of a step.
+        schedule: a name in ``SCHEDULES``.
+        ranks: the number of ranks.
+        per_rank: the number of stages of each rank.
+        chunks: the number of micro-batches of a step.
         trains: whether there are backward passes.
         overlaps: whether a rank computes while it sends.
     """
@@ -38,7 +39,7 @@ class PipelineSetting:
         return self.ranks * self.per_rank
 
     def order(self) -> ActionOrder:
-        """The actions of each rank. Raises ``ScheduleError`` where the schedule does not allow the sizes."""
+        """The actions of each rank. Raises ``ScheduleError`` if the schedule does not allow the sizes."""
         order = order_of(SCHEDULES[self.schedule], self.ranks, self.per_rank, self.chunks)
         return order if self.trains else inference_order(order)
 
@@ -48,8 +49,9 @@ class Forecast:
     """A simulated step of a model cut into stages.
 
     Attributes:
-        balance: layers of each stage.
+        balance: the number of layers of each stage.
         stages: the cost of each stage for one micro-batch.
+        transfer: seconds of a transfer between two ranks.
     """
 
     setting: PipelineSetting
@@ -64,9 +66,9 @@ class ScheduleComparison:
     """A forecast with its alternatives.
 
     Attributes:
-        chosen: with the balance that was given, else the even one.
-        best: the same with the best balance that was found.
-        others: each other schedule on the same ranks with layers balanced by cost, or why it cannot run.
+        chosen: the forecast with the given balance, or with the even balance.
+        best: the same setting with the best balance that was found.
+        others: (name of a schedule, its forecast on the same ranks with layers balanced by cost, or why it cannot run).
     """
 
     chosen: Forecast
@@ -78,7 +80,7 @@ def forecast(setting: PipelineSetting, costs: ChainCosts, balance: Sequence[int]
     """Simulate a setting.
 
     Args:
-        balance: layers of each stage; evenly if empty.
+        balance: the number of layers of each stage; even if empty.
 
     Raises ``ScheduleError`` for sizes that the schedule does not allow, and for a balance that does not fit the layers.
     """
@@ -96,10 +98,10 @@ def forecast(setting: PipelineSetting, costs: ChainCosts, balance: Sequence[int]
 def _with_kept_outputs(
     stages: tuple[StageCost, ...], order: ActionOrder, setting: PipelineSetting, costs: ChainCosts
 ) -> tuple[StageCost, ...]:
-    """The stages with what torch keeps of their results.
+    """The stages, with the bytes of the results that torch keeps.
 
-    In training, the last stage's output until its backward. Without a backward all that stages send and receive until
-    the step ends, the results of all micro-batches, and the batch that they are put together to.
+    In training, torch keeps the last stage's output until its backward. Without backward passes, it keeps until the end of
+    the step all tensors that stages send and receive, the results of all micro-batches, and their concatenation.
     """
     *others, last = stages
     if setting.trains:
@@ -112,7 +114,7 @@ def _with_kept_outputs(
 
 
 def compare_schedules(setting: PipelineSetting, costs: ChainCosts, balance: Sequence[int] = ()) -> ScheduleComparison:
-    """A forecast, the best balance beside it, and the other schedules. Raises as ``forecast`` does."""
+    """A forecast, the same with the best balance, and the other schedules. Raises as ``forecast`` does."""
     chosen = forecast(setting, costs, balance)
     best = forecast(setting, costs, best_balance(chosen.timeline.order, costs, setting.overlaps))
     others = []

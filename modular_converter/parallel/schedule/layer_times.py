@@ -16,10 +16,10 @@ FORM = '{"before": [0.001, 0.002], "layers": [[0.01, 0.02], ...], "after": [0.00
 
 
 def read_layer_times(path: str) -> ChainCosts:
-    """Costs without bytes from a file like ``FORM``: seconds of forward and backward for one micro-batch.
+    """Costs without bytes, from a file like ``FORM`` with seconds of forward and backward for one micro-batch.
 
-    Three numbers are forward, backward of inputs and backward of weights; two divide the backward in equal parts.
-    ``before`` and ``after`` may be absent.
+    Three numbers are forward, backward of inputs and backward of weights; of two numbers, the second is halved for both
+    parts of the backward. ``before`` and ``after`` may be absent.
 
     Raises ``ScheduleError`` if the file cannot be read or has another form.
     """
@@ -43,7 +43,7 @@ def read_layer_times(path: str) -> ChainCosts:
 
 
 def with_times(costs: ChainCosts, times: ChainCosts, path: str) -> ChainCosts:
-    """Counted costs with the measured times of a file. Raises ``ScheduleError`` for another number of layers."""
+    """Counted costs with the measured times of a file. Raises ``ScheduleError`` if the numbers of layers differ."""
     if len(costs.layers) != len(times.layers):
         raise ScheduleError(f"{path}: has {len(times.layers)} layers, the model has {len(costs.layers)}")
 

@@ -1,4 +1,4 @@
-"""A measured step beside the predicted one, and the causes of the difference."""
+"""A measured step beside the predicted step, and the causes of the difference."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from modular_converter.parallel.schedule.stage_costs import StageCost
 
 @dataclass(frozen=True)
 class MeasuredStep:
-    """A step that ran.
+    """A measured step.
 
     Attributes:
         seconds: from the common start to the end of the last process.
         ranks: the actions of each rank, in order; times count from the common start.
-        peaks: the most bytes at once on each rank; 0 where that is not known, as on a CPU.
+        peaks: the most bytes at once on each rank; 0 if unknown, as on a CPU.
     """
 
     seconds: float
@@ -29,7 +29,7 @@ class MeasuredStep:
     peaks: tuple[float, ...]
 
     def timeline(self, predicted: Timeline) -> Timeline:
-        """The step as a timeline, to be drawn and read like the predicted one."""
+        """The step as a timeline, with the order and the other figures of the predicted timeline."""
         uses = []
         for use, timed, peak in zip(predicted.uses, self.ranks, self.peaks):
             busy = sum(one.end - one.start for one in timed)
@@ -37,7 +37,7 @@ class MeasuredStep:
         return Timeline(predicted.order, self.seconds, self.ranks, tuple(uses))
 
     def stage_costs(self, stages: int) -> tuple[StageCost, ...]:
-        """The median times of each stage's actions. A whole backward counts as one of inputs."""
+        """The median seconds of each stage's actions. A whole backward counts as a backward of inputs."""
         found: dict[tuple[int, Work], list[float]] = defaultdict(list)
         for timed in (one for rank in self.ranks for one in rank):
             found[timed.action.stage, timed.action.work].append(timed.end - timed.start)
@@ -57,14 +57,14 @@ class MeasuredStep:
 
 
 def compute_difference(predicted: Forecast, measured: MeasuredStep) -> float:
-    """The seconds by which the step gets longer when the stages take their measured times instead of the predicted."""
+    """The seconds by which the simulated step is longer with measured times of the stages than with predicted times."""
     line, setting = predicted.timeline, predicted.setting
     costs = measured.stage_costs(line.order.stages)
     return step_time(line.order, costs, predicted.transfer, setting.overlaps) - line.step
 
 
 def measured_lines(predicted: Forecast, measured: MeasuredStep) -> list[str]:
-    """The measured step beside the predicted one, and the causes of the difference."""
+    """Lines about the measured and the predicted step, and the causes of the difference."""
     line, before = measured.timeline(predicted.timeline), predicted.timeline
     more = line.step - before.step
     compute = compute_difference(predicted, measured)
@@ -81,7 +81,7 @@ def _signed(seconds: float) -> str:
 
 
 def measured_table(predicted: Forecast, measured: MeasuredStep) -> tuple[list[str], list[list[str]]]:
-    """Head and rows: compute, bubble and, where it is known, peak memory of each rank, predicted and measured."""
+    """Head and rows: compute, bubble and (if known) peak memory of each rank, predicted and measured."""
     line = measured.timeline(predicted.timeline)
     bytes_known = any(measured.peaks)
     head = ["rank", "compute: predicted", "measured", "bubble: predicted", "measured"]
@@ -93,7 +93,7 @@ def measured_table(predicted: Forecast, measured: MeasuredStep) -> tuple[list[st
 
 
 def measured_value(predicted: Forecast, measured: MeasuredStep) -> dict[str, Any]:
-    """For JSON: seconds, bytes, and shares from 0 to 1."""
+    """The measured step for JSON: times in seconds, memory in bytes, bubbles from 0 to 1."""
     line = measured.timeline(predicted.timeline)
     compute = compute_difference(predicted, measured)
     return {

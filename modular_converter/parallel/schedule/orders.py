@@ -1,4 +1,4 @@
-"""The schedules by name, which sizes each allows, and the order of actions that each gives."""
+"""The schedules by name, the sizes that each allows, and its order of actions."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class PipelineSchedule:
     """A schedule and the sizes that it allows.
 
     Attributes:
-        name: as torch's ``get_schedule_class`` knows it.
-        build: the actions of a rank, from its number, the ranks, the stages a rank, and the micro-batches.
-        stages: how many stages a rank may hold, the least and the most; None for no limit.
-        usual: how many stages a rank holds if nothing is said.
+        name: for torch's ``get_schedule_class``.
+        build: (rank, number of ranks, stages of each rank, micro-batches) -> the actions of the rank.
+        stages: the least and the most stages of a rank; None for no limit.
+        usual: the default number of stages of a rank.
         also: other names, in lower case.
         in_groups: whether the micro-batches pass in groups of equal size.
         fills: whether there must be a micro-batch for each stage.
-        v_shaped: whether the second half of the stages lies on the ranks in reverse.
+        v_shaped: whether the second half of the stages is on the ranks in reverse order.
     """
 
     name: str
@@ -50,11 +50,11 @@ _ALL = (
     PipelineSchedule("ZBVZeroBubble", zbv, (2, 2), 2, ("zbv",), v_shaped=True),
 )
 SCHEDULES = {schedule.name: schedule for schedule in _ALL}
-"""By the name that torch uses."""
+"""Torch's name -> schedule."""
 
 
 def schedule_named(name: str) -> PipelineSchedule:
-    """The schedule of a name, in upper or lower case. Raises ``ScheduleError`` with the known names."""
+    """The schedule of a name, in any case. Raises ``ScheduleError`` with the known names."""
     for schedule in _ALL:
         if name.lower() in (schedule.name.lower(), *schedule.also):
             return schedule
@@ -66,8 +66,8 @@ def order_of(schedule: PipelineSchedule, ranks: int, per_rank: int, chunks: int)
     """The order of a schedule.
 
     Args:
-        per_rank: stages of each rank.
-        chunks: micro-batches of a step.
+        per_rank: the number of stages of each rank.
+        chunks: the number of micro-batches of a step.
 
     Raises ``ScheduleError`` if the schedule does not allow these sizes; the message names sizes that it allows.
     """
@@ -79,7 +79,7 @@ def order_of(schedule: PipelineSchedule, ranks: int, per_rank: int, chunks: int)
 
 
 def check_sizes(schedule: PipelineSchedule, ranks: int, per_rank: int, chunks: int) -> None:
-    """Raise ``ScheduleError`` where a schedule does not allow these sizes."""
+    """Raise ``ScheduleError`` if a schedule does not allow these sizes; the message names sizes that it allows."""
     if min(ranks, per_rank, chunks) < 1:
         raise ScheduleError(f"{schedule.name}: ranks, stages a rank and micro-batches must each be at least 1")
     least, most = schedule.stages

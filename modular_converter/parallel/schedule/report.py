@@ -1,4 +1,4 @@
-"""A comparison as lines and tables for people, and as a value for JSON."""
+"""A comparison of schedules as lines and tables, and as a value for JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from modular_converter.parallel.schedule.simulate import Timeline
 
 
 def summary_line(found: Forecast, unit: str = "s") -> str:
-    """One line: the step, the bubble, and the speed-up over one device."""
+    """A line with the step, the bubble, and the speed-up over one device."""
     line = found.timeline
     return (
         f"predicted step {time_text(line.step, unit)}, bubble {line.bubble:.1%}, "
@@ -26,7 +26,7 @@ def title_of(found: Forecast) -> str:
 
 
 def rank_table(found: Forecast, unit: str = "s") -> tuple[list[str], list[list[str]]]:
-    """Head and rows: what each rank holds, its compute, its bubble, and its peak memory where bytes are known."""
+    """Head and rows: stages and layers of each rank, its compute, its bubble, and (if known) its peak memory."""
     bytes_known = any(use.peak for use in found.timeline.uses)
     head = ["rank", "stages", "layers", "compute", "bubble", "micro-batches held"]
     rows = []
@@ -40,9 +40,9 @@ def rank_table(found: Forecast, unit: str = "s") -> tuple[list[str], list[list[s
 
 
 def schedule_table(comparison: ScheduleComparison, unit: str = "s") -> tuple[list[str], list[list[str]]]:
-    """Head and rows: the chosen schedule with the best balance, the others, their step, bubble and largest peak.
+    """Head and rows: step, bubble and largest peak memory of the chosen schedule with the best balance, and of the others.
 
-    Where bytes are not known, the most micro-batches that a rank holds, each with all layers of the rank.
+    If bytes are unknown, the most micro-batches that a rank holds, each with all layers of the rank, replace the peak.
     """
     others = [other for _, other in comparison.others if not isinstance(other, str)]
     bytes_known = any(use.peak for other in (comparison.best, *others) for use in other.timeline.uses)
@@ -60,7 +60,7 @@ def schedule_table(comparison: ScheduleComparison, unit: str = "s") -> tuple[lis
 
 
 def to_value(comparison: ScheduleComparison, unit: str, notes: list[str], said: list[str]) -> dict[str, Any]:
-    """Everything for JSON. Times are in ``unit``, memory is in bytes, a bubble is a share from 0 to 1."""
+    """The comparison for JSON: times in ``unit``, memory in bytes, bubbles from 0 to 1."""
     return {
         "unit": unit,
         "notes": notes,
@@ -99,12 +99,12 @@ def _value(found: Forecast) -> dict[str, Any]:
 
 
 def actions_value(line: Timeline) -> list[list[dict[str, Any]]]:
-    """For JSON: the actions of each rank with their start and end."""
+    """The actions of each rank with their start and end, for JSON."""
     return [[{"action": str(t.action), "start": t.start, "end": t.end} for t in rank] for rank in line.ranks]
 
 
 def time_text(value: float, unit: str = "s") -> str:
-    """Seconds with a fitting prefix, or a number of another unit, with three or four digits."""
+    """A time with four digits: in s, ms or us if the unit is ``s``, else a plain number."""
     if unit != "s":
         return f"{value:.4g}"
     for factor, name in ((1.0, "s"), (1e-3, "ms")):
@@ -114,7 +114,7 @@ def time_text(value: float, unit: str = "s") -> str:
 
 
 def bytes_text(value: float) -> str:
-    """Bytes with a binary prefix."""
+    """A number of bytes as text, with a binary prefix."""
     for factor, name in ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB")):
         if value >= factor:
             return f"{value / factor:.2f} {name}"

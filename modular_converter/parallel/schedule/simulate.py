@@ -1,4 +1,4 @@
-"""A simulation of a schedule: when each action starts and ends, and the bytes that each rank holds meanwhile."""
+"""A simulation of a schedule: start and end of each action, and the bytes that each rank holds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from modular_converter.parallel.schedule.stage_costs import StageCost
 
 
 class Timed(NamedTuple):
-    """One action with its start and its end in seconds; a send that the rank waits for is not part of it."""
+    """An action with its start and end in seconds, without the send after it."""
 
     action: Action
     start: float
@@ -22,12 +22,12 @@ class Timed(NamedTuple):
 
 @dataclass(frozen=True)
 class RankUse:
-    """One rank in a step.
+    """The use of a rank in a step.
 
     Attributes:
         busy: seconds of compute.
-        bubble: the idle share of the step, 0 to 1.
-        held: the most micro-batches whose activations lie on the rank at once, counted for each stage.
+        bubble: the idle part of the step, 0 to 1.
+        held: the most micro-batches whose activations are on the rank at once; each stage counts its own.
         state: bytes of weights, gradients and optimizer state.
         peak: the most bytes at once: state and activations.
     """
@@ -44,8 +44,9 @@ class Timeline:
     """A simulated step.
 
     Attributes:
-        step: seconds from the first start to the last end; the optimizer's own step is no part of it.
+        step: seconds from the first start to the last end, without the optimizer.
         ranks: the actions of each rank, in order.
+        uses: the use of each rank.
     """
 
     order: ActionOrder
@@ -55,25 +56,25 @@ class Timeline:
 
     @property
     def bubble(self) -> float:
-        """The idle share of all ranks together, 0 to 1."""
+        """The mean idle part of the step over all ranks, 0 to 1."""
         return sum(use.bubble for use in self.uses) / len(self.uses)
 
     @property
     def speedup(self) -> float:
-        """How many times faster the step is than the same compute on one device of any size."""
+        """The time of the same compute on one device, as a multiple of the step; the device's memory does not matter."""
         return sum(use.busy for use in self.uses) / self.step if self.step else float(self.order.ranks)
 
 
 def simulate(order: ActionOrder, costs: Sequence[StageCost], transfer: float = 0.0, overlaps: bool = True) -> Timeline:
-    """Run an order with these costs.
+    """Simulate an order.
 
     Args:
-        costs: one a stage, for one micro-batch.
-        transfer: seconds between two ranks for one micro-batch, or for its gradient. One direction between two ranks
-            carries one transfer at a time.
-        overlaps: whether a rank computes while it sends; else it waits until its transfer has arrived.
+        costs: of each stage, for one micro-batch.
+        transfer: seconds between two ranks for one micro-batch, or for its gradient. Transfers in the same direction
+            between two ranks follow each other.
+        overlaps: whether a rank computes while it sends; else it waits for the end of its transfer.
 
-    Raises ``ScheduleError`` for an order in which ranks wait for each other; the actions that wait are named.
+    Raises ``ScheduleError`` for an order in which ranks wait for each other; the message names the waiting actions.
     """
     done = _finished(order, costs, transfer, overlaps)
     step = _last_end(done)
@@ -82,7 +83,7 @@ def simulate(order: ActionOrder, costs: Sequence[StageCost], transfer: float = 0
 
 
 def step_time(order: ActionOrder, costs: Sequence[StageCost], transfer: float = 0.0, overlaps: bool = True) -> float:
-    """The seconds of a step alone, for searches: half of the work of ``simulate``, which tells the arguments."""
+    """Only the seconds of a step, in half of the time of ``simulate``, with the same arguments."""
     return _last_end(_finished(order, costs, transfer, overlaps))
 
 
@@ -111,8 +112,8 @@ class _Run:
         self.durations = {work: [duration(work, cost) for cost in costs] for work in Work}
         self.done: list[list[Timed]] = [[] for _ in range(order.ranks)]
         self.free = [0.0] * order.ranks
-        self.arrived: dict[tuple[bool, int, int], float] = {}  # (forward?, stage, chunk) -> when its input is there
-        self.ended: dict[tuple[bool, int, int], float] = {}  # (forward?, stage, chunk) -> when its pass was done
+        self.arrived: dict[tuple[bool, int, int], float] = {}  # (forward?, stage, chunk) -> arrival of the input
+        self.ended: dict[tuple[bool, int, int], float] = {}  # (forward?, stage, chunk) -> end of the pass
         self.links: dict[tuple[int, int], float] = defaultdict(float)
 
     def advance(self, rank: int) -> int:
@@ -134,7 +135,7 @@ class _Run:
         return len(self.done[rank]) - before
 
     def _ready(self, action: Action) -> float | None:
-        """The time at which the input of an action is on its rank; None if not known yet."""
+        """The time when the inputs of an action are on its rank; None if not known yet."""
         work, stage, chunk = action
         if work is Work.WEIGHT_BACKWARD:
             return self.ended.get((False, stage, chunk))
@@ -161,7 +162,7 @@ class _Run:
 
 
 def duration(work: Work, cost: StageCost) -> float:
-    """Seconds of a kind of work on a stage of this cost."""
+    """The seconds of a kind of work on a stage."""
     if work is Work.FORWARD:
         return cost.forward
     if work is Work.INPUT_BACKWARD:
@@ -184,8 +185,8 @@ def _use(order: ActionOrder, rank: int, timed: Sequence[Timed], costs: Sequence[
 def _most_held(actions: Sequence[Action], costs: Sequence[StageCost], start: float) -> tuple[int, float]:
     """The most micro-batches, and the most bytes, that a rank holds at once.
 
-    Activations stay until the last backward action of their stage and micro-batch. The first stage has no inputs that need
-    gradients: torch does nothing in its backward of inputs.
+    Activations remain until the last backward action of their stage and micro-batch. The inputs of the first stage require
+    no gradients, so torch does nothing in its backward of inputs.
 
     Args:
         start: bytes before the first action.

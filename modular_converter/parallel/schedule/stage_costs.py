@@ -13,12 +13,12 @@ class StageCost:
     """Time and bytes of a layer, or of a stage, for one micro-batch.
 
     Attributes:
-        forward, input_backward, weight_backward: seconds; a whole backward pass takes the sum of the latter two.
-        activations: bytes that its forward keeps for its backward.
-        state: bytes of weights, gradients and optimizer state, whatever the number of micro-batches.
-        gradients: bytes of ``state`` that the first backward of weights makes.
-        between_halves: bytes that the backward of inputs leaves to that of weights, besides the activations.
-        temporary: bytes that its backward needs while it runs.
+        forward, input_backward, weight_backward: seconds; a whole backward takes the sum of the last two.
+        activations: bytes that the forward keeps for the backward.
+        state: bytes of weights, gradients and optimizer state, for any number of micro-batches.
+        gradients: the bytes in ``state`` that the first backward of weights allocates.
+        between_halves: bytes beside the activations that the backward of inputs keeps for the backward of weights.
+        temporary: bytes that the backward needs only while it runs.
     """
 
     forward: float
@@ -56,13 +56,13 @@ class ChainCosts:
     """The costs of a model that is a chain, for one micro-batch.
 
     Attributes:
-        layers: one a layer, in order.
-        before: outside of the layers, at the first stage (embeddings).
-        after: outside of the layers, at the last stage (the last norm, the head, the loss).
-        transfer: seconds that the output of a layer needs to the next rank; its gradient needs as long.
-        shared: bytes of state that both ``before`` and ``after`` count (tied embeddings): one rank holds them once.
-        result: bytes of the output of a micro-batch, which the last stage keeps until its backward, or all of them.
-        output: bytes that a stage hands to the next one for a micro-batch.
+        layers: of each layer, in order.
+        before: of the parts before the layers, on the first stage (embeddings).
+        after: of the parts after the layers, on the last stage (the last norm, the head, the loss).
+        transfer: seconds for the output of a layer, or its gradient, between two ranks.
+        shared: bytes of state that both ``before`` and ``after`` count (tied embeddings); a rank with both has them once.
+        result: bytes of the model's output for one micro-batch, which the last stage keeps.
+        output: bytes that a stage hands to the next stage for one micro-batch.
     """
 
     layers: tuple[StageCost, ...]
@@ -74,9 +74,9 @@ class ChainCosts:
     output: float = 0.0
 
     def stages(self, balance: Sequence[int]) -> tuple[StageCost, ...]:
-        """The cost of each stage, from its number of layers.
+        """The cost of each stage, from the number of layers of each stage.
 
-        Raises ``ScheduleError`` if the numbers do not add up to the layers, or one is below 1.
+        Raises ``ScheduleError`` if the numbers do not add up to the layers, or a number is below 1.
         """
         cuts = cuts_of_balance(balance, len(self.layers), len(balance))
         found = [sum((self.layers[i] for i in span), NOTHING) for span in spans(cuts, len(self.layers))]
@@ -86,5 +86,5 @@ class ChainCosts:
 
 
 def even_costs(layers: int) -> ChainCosts:
-    """Equal layers without a model: a stage of one layer takes 1 forward, and 1 + 1 backward; transfers are free."""
+    """The costs of equal layers: each takes 1 for the forward and 1 + 1 for the backward; transfers take no time."""
     return ChainCosts((StageCost(1.0, 1.0, 1.0),) * layers)

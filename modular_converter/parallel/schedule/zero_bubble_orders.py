@@ -1,4 +1,4 @@
-"""The orders of zero-bubble schedules: the backward of weights waits for moments in which a rank would be idle."""
+"""The orders of zero-bubble schedules: the backward of weights runs when its rank would be idle."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from modular_converter.parallel.schedule.plain_orders import group_size, turns
 
 
 def interleaved_zero_bubble(rank: int, ranks: int, per_rank: int, chunks: int) -> list[Action]:
-    """ZB1P: interleaved 1F1B whose backward of weights follows as many backward passes later as the rank's number."""
+    """ZB1P: interleaved 1F1B; on rank ``n``, a backward of weights runs ``n`` backward passes after that of inputs."""
     there, back = turns(rank, ranks, per_rank, chunks)
     ahead = min((per_rank - 1) * group_size(ranks, chunks) + ranks - 1 - rank, len(there))
     actions = there[:ahead]
@@ -21,14 +21,14 @@ def interleaved_zero_bubble(rank: int, ranks: int, per_rank: int, chunks: int) -
 
 
 class _Turn:
-    """The passes of one stage, handed out in the order of the micro-batches."""
+    """The passes of a stage, in the order of the micro-batches."""
 
     def __init__(self, stage: int) -> None:
         self.stage = stage
         self.next = dict.fromkeys(Work, 0)
 
     def take(self, *works: Work) -> list[Action]:
-        """The next micro-batch of each of these kinds of work."""
+        """The next action of each of these kinds of work."""
         actions = [Action(work, self.stage, self.next[work]) for work in works]
         for work in works:
             self.next[work] += 1
@@ -36,10 +36,9 @@ class _Turn:
 
 
 def zbv(rank: int, ranks: int, per_rank: int, chunks: int) -> list[Action]:
-    """ZBV: two stages a rank in the shape of a V, so that the last stage lies on the rank of the first.
+    """ZBV: two stages on each rank, in the shape of a V, so that the last stage is on the rank of the first.
 
-    The order is that of at least ``2 * ranks - 1`` micro-batches; actions of micro-batches beyond the real number are
-    left out.
+    The order is made for at least ``2 * ranks - 1`` micro-batches, without the actions of those beyond ``chunks``.
     """
     forward, inner, weight = Work.FORWARD, Work.INPUT_BACKWARD, Work.WEIGHT_BACKWARD
     many = max(2 * ranks - 1, chunks)

@@ -1,4 +1,4 @@
-"""Set a dictionary that a class holds, ``base_model_tp_plan = {...}``, in a text: everything outside it stays."""
+"""Set a dictionary in a class, ``base_model_tp_plan = {...}``, and keep the rest of the text unchanged."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from modular_converter.parallel.errors import WriteError
 
 
 BOM = "\ufeff"
-"""The mark that some editors put before the text of a file; it is kept."""
+"""The byte order mark that some editors put before the text of a file; it is kept."""
 
 
 def set_dictionary(text: str, class_name: str, attribute: str, entries: Mapping[str, str]) -> str:
     """The text in which the class ``class_name`` sets ``attribute`` to ``entries``.
 
-    Lines of entries that stay are kept with their comments; new ones follow the entry that they follow in ``entries``.
-    Without the attribute, it goes below the plain attributes at the top of the class.
+    Lines of unchanged entries keep their comments; new lines follow the same entries as in ``entries``. A new attribute
+    goes below the plain attributes at the top of the class.
 
-    Raises ``WriteError`` if there is no such class, or a value is computed and cannot be edited as text.
+    Raises ``WriteError`` if there is no such class, or the present value cannot be edited, such as a computed value.
     """
     if text.startswith(BOM):
         return BOM + set_dictionary(text.removeprefix(BOM), class_name, attribute, entries)
@@ -60,7 +60,7 @@ def _code(module: cst.Module, old: cst.CSTNode, new: cst.CSTNode) -> str:
 
 
 def _statement(wrapper: MetadataWrapper, node: cst.ClassDef, attribute: str) -> cst.Assign | cst.AnnAssign | None:
-    """The one assignment of the attribute; a plain statement of the class."""
+    """The only assignment of the attribute, a plain statement of the class; None if there is none. Raises ``WriteError``."""
     places, contexts = wrapper.resolve(PositionProvider), wrapper.resolve(ExpressionContextProvider)
     name, plain = m.Name(attribute), m.Assign(targets=[m.AssignTarget(m.Name(attribute))])
     found: list[cst.Assign | cst.AnnAssign] = []
@@ -85,7 +85,7 @@ def _statements(node: cst.ClassDef) -> Iterator[cst.CSTNode]:
 
 
 def _rendered(entries: Mapping[str, str], newline: str) -> str:
-    """A dictionary as text: on one line for a single short entry, else one entry a line."""
+    """A dictionary as text: on one line if it has at most one short entry, else one entry a line."""
     items = [f'"{key}": "{style}"' for key, style in entries.items()]
     if len(items) < 2 and sum(map(len, items)) < 76:
         return "{" + ", ".join(items) + "}"
@@ -93,7 +93,7 @@ def _rendered(entries: Mapping[str, str], newline: str) -> str:
 
 
 def _with_statement(node: cst.ClassDef, new: cst.Assign) -> cst.ClassDef:
-    """The class with a new statement: below its docstring and plain attributes, or instead of its ``pass``."""
+    """The class with a new statement, below its docstring and plain attributes, or in place of its ``pass``."""
     suite = node.body
     block = suite if isinstance(suite, cst.IndentedBlock) else cst.IndentedBlock(())
     lines = list(block.body)
@@ -110,7 +110,7 @@ def _with_statement(node: cst.ClassDef, new: cst.Assign) -> cst.ClassDef:
         first = at
         while block is suite and at < len(lines) and m.matches(lines[at], plain):
             at += 1
-        apart = at == first and above and above[0].comment is None  # as the docstring is from the next statement
+        apart = at == first and above and above[0].comment is None  # with a blank line, as below the docstring
         blank = [cst.EmptyLine(indent=False)] if apart else []
         lines.insert(at, cst.SimpleStatementLine([new], leading_lines=blank))
     return node.with_changes(body=block.with_changes(body=lines))
@@ -125,7 +125,7 @@ def _is_literal(text: str) -> bool:
 
 
 def _pairs(literal: str) -> list[tuple[ast.Constant, ast.Constant]]:
-    """The entries of a dictionary of strings; none if it is anything else."""
+    """The entries of a dictionary with string keys and constant values; empty for other expressions."""
     value = ast.parse(literal, mode="eval").body
     pairs = list(zip(value.keys, value.values)) if isinstance(value, ast.Dict) else []
     found = [(k, v) for k, v in pairs if isinstance(k, ast.Constant) and isinstance(v, ast.Constant)]

@@ -1,4 +1,4 @@
-"""Find the attributes to write for the models of a file, each proven in the form that the library reads."""
+"""Find the plans to write into the classes of a file, each proven in the form that the library reads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from modular_converter.parallel.tiny.model_files import ModelingFile
 
 @dataclass(frozen=True)
 class _Head:
-    """A head on a base model, derived, with its plan in the library's vocabulary."""
+    """A model with a head on the base model: its derived plan, and the plan in the library's vocabulary."""
 
     model_class: type[Any]
     derived: Derived
@@ -36,15 +36,15 @@ def settings_to_write(
 ) -> list[Setting]:
     """The plans to write into the classes of a file, for the given base models and the heads on them.
 
-    A base model's plan is also what its heads run with. Where the library's loader cannot run a head whose output is
-    tied to a sharded vocabulary, the vocabulary stays whole.
+    Heads also run with their base model's plan. If the library's loader cannot run a head whose output weight is tied to a
+    sharded embedding, the embedding is not sharded.
 
     Args:
-        pool: the ranks to prove on, both with our application and through the library's loader; None to skip that.
+        pool: the ranks for the proofs, by our application and through the library's loader; None to skip the proofs.
         say: gets a line about each class.
 
-    Raises ``WriteError`` for a plan that is refused or empty, or that transformers' vocabulary cannot say; the reasons
-    are named.
+    Raises ``WriteError`` for a plan that is refused or empty, or that transformers' vocabulary cannot express; the message
+    has the reasons.
     """
     found: list[Setting] = []
     for base in bases:
@@ -88,7 +88,7 @@ def _family_settings(
 
 
 def _head_setting(head: _Head, base: Sequence[Setting], pool: RankPool | None) -> tuple[Setting | None, str]:
-    """The setting that a head adds to its base model's plan (None for nothing), and the reason if it runs with neither."""
+    """A head's addition to its base model's plan (None if it adds nothing), and the reason if the head does not run."""
     with holding([*base, Setting(head.model_class, HEAD_PLAN, {})]):
         inherited = gathered_plan(head.derived.small.model)
     added = {key: style for key, style in head.entries.items() if key not in inherited}
@@ -104,8 +104,9 @@ def _head_setting(head: _Head, base: Sequence[Setting], pool: RankPool | None) -
 
 
 def _entries(derived: Derived, checked: bool) -> dict[str, str]:
-    """The plan in the library's vocabulary. Raises ``WriteError`` with the rules that this vocabulary lacks, or the
-    failure.
+    """The plan in the library's vocabulary.
+
+    Raises ``WriteError`` with the rules that this vocabulary lacks, or with the reason why the plan is refused.
     """
     name = derived.target.model_class.rpartition(".")[2]
     if checked and not derived.verdict.passed:
@@ -123,7 +124,7 @@ def _entries(derived: Derived, checked: bool) -> dict[str, str]:
 
 
 def _refusal(derived: Derived, settings: Sequence[Setting], entries: Mapping[str, str], pool: RankPool | None) -> str:
-    """Why the plan that the library gathers from the settings must not be written; "" if it may."""
+    """The reason against writing the plan that the library gathers from the settings; "" if there is none."""
     with holding(settings):
         whole = gathered_plan(derived.small.model)
     lost = [key for key, style in entries.items() if whole.get(key) != style]
@@ -148,7 +149,7 @@ def _state(pool: RankPool | None) -> str:
 def _derived_heads(
     file: ModelingFile, base: Derived, overrides: Mapping[str, Any], checked: bool, say: Callable[[str], None]
 ) -> Iterator[_Head]:
-    """The heads of the file on a base model that can be built, run and said in the library's vocabulary."""
+    """The heads of the file on a base model that run and whose plans the library's vocabulary can express."""
     for one in _heads(file, base.small.model):
         try:
             derived = derive_model(file.target(one), overrides, uses=True)
@@ -166,7 +167,7 @@ def _heads(file: ModelingFile, model: torch.nn.Module) -> Iterator[type[Any]]:
         try:
             with torch.device("meta"):
                 output = one(config).get_output_embeddings()
-        except Exception:  # a head that wants other configuration values has no part in this
+        except Exception:  # the head needs other configuration values
             continue
         if output is not None:
             yield one

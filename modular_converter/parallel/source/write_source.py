@@ -1,4 +1,4 @@
-"""Write a plan into the source of a model: the modular file where there is one, else the file of the class itself."""
+"""Write a plan into the source of a model: into its modular file if there is one, else into the files of its classes."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class SourceChange:
 
 
 def changes(file: ModelingFile, settings: Sequence[Setting], convert: bool = True) -> list[SourceChange]:
-    """The changes of files by which the classes get the settings, the modular file or configuration first.
+    """The changes of files that give the classes their settings; edited files come before generated files.
 
     Args:
-        convert: also the generated files that follow from the modular file.
+        convert: whether to include the generated files of the modular file.
 
     Raises ``WriteError`` if a class is defined elsewhere, cannot be edited, or the edited modular file does not
     convert.
@@ -57,7 +57,7 @@ def changes(file: ModelingFile, settings: Sequence[Setting], convert: bool = Tru
 
 
 def write_changes(found: Sequence[SourceChange]) -> None:
-    """Put the changes in place, each file at once and none outside its folder.
+    """Write the changes, each file atomically and none outside its folder.
 
     Raises ``WriteError`` if a file belongs to an installed package or cannot be written.
     """
@@ -70,13 +70,13 @@ def write_changes(found: Sequence[SourceChange]) -> None:
 
 
 def refuse_installed(path: str) -> None:
-    """Raise ``WriteError`` for a file of an installed package: it is never written."""
+    """Raise ``WriteError`` for a file of an installed package."""
     if is_installed(path):
         raise WriteError(f"{path}: it belongs to an installed package; give the file of a checkout, or --json FILE")
 
 
 def heirs(file: ModelingFile, found: Sequence[SourceChange]) -> list[str]:
-    """Other modular files of the models folder that import from a file that changes, sorted."""
+    """The other modular files of the models folder that import from a changed file, sorted."""
     changed = {change.path for change in found}
     settings = load_settings(os.path.dirname(file.path))
     library = Library(settings)
@@ -87,7 +87,7 @@ def heirs(file: ModelingFile, found: Sequence[SourceChange]) -> list[str]:
 
 
 def _source_of(file: ModelingFile, setting: Setting) -> str:
-    """The file that a person edits for a class: the modular file for a generated one."""
+    """The file to edit for a class: the modular file if the class is generated, else the class's own file."""
     name = setting.owner.__name__
     place = os.path.realpath(sys.modules[setting.owner.__module__].__file__ or "")
     folder = os.path.realpath(os.path.dirname(file.path))

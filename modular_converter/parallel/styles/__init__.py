@@ -1,6 +1,6 @@
-"""The styles of plans, one file each: its facts, its forward, and an example that is its test.
+"""The styles of plans, one file each, with the style's facts, its forward, and an example, which is its test.
 
-A new style is a new file and its name below; a plan can then name it, be applied, be priced and be written down.
+A new style needs only a new file and its name below.
 """
 
 from __future__ import annotations
@@ -43,4 +43,4 @@ _ALL = (
     ENTER_INPUT,
 )
 STYLES: dict[str, Style] = {style.name: style for style in _ALL}
-"""Every style by its name, in the order of the page about plans; transformers' own first."""
+"""Name -> style, in the order of the page about plans; transformers' own styles come first."""

@@ -17,7 +17,7 @@ from modular_converter.parallel.styles.style import (
 
 
 def own_features(use: WeightUse) -> Any:
-    """The product with this rank's share; the gradient of the input is summed."""
+    """The product with this rank's shard; the gradient of the input is summed over the ranks."""
     return NotImplemented if use.kind != PRODUCT else use.function(*use.entered(), **use.kwargs)
 
 

@@ -1,4 +1,4 @@
-"""``colwise_gather_output``: each rank computes its own output features, and all get all of them."""
+"""``colwise_gather_output``: each rank computes its own output features, which are then gathered on all ranks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from modular_converter.parallel.styles.style import GATHER_OVER_RANKS, Example, 
 
 
 def _forward(use: WeightUse) -> Any:
-    """The product of ``colwise``, gathered along its features."""
+    """The product of ``colwise``, gathered along its output features."""
     result = own_features(use)
     if result is NotImplemented:
         return result

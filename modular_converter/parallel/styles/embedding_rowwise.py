@@ -1,4 +1,4 @@
-"""``embedding_rowwise``: each rank holds some rows of a vocabulary."""
+"""``embedding_rowwise``: each rank holds some rows of an embedding."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from modular_converter.parallel.styles.style import (
 
 
 def _forward(use: WeightUse) -> Any:
-    """The rows of all ranks, summed."""
+    """The looked-up rows, summed over the ranks."""
     return NotImplemented if use.kind != LOOKUP else _rows(use, *use.args, **use.kwargs)
 
 
@@ -33,7 +33,7 @@ def _rows(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Any:
-    """Rows of other ranks count as zero here; ids beyond the vocabulary are the error that a whole one raises."""
+    """The rows, with zeros for those of other ranks. Ids beyond the vocabulary raise the same error as without a plan."""
     import torch
 
     if scale_grad_by_freq or sparse:

@@ -1,4 +1,4 @@
-"""``enter_input``: a module whose whole inputs lead into a sharded region."""
+"""``enter_input``: a module whose inputs are whole on each rank and enter a sharded region."""
 
 from __future__ import annotations
 

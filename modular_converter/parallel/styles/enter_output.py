@@ -1,4 +1,4 @@
-"""``enter_output``: a module whose whole output leads into a sharded region."""
+"""``enter_output``: a module whose output is whole on each rank and enters a sharded region."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from modular_converter.parallel.styles.style import Example, Inference, Level, S
 
 
 def _after(site: Site, result: Any) -> Any:
-    """The output, its gradient summed over the ranks."""
+    """The output; its gradient is summed over the ranks."""
     return site.region.enter(result)
 
 

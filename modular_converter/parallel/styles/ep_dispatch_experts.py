@@ -1,7 +1,7 @@
-"""``ep_dispatch_experts``: a module of whole experts; each rank takes the routes to its own.
+"""``ep_dispatch_experts``: a module of whole experts; each rank takes the routes to its own experts.
 
-All ranks see the same tokens. Routes to another rank's experts get weight 0 and any local index, so that no code of the
-module has to know of them; the outputs of each token then add up over the ranks.
+All ranks have the same tokens. Routes to another rank's experts get weight 0 and a local index, so that the module's code
+needs no change; the sum over the ranks is then the output of each token.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from modular_converter.parallel.styles.style import SUM_OVER_RANKS, Level, Site,
 
 @dataclass(frozen=True)
 class Routing:
-    """The arguments in which a module of experts takes the chosen experts and their weights: positions or names."""
+    """The arguments, by position or name, in which a module of experts takes the chosen experts and their weights."""
 
     index: int | str
     weights: int | str
 
 
 def routing_of(arguments: dict[int | str, Any]) -> Routing | None:
-    """The one integer tensor among the arguments, and the one floating tensor of its shape; None without exactly one of each."""
+    """The only integer tensor among the arguments, and the only floating tensor of its shape; None if one is not unique."""
     import torch
 
     tensors = {name: value for name, value in arguments.items() if isinstance(value, torch.Tensor)}
@@ -37,9 +37,9 @@ def routing_of(arguments: dict[int | str, Any]) -> Routing | None:
 
 
 def local_experts(site: Site) -> tuple[int, int]:
-    """The first expert that a rank holds, and the one behind the last, from the shares' first dimensions.
+    """The range of a rank's experts (first, last + 1), from the shards' first dimensions.
 
-    Raises ``ApplyError`` if no parameter of the module is sharded by expert, or they hold different numbers.
+    Raises ``ApplyError`` if no parameter of the module is sharded by expert, or parameters have different ranges.
     """
     lengths = site.firsts
     if not lengths:
@@ -51,7 +51,7 @@ def local_experts(site: Site) -> tuple[int, int]:
 
 
 def _before(site: Site, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The routes to this rank's experts, by local index; ``ApplyError`` for a module that takes no routes."""
+    """The arguments with routes to this rank's experts, by local index. Raises ``ApplyError`` if they have no routes."""
     arguments: dict[int | str, Any] = dict(enumerate(args))
     arguments.update(kwargs)
     routing, (first, last) = routing_of(arguments), local_experts(site)

@@ -1,4 +1,4 @@
-"""``grouped_gemm``: stacked weights of experts, of which each rank holds whole ones."""
+"""``grouped_gemm``: stacked weights of experts; each rank holds some of the experts, whole."""
 
 from __future__ import annotations
 

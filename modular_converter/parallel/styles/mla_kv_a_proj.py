@@ -1,4 +1,4 @@
-"""``mla_kv_a_proj``: the last part of a module's output is read by all heads, as in latent attention."""
+"""``mla_kv_a_proj``: all heads read the last part of a module's output, as in latent attention."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from modular_converter.parallel.styles.style import Example, Inference, Level, S
 
 
 def _after(site: Site, result: Any) -> Any:
-    """The last part of the output entered, the others as they are."""
+    """The output, whose last part enters the sharded region."""
     import torch
 
     length = result.shape[-1] * site.parts[-1] // sum(site.parts)

@@ -1,4 +1,4 @@
-"""``moe_tp_experts``: a module of experts of which each rank holds a slice; summed once, at its border."""
+"""``moe_tp_experts``: a module of experts; each rank holds a slice of every expert, and the output is summed once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from modular_converter.parallel.styles.style import SUM_OVER_RANKS, Example, Inf
 def entered_inputs(
     site: Site, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """All inputs entered: tokens, and the weights of their routes."""
+    """The inputs (tokens, and the weights of their routes), entering the sharded region."""
     return site.region.enter(args), {key: site.region.enter(value) for key, value in kwargs.items()}
 
 

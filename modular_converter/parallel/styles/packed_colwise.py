@@ -1,4 +1,4 @@
-"""``packed_colwise``: the output features of several fused layers, each block cut on its own."""
+"""``packed_colwise``: several fused layers; the output features of each block are sharded separately."""
 
 from __future__ import annotations
 

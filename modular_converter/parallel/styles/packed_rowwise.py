@@ -1,4 +1,4 @@
-"""``packed_rowwise``: the input features of a layer behind several fused ones, each block cut on its own."""
+"""``packed_rowwise``: a layer after several fused layers; its input features are sharded separately for each block."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from modular_converter.parallel.styles.style import Example, Inference, Level, S
 
 
 def _forward(use: WeightUse) -> Any:
-    """Any function with the weight; its gradient is summed, since each rank computes with its own heads alone."""
+    """The result of any function with the weight; the gradient is summed, since each rank has only its own heads."""
     args, kwargs = use.weights_entered()
     return use.function(*args, **kwargs)
 

@@ -19,15 +19,15 @@ from modular_converter.parallel.styles.style import (
 
 
 def _forward(use: WeightUse) -> Any:
-    """The sum of the partial products; the input is a share already."""
+    """The sum of the partial products; the input is sharded already."""
     return NotImplemented if use.kind != PRODUCT else summed_product(use, lambda value: value)
 
 
 def summed_product(use: WeightUse, share: Callable[[Any], Any]) -> Any:
-    """A partial product, summed; the bias is whole and added once, after the sum.
+    """The sum of the partial products; the bias is whole and added once, after the sum.
 
     Args:
-        share: from the input of the layer to this rank's features of it.
+        share: the layer's input -> its features on this rank.
     """
     args, kwargs, name = list(use.args), dict(use.kwargs), use.name
     if name in ("addmm", "baddbmm"):

@@ -1,4 +1,4 @@
-"""``rowwise_split_input``: as ``rowwise``, from an input that every rank has whole."""
+"""``rowwise_split_input``: as ``rowwise``, from an input that is whole on each rank."""
 
 from __future__ import annotations
 

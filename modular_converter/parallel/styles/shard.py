@@ -1,4 +1,4 @@
-"""``shard``: a parameter of which each rank uses its own share only, such as a bias or a number for each head."""
+"""``shard``: a parameter of which each rank needs only its own shard, such as a bias or a number for each head."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The record of a style: its effect on a layer, its cost, and its names in other tools. No torch here."""
+"""The record of a style: its effect on a layer, its cost, and its names in other tools."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any, Protocol
 
 
 class Level(Enum):
-    """The kind of part that a rule of a style names."""
+    """The kind of part that rules of a style name."""
 
     WEIGHT = "a layer with a weight, or a parameter"
     MODULE = "a module, whose inputs or outputs change"
 
 
 class Side(Enum):
-    """The dimension of a weight that a style cuts unless its rule names another, as in ``nn.Linear``."""
+    """The dimension of a weight that a style shards if its rule names none, as in ``nn.Linear``."""
 
     NONE = "stays whole"
     FIRST = "the first"
@@ -26,12 +26,12 @@ class Side(Enum):
     INPUT = "input features"
 
     def dim(self, rank: int) -> int:
-        """The dimension of a weight with ``rank`` dimensions; -1 for one that stays whole."""
+        """The dimension, for a weight with ``rank`` dimensions; -1 if it is not sharded."""
         return {Side.NONE: -1, Side.FIRST: 0, Side.OUTPUT: max(rank - 2, 0), Side.INPUT: rank - 1}[self]
 
 
 class Inference(Enum):
-    """The work of a rank if no gradients are needed."""
+    """The communication of a style if no gradients are needed."""
 
     SILENT = "nothing"
     SUMMED_PRODUCT = "its product is summed"
@@ -44,18 +44,18 @@ class Inference(Enum):
 
 @dataclass(frozen=True)
 class Collective:
-    """A call between the ranks in a forward.
+    """A collective in a forward.
 
     Attributes:
-        kind: for people.
-        rounds: how often a ring passes all but one share of the tensor on: once to gather, twice to sum.
+        kind: its name, for messages.
+        rounds: how often a ring passes the tensor on (without one shard): once to gather, twice to sum.
     """
 
     kind: str
     rounds: int
 
     def sent(self, shape: Sequence[int], ranks: int, width: int) -> int:
-        """Bytes that each rank sends for an output of this whole shape, in numbers of ``width`` bytes, on a ring."""
+        """The bytes that each rank sends on a ring, for a whole output of this shape with numbers of ``width`` bytes."""
         return self.rounds * (ranks - 1) * prod(shape) * width // ranks
 
 
@@ -64,7 +64,7 @@ SUM_OVER_RANKS, GATHER_OVER_RANKS = Collective("all-reduce", 2), Collective("all
 
 @dataclass(frozen=True)
 class TorchStyle:
-    """The form in ``torch.distributed.tensor.parallel``: the class, the side that stays whole, the kind of layer."""
+    """The form in ``torch.distributed.tensor.parallel``: the class, its argument for the whole side, the kind of layer."""
 
     kind: str
     whole_side: str = ""
@@ -87,10 +87,11 @@ class Example:
     """A small model and its plan: the test of a style, and its lines on the page about plans.
 
     Attributes:
-        layers: the statements of the constructor of the model, ``Model()``; ``torch``, ``nn`` and ``F`` are known.
+        layers: the statements of the constructor of the model, ``Model()``; ``torch``, ``nn`` and ``F`` are defined.
         forward: the statements of its forward, which takes ``x``.
         plan: the rules and attributes, one a line.
-        inputs: shape of the one input; of integers below ``below``, if that is given.
+        inputs: the shape of ``x``.
+        below: if not 0, ``x`` has integers below this number.
         modules: the source of other classes that the model uses.
     """
 
@@ -108,22 +109,22 @@ class Example:
 
 
 class Region(Protocol):
-    """The ranks that hold shares of a layer, for the forward of a style; its calls have gradients."""
+    """The ranks that a layer is sharded over, for the forward of a style; its methods are differentiable."""
 
     rank: int
     size: int
 
     def enter(self, value: Any) -> Any:
-        """Whole tensors, also in lists and tuples, into the sharded region: their gradients are summed."""
+        """Let whole tensors, also in lists and tuples, enter the sharded region: their gradients are summed."""
 
     def sum(self, value: Any) -> Any:
-        """A partial tensor out of the region: the sum over the ranks."""
+        """The sum of a partial tensor over the ranks, which leaves the sharded region."""
 
     def gather(self, value: Any, dim: int, borders: Sequence[int]) -> Any:
-        """A share of a tensor out of the region: the whole one, put together along ``dim``.
+        """The whole tensor of shards along ``dim``, which leaves the sharded region.
 
         Args:
-            borders: the first entry of each rank, and the length of the whole.
+            borders: the first entry of each rank, and the length of the whole dimension.
         """
 
 
@@ -132,13 +133,14 @@ PRODUCT, LOOKUP = "product", "lookup"
 
 @dataclass(frozen=True)
 class WeightUse:
-    """One call of a function with a sharded weight.
+    """A call of a function with a weight under a style.
 
     Attributes:
-        kind: ``PRODUCT``, ``LOOKUP``, or empty for any other function.
-        borders: the first entry along the sharded dimension that each rank holds, and the whole length behind them.
-        entered: the same arguments, the other tensors among them entered into the region.
-        weights_entered: all arguments, by position and by keyword, the weights that stay whole entered.
+        name: of the function.
+        kind: ``PRODUCT``, ``LOOKUP``, or empty for other functions.
+        borders: the first entry of each rank along the sharded dimension, and the whole length.
+        entered: gives the positional arguments, whose other tensors enter the sharded region.
+        weights_entered: gives positional and keyword arguments, whose whole weights enter the sharded region.
     """
 
     function: Callable[..., Any]
@@ -153,7 +155,7 @@ class WeightUse:
 
     @property
     def own(self) -> tuple[int, int]:
-        """The first entry that this rank holds, and the one behind the last."""
+        """The range of this rank's entries: first, last + 1."""
         return self.borders[self.region.rank], self.borders[self.region.rank + 1]
 
 
@@ -163,9 +165,8 @@ class Site:
 
     Attributes:
         path: its name, for messages.
-        parts: relative lengths of the parts of its output, for a style that wants them.
-        firsts: its parameters that are sharded along their first dimension: the first entry that the rank holds, and
-            the one behind the last.
+        parts: relative lengths of the parts of its output, for styles that need them.
+        firsts: parameter that is sharded along its first dimension -> the range of the rank's entries (first, last + 1).
     """
 
     path: str
@@ -179,23 +180,23 @@ class Style:
     """All facts about a style.
 
     Attributes:
-        does: for people, without a full stop.
+        does: its effect, for the page about plans; without a full stop.
         side: the usual dimension, for a style of weights.
-        collective: what one use of the weight, or one call of the module, brings in a forward.
+        collective: of one use of the weight, or one call of the module, in a forward.
         library: whether transformers 5.23 has the style under this name.
-        torch: its form for ``parallelize_module``, if that has one.
-        acts_as: the style whose forward it has, where not its own: packed weights are used like plain ones.
+        torch: its form for ``parallelize_module``, if there is one.
+        acts_as: the style whose forward it shares: packed weights are used like plain weights. Empty for its own forward.
         packed_as: the style for a weight of several blocks.
-        packed: transformers means two equal blocks by it.
-        cuts_output: its rule needs the parts of the module's output, which transformers' vocabulary leaves out.
-        acts_for_weights: the module communicates, so that the weights inside are plain shares.
-        table: the weight is a table of rows, beside which its module may hold rows of its own.
-        expert: makes a plan an expert-parallel one.
-        shrinks: an integer of the module that becomes the local one.
-        forward: the result of a function with the weight, or ``NotImplemented`` for functions that need nothing.
-        before: the arguments of a module's forward, changed.
-        after: the result of a module's forward, changed.
-        check: raises ``ApplyError`` for a module that the style cannot serve.
+        packed: whether it means two equal blocks in transformers.
+        cuts_output: whether its rule needs the parts of the module's output, which transformers' vocabulary lacks.
+        acts_for_weights: whether the module communicates, so that the weights inside are plain shards.
+        table: whether the weight is a table of rows, beside which its module may hold rows of its own.
+        expert: whether a plan with it is expert-parallel.
+        shrinks: the module's integer that becomes the local number; empty for none.
+        forward: gives the result of a function with the weight, or ``NotImplemented`` if the function needs no change.
+        before: gives the changed arguments of a module's forward.
+        after: gives the changed result of a module's forward.
+        check: raises ``ApplyError`` for a module that the style does not fit.
     """
 
     name: str
@@ -222,10 +223,10 @@ class Style:
 
     @property
     def role(self) -> str:
-        """The name of the style whose forward the weight has."""
+        """The name of the style whose forward is used."""
         return self.acts_as or self.name
 
     @property
     def cuts(self) -> bool:
-        """Whether a weight is cut; one that stays whole may still take part."""
+        """Whether the weight is sharded."""
         return self.side is not Side.NONE

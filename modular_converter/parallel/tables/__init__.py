@@ -1,1 +1,1 @@
-"""Tables about plans: their effects, and the models that have one."""
+"""Tables about plans: their effects, and the models that have plans."""

@@ -1,4 +1,4 @@
-"""The pipeline and expert plans in transformers' own configuration classes, beside the derived ones: a table."""
+"""A table of the pipeline and expert plans in transformers' own configuration classes, beside the derived plans."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 PLAN_FIELDS = {"pipeline": "base_model_pp_plan", "expert": "base_model_ep_plan"}
 
 
-# Configuration values with which a small instance shows what its plan is about: experts that divide by 4, and layers
-# that take more than the hidden states from the one before them.
+# Configuration values with which a small instance has the parts that its plan names: experts divisible by 4, and layers
+# that take more than hidden states from the layer before.
 _SHARED_INDEX = {"indexer_types": ["full", "shared"], "index_topk": 3}
 SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
     "expert": {
@@ -52,13 +52,13 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
 
 @dataclass(frozen=True)
 class ModelComparison:
-    """One model type.
+    """The comparison for one model type.
 
     Attributes:
         outcome: ``same``, ``differs``, ``no plan derived`` or ``cannot be built``.
         why: the difference, or the reason.
-        derived, committed: ``verified``, or why not; empty where there is nothing to run.
-        loader: the derived plan through transformers' own loader, in the same words.
+        derived, committed: the verdict on each plan: ``verified``, or the reason against it; empty if it was not run.
+        loader: the verdict on the derived plan through transformers' own loader.
     """
 
     model: str
@@ -70,7 +70,7 @@ class ModelComparison:
 
 
 def committed_types(kind: str) -> list[str]:
-    """Model types whose configuration class carries a plan of a kind, sorted."""
+    """Model types whose configuration class has a plan of a kind, sorted."""
     found = []
     for name in sorted(CONFIG_MAPPING_NAMES):
         try:
@@ -83,10 +83,10 @@ def committed_types(kind: str) -> list[str]:
 
 
 def compare_committed(kind: str, name: str, pool: RankPool | None = None) -> ModelComparison:
-    """Derive the plan of a model type, compare it with the committed one, and run both.
+    """Derive the plan of a model type, compare it with the committed plan, and run both.
 
     Args:
-        pool: processes on which the derived expert plan is run through transformers' own loader.
+        pool: processes for the derived expert plan through transformers' own loader; None to skip this run.
     """
     overrides = SETTINGS[kind].get(name, {})
     try:
@@ -122,7 +122,7 @@ def _pipeline_row(name: str, small: Any, given: dict[str, Any]) -> ModelComparis
 
 
 def _placed(model: Any, plan: PipelinePlan) -> PipelinePlan:
-    """A plan of the base model, with the paths that its modules have in a model around it."""
+    """A plan of the base model, with the paths of its modules in the outer model."""
     prefix = f"{model.base_model_prefix}."
     modules = dict(model.named_modules())
     entries = (
@@ -135,7 +135,7 @@ def _placed(model: Any, plan: PipelinePlan) -> PipelinePlan:
 
 
 def _target(name: str) -> Target:
-    """The base model of a type; if the library lists none, the class that names its configuration."""
+    """The base model of a type; if the library lists none, the first model class with its configuration."""
     try:
         return target_of(name)
     except BuildError:
@@ -185,7 +185,7 @@ def _no_experts(model: Any) -> str:
 
 
 def _both(check: Any) -> str:
-    """The verdicts on 2 and on 4 ranks as one."""
+    """The verdicts on 2 and on 4 ranks, in one text."""
     said = {ranks: _said(check(ranks)) for ranks in (2, 4)}
     bad = next((f"{text} ({ranks} ranks)" for ranks, text in said.items() if text != "verified"), None)
     return bad or "verified"
@@ -200,7 +200,7 @@ def _said(verdict: Any) -> str:
 
 
 def comparison_table(kind: str, rows: Iterable[ModelComparison]) -> str:
-    """The rows as Markdown, those with the committed plan only counted."""
+    """The rows as Markdown; rows with the same plan are only counted."""
     rows = list(rows)
     counts = Counter(row.outcome for row in rows)
     built = len(rows) - counts["cannot be built"]

@@ -1,4 +1,4 @@
-"""Derive and prove the plans of many models for one table; rows are kept in a file, from which a later run continues."""
+"""Derive and prove the plans of many models for a table; a file keeps the rows, so that a later run can continue."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from modular_converter.parallel.tiny.build import target_of, targets_of_folder
 
 
 MODEL_LIMIT_S = 60
-"""Seconds of a processor that a type may take in this process, so that other work of the machine decides nothing."""
+"""The limit for a model type, in seconds of processor time of this process, which other programs do not change."""
 _WAITING, _RANKS_WAITING = 10, 4
-"""A type, and one proof on processes, may take so many times as long by the clock: ranks that hang use no processor."""
+"""Multiples of the limit in elapsed time, for a type and for a proof on processes: hung ranks take no processor time."""
 LIGHT = 0.999
-"""Shares are compared up to this factor: a bias more or less is no difference between plans."""
+"""Sharded parts of plans are compared up to this factor, so that single biases do not count."""
 
-# https://github.com/tunib-ai/parallelformers supported these with policies written by hand.
+# The models with handwritten policies in https://github.com/tunib-ai/parallelformers.
 CLASSICS = (
     "albert bart bert bert-generation big_bird bigbird_pegasus blenderbot blenderbot-small camembert clip convbert ctrl"
     " deberta deberta-v2 deit detr distilbert dpr electra flaubert fsmt funnel gpt2 gpt_neo hubert ibert layoutlm led"
@@ -49,10 +49,10 @@ def cover(names: Iterable[str], done: Path | None, ranks: int, tick: Callable[[R
     """The rows of all models.
 
     Args:
-        names: model types, or ``folder:NAME`` for a model folder of the library, with a row a model type in it.
-        done: a JSON-lines file to resume from and to append to.
-        ranks: number of gloo processes to prove on; the check on threads runs on 2 and on 4.
-        tick: called when a name is done, with its last row.
+        names: model types, or ``folder:NAME`` for a model folder of the library, which has a row for each model type.
+        done: a JSON-lines file to resume from and to append to; None for no file.
+        ranks: the number of gloo processes for the proof; the checks on threads have 2 and 4 ranks.
+        tick: called after each name, with its last row.
     """
     file = RowFile(done) if done is not None else None
     rows = list(file.rows) if file is not None else []
@@ -78,7 +78,7 @@ def folders() -> list[str]:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """No threads inside operations: they are small, and on a busy machine threads that wait use up a type's seconds."""
+    """A context with one thread in each operation: waiting threads would use up a type's processor time."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -88,15 +88,15 @@ def _one_thread() -> Iterator[None]:
 
 
 class _TimeIsUp(BaseException):
-    """No ``Exception``: code that tries whether a model runs would take it for an error of the model, and go on."""
+    """Not an ``Exception``, since code that tries whether a model runs would take it for the model's error and go on."""
 
 
 @contextmanager
 def limited(seconds: int, by_the_clock: int | None = None) -> Iterator[None]:
-    """Raise ``PlanError`` in the main thread after so many seconds of this process's processor time.
+    """A context that raises ``PlanError`` in the main thread after ``seconds`` of this process's processor time.
 
     Args:
-        by_the_clock: raise it after so many seconds of waiting and work too; the same number if None.
+        by_the_clock: the limit for the elapsed time, in seconds; the same as ``seconds`` if None.
     """
     longest = by_the_clock or seconds
 
@@ -118,7 +118,7 @@ def limited(seconds: int, by_the_clock: int | None = None) -> Iterator[None]:
 
 
 def _rows(name: str, pool: Any) -> Iterator[Row]:
-    """One row for a type; for a folder one a model type, or of a folder without types the first class that works."""
+    """The row of a type, or the rows of a folder's types; for a folder without types, of its first class that works."""
     folder = name.removeprefix("folder:") if name.startswith("folder:") else ""
     try:
         targets = targets_of_folder(folder) if folder else [target_of(name)]
@@ -161,7 +161,7 @@ def _holds_at(target: Any, plan: str) -> dict[str, str]:
 
 
 def _fill(row: Row, target: Any, pool: Any, start: float) -> None:
-    """Derive, check on four threads, prove on processes, and compare with the plan in the source."""
+    """Derive a plan, prove it on processes, check it on four threads, and compare it with the plan in the source."""
     derived = derive_model(target, uses=True)
     small, plan = derived.small, derived.plan
     row["derive_s"] = round(time.monotonic() - start, 2)
@@ -188,7 +188,7 @@ def _fill(row: Row, target: Any, pool: Any, start: float) -> None:
 
 
 def _through_loader(derived: Any, pool: Any) -> str:
-    """``verified``, why not, or which rule transformers' vocabulary lacks."""
+    """``verified``, the reason against the plan, or the first rule that transformers' vocabulary lacks."""
     reasons = derived.plan.library_reasons()
     if reasons:
         return f"not in its vocabulary: {reasons[0]}"
@@ -205,9 +205,9 @@ def _said(run: Callable[[], Any]) -> str:
 
 
 def _committed(derived: Any, sharded: float, pool: Any) -> Row | None:
-    """The plan in the model's own configuration class, run in the same way; None if it has none.
+    """The row of the plan in the model's own configuration class, run in the same way; None if there is no such plan.
 
-    If ours communicates more, the plan that shards most within the committed plan's collectives is added.
+    If the derived plan has more collectives, it is replaced by the plan that shards most with the committed plan's number.
     """
     model, trace = derived.small.model, derived.trace
     rules = getattr(model.config, "base_model_tp_plan", None)
@@ -224,7 +224,7 @@ def _committed(derived: Any, sharded: float, pool: Any) -> Row | None:
     row.update(sharded=round(theirs, 4), collectives=verdict.collectives, outcome="worse")
     row["loader"] = _said(lambda: prove(derived, source, pool, committed=True))
     if not verdict.passed:
-        # The loader accepts some plans that ours refuses, since it reads them in another way.
+        # The library's loader runs some plans that are refused here, since it reads them differently.
         ours_alone = row["loader"] == "verified"
         return row | {"outcome": "not said by our styles" if ours_alone else "the committed one is refused"}
     if dict.fromkeys(map(str, source.rules)) == dict.fromkeys(map(str, derived.plan.rules)):

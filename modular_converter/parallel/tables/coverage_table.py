@@ -1,4 +1,4 @@
-"""The rows of a coverage run as Markdown: what was derived, the classics, and the plans in the source beside it."""
+"""The rows of a coverage run as Markdown: the derived plans, the classics, and the plans in the source beside them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from modular_converter.parallel.tables.row_file import Row
 
 
 SLOW_S = 3
-"""Seconds from which a step counts as slow."""
+"""A step of more seconds counts as slow."""
 _HEAD = (
     "| model | plan | layer weights sharded | all bytes | collectives | gathers | library's loader | holds at published size |",
     "|---|---|---|---|---|---|---|---|",
@@ -18,14 +18,14 @@ _HEAD = (
 
 
 def markdown(rows: list[Row], versions: str, date: str) -> str:
-    """The coverage as Markdown: counts, what was derived, and the plans in the source beside it."""
+    """The coverage as Markdown: counts, the derived plans, and the plans in the source beside them."""
     parts = [summary(rows, versions, date), "", *_HEAD, *(_line(row) for row in _sorted(rows))]
     beside = committed_section(rows)
     return "\n".join(parts + (["", beside] if beside else [])) + "\n"
 
 
 def summary(rows: list[Row], versions: str, date: str) -> str:
-    """Counts, and the times of deriving and proving."""
+    """The counts of verified plans, and the times of deriving and proving."""
     named = {row["folder"] for row in rows if row["folder"]}
     verified = {row["folder"] for row in rows if row["state"] == "verified"} & named
     counts = [f"{sum(row['state'] == 'verified' for row in rows)} of {len(rows)} model types verified"]
@@ -36,7 +36,7 @@ def summary(rows: list[Row], versions: str, date: str) -> str:
 
 
 def scope(rows: list[Row]) -> str:
-    """How many of the verified plans were proven in which situation."""
+    """The number of verified plans that were proven in each situation."""
     found = [row["evidence"] for row in rows if row["state"] == "verified" and "evidence" in row]
     counted = Counter(situation for evidence in found for situation in evidence["situations"])
     said = [f"{counted[situation]} with {situation}" for situation in sorted(counted)]
@@ -58,7 +58,7 @@ def _took(what: str, key: str, rows: list[Row]) -> str:
 
 
 def classics(rows: list[Row]) -> str:
-    """The models that parallelformers had policies for, and how many reach 90 % of their layer weights."""
+    """The table of the models with policies in parallelformers, and how many have 90 % of their layer weights sharded."""
     wanted = {name.removeprefix("folder:") for name in CLASSICS.split()}
     own = [row for row in rows if row["model"] in wanted]
     good = sum(row["state"] == "verified" and row.get("share", 0) >= 0.9 for row in own)
@@ -67,14 +67,14 @@ def classics(rows: list[Row]) -> str:
 
 
 def _sizes(rows: list[Row]) -> str:
-    """How many plans hold at published sizes, by number of devices."""
+    """The number of plans that hold at published sizes, for each number of devices."""
     found = [row["holds_at"] for row in rows if "holds_at" in row]
     counts = [f"{sum(not one[size] for one in found)} on {size} devices" for size in found[0]] if found else []
     return f"At published sizes hold {', '.join(counts)}. " if counts else ""
 
 
 def others(rows: list[Row]) -> str:
-    """The rest of the table."""
+    """The table of the models that are not among the classics."""
     wanted = {name.removeprefix("folder:") for name in CLASSICS.split()}
     return "\n".join([*_HEAD, *(_line(row) for row in _sorted(rows) if row["model"] not in wanted)])
 
@@ -149,5 +149,5 @@ def committed_section(rows: list[Row]) -> str:
 
 
 def _judged(own: Row) -> str:
-    """The state of a committed plan here."""
+    """The verdict on a committed plan, with the reason against it."""
     return "verified" if own["state"] == "verified" else f"{own['state']}: {own['reason'][:130]}"

@@ -1,4 +1,4 @@
-"""Whether a plan holds at the sizes that a configuration class has by default: on the meta device, without weights."""
+"""Whether a plan holds at the default sizes of a configuration class: on the meta device, without weights."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ WHOLE = "whole: "
 
 
 def holds_at(target: Target, plan: Plan) -> dict[int, str]:
-    """Number of devices -> the reason why the plan fails there at published sizes; empty if it holds.
+    """Number of devices -> the reason why the plan does not hold at published sizes; empty if it holds.
 
-    A plan also runs where parts stay whole on each device; these are named after ``WHOLE``.
-    Widths, heads, vocabulary and experts are those of the class; layers are few, because they are alike.
+    If only parts of it do not fit, they are whole on each device, and are named after ``WHOLE``.
+    Widths, heads, vocabulary and experts are the defaults of the class; layers are few, because they are alike.
     """
     found: dict[int, str] = {}
     try:
@@ -30,7 +30,7 @@ def holds_at(target: Target, plan: Plan) -> dict[int, str]:
     for size in SIZES:
         try:
             whole = fit(skeleton, plan, size).whole
-        except Exception as error:  # a rule that does not fit, or nothing left to share out
+        except Exception as error:  # a rule does not fit, or nothing is left to shard
             found[size] = one_line(error)
             continue
         found[size] = f"{WHOLE}{', '.join(whole)}" if whole else ""

@@ -1,4 +1,4 @@
-"""The rows of a coverage run in a file, a line each: read to go on from, appended to; a run may be killed at any time."""
+"""The rows of a coverage run in a file, one a line, to resume from and to append to; a run may be killed at any time."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Row = dict[str, Any]
 class RowFile:
     """The rows of an earlier run.
 
-    A last line that is cut off, because the run was killed while it wrote, is left out, and so are the other rows of
-    its folder, which is done anew; the next write replaces them.
+    An incomplete last line of a killed run is left out, together with the other rows of its folder, which is run again;
+    the next write replaces them.
 
-    Raises ``PlanError`` if the file cannot be read, or a line is no row; it is named.
+    Raises ``PlanError`` if the file cannot be read, or a line is not a row; the message names the line.
     """
 
     def __init__(self, path: Path) -> None:
@@ -51,7 +51,7 @@ class RowFile:
             ends.pop()
 
     def append(self, found: Sequence[Row]) -> None:
-        """Add rows behind the last good one."""
+        """Add rows after the last complete row."""
         text = "".join(json.dumps(row) + "\n" for row in found)
         with self.path.open("ab+") as file:
             file.truncate(self._end)

@@ -1,4 +1,4 @@
-"""The effect of a plan on each layer and each rank, as rows for people: shapes, bytes, collectives."""
+"""The effect of a plan on each layer and each rank, as rows of a table: shapes, bytes, collectives."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OUTSIDE = "outside layers"
 
 @dataclass(frozen=True)
 class RuleRow:
-    """One rule: the shape of its weight whole and on a rank, its communication, bytes of one layer whole and a rank."""
+    """A rule: the shape of its weight, whole and on a rank; its communication; bytes of a layer, whole and on a rank."""
 
     layer: str
     style: str
@@ -36,12 +36,12 @@ class RuleRow:
 
 @dataclass(frozen=True)
 class LayerKind:
-    """One kind of layer (``layers.*``), or what lies outside of them.
+    """A kind of layer (``layers.*``), or the parts outside of layers.
 
     Attributes:
-        count: how many there are.
-        bytes_whole, bytes_rank: of one of them, parameters that stay whole included; the average, where they differ.
-        collectives: of one of them in one forward, by kind; empty where it has none.
+        count: the number of its layers.
+        bytes_whole, bytes_rank: of one layer, with parameters that are not sharded; the average if layers differ.
+        collectives: kind of collective -> the number of calls by one layer in a forward.
     """
 
     name: str
@@ -52,7 +52,7 @@ class LayerKind:
 
 
 def full_model(small: torch.nn.Module) -> torch.nn.Module:
-    """The model of the same class with its configuration's default values, without memory."""
+    """The model of the same class with the default configuration, on the meta device."""
     model: Any = small
     kind, config = type(model), type(model.config)()
     with torch.device("meta"):
@@ -61,12 +61,12 @@ def full_model(small: torch.nn.Module) -> torch.nn.Module:
 
 
 def rows(plan: Plan, model: torch.nn.Module, ranks: int, width: int) -> list[RuleRow]:
-    """One row a rule, in the plan's order.
+    """A row for each rule, in the plan's order.
 
     Args:
         width: bytes of a number.
 
-    Raises ``ApplyError`` if a key of the plan matches nothing in the model.
+    Raises ``ApplyError`` if a rule matches nothing in the model.
     """
     pieces = resolve(plan, model).pieces
     parameters = dict(model.named_parameters(remove_duplicate=False))
@@ -102,7 +102,7 @@ def _said(rule: PlanRule) -> str:
 
 
 def _first_matched(rule: PlanRule, parameters: dict[str, torch.nn.Parameter]) -> list[str]:
-    """The parameters of the first module, or the first parameter, that a rule is about."""
+    """The first parameter that a rule matches, or the parameters of the first module that it matches."""
     found = matches(rule.pattern, parameters)
     if found:
         return found[:1]
@@ -128,11 +128,12 @@ def layers(
     ranks: int,
     width: int,
 ) -> list[LayerKind]:
-    """The kinds of layer in the model's order.
+    """The kinds of layers, in the model's order.
 
     Args:
-        small: the traced model, whose number of layers the calls are for.
-        calls: collectives of one forward of the traced model that a rule brings.
+        small: the traced model.
+        calls: rule -> its collectives in one forward of ``small``.
+        width: bytes of a number.
     """
     pieces = resolve(plan, model).pieces
     whole: Counter[str] = Counter()
@@ -174,7 +175,7 @@ def _counts(model: torch.nn.Module) -> dict[str, int]:
 
 
 def amount(size: int) -> str:
-    """Bytes for people: ``1.5 MB``."""
+    """A number of bytes as text: ``1.5 MB``."""
     value, unit = float(size), 0
     while value >= 1000 and unit < 4:
         value, unit = value / 1000, unit + 1
