@@ -52,8 +52,8 @@ def chains_of(trace: Trace, skips: bool = False) -> list[Chain] | str:
     others stay whole; the last large stack comes first.
 
     Args:
-        skips: whether a layer may also feed modules between it and the next layer, to which stages hand tensors on, and
-            whether other layers may be idle, which all stages hold.
+        skips: whether modules that a layer feeds may run between it and the next layer (stages hand tensors on to them), and
+            whether lists of layers may be idle (each stage then holds them).
     """
     chain = _grouped(trace, "", skips)
     lists = [chain.groups[i].key for i in _stacks(trace, chain)]
@@ -127,7 +127,7 @@ def _size(trace: Trace, path: str) -> int:
 
 
 def _children(trace: Trace, parent: ModuleCall) -> list[ModuleCall]:
-    """The calls by a module's own forward in one call of it, in order."""
+    """The calls that one run of a module's own forward makes, in order."""
     found = [c for c in trace.modules if c.path and c.caller == parent.path and c.path != parent.path]
     return [c for c in found if parent.first <= c.first and c.last <= parent.last]
 

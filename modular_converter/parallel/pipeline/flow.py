@@ -91,7 +91,7 @@ def flow_of(
     Args:
         asks: whether to find all tensors that the output needs from earlier stages.
         skips: whether to find tensors without a name in the plan that layers and later modules need from earlier stages;
-            of the output, those tensors count that depend on the last layer.
+            tensors in the output count only if they depend on the last layer.
 
     Raises ``ApplyError`` as ``layers_entry`` does, and if the layers do not take a value that the plan names.
     """
@@ -175,7 +175,7 @@ class _Watch:
                 self._versions[number] = versions_of(handed)
                 rest = {n: v for n, v in bound_arguments(module, args, kwargs).items() if n not in handed}
                 self._need_if_skipping(rest, number)
-                # A stage that begins here receives these values; earlier stages may need what they depend on.
+                # A stage that begins here receives these values; earlier stages may need the results behind them.
                 chained = {n: v for n, v in handed.items() if n in self._layers.outputs}
                 self._need_if_skipping(chained, number - 1)
             elif path in self._behind:

@@ -10,7 +10,7 @@ import torch
 
 
 def part_of(model: torch.nn.Module, absent: Sequence[str]) -> torch.nn.Module:
-    """The model's modules, sharing all weights except those of absent modules.
+    """A copy of the model that shares all weights, except the weights of absent modules.
 
     An absent module keeps its attributes, which callers may read; its weights become plain tensors without data.
     """

@@ -174,7 +174,7 @@ class StageModule(torch.nn.Module):
             yield pytree.tree_unflatten(leaves, form)
 
     def _nothing(self, path: str, value: Any, device: torch.device) -> Any:
-        """A value whose tensors are NaN, or zero for exact types; those of layers share memory if shapes are equal."""
+        """A copy of a value with NaN in its tensors (0 for integers and booleans); equal blanks of layers share their memory."""
         owner = "" if path.startswith(f"{self._layers.module}.") else path
 
         def blank(leaf: Any) -> Any:

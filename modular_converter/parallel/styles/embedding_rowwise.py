@@ -33,7 +33,7 @@ def _rows(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Any:
-    """The rows, with zeros for those of other ranks. Ids beyond the vocabulary raise the same error as without a plan."""
+    """The rows, with zeros for those of other ranks. Ids beyond the vocabulary raise torch's own error."""
     import torch
 
     if scale_grad_by_freq or sparse:

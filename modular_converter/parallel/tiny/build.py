@@ -1,4 +1,4 @@
-"""Build a small model of a type or class, seeded, on the CPU, and the inputs for one forward of it."""
+"""Build a small model of a type or class, seeded, on the CPU, and inputs for one forward."""
 
 from __future__ import annotations
 

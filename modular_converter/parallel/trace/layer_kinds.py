@@ -101,5 +101,5 @@ def _inside(path: str, layer: str) -> str:
 
 
 def inner_path(rest: str) -> str:
-    """A path inside a layer with its numbers as ``*``, such as those of experts."""
+    """A path inside a layer, with ``*`` in place of numbers, such as the numbers of experts."""
     return re.sub(r"(^|\.)\d+(?=\.|$)", r"\1*", rest)
