@@ -280,9 +280,20 @@ def test_the_identifiers_that_change_are_those_that_get_another_name(names: set[
 def test_names_that_repeat_their_letters(old: str, cased: str, text: str) -> None:
     """The search jumps to the next first letter, and no place in between is missed."""
     renamer = Renamer(old, cased, "new", "New")
-    assert bool(renamer.between(text, 0, len(text)) != text) == bool(spelled_anew(text, renamer) != text)
-    if old.lower() == cased.lower() and old.upper() != cased:
-        assert renamer.between(text, 0, len(text)) == spelled_anew(text, renamer)
+    assert [match.span() for match in renamer._pattern.finditer(text)] == places_of(text, renamer)
+
+
+def places_of(text: str, renamer: Renamer) -> list[tuple[int, int]]:
+    """The places of a model's name, one character after the other, as the rules say."""
+    found: list[tuple[int, int]] = []
+    position = 0
+    while position < len(text):
+        before = text[position - 1 : position]
+        form = next((one for one in (renamer.old, renamer.old_cased) if starts(text[position:], one)), "")
+        if form and not (before.isascii() and (before.islower() or before.isdigit())):
+            found.append((position, position + len(form)))
+        position += len(form) if found and found[-1][0] == position else 1
+    return found
 
 
 def test_plain_letters_have_two_forms() -> None:
