@@ -125,6 +125,7 @@ def main(names, attention, checkpoints):
     if dist.get_rank() == 0:
         print(json.dumps({"all": found, "compiled": compiled}), flush=True)
     dist.barrier()
+    dist.destroy_process_group()  # threads of gloo that outlive the interpreter can crash it
 
 
 if __name__ == "__main__":

@@ -133,6 +133,7 @@ def main():
     if dist.get_rank() == 0:
         print(json.dumps(found), flush=True)
     dist.barrier()
+    dist.destroy_process_group()  # threads of gloo that outlive the interpreter can crash it
 
 
 if __name__ == "__main__":

@@ -23,10 +23,11 @@ def lines_under_torchrun(processes, script, *more):
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
     command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", str(script)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    environment["PYTHONFAULTHANDLER"] = "1"  # a process that crashes tells where
     process = subprocess.run(
         [*command, *more], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False
     )
-    assert process.returncode == 0, process.stderr[-3000:]
+    assert process.returncode == 0, process.stdout[-500:] + process.stderr[-9000:]
     return [json.loads(line) for line in process.stdout.splitlines() if line.startswith('{"')]
 
 

@@ -86,6 +86,7 @@ def main(layouts):
     if dist.get_rank() == 0:
         print(json.dumps(found), flush=True)
     dist.barrier()
+    dist.destroy_process_group()  # threads of gloo that outlive the interpreter can crash it
 
 
 def refused(call):
