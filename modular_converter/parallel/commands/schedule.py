@@ -73,11 +73,12 @@ def predict_schedule(model: str | None, **options: Any) -> None:
     """Predict what a pipeline of MODEL takes: step, bubble and memory of each rank, drawn.
 
     MODEL is a model type (of the size that its configuration class publishes), a class path, a modeling file, or a
-    folder or file with a configuration (config.json); its work is counted without its weights. Instead of a model,
-    --even takes equal layers, and --layer-times what was measured.
+    folder or file with a configuration (config.json); its operations are counted without its weights. Instead of a
+    model, --even takes equal layers, and --layer-times takes measured times.
 
-    All figures are predicted, and nothing runs in parallel, unless --measure is given. Bytes are those of weights, gradients, optimizer state (two
-    numbers a parameter, as AdamW keeps) and activations, without temporary tensors but those of the loss.
+    All figures are predicted, and nothing runs in parallel, unless --measure is given. Bytes are those of weights,
+    gradients, optimizer state (two numbers a parameter, as AdamW keeps) and activations, without temporary tensors
+    except those of the loss.
     """
     setting = _setting(options)
     balance = _numbers(options["balance"])
