@@ -15,7 +15,7 @@ from math import prod
 
 
 # An axis unified with a shifted copy of itself would be cut at every position, and is never sharded: stop early.
-STEP_LIMIT = 300
+STEP_LIMIT, DEPTH_LIMIT = 300, 100  # a level takes four frames of Python's thousand
 LEAF, PRODUCT, SUM = "leaf", "product", "sum"
 
 
@@ -114,7 +114,7 @@ class Axes:
             return self._give_up(a, b, reason)
         while a and b:
             self.steps += 1
-            if self.steps > STEP_LIMIT:
+            if self.steps > STEP_LIMIT or self.depth > DEPTH_LIMIT:
                 return self._give_up(a, b, "axes shifted against each other")
             x, y = a[0], b[0]
             if x is y:

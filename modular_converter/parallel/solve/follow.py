@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from modular_converter.parallel.errors import TraceError
 from modular_converter.parallel.solve.axes import size
 from modular_converter.parallel.solve.flow import Flow
 from modular_converter.parallel.solve.operators import operator_of
@@ -14,21 +13,14 @@ OUTPUT = "an output of the model"
 
 
 def follow(trace: Trace) -> Flow:
-    """The axes of a recorded forward; those of an unknown operator and of the model's outputs stay whole.
-
-    Raises ``TraceError`` if an operation unifies each entry of a long axis with the next, as differences of neighbours do.
-    """
+    """The axes of a recorded forward; those of an unknown operator and of the model's outputs stay whole."""
     flow = Flow(trace)
     for flow.index, op in enumerate(trace.ops):
         flow.axes.op = flow.index
         for number in op.inputs():
             flow.of(number)
         operator = operator_of(op)
-        try:
-            operator.rule(flow, op)
-        except RecursionError as error:
-            said = f"{op.name} in {op.module or 'the model'} makes each entry of an axis depend on the next"
-            raise TraceError(f"{said}: its axes cannot be followed") from error
+        operator.rule(flow, op)
         for number in op.outputs:
             if not _fits(flow, number):
                 flow.dims.pop(number, None)

@@ -94,7 +94,20 @@ def test_a_division_by_what_may_be_nothing_is_a_part():
 
 @pytest.mark.parametrize(
     "text",
-    ["__import__('os').getcwd()", "a[f()]", "a if b else c", "a/b", "'x'", "", "a b", "a[1:2]", "a[b]", "1 .real"],
+    [
+        "__import__('os').getcwd()",
+        "a[f()]",
+        "a if b else c",
+        "a/b",
+        "'x'",
+        "",
+        "a b",
+        "a[1:2]",
+        "a[b]",
+        "1 .real",
+        "a+f(b)",
+        "-f(b)",
+    ],
 )
 def test_nothing_but_attributes_and_sums_is_a_part(text):
     with pytest.raises(PlanFormatError, match="is not a part"):

@@ -41,3 +41,11 @@ def test_a_cut_has_the_length_it_was_asked_for(factors, data):
     stop = data.draw(st.integers(start + 1, length))
     assert size(axes.cut(seq, start, stop)) == stop - start
     assert size(axes.flat(seq)) == length
+
+
+def test_axes_shifted_against_each_other_stay_whole():
+    """Each entry would be the next one, which a step at a time would show of a long axis."""
+    axes = Axes()
+    sequence = axes.leaf(4096)
+    axes.unify(axes.cut(sequence, 0, 4095), axes.cut(sequence, 1, 4096))
+    assert {mark.reason for mark in axes.marks} == {"axes shifted against each other"}

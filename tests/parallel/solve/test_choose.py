@@ -159,3 +159,26 @@ def test_what_does_not_fit_alone_is_given_up(large, little, taken):
     assert [r for one, r in choice.refused if "up.bias" in str(names_of(trace, one))][-1].startswith(
         "a size in a view in"
     )
+
+
+class Fused(nn.Module):
+    """Two blocks of one matrix, of which a softmax runs over the first, beside a pair of layers that nothing hinders."""
+
+    def __init__(self):
+        super().__init__()
+        self.both, self.first, self.second = nn.Linear(8, 64), nn.Linear(32, 8), nn.Linear(32, 8)
+        self.up, self.down = nn.Linear(8, 16), nn.Linear(16, 8)
+
+    def forward(self, x):
+        a, b = self.both(x).split(32, -1)
+        return self.first(a.softmax(-1)) + self.second(torch.tanh(b)) + self.down(torch.tanh(self.up(x)))
+
+
+def test_a_fused_matrix_with_a_block_that_must_stay_whole_stays_whole():
+    trace = record(Fused(), {"x": torch.randn(2, 8)}, "fused")
+    choice = choose(follow(trace))
+    (taken,) = choice.accepted
+    assert names_of(trace, taken) == {"up.weight", "up.bias", "down.weight"}
+    block = {"both.weight", "both.bias", "second.weight"}
+    said = [reason for one, reason in choice.refused if names_of(trace, one) == block]
+    assert said == ["a part of the fused both.weight must stay whole"]

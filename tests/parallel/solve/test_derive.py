@@ -5,7 +5,6 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from modular_converter.parallel.errors import TraceError
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
 from modular_converter.parallel.solve.derive import SAVED, Aim, plan_of
 from modular_converter.parallel.solve.follow import follow
@@ -181,20 +180,25 @@ def test_an_operator_without_a_rule_keeps_its_tensors_whole():
     assert "_fft_r2c (no rule)" in reasons
 
 
-def test_axes_that_are_tied_to_themselves_are_an_error_with_the_operation():
-    with pytest.raises(
-        TraceError, match="in the model makes each entry of an axis depend on the next: its axes cannot"
-    ):
-        follow(record(Tied(), {"x": torch.randn(2, 8)}, "tied"))
-
-
 class Tied(nn.Module):
+    """Differences of neighbours in a long axis, beside a pair of layers."""
+
     def __init__(self):
         super().__init__()
-        self.up = nn.Linear(8, 2048)
+        self.pair, self.long, self.last = Pair(lambda h: h), nn.Linear(8, 2048), nn.Linear(2047, 8)
 
     def forward(self, x):
-        return self.up(x).diff(dim=-1)
+        return self.pair(x) + self.last(self.long(x).diff(dim=-1))
+
+
+def test_axes_that_are_tied_to_themselves_stay_whole():
+    trace = record(Tied(), {"x": torch.randn(2, 8)}, "tied")
+    flow = follow(trace)
+    assert "axes shifted against each other" in {mark.reason for mark in flow.axes.marks}
+    assert {rule.pattern: rule.style for rule in plan_of_trace(trace, gather=False).rules} == {
+        "pair.up": "colwise",
+        "pair.down": "rowwise",
+    }
 
 
 class Thinned(nn.Module):

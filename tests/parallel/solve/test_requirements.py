@@ -127,3 +127,26 @@ def test_what_cannot_shrink_is_said_in_words(between, said):
     choice = choose(follow(traced(between)))
     assert f"a size in a view in the model is {said}" in [reason for _, reason in choice.refused]
     assert not choice.attributes and not choice.accepted
+
+
+class Apart(nn.Module):
+    """Two blocks that are no layers of one list."""
+
+    def __init__(self, wide, narrow):
+        super().__init__()
+        self.wide, self.narrow = Block(wide), Block(narrow)
+
+    def forward(self, x):
+        return self.wide(x) + self.narrow(x)
+
+
+def test_what_must_not_shrink_hinders_only_the_axes_of_its_block():
+    def troubled(m, x):
+        return x.view(2, 5, m.heads, 4).flatten(2) * m.norm.weight.view(m.heads, 2).sum()
+
+    torch.manual_seed(0)
+    for blocks in ((troubled, lambda m, x: x), (lambda m, x: x, troubled)):
+        trace = record(Apart(*blocks), {"x": torch.randn(2, 5, 16)}, "apart")
+        (taken,) = choose(follow(trace)).accepted
+        free = "narrow" if blocks[0] is troubled else "wide"
+        assert {trace.parameters[place.parameter].name.split(".")[0] for place in taken.places} == {free}
