@@ -42,7 +42,7 @@ def plan_for_ranks(plan: Plan, model: torch.nn.Module, inputs: Mapping[str, Any]
         return plan
     try:
         return with_units(plan, model, record(model, inputs), ranks)
-    except TraceError:  # the axes cannot be followed: the proof decides
+    except TraceError:  # the forward fails under recording: the proof decides
         return plan
 
 
