@@ -78,12 +78,13 @@ def test_a_rank_that_fails_alone_does_not_leave_the_other_in_a_collective(pool):
 
 def test_a_rank_that_dies_is_named_and_all_are_ended(pool):
     pool.run(good())
-    pids = [process.pid for process in pool.processes]
+    pids, folder = [process.pid for process in pool.processes], Path(pool.folder)
+    assert folder.is_dir()
     with pytest.raises(RankError, match=r"rank 1 died \(exit code 3\); all ranks were ended"):
         pool.run(
             task("import os\nif os.environ['RANK'] == '1':\n    os._exit(3)\nimport time\ntime.sleep(60)", "dying")
         )
-    assert not pool.processes
+    assert not pool.processes and not folder.exists()
     assert all_gone(pids)
 
 

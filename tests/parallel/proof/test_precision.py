@@ -49,6 +49,13 @@ def test_gradients_that_rounding_moves_by_nearly_the_tolerance_are_left_out():
     assert subject.whole.gradients == [{}] and "rounding decides" in subject.whole.gaps[0]
 
 
+def test_outputs_that_rounding_decides_are_left_out():
+    model = Pair(after=lambda x: (x, torch.sin(1e17 * x)))
+    whole = reference(model.double(), {"x": INPUTS["x"].double()})
+    assert len(whole.outputs) == 2 and not whole.unstable
+    assert without_unstable(Subject(model, {"x": INPUTS["x"].double()}, whole)).whole.unstable == {1}
+
+
 def test_a_model_that_overflows_in_double_precision_is_judged_in_single():
     model = Pair(after=lambda x: x if x.dtype is torch.float32 else x / 0)
     assert subject_of(model, INPUTS).whole.outputs[0].dtype is torch.float32
