@@ -132,7 +132,7 @@ class RankPool:
 
 def _serve(pipe: Connection, rank: int, size: int, store: str, parent: int) -> None:
     """Run one rank: join, answer tasks, and end with the pipe, or at any moment with the main process."""
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=_end_with, args=(parent, os.path.dirname(store)), daemon=True).start()
     os.environ["OMP_NUM_THREADS"] = "1"
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(size))
     warnings.simplefilter("ignore")
@@ -149,14 +149,16 @@ def _serve(pipe: Connection, rank: int, size: int, store: str, parent: int) -> N
         try:
             task = pipe.recv()
         except EOFError:
+            shutil.rmtree(os.path.dirname(store), ignore_errors=True)
             os._exit(0)
         pipe.send(_answer(task))
 
 
-def _end_with(parent: int) -> None:
-    """End this process when the main process has ended, even in a collective or in a model's loop."""
+def _end_with(parent: int, folder: str) -> None:
+    """End this process when the main process has ended, even in a collective or a model's loop, and remove its folder."""
     while os.getppid() == parent:
         time.sleep(1.0)
+    shutil.rmtree(folder, ignore_errors=True)
     os._exit(1)
 
 

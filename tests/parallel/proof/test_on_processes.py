@@ -120,7 +120,7 @@ def test_an_interrupted_task_leaves_no_answer_for_the_next(pool):
     assert not pool.processes
 
 
-def test_no_rank_outlives_a_main_process_that_is_killed():
+def test_no_rank_and_no_folder_outlives_a_main_process_that_is_killed():
     code = (
         "import sys, pathlib\n"
         f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
@@ -128,18 +128,19 @@ def test_no_rank_outlives_a_main_process_that_is_killed():
         "if __name__ == '__main__':\n"
         "    pool = t.RankPool(2)\n"
         "    pool.start()\n"
-        "    print(*(process.pid for process in pool.processes), flush=True)\n"
+        "    print(pool.folder, *(process.pid for process in pool.processes), flush=True)\n"
         "    pool.run(t.task('while True:\\n    pass', 'busy'))\n"
     )
     script = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert script.stdout is not None
-    pids = [int(pid) for pid in script.stdout.readline().split()]
+    folder, *numbers = script.stdout.readline().split()
+    pids = [int(pid) for pid in numbers]
     time.sleep(0.5)  # the ranks are in their loop, or about to be
     script.kill()
     script.wait()
     script.stdout.close()
     assert len(pids) == 2
-    assert all_gone(pids)
+    assert all_gone(pids) and not Path(folder).exists()
 
 
 class _Alone:
