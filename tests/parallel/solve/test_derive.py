@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
+from modular_converter.parallel.solve.choose import choose
 from modular_converter.parallel.solve.derive import SAVED, Aim, plan_of
 from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.trace.record import record
@@ -178,6 +179,16 @@ def test_an_operator_without_a_rule_keeps_its_tensors_whole():
     assert set(flow.opaque) >= {"_fft_r2c"} and not plan_of_trace(trace, gather=False).rules
     reasons = {mark.reason for mark in flow.axes.marks}
     assert "_fft_r2c (no rule)" in reasons
+
+
+def test_weights_that_could_be_sharded_are_left_whole_to_save_communication():
+    """Not for the reason against another axis of theirs."""
+    flow = follow(record(Pair(lambda h: h), {"x": torch.randn(2, 8)}, "pair"))
+    plan = plan_of(flow, Aim(gather=False, without=frozenset(choose(flow).chosen)))
+    assert not plan.rules
+    assert dict(plan.whole) == dict.fromkeys(("up.weight", "up.bias", "down.weight"), SAVED) | {
+        "down.bias": "an output of the model"
+    }
 
 
 class Tied(nn.Module):
