@@ -54,7 +54,7 @@ def build(target: Target, overrides: Mapping[str, Any] | None = None, strategy: 
     Raises ``BuildError`` if no strategy gives a model that runs; the message has the reason of each strategy.
     """
     model_class, config_class = target.load()
-    check_fields(config_class, list(overrides or {}))
+    check_fields(config_class, list(overrides or {}), model_class)
     reasons = []
     for text_alone in (False, True):
         for kind in [strategy] if strategy else STRATEGIES:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from modular_converter.parallel.errors import BuildError
-from modular_converter.parallel.tiny.fields import config_fields
+from modular_converter.parallel.tiny.fields import config_fields, names_read
 
 
 def explained(reasons: Sequence[tuple[str, str]], config_class: type[Any]) -> str:
@@ -43,15 +43,16 @@ def _names(text: str, field: str) -> bool:
     return len(field) > 3 and re.search(rf"\b{words}\b", text) is not None
 
 
-def check_fields(config_class: type[Any], names: Sequence[str]) -> None:
-    """Raise ``BuildError`` with the nearest names for a field that the configuration lacks.
+def check_fields(config_class: type[Any], names: Sequence[str], model_class: type[Any] | None = None) -> None:
+    """Raise ``BuildError`` with the nearest names for a field that the configuration lacks, and the model does not read.
 
     A dotted name is checked up to its first dot.
     """
     fields = config_fields(config_class)
     if not fields:
         return
-    known = sorted({field.name for field in fields} | _attributes(config_class))
+    read = names_read(model_class.__module__) if model_class is not None else frozenset()
+    known = sorted({field.name for field in fields} | _attributes(config_class) | read)
     for name in names:
         if name.partition(".")[0] not in known:
             near = difflib.get_close_matches(name.partition(".")[0], known, n=3)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import re
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -40,6 +42,7 @@ KV_FIELDS = (
     "multi_query_group_num",
 )
 TEXT = ("text_config", "language_config", "thinker_config", "llm_config", "decoder", "text_encoder")
+_READ = re.compile(r"""config(?:\.(\w+)|,\s*["'](\w+)["'])""")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,6 +84,16 @@ def _fields_of_class(kind: type[Any]) -> tuple[ConfigField, ...]:
 def _default(field: dataclasses.Field[Any]) -> Any:
     made = field.default_factory
     return field.default if made is dataclasses.MISSING else made()
+
+
+@functools.cache
+def names_read(module: str) -> frozenset[str]:
+    """The names of values of configurations in a module's code, ``config.name`` and ``getattr(config, "name", …)``."""
+    try:
+        text = inspect.getsource(sys.modules[module])
+    except (KeyError, OSError, TypeError):
+        return frozenset()
+    return frozenset(plain or quoted for plain, quoted in _READ.findall(text))
 
 
 def is_config(value: Any) -> bool:

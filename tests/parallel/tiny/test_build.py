@@ -225,3 +225,10 @@ def test_a_small_instance_has_not_run():
         module.attention_bias_cache for module in small.model.modules() if hasattr(module, "attention_bias_cache")
     ]
     assert caches and not any(caches)
+
+
+def test_a_value_that_only_the_models_code_knows_can_be_given():
+    given = {"relative_attention": True, "share_att_key": True}
+    assert build(target_of("deberta-v2"), given).model.config.share_att_key
+    with pytest.raises(BuildError, match="has no value 'share_att_kye'; did you mean share_att_key?"):
+        build(target_of("deberta-v2"), {"share_att_kye": True})

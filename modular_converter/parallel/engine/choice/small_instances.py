@@ -20,7 +20,7 @@ from modular_converter.parallel.proof.prove import Derived, derive_model
 from modular_converter.parallel.quantised.torchao_int8 import int8_layers_of
 from modular_converter.parallel.tiny.adapters import adapters_of
 from modular_converter.parallel.tiny.build import Small, Target, build
-from modular_converter.parallel.tiny.fields import config_fields, is_config
+from modular_converter.parallel.tiny.fields import config_fields, is_config, names_read
 from modular_converter.parallel.tiny.head_ratios import ratios_like
 from modular_converter.parallel.tiny.sizes import LAYERS
 
@@ -77,6 +77,33 @@ def small_overrides(config: Any, default: Any = None) -> dict[str, Any]:
         if plain and value != usual and (words or not isinstance(usual, (list, dict))):
             found[item.name] = value
     return found
+
+
+def undeclared_settings(config: Any, read: frozenset[str]) -> dict[str, Any]:
+    """Switches, kinds and words that a configuration has beyond its fields, such as ``share_att_key`` of DeBERTa.
+
+    Args:
+        read: the names that the model's code reads; the others come from other programs.
+    """
+    found: dict[str, Any] = {}
+    declared = {item.name for item in config_fields(config)}
+    try:
+        usual = vars(type(config)())
+    except Exception:  # no defaults, such as a configuration made of two others
+        usual = {}
+    for name, value in vars(config).items():
+        if name in declared and is_config(value):
+            found |= {f"{name}.{inner}": one for inner, one in undeclared_settings(value, read).items()}
+        words = isinstance(value, (list, tuple)) and all(isinstance(word, str) for word in value)
+        plain = isinstance(value, (bool, str)) or words
+        if plain and name in read - declared - _NOT_ARITHMETIC and (name not in usual or usual[name] != value):
+            found[name] = value
+    return found
+
+
+def names_read_by(model: Any) -> frozenset[str]:
+    """The names of a configuration's values in the code of a model and of its modules."""
+    return frozenset().union(*map(names_read, {type(one).__module__ for one in model.modules()}))
 
 
 def depth_fields(config: Any) -> dict[str, int]:
@@ -154,9 +181,9 @@ def small_settings(model: Any) -> dict[str, Any]:
     Raises ``PlanError`` if the model has no configuration, or no small instance can be built at all.
     """
     target, config = target_like(model), model.config
-    overrides = small_overrides(config)
-    if not builds(target, overrides):
-        overrides = {}
+    declared = small_overrides(config)
+    sets = (declared | undeclared_settings(config, names_read_by(model)), declared)
+    overrides = next((one for one in sets if builds(target, one)), {})
     ratios = ratios_like(config, small_instance(target, overrides).model.config)
     if not ratios or builds(target, overrides | ratios):
         return overrides | ratios

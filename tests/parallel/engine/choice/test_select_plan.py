@@ -45,6 +45,27 @@ def test_switches_of_inner_configurations_are_carried():
     assert small_overrides(config) == {"text_config.hidden_act": "gelu"}
 
 
+@pytest.mark.parametrize("shared", [True, False])
+def test_switches_that_a_configuration_does_not_declare_are_carried(shared):
+    """As published for DeBERTa v3, whose configuration class has no field ``share_att_key``."""
+    from transformers import DebertaV2Config, DebertaV2Model
+
+    sizes = {"hidden_size": 96, "intermediate_size": 192, "vocab_size": 200, "num_hidden_layers": 3}
+    sizes["max_position_embeddings"] = 64
+    switches = {"relative_attention": True, "position_buckets": 16, "norm_rel_ebd": "layer_norm", "type_vocab_size": 0}
+    own = {"share_att_key": shared, "pos_att_type": ["p2c", "c2p"], "is_of_another_program": True}
+    model = DebertaV2Model(DebertaV2Config(num_attention_heads=4, **sizes, **switches, **own)).eval()
+    settings = small_settings(model)
+    assert settings["share_att_key"] is shared and "is_of_another_program" not in settings
+    plan, _ = select_plan(model, None, 2)
+    names = {rule.pattern.rpartition(".")[2]: rule.style for rule in plan.rules}
+    assert names["query_proj"] == names["key_proj"] == "colwise" and names["dense"] == "rowwise"
+    assert ("pos_key_proj" in names) is not shared
+    tokens = {"input_ids": torch.randint(5, 80, (2, 9)), "attention_mask": torch.ones(2, 9, dtype=torch.long)}
+    assert kept(model, plan, 2).share < 0.56
+    assert check_model_on_threads(model, plan, tokens, 2).passed
+
+
 def test_token_ids_are_no_arithmetic():
     from transformers import LlamaConfig
 
