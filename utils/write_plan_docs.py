@@ -34,6 +34,7 @@ def styles() -> str:
 def tables(rows: list[dict[str, object]], date: str) -> dict[str, Callable[[], str]]:
     """From each mark of the page to what makes its text."""
     from modular_converter.parallel.tables import coverage_table as table
+    from modular_converter.parallel.tables.class_plans import types_without_row
     from modular_converter.parallel.tables.committed import committed_types, compare_committed, comparison_table
 
     versions = f"transformers {version('transformers')}, torch {version('torch').partition('+')[0]}"
@@ -45,7 +46,7 @@ def tables(rows: list[dict[str, object]], date: str) -> dict[str, Callable[[], s
         "styles": styles,
         "summary": lambda: table.summary(rows, versions, date),
         "classics": lambda: table.classics(rows),
-        "committed": lambda: table.committed_section(rows),
+        "committed": lambda: f"{types_without_row(rows)}\n\n{table.committed_section(rows)}",
         "others": lambda: table.others(rows),
         "expert": lambda: compared("expert"),
         "pipeline": lambda: compared("pipeline"),

@@ -13,7 +13,6 @@ import torch
 from transformers.models.auto import configuration_auto
 
 from modular_converter.parallel.errors import PlanError, one_line
-from modular_converter.parallel.plans.patterns import entries_for
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import resolve
 from modular_converter.parallel.plans.text_checks import placed
@@ -23,6 +22,7 @@ from modular_converter.parallel.proof.prove import derive_model, prove
 from modular_converter.parallel.solve.budget import plan_within
 from modular_converter.parallel.solve.cost import cost
 from modular_converter.parallel.solve.read_library import from_library
+from modular_converter.parallel.tables.class_plans import have_row_here, plan_in_classes, types_in
 from modular_converter.parallel.tables.published import holds_at
 from modular_converter.parallel.tables.row_file import Row, RowFile
 from modular_converter.parallel.tiny.build import target_of, targets_of_folder
@@ -205,23 +205,26 @@ def _said(run: Callable[[], Any]) -> str:
 
 
 def _committed(derived: Any, sharded: float, pool: Any) -> Row | None:
-    """The row of the plan in the model's own configuration class, run in the same way; None if there is no such plan.
+    """The row of the plan in the classes of the model and its parts, run in the same way.
 
-    If the derived plan has more collectives, it is replaced by the plan that shards most with the committed plan's number.
+    None if there is no such plan, or it belongs to parts whose types have rows of their own. If the derived plan has more
+    collectives, it is replaced by the plan that shards most with the committed plan's number.
     """
     model, trace = derived.small.model, derived.trace
-    rules = getattr(model.config, "base_model_tp_plan", None)
-    if not rules:
+    rules, types = plan_in_classes(model), types_in(model)
+    if not have_row_here(types, model):
         return None
-    rules = entries_for(rules, model)
+    if not rules:
+        reason = "its rules name no layer of the small instance"
+        return {"state": "not comparable", "reason": reason, "outcome": "", "types": types}
     try:
         source = from_library(derived.target.name, rules, trace)
         theirs = cost(trace, source, resolve(source, model).pieces, 2).sharded
         verdict = prove(derived, source, pool)
     except PlanError as error:
-        return {"state": "not comparable", "reason": str(error)[:300], "outcome": ""}
+        return {"state": "not comparable", "reason": str(error)[:300], "outcome": "", "types": types}
     row: Row = {"state": "verified" if verdict.passed else "refused", "reason": placed(verdict.layer, verdict.reason)}
-    row.update(sharded=round(theirs, 4), collectives=verdict.collectives, outcome="worse")
+    row.update(sharded=round(theirs, 4), collectives=verdict.collectives, outcome="worse", types=types)
     row["loader"] = _said(lambda: prove(derived, source, pool, committed=True))
     if not verdict.passed:
         # The library's loader runs some plans that are refused here, since it reads them differently.

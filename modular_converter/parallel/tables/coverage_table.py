@@ -123,7 +123,8 @@ def committed_section(rows: list[Row]) -> str:
     said = ", ".join(f"{count} {name}" for name, count in sorted(outcomes.items(), key=lambda item: -item[1]))
     there = sum(row["committed"].get("loader") == "verified" for row in having)
     lines = [
-        f"{len(having)} model types carry a `base_model_tp_plan`: {said}. {there} run in transformers' loader.",
+        f"{len(having)} model types carry a `base_model_tp_plan`, of their own or in their parts: {said}. "
+        f"{there} run in transformers' loader.{_silent(having)}",
         "",
     ]
     lines += [
@@ -146,6 +147,13 @@ def committed_section(rows: list[Row]) -> str:
         )
         lines.append("| " + " | ".join(str(cell).replace("|", "/") for cell in cells) + " |")
     return "\n".join(lines)
+
+
+def _silent(having: list[Row]) -> str:
+    """The models for which the library's loader gives other numbers without an error."""
+    wrong = " through the library's loader differ"
+    names = [row["model"] for row in _sorted(having) if wrong in row["committed"].get("loader", "")]
+    return f" It gives other outputs or gradients, without an error, for {', '.join(names)}." if names else ""
 
 
 def _judged(own: Row) -> str:

@@ -1,6 +1,6 @@
 """The tables of a coverage run agree with its rows."""
 
-from modular_converter.parallel.tables.coverage_table import markdown, summary
+from modular_converter.parallel.tables.coverage_table import committed_section, markdown, summary
 
 
 ROWS = [
@@ -33,3 +33,14 @@ def test_every_row_is_a_line_and_keeps_its_columns():
     table = [line for line in lines if line.startswith("|")]
     assert len({line.count("|") for line in table}) == 1
     assert {line.split("|")[1].strip() for line in table[2:]} >= {"a", "a_text", "b", "c"}
+
+
+def test_models_with_other_numbers_in_the_loader_are_named():
+    wrong = "refused: outputs through the library's loader differ by 6.4"
+    rows = [
+        {"model": name, "committed": {"state": "verified", "reason": "", "outcome": "same", "loader": loader}}
+        for name, loader in (("b", wrong), ("a", "verified"), ("c", "refused: ValueError: no"))
+    ]
+    said = committed_section(rows)
+    assert "1 run in transformers' loader. It gives other outputs or gradients, without an error, for b.\n" in said
+    assert "| b | verified | outputs through the library's loader differ by 6.4 |" in said

@@ -1,0 +1,57 @@
+"""Plans in the classes of a model and its parts; types without a row; plans with which transformers' loader is wrong."""
+
+import pytest
+
+
+pytest.importorskip("transformers")
+from modular_converter.parallel.proof.on_processes import RankPool  # noqa: E402
+from modular_converter.parallel.proof.prove import derive_model, prove  # noqa: E402
+from modular_converter.parallel.tables.class_plans import (  # noqa: E402
+    have_row_here,
+    plan_in_classes,
+    types_in,
+    types_with_plan,
+    types_without_row,
+)
+from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
+
+
+def test_the_plan_of_a_part_is_found_with_its_place():
+    model = build(target_of("step3p7")).model
+    plan = plan_in_classes(model)
+    assert not model.config.base_model_tp_plan
+    own = model.config.text_config.base_model_tp_plan
+    assert plan and set(plan) <= {f"language_model.{pattern}" for pattern in own}
+    assert types_in(model) == ["step3p5"] and have_row_here(["step3p5"], model)
+    assert not have_row_here(["llama"], model), "the row of its own type shows it"
+
+
+def test_rules_that_transformers_adds_are_left_out():
+    model = build(target_of("llama")).model
+    assert "embed_tokens" in model.tp_plan
+    assert plan_in_classes(model) == model.config.base_model_tp_plan
+    assert plan_in_classes(build(target_of("gpt2")).model) == {}
+
+
+def test_each_type_with_a_plan_has_a_row_or_a_reason():
+    rows = [
+        {"model": "llama", "state": "verified", "reason": "", "committed": {"outcome": "same"}},
+        {"model": "step3p7", "state": "verified", "reason": "", "committed": {"types": ["step3p5"]}},
+        {"model": "gemma3n_text", "state": "failed", "reason": "BuildError: x"},
+    ]
+    said = types_without_row(rows)
+    assert f"1 of the {len(types_with_plan())} types with a plan have a row of their own" in said
+    assert "1 are parts of the model of another row (step3p5 in step3p7)" in said
+    assert "because no small instance of their models runs (gemma3n_text)" in said
+    assert "the model classes of llama (internlm3" in said
+    reasons = said.partition("have none because ")[2]
+    assert all(name in said for name in types_with_plan()) and "step3p5" not in reasons
+
+
+@pytest.mark.parametrize("name", ["hrm_text", "step3p7"])
+def test_a_plan_with_which_the_loader_gives_other_numbers_is_refused(name):
+    derived = derive_model(target_of(name), ratios=False)
+    with RankPool(2) as pool:
+        verdict = prove(derived, derived.plan, pool, committed=True)
+    assert not verdict.passed
+    assert "outputs through the library's loader differ by" in verdict.reason
