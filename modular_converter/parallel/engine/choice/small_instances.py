@@ -71,9 +71,8 @@ def small_overrides(config: Any, default: Any = None) -> dict[str, Any]:
             continue
         single = type(value) is int and value == 1 and "head" in item.name
         words = isinstance(value, (list, tuple)) and all(isinstance(word, str) for word in value)
-        plain = (
-            isinstance(value, (bool, str)) or value is None or single or (words and not _is_by_layer(config, value))
-        )
+        by_layer = words and _KINDS.search(item.name) is not None and _is_by_layer(config, value)
+        plain = isinstance(value, (bool, str)) or value is None or single or (words and not by_layer)
         if plain and value != usual and (words or not isinstance(usual, (list, dict))):
             found[item.name] = value
     return found
@@ -151,6 +150,8 @@ _NUMBERED = re.compile(
     r"dense_replace|dense_layers|sparse_step|interval|pattern|period|offset|freq|_every|window_layers"
 )
 _LAYER_LIST = re.compile(r"layers?$|layer_ind|layers?_(types?|block|ids)|_idxs?$|_layers_")
+# Lists of words by layer, such as ``indexer_types``; ``pos_att_type`` of DeBERTa lists what all layers do.
+_KINDS = re.compile(rf"{_LAYER_LIST.pattern}|types$")
 _IDS = ("_token_id", "_token_index", "_id")
 _NOT_ARITHMETIC = {"transformers_version", "dtype", "name_or_path", "model_type", "architectures"}
 

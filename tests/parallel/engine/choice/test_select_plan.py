@@ -50,7 +50,7 @@ def test_switches_that_a_configuration_does_not_declare_are_carried(shared):
     """As published for DeBERTa v3, whose configuration class has no field ``share_att_key``."""
     from transformers import DebertaV2Config, DebertaV2Model
 
-    sizes = {"hidden_size": 96, "intermediate_size": 192, "vocab_size": 200, "num_hidden_layers": 3}
+    sizes = {"hidden_size": 96, "intermediate_size": 192, "vocab_size": 200, "num_hidden_layers": 2}
     sizes["max_position_embeddings"] = 64
     switches = {"relative_attention": True, "position_buckets": 16, "norm_rel_ebd": "layer_norm", "type_vocab_size": 0}
     own = {"share_att_key": shared, "pos_att_type": ["p2c", "c2p"], "is_of_another_program": True}
@@ -62,7 +62,7 @@ def test_switches_that_a_configuration_does_not_declare_are_carried(shared):
     assert names["query_proj"] == names["key_proj"] == "colwise" and names["dense"] == "rowwise"
     assert ("pos_key_proj" in names) is not shared
     tokens = {"input_ids": torch.randint(5, 80, (2, 9)), "attention_mask": torch.ones(2, 9, dtype=torch.long)}
-    assert kept(model, plan, 2).share < 0.56
+    assert kept(model, plan, 2).share < 0.58
     assert check_model_on_threads(model, plan, tokens, 2).passed
 
 
