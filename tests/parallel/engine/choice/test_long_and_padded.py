@@ -7,12 +7,22 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from modular_converter.parallel.engine.choice.select_plan import select_plan  # noqa: E402
+from modular_converter.parallel.plans.plan import Plan  # noqa: E402
 from modular_converter.parallel.proof.on_threads import check_on_threads  # noqa: E402
 from modular_converter.parallel.proof.subject import subject_of  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
 
 
 PADDED = 3
+SELF = "encoder.layer.*.attention.self"
+BY_HEADS = f"""plan x
+rule {SELF}.query colwise
+rule {SELF}.key colwise
+rule {SELF}.value colwise
+rule encoder.layer.*.attention.output.dense rowwise
+attribute {SELF}:num_attention_heads
+attribute {SELF}:all_head_size
+"""
 
 
 def ids(tokens):
@@ -39,15 +49,20 @@ def holds(made, plan, inputs):
 
 @pytest.mark.parametrize(("name", "decoder"), [("big_bird", {}), ("bigbird_pegasus", {"decoder_input_ids": ids(7)})])
 def test_more_blocks_than_the_attention_reads(name, decoder):
-    """A row of blocks reads eleven blocks at most, some of them drawn at random for each head."""
+    """A row of blocks reads at most eleven; in train mode, each head draws some of them at random."""
     made = build(target_of(name), {"block_size": 4})
     plan, origin = chosen(made)
     assert "705 tokens" in origin
     tokens = 13 * 4
-    for mask in (torch.ones(2, tokens, dtype=torch.long), mask_of(tokens)):
-        assert holds(made, plan, {"input_ids": ids(tokens), "attention_mask": mask} | decoder) is True
-    sparse = [module for module in made.model.modules() if "BlockSparseAttention" in type(module).__name__]
-    assert sparse and made.model.encoder.attention_type == "block_sparse"
+    inputs = {"input_ids": ids(tokens), "attention_mask": mask_of(tokens)} | decoder
+    assert holds(made, plan, inputs) is True
+    for module in made.model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    made.model.train()
+    assert holds(made, plan, inputs) is True and made.model.encoder.attention_type == "block_sparse"
+    if name == "big_bird":  # the heads of another rank would draw other blocks
+        assert "differs by" in holds(made, Plan.parse(BY_HEADS), {"input_ids": ids(tokens)})
 
 
 def test_a_language_model_with_one_key_value_head_behind_images():
