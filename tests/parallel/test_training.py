@@ -236,3 +236,49 @@ dist.destroy_process_group()
 def test_random_states_stay_the_callers(tmp_path):
     (tmp_path / "main.py").write_text(STATES)
     assert run_under_torchrun(2, tmp_path / "main.py") == {"kept": True, "other": True}
+
+
+OTHER_CHOICE = """
+import copy, json
+import torch
+import torch.distributed as dist
+from transformers import LlamaConfig, LlamaForCausalLM
+from modular_converter.parallel import parallelize
+from modular_converter.parallel.engine.group import agreed_plan
+from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.proof.deviation import relative_error
+
+shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "vocab_size": 64}
+torch.manual_seed(0)
+whole = LlamaForCausalLM(LlamaConfig(**shape, num_attention_heads=4, num_key_value_heads=2)).eval()
+dist.init_process_group("gloo")
+rank, found, select = dist.get_rank(), {}, agreed_plan.select_plan
+head = "plan x\\nrule lm_head colwise_gather_output\\n"
+
+def first_alone(model, given, ranks):
+    return select(model, given, ranks) if rank == 0 else (Plan.parse(head), "a choice of its own")
+
+def shapes(model):
+    found = [None, None]
+    dist.all_gather_object(found, {name: list(p.to_local().shape) for name, p in model.named_parameters()})
+    return found
+
+agreed_plan.select_plan = first_alone
+sharded = parallelize(copy.deepcopy(whole), device="cpu")
+found["shapes"] = shapes(sharded)
+ids = torch.arange(1, 19).view(2, 9)
+found["error"] = relative_error(sharded(ids).logits, whole(ids).logits)
+agreed_plan.select_plan = lambda model, given, ranks: (Plan.parse(head), "a choice of its own")
+found["own"] = shapes(parallelize(copy.deepcopy(whole), device="cpu"))[0]
+if rank == 0:
+    print(json.dumps(found), flush=True)
+dist.barrier()
+"""
+
+
+def test_the_plan_that_process_0_selects_is_that_of_all(tmp_path):
+    (tmp_path / "script.py").write_text(OTHER_CHOICE)
+    found = run_under_torchrun(2, tmp_path / "script.py")
+    assert found["shapes"][0] == found["shapes"][1] != found["own"] and found["error"] < 1e-4
+    assert found["shapes"][1]["model.layers.0.mlp.up_proj.weight"] == [32, 32]
+    assert found["own"]["model.layers.0.mlp.up_proj.weight"] == [64, 32]
