@@ -22,8 +22,8 @@ def unused_twins(flow: Flow, shards: Mapping[str, ShardedParameter]) -> dict[str
     """Unused parameter -> its split: the split of all similar used parameters, if they are split in the same way.
 
     Similar parameters have the same shape, names that differ only in numbers, modules of the same classes, and the same
-    weights beside them: another forward or another weight may need the whole axis. A module's weights are split all or
-    not at all.
+    weights beside them: another forward or another weight may need the whole axis. The weights of a module, and of
+    modules with one number in several lists, are split all or not at all.
     """
     modules: dict[str, dict[str, Key]] = {}
     for parameter in flow.trace.parameters:
@@ -38,8 +38,16 @@ def unused_twins(flow: Flow, shards: Mapping[str, ShardedParameter]) -> dict[str
         ways = {n: used.get((key, frozenset(keys.values())), {None}) for n, key in keys.items() if n not in known}
         if all(len(way) == 1 for way in ways.values()):
             split = {name: one for name, (one,) in ways.items() if one is not None}
-            found |= split if all(one.role in _COMPLETE for one in split.values()) else {}
+            found |= split if all(_is_complete(split, name) for name in split) else {}
     return found
+
+
+def _is_complete(split: Mapping[str, ShardedParameter], name: str) -> bool:
+    """Whether a split is the whole of a layer's role, or of a bias that follows its weight."""
+    owner, _, leaf = name.rpartition(".")
+    weight = split.get(f"{owner}.weight")
+    follows = leaf == "bias" and weight is not None and weight.role == COLWISE.name
+    return follows or split[name].role in _COMPLETE
 
 
 def _key(flow: Flow, parameter: Parameter) -> Key:
@@ -50,7 +58,9 @@ def _key(flow: Flow, parameter: Parameter) -> Key:
 
 
 def _numbered(name: str) -> str:
-    """The path up to its last number: the module that has twins."""
+    """The path up to its last number, without the name of the list: `layers.0.up.3` and `layers.0.down.3` may be parts
+    of one expert.
+    """
     words = name.split(".")
     last = max((number for number, word in enumerate(words) if _NUMBER.search(word)), default=-1)
-    return ".".join(words[: last + 1])
+    return ".".join((*words[: max(last - 1, 0)], *words[max(last, 0) : last + 1]))

@@ -80,6 +80,46 @@ def test_layers_alike_that_stay_whole_are_an_example_too():
     assert derived([Normed] * 3, (0, 2)) == {}
 
 
+class WithBiases(Expert):
+    def __init__(self):
+        super().__init__()
+        self.up = nn.Linear(8, 16)
+
+
+def test_a_bias_is_split_with_its_weight():
+    assert derived([WithBiases] * 3, (0, 2)) == {f"experts.*.{name}": style for name, style in PAIR.items()}
+
+
+class Lists(nn.Module):
+    """The layers of each expert in two lists, and perhaps a weight that is split by itself in a third."""
+
+    def __init__(self, used, bias, scaled):
+        super().__init__()
+        torch.manual_seed(0)
+        self.up = nn.ModuleList(nn.Linear(8, 16, bias=bias) for _ in range(3))
+        self.down = nn.ModuleList(nn.Linear(16, 8) for _ in range(3))
+        self.scales = nn.ParameterList(torch.randn(16) for _ in range(3 if scaled else 0))
+        self.used, self.norm = used, nn.LayerNorm(8)
+
+    def forward(self, x):
+        normed = self.norm(x)
+        for number in self.used:
+            inner = torch.relu(self.up[number](normed))
+            x = x + self.down[number](inner * self.scales[number] if self.scales else inner)
+        return self.norm(x)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("scaled", [True, False])
+def test_layers_of_one_expert_in_several_lists_are_split_together(bias, scaled):
+    model, x = Lists((0, 2), bias, scaled).eval(), {"x": torch.randn(3, 8, generator=torch.Generator().manual_seed(1))}
+    plan = plan_of_trace(record(model, x, "lists"), gather=False)
+    model.used = range(3)
+    verdict = check_model_on_threads(model, plan, x, 2)
+    assert verdict.passed, verdict.reason
+    assert ("up.*" in {rule.pattern for rule in plan.rules}) != scaled
+
+
 class Scaled(Expert):
     """A weight whose split is no style of a layer."""
 
