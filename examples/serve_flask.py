@@ -1,4 +1,7 @@
-"""The same service with Flask: `python examples/serve_flask.py FOLDER --num-gpus 2`."""
+"""The same service with Flask: `python examples/serve_flask.py FOLDER --num-gpus 2`.
+
+WSGI does not tell an application that its client has gone before the answer is sent: such a call runs to its end.
+"""
 
 from __future__ import annotations
 

@@ -126,13 +126,46 @@ class Endless:
             raise
 
 
+@contextmanager
+def client_of(url, tokens):
+    """A client that has sent its request, and goes at the end without reading an answer."""
+    body = b'{"text": "a", "max_new_tokens": %d}' % tokens
+    head = f"POST /generate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as client:
+        client.sendall(head.encode() + b"\r\n\r\n" + body)
+        yield
+
+
 def test_the_call_of_a_client_that_has_gone_is_left(examples):
     pytest.importorskip("fastapi")
     model = Endless()
     with uvicorn_server(examples("serve_fastapi").make_app(model, encode, decode)) as url:
-        body = b'{"text": "a", "max_new_tokens": 6000}'
-        head = f"POST /generate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
-        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as client:
-            client.sendall(head.encode() + b"\r\n\r\n" + body)
+        with client_of(url, 6000):
             assert model.began.wait(30.0)
         assert model.left.wait(30.0)
+
+
+class Slow:
+    """Stands for a model that generates as long as its client stays, and then to the last token."""
+
+    def __init__(self):
+        self.began, self.gone, self.ended = threading.Event(), threading.Event(), threading.Event()
+
+    def generate(self, ids, max_new_tokens, do_sample):
+        self.began.set()
+        assert self.gone.wait(30.0)
+        self.ended.set()
+        return ids
+
+
+def test_flask_runs_the_call_of_a_client_that_has_gone_and_serves_the_next(examples):
+    pytest.importorskip("flask")
+    model = Slow()
+    with flask_server(examples("serve_flask").make_app(model, encode, decode)) as url:
+        with client_of(url, 16):
+            assert model.began.wait(30.0)
+        model.gone.set()
+        assert model.ended.wait(30.0)
+        request = urllib.request.Request(f"{url}/generate", b'{"text": "a"}', {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            assert answer.read() == b'{"text":"a"}\n'
