@@ -13,6 +13,7 @@ from modular_converter.parallel.trace.graph import Parameter
 
 
 _NUMBER = re.compile(r"\d+")
+_PLACE = re.compile(r"(?:^|_)\d+$")  # in a list (`3`, `expert_3`), unlike the number in `fc1`
 # Roles that need neither attributes that shrink nor a sum in another module.
 _COMPLETE = (COLWISE.name, ROWWISE.name)
 Key = tuple[str, tuple[int, ...], tuple[str, ...]]
@@ -58,9 +59,9 @@ def _key(flow: Flow, parameter: Parameter) -> Key:
 
 
 def _numbered(name: str) -> str:
-    """The path up to its last number, without the name of the list: `layers.0.up.3` and `layers.0.down.3` may be parts
+    """The path up to its last place in a list, without the name of the list: `layers.0.up.3` and `layers.0.down.3` may be parts
     of one expert.
     """
     words = name.split(".")
-    last = max((number for number, word in enumerate(words) if _NUMBER.search(word)), default=-1)
+    last = max((number for number, word in enumerate(words) if _PLACE.search(word)), default=-1)
     return ".".join((*words[: max(last - 1, 0)], *words[max(last, 0) : last + 1]))

@@ -135,3 +135,19 @@ def test_a_module_of_which_a_weight_is_split_by_itself_stays_whole():
     """Its attributes and borders are not known, since it did not run."""
     found = derived([Scaled] * 3, (0, 2))
     assert set(found) == {f"experts.{number}.{name}" for number in (0, 2) for name in ("up", "down", "scale")}
+
+
+class Numbered(nn.Module):
+    """Layers with numbers in their names, beside a weight that is split by itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc1, self.fc2, self.scale = nn.Linear(8, 16), nn.Linear(16, 8), nn.Parameter(torch.randn(16))
+
+    def forward(self, x):
+        return self.fc2(torch.relu(self.fc1(x)) * self.scale)
+
+
+def test_numbers_in_names_of_layers_are_no_places_in_a_list():
+    found = derived([Numbered] * 3, (0, 2))
+    assert set(found) == {f"experts.{number}.{name}" for number in (0, 2) for name in ("fc1", "fc2", "scale")}
