@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from modular_converter.parallel.tiny.fields import AUDIO, integer, raw, sub
-from modular_converter.parallel.tiny.request import Request, Values
+from modular_converter.parallel.tiny.request import InputLayout, Request, Values
 from modular_converter.parallel.tiny.sizes import BATCH
 
 
-Layout = Callable[[Request], Values]
 FRAMES, SAMPLES = 40, 2000
 _MELS = ("num_mel_bins", "n_mels", "num_mels", "mel_bins", "feature_size", "input_dim", "input_size", "n_fft_bins")
 _WIDTHS = (
@@ -24,9 +22,9 @@ _WIDTHS = (
 )
 
 
-def audio_layouts(request: Request) -> list[Layout]:
+def audio_layouts(request: Request) -> list[InputLayout]:
     """The layouts to try, the likeliest first; empty if the forward takes no audio."""
-    found: list[Layout] = []
+    found: list[InputLayout] = []
     if request.takes("input_features") or request.takes("audio_mel"):
         first, second = (bins_first, frames_first) if _starts_with_convolution(request) else (frames_first, bins_first)
         found = [first, second, spectrogram, stacked_frames, bins_of_weight]

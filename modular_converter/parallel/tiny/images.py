@@ -7,24 +7,22 @@ used.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from modular_converter.parallel.tiny.fields import VISION, integer, pair, sub
-from modular_converter.parallel.tiny.request import Request, Values, per_sample
+from modular_converter.parallel.tiny.request import InputLayout, Request, Values, per_sample
 from modular_converter.parallel.tiny.sizes import BATCH, SEQUENCE
 
 
-Layout = Callable[[Request], Values]
 _PATCH_WEIGHT = re.compile(
     r"patch_?(embed|proj|conv)|patch_projection|patchif|input_proj|embedder|embeddings?\.proj", re.IGNORECASE
 )
 _FRAMES = ("num_frames", "frames_per_clip", "num_frames_per_clip")
 
 
-def image_layouts(request: Request) -> list[Layout]:
+def image_layouts(request: Request) -> list[InputLayout]:
     """The layouts to try, the likeliest first; empty if the forward takes no images."""
     takes = request.takes
     grid = takes("grid_thw") or takes("image_grid_thw")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -57,6 +57,10 @@ class Request:
     def only_taken(self, values: Mapping[str, Any]) -> Values:
         """The values whose names the forward takes."""
         return {name: value for name, value in values.items() if self.takes(name)}
+
+
+InputLayout = Callable[[Request], Values]
+"""A function that makes images or audio in one of the layouts that models take."""
 
 
 def per_sample(rows: Sequence[int]) -> torch.Tensor:

@@ -22,7 +22,7 @@ _NO_SWITCHES = ("training",)
 # Arguments of torch's own modules that decide their arithmetic.
 _OPTIONS = ("max_norm",)
 # The latest results: the choice of a plan and the probe need the same, and 32 layers take 1.3 s.
-_LATEST: dict[Skeleton, dict[str, Kind]] = {}
+_LATEST: dict[Skeleton, dict[str, Kind] | None] = {}
 _MOST_LATEST = 4
 
 
@@ -39,13 +39,18 @@ def traced_kinds(model: torch.nn.Module) -> dict[str, Kind] | None:
     """The kinds from a run without data; None if that run fails. The empty path is the code around the layers."""
     try:
         skeleton = skeleton_of(model)
-        if skeleton not in _LATEST:
-            _LATEST[skeleton] = kinds_of_call(skeleton, make_inputs(model))
-    except Exception:  # raised by the model's own code for unexpected inputs, or without data
+    except Exception:  # raised by the model's own code
         return None
+    if skeleton not in _LATEST:
+        try:
+            _LATEST[skeleton] = kinds_of_call(skeleton, make_inputs(model))
+        except Exception:  # raised by the model's own code for unexpected inputs, or without data
+            _LATEST[skeleton] = None
     found = _LATEST[skeleton]
     for oldest in list(_LATEST)[:-_MOST_LATEST]:
         del _LATEST[oldest]
+    if found is None:
+        return None
     return {path: kind | _facts_of(model.get_submodule(path)) if path else kind for path, kind in found.items()}
 
 

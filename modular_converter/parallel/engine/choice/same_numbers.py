@@ -205,7 +205,7 @@ def _numbers(skeleton: Skeleton, plan: Plan | None, size: int, rank: int) -> Num
         try:
             if plan is not None:
                 apply(model, plan, OneOf(size, rank))
-            given = inputs_without_data(model, kind)
+            given = inputs_without_data(skeleton, kind)
             with place:
                 return numbers_of(model, functools.partial(run_without_data, model, kwargs=given))
         except Exception as error:  # errors of the model's own code without data

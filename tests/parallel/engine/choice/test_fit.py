@@ -22,6 +22,7 @@ from transformers import (  # noqa: E402
 )
 
 from modular_converter.parallel.engine.base.skeleton import skeleton_of  # noqa: E402
+from modular_converter.parallel.engine.choice import fit as fit_module  # noqa: E402
 from modular_converter.parallel.engine.choice.fit import fit  # noqa: E402
 from modular_converter.parallel.engine.choice.kept import kept  # noqa: E402
 from modular_converter.parallel.engine.choice.select_plan import select_plan  # noqa: E402
@@ -199,3 +200,21 @@ def test_stacked_experts_whose_shares_grouped_products_refuse_stay_whole(width, 
     found = fitted(model, plan, ranks)
     assert list(found.whole) == ["model.layers.*.mlp.experts"]
     assert "16 bytes" in found.whole["model.layers.*.mlp.experts"]
+
+
+def test_inputs_without_data_are_made_once(monkeypatch):
+    """And looked for once where there are none, such as images of a size that no layout fits."""
+    calls = []
+
+    def counted(model):
+        calls.append(model)
+        return {"x": torch.randn(2, 3)} if len(calls) == 1 else next(iter(()))
+
+    monkeypatch.setattr(fit_module, "make_inputs", counted)
+    torch.manual_seed(0)
+    first, second = (skeleton_of(torch.nn.Linear(3, width)) for width in (1931, 1933))
+    assert [fit_module.inputs_without_data(first, None)["x"].device.type for _ in range(3)] == ["meta"] * 3
+    for _ in range(3):
+        with pytest.raises(ApplyError, match="no inputs are known: StopIteration"):
+            fit_module.inputs_without_data(second, None)
+    assert len(calls) == 2
