@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from modular_converter.parallel.solve.flow import Flow, uses
 from modular_converter.parallel.solve.write_rules import ShardedParameter
@@ -26,9 +26,10 @@ def unused_twins(flow: Flow, shards: Mapping[str, ShardedParameter]) -> dict[str
     weights beside them: another forward or another weight may need the whole axis. The weights of a module, and of
     modules with one number in several lists, are split all or not at all.
     """
-    modules: dict[str, dict[str, Key]] = {}
+    modules: dict[tuple[str, frozenset[str], str], dict[str, Key]] = {}
+    groups = _groups(parameter.name for parameter in flow.trace.parameters)
     for parameter in flow.trace.parameters:
-        modules.setdefault(_numbered(parameter.name), {})[parameter.name] = _key(flow, parameter)
+        modules.setdefault(groups[parameter.name], {})[parameter.name] = _key(flow, parameter)
     known = {parameter.name for parameter in flow.trace.parameters if uses(flow, parameter)}
     used: dict[tuple[Key, frozenset[Key]], set[ShardedParameter | None]] = {}
     for keys in modules.values():
@@ -58,10 +59,21 @@ def _key(flow: Flow, parameter: Parameter) -> Key:
     return _NUMBER.sub("*", parameter.name), parameter.shape, classes
 
 
-def _numbered(name: str) -> str:
-    """The path up to its last place in a list, without the name of the list: `layers.0.up.3` and `layers.0.down.3` may be parts
-    of one expert.
+def _groups(names: Iterable[str]) -> dict[str, tuple[str, frozenset[str], str]]:
+    """Name -> the module around it, all places in its list, and its own place.
+
+    The list is the last one of its path, and its name does not count: `layers.0.up.3` and `layers.0.down.3` may be parts of
+    one expert, if both lists have the same places.
     """
+    split = {name: _place_of(name) for name in names}
+    places: dict[tuple[str, str], set[str]] = {}
+    for owner, listed, place in split.values():
+        places.setdefault((owner, listed), set()).add(place)
+    return {name: (owner, frozenset(places[owner, listed]), place) for name, (owner, listed, place) in split.items()}
+
+
+def _place_of(name: str) -> tuple[str, str, str]:
+    """The module around the last list of a path, the list's name, and the place in it; empty without a list."""
     words = name.split(".")
-    last = max((number for number, word in enumerate(words) if _PLACE.search(word)), default=-1)
-    return ".".join((*words[: max(last - 1, 0)], *words[max(last, 0) : last + 1]))
+    last = max((number for number, word in enumerate(words) if _PLACE.search(word)), default=0)
+    return (".".join(words[: last - 1]), words[last - 1], words[last]) if last else ("", "", "")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import sys
 
 import torch
 import torch.distributed as dist
@@ -26,8 +28,19 @@ def join_group(device: str | torch.device | None, offload: bool = False) -> torc
         torch.cuda.set_device(place)
     if not dist.is_initialized():
         dist.init_process_group(("cpu:gloo,cuda:nccl" if offload else "nccl") if gpu else "gloo")
+        if not gpu:
+            atexit.register(_leave)
     if offload and "cpu" not in dist.get_backend_config():
         raise ApplyError(
             "offload=: the process group takes no CPU tensors; make it with 'cpu:gloo,cuda:nccl', or let parallelize do so"
         )
     return place
+
+
+def _leave() -> None:
+    """End the group before the interpreter ends: a thread of gloo that outlives it can crash the process.
+
+    After an error the other processes may be in a collective, for which the end would wait.
+    """
+    if dist.is_initialized() and not hasattr(sys, "last_value"):
+        dist.destroy_process_group()

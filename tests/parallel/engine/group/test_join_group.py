@@ -1,0 +1,29 @@
+"""The process group that a script under torchrun has not made itself ends with the script."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+SCRIPT = """
+import atexit
+import torch.distributed as dist
+atexit.register(lambda: print("left" if not dist.is_initialized() else "there", flush=True))
+from modular_converter.parallel.engine.group.join_group import join_group
+join_group("cpu")
+"""
+
+
+@pytest.mark.parametrize("end, said", [("", "left"), ("dist.destroy_process_group()", "left"), ("1 / 0", "there")])
+def test_the_group_ends_before_the_interpreter_unless_an_error_ends_it(end, said):
+    alone = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    command = [sys.executable, "-c", SCRIPT + end]
+    done = subprocess.run(
+        command, env={**os.environ, **alone}, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stdout.split() == [said], done.stderr
+    assert done.returncode == (1 if said == "there" else 0)
