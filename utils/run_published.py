@@ -117,13 +117,20 @@ def fit_table(rows: list[dict[str, Any]]) -> str:
     """The number of verified types that fit each number of devices, and the other types with the reason."""
     from modular_converter.parallel.tables.published import WHOLE
 
-    known = list({row["model"]: row for row in rows if row["state"] == "verified"}.values())
+    verified = {str(row["model"]): row for row in rows if row["state"] == "verified"}
+    known = [row for row in verified.values() if row.get("holds_at")]
+    late = sorted(verified.keys() - {str(row["model"]) for row in known})
     lines = ["| devices | in full | with parts whole | not |", "|---|---|---|---|"]
     for size in SIZES:
         said = [row["holds_at"][size] for row in known]
         parts = sum(one.startswith(WHOLE) for one in said)
         lines.append(f"| {size} | {said.count('')} | {parts} | {len(said) - said.count('') - parts} |")
-    lines += ["", f"Of {len(known)} verified types. Those with parts that stay whole, or that do not fit:", ""]
+    said_late = f" No result within the time limit: {', '.join(late)}." if late else ""
+    lines += [
+        "",
+        f"Of {len(known)} verified types.{said_late} Those with parts that stay whole, or that do not fit:",
+        "",
+    ]
     lines += ["| type | devices | what |", "|---|---|---|"]
     for row in sorted(known, key=lambda one: str(one["model"])):
         by_reason: dict[str, list[str]] = {}

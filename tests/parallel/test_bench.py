@@ -75,8 +75,10 @@ def test_the_tables_of_published_sizes(utils):
         {"model": "a", "state": "verified", "holds_at": dict.fromkeys(tables.SIZES, "")},
         {"model": "b", "state": "verified", "holds_at": {"2": "", "3": whole, "4": error, "8": whole}},
         {"model": "c", "state": "refused", "reason": "no"},
+        {"model": "d", "state": "verified"},
     ]
     text = tables.fit_table(rows)
+    assert "Of 2 verified types. No result within the time limit: d. Those" in text
     assert "| 2 | 2 | 0 | 0 |" in text and "| 3 | 1 | 1 | 0 |" in text and "| 4 | 1 | 0 | 1 |" in text
     assert "| b | 3, 8 | whole: layers.*.self_attn |" in text and "| b | 4 | ApplyError: nothing / left |" in text
     right = {"model": "a", "devices": 3, "outputs": "equal", "tokens": "none", "kept": 0.345}
