@@ -24,7 +24,7 @@ from modular_converter.parallel.engine.base.without_data import (
 )
 from modular_converter.parallel.engine.choice.kinds_of_layers import kinds_of, one_of_each_kind
 from modular_converter.parallel.engine.choice.proven_layers import without_parts
-from modular_converter.parallel.errors import ApplyError, MisfitError, TraceError, one_line
+from modular_converter.parallel.errors import ApplyError, MisfitError, one_line
 from modular_converter.parallel.plans.patterns import matches, wildcard
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece
@@ -119,12 +119,8 @@ def _fit(skeleton: Skeleton, plan: Plan, size: int) -> Fit:
 
 
 def _with_units(plan: Plan, model: torch.nn.Module, trace: Trace | None, size: int) -> Plan:
-    """The plan with the units that the ranks need; unchanged if the axes cannot be followed."""
-    try:
-        return plan if trace is None else with_units(plan, model, trace, size)
-    except TraceError as error:
-        logger.info("heads cannot be read off the model's axes: %s", error)
-        return plan
+    """The plan with the units that the ranks need; unchanged without a trace."""
+    return plan if trace is None else with_units(plan, model, trace, size)
 
 
 def _cut_evenly(skeleton: Skeleton, plan: Plan, size: int) -> dict[str, Piece] | None:

@@ -70,7 +70,7 @@ def small_overrides(config: Any, default: Any = None) -> dict[str, Any]:
             found |= {f"{item.name}.{name}": inner for name, inner in small_overrides(value, usual).items()}
             continue
         single = type(value) is int and value == 1 and "head" in item.name
-        words = isinstance(value, (list, tuple)) and all(isinstance(word, str) for word in value)
+        words = _are_words(value)
         by_layer = words and _KINDS.search(item.name) is not None and _is_by_layer(config, value)
         plain = isinstance(value, (bool, str)) or value is None or single or (words and not by_layer)
         if plain and value != usual and (words or not isinstance(usual, (list, dict))):
@@ -93,8 +93,7 @@ def undeclared_settings(config: Any, read: frozenset[str]) -> dict[str, Any]:
     for name, value in vars(config).items():
         if name in declared and is_config(value):
             found |= {f"{name}.{inner}": one for inner, one in undeclared_settings(value, read).items()}
-        words = isinstance(value, (list, tuple)) and all(isinstance(word, str) for word in value)
-        plain = isinstance(value, (bool, str)) or words
+        plain = isinstance(value, (bool, str)) or _are_words(value)
         if plain and name in read - declared - _NOT_ARITHMETIC and (name not in usual or usual[name] != value):
             found[name] = value
     return found
@@ -130,6 +129,10 @@ def layer_overrides(config: Any, small: Any, prefix: str = "") -> dict[str, Any]
             if item.name in depths and depths[item.name] <= _DEEPEST or listed or numbered:
                 found[f"{prefix}{item.name}"] = value
     return found
+
+
+def _are_words(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and all(isinstance(word, str) for word in value)
 
 
 def _is_by_layer(config: Any, value: Sequence[Any]) -> bool:
