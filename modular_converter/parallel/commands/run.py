@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from modular_converter.parallel.commands.common import overrides_of, reports_errors, set_option
-from modular_converter.parallel.errors import BuildError, PlanError
+from modular_converter.parallel.errors import BuildError, PlanError, one_line
 
 
 @click.command()
@@ -117,39 +117,33 @@ def load(model: str, settings: tuple[str, ...], dtype: Any = None) -> tuple[Any,
         except BuildError:
             found = build(target_of(model), overrides_of(settings))
         return found.model if dtype is None else found.model.to(dtype), found.inputs
-    folder = path if path.is_dir() else path.parent
-    if not (folder / "config.json").exists() and path.is_dir():
+    if path.is_dir() and not (path / "config.json").exists():
         raise BuildError(f"{model}: has no config.json; give a saved model's folder, a configuration or a model type")
     try:
-        made = _from_folder(folder if path.is_dir() else path, path.is_dir(), overrides_of(settings), dtype)
+        made = _from_path(path, overrides_of(settings), dtype)
     except PlanError:
         raise
     except Exception as error:  # the library may raise anything for a broken file
-        raise BuildError(f"{model}: cannot be loaded: {type(error).__name__}: {error}") from error
+        raise BuildError(f"{model}: cannot be loaded: {one_line(error, 400)}") from error
     with torch.no_grad():
         return made, make_inputs(made)
 
 
-def _from_folder(path: Path, folder: bool, overrides: dict[str, Any], dtype: Any) -> Any:
-    import transformers
+def _from_path(path: Path, overrides: dict[str, Any], dtype: Any) -> Any:
+    """The model of a folder, or a model with random weights if there is only a configuration."""
+    from modular_converter.parallel.engine.checkpoint.model_class import class_of
+    from modular_converter.parallel.engine.checkpoint.saved_config import class_for, saved_config, saved_model
 
-    config = transformers.AutoConfig.from_pretrained(path, **overrides)
-    names = list(getattr(config, "architectures", None) or ())
-    kind = getattr(transformers, names[0], None) if names else None
-    if folder and any(path.glob("pytorch_model*")) and not is_saved(path):
+    if is_saved(path):
+        config, kind = class_of(path, None, overrides)
+        return saved_model(kind, path, dtype, config)
+    if path.is_dir() and any(path.glob("pytorch_model*")):
         raise BuildError(
             f"{path}: its .bin files hold pickled objects and are not read; load the model with from_pretrained and save "
             "it with save_pretrained, which writes safetensors"
         )
-    if folder and is_saved(path):
-        auto = kind or transformers.AutoModel
-        return auto.from_pretrained(path, config=config, dtype=dtype or "auto", use_safetensors=True).eval()
-    if kind is None:
-        auto = transformers.AutoModelForCausalLM
-        auto = auto if type(config) in auto._model_mapping else transformers.AutoModel
-        made = auto.from_config(config)
-    else:
-        made = kind(config)
+    config = saved_config(path, overrides)
+    made = class_for(config, path)(config)
     return (made if dtype is None else made.to(dtype)).eval()
 
 

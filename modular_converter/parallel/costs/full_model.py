@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from modular_converter.parallel.costs.model_costs import count_chain
+from modular_converter.parallel.engine.checkpoint.saved_config import class_for, nested, saved_config
 from modular_converter.parallel.errors import BuildError, PlanError, ScheduleError, one_line
 from modular_converter.parallel.pipeline.chain import chain_of
 from modular_converter.parallel.proof.situations import with_mask
@@ -92,11 +93,7 @@ def _subject(request: CountRequest) -> tuple[Target, Any]:
     place = Path(request.model)
     saved = place / "config.json" if place.is_dir() else place
     if saved.suffix == ".json":
-        layers = {} if request.layers is None else {"num_hidden_layers": request.layers}
-        target, config = _from_file(saved, {**request.overrides, **layers})
-        unknown = [name for name in request.overrides if not hasattr(config, name.partition(".")[0])]
-        check_fields(type(config), unknown)  # the library ignores unknown names
-        return target, config
+        return _from_file(saved, request)
     try:
         target = target_of(request.model, "causal")
     except BuildError:
@@ -106,7 +103,7 @@ def _subject(request: CountRequest) -> tuple[Target, Any]:
     overrides = {**request.overrides, **layers}
     check_fields(kind, list(overrides))
     try:
-        return target, kind(**_nested(overrides))
+        return target, kind(**nested(overrides))
     except Exception as error:  # a configuration's own checks may raise anything
         raise BuildError(f"{request.model}: its configuration refuses these values: {one_line(error)}") from error
 
@@ -118,34 +115,11 @@ def _layer_field(kind: Any) -> str:
     return "text_config.num_hidden_layers" if name not in known and "text_config" in known else name
 
 
-def _nested(overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """The values as nested dictionaries: dotted names lead into sub-configurations."""
-    found: dict[str, Any] = {}
-    for name, value in overrides.items():
-        *outer, last = name.split(".")
-        place = found
-        for part in outer:
-            place = place.setdefault(part, {})
-        place[last] = value
-    return found
-
-
-def _from_file(path: Path, overrides: Mapping[str, Any]) -> tuple[Target, Any]:
-    import transformers
-
-    try:
-        config = transformers.AutoConfig.from_pretrained(path, local_files_only=True, **_nested(overrides))
-    except Exception as error:  # the library may raise anything for a broken or missing file
-        raise BuildError(f"{path}: is not a readable configuration: {one_line(error)}") from error
-    names = list(getattr(config, "architectures", None) or ())
-    kind: Any = getattr(transformers, names[0], None) if names else None
-    if kind is None:
-        auto = transformers.AutoModelForCausalLM
-        auto = auto if type(config) in auto._model_mapping else transformers.AutoModel
-        kind = auto._model_mapping.get(type(config))
-    kind = kind[0] if isinstance(kind, (tuple, list)) else kind
-    if kind is None:
-        raise BuildError(f"{path}: the library has no model of this configuration; give a class path")
+def _from_file(path: Path, request: CountRequest) -> tuple[Target, Any]:
+    config = saved_config(path, request.overrides)
+    if request.layers is not None:
+        config = saved_config(path, {**request.overrides, _layer_field(type(config)): request.layers})
+    kind = class_for(config, path)
     model_class, config_class = (f"{found.__module__}.{found.__qualname__}" for found in (kind, type(config)))
     return Target(str(path), model_class, config_class), config
 

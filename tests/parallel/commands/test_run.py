@@ -57,7 +57,7 @@ def test_what_cannot_be_loaded_is_said(tmp_path):
     assert found.exit_code == 2 and "has no config.json" in found.output
     (tmp_path / "config.json").write_text("{")
     found = CliRunner().invoke(main, ["run", str(tmp_path)])
-    assert found.exit_code == 2 and "cannot be loaded" in found.output
+    assert found.exit_code == 2 and "config.json: cannot be read" in found.output
     (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
     (tmp_path / "pytorch_model.bin").write_bytes(b"pickled")
     found = CliRunner().invoke(main, ["run", str(tmp_path)])

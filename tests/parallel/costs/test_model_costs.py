@@ -138,7 +138,7 @@ def test_the_length_is_that_of_the_positions():
             {"length": 2000},
             "longer than the 1024 positions .* give --length 1024 or less",
         ),
-        ("none/config.json", {}, {}, "is not a readable configuration"),
+        ("none/config.json", {}, {}, "config.json: cannot be read"),
         ("llama", {"hidden_size": 63}, {}, "llama: "),
         ("llama", {"hidden": 64}, {}, "hidden"),
     ],

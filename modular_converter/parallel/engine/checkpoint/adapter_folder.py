@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.engine.base.refused_weights import refuse_quantised
-from modular_converter.parallel.engine.checkpoint.model_class import class_of, read_settings
+from modular_converter.parallel.engine.checkpoint.model_class import class_of
+from modular_converter.parallel.engine.checkpoint.saved_config import read_settings, saved_model
 from modular_converter.parallel.errors import BuildError, one_line
 
 
@@ -62,7 +63,7 @@ def open_adapter(folder: str | os.PathLike[str], dtype: torch.dtype | None, mode
     config, kind = class_of(Path(base), model_class or _class_of_task(settings))
     refuse_quantised(config, str(base))
     try:
-        model = kind.from_pretrained(base, dtype=dtype or "auto", local_files_only=True)
+        model = saved_model(kind, base, dtype)
         return PeftModel.from_pretrained(model, str(path), local_files_only=True).eval()
     except Exception as error:  # of the library, of peft, or of the model's own code
         raise BuildError(f"{path}: cannot be loaded into the model of {base}: {one_line(error, 400)}") from error

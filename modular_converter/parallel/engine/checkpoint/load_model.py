@@ -23,10 +23,11 @@ import torch
 from modular_converter.findings import first_of
 from modular_converter.parallel.engine.base.refused_weights import refuse_quantised
 from modular_converter.parallel.engine.checkpoint.files import stored_tensors
-from modular_converter.parallel.engine.checkpoint.model_class import class_of, generation_config
+from modular_converter.parallel.engine.checkpoint.model_class import class_of
 from modular_converter.parallel.engine.checkpoint.reader import Reader
 from modular_converter.parallel.engine.checkpoint.recipes import Recipe, Stored
 from modular_converter.parallel.engine.checkpoint.recorded import RecordedTensor
+from modular_converter.parallel.engine.checkpoint.saved_config import saved_generation_config
 from modular_converter.parallel.errors import BuildError, one_line
 
 
@@ -83,7 +84,7 @@ def open_checkpoint(folder: str | os.PathLike[str], dtype: torch.dtype | None, m
     config, kind = class_of(path, model_class)
     refuse_quantised(config, str(path))
     stored = stored_tensors(path, getattr(config, "transformers_weights", None), type(config).extra_files)
-    more = {"generation_config": generation_config(path)} if kind.can_generate() else {}
+    more = {"generation_config": saved_generation_config(path)} if kind.can_generate() else {}
     given = {key: RecordedTensor(recipe) for key, recipe in stored.items()}
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
