@@ -67,7 +67,7 @@ def describe(stale: Sequence[StaleFile], wrong: Finding | None = None) -> list[D
 
     Args:
         stale: the files.
-        wrong: the error about the formatter's version, which keeps them from being written.
+        wrong: the finding about the formatter's version or the release, which keeps them from being written.
     """
     if not stale:
         return []

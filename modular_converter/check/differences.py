@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from modular_converter.check.conversions import Conversions
+from modular_converter.files.unchecked_release import about_release
 from modular_converter.findings import Finding
 from modular_converter.settings.values import Settings
 
@@ -48,7 +49,7 @@ def find_differences(
     stale, unreadable = compare(found.made.values(), settings)
     if wrong:
         stale, wrong = leave_out_formatting(stale, wrong, settings)
-    differences = describe(stale, wrong[0] if wrong else None)
+    differences = describe(stale, wrong[0] if wrong else about_release(settings))
     fixed = Fixed(left=differences)
     if fix_in is not None and not wrong:
         root = os.path.abspath(fix_in) if fix_in else settings.root

@@ -32,7 +32,7 @@ def fix(differences: Sequence[Difference], conversions: Sequence[Conversion], se
             put_in_place(difference.path, difference.new, difference.modular, settings)
             written.append(difference.path)
         except ConversionError as error:
-            failures += error.findings
+            failures += (one for one in error.findings if one not in failures)
             left.append(difference)
     return Fixed(written, sorted(left, key=lambda one: one.path), failures)
 

@@ -15,10 +15,12 @@ from modular_converter.check.differences import find_differences
 from modular_converter.check.orphans import orphans
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.formatter_version import wrong_versions
+from modular_converter.convert.silence import release_first
 from modular_converter.files.arguments import ALL, folders_below
 from modular_converter.files.generated_files import path_of_generated
 from modular_converter.files.listing import Listings, Unignored
 from modular_converter.files.selection import Selection, select_files
+from modular_converter.files.unchecked_release import is_about_release
 from modular_converter.findings import ConversionError, Finding, exit_code
 from modular_converter.settings.values import Settings
 
@@ -39,6 +41,7 @@ class CheckOptions(NamedTuple):
     strict: bool = False
     cache: str | None = None
     """The folder of the cache; None to go without."""
+    accept_release: str | None = None
     errors_only: bool = False
     """Whether warnings are left out."""
 
@@ -91,9 +94,9 @@ def check(options: CheckOptions) -> CheckResult:
     return CheckResult(
         found.all,
         differences.left,
-        [*unchecked, *findings],
+        release_first([*unchecked, *findings], settings),
         differences.written,
-        incomplete=bool(unchecked or differences.failures),
+        incomplete=bool(unchecked) or not is_about_release(differences.failures),
         converted=len(found.made),
         settings=settings,
     )
@@ -118,7 +121,11 @@ def _select(options: CheckOptions, listings: Listings) -> Selection:
         package=options.package,
         root=options.root,
         listings=listings,
-        overrides={"workers": options.workers, "strict": options.strict},
+        overrides={
+            "workers": options.workers,
+            "strict": options.strict,
+            "accept_release": options.accept_release,
+        },
     )
 
 

@@ -11,6 +11,7 @@ from modular_converter.commands.entry_point import run_command
 from modular_converter.commands.options import (
     CONTEXT_SETTINGS,
     FilesCommand,
+    accept_release_option,
     files_argument,
     format_option,
     package_option,
@@ -30,6 +31,7 @@ from modular_converter.commands.options import (
 @workers_option
 @package_option
 @root_option
+@accept_release_option
 @format_option
 @click.option("--statistics", is_flag=True, help="Count the findings by rule, also of rules that are off by default.")
 @click.option("--select", multiple=True, metavar="CODE", help="Report also this rule, which is off by default.")

@@ -12,6 +12,7 @@ from modular_converter.commands.entry_point import run_command
 from modular_converter.commands.options import (
     CONTEXT_SETTINGS,
     FilesCommand,
+    accept_release_option,
     files_argument,
     format_option,
     package_option,
@@ -49,6 +50,7 @@ def _explain(ctx: click.Context, _: click.Parameter, code: str | None) -> None:
 @files_argument
 @package_option
 @root_option
+@accept_release_option
 @click.option("--output-dir", metavar="DIR", help="Write to DIR/<model>/ instead of beside the modular files.")
 @click.option("--fix", is_flag=True, help="Apply the cures of findings to the modular files first.")
 @click.option("--diff", is_flag=True, help="Print the changes, and write nothing.")

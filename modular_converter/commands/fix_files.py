@@ -12,6 +12,7 @@ from modular_converter.convert.conversion import Conversion
 from modular_converter.files.atomic_write import write_atomically
 from modular_converter.files.links import is_installed, root_of
 from modular_converter.files.text_form import in_form_of
+from modular_converter.files.unchecked_release import refuse_change
 from modular_converter.findings import ConversionError, Location
 from modular_converter.reporting.counts import count
 from modular_converter.reporting.safe import report_line
@@ -52,6 +53,7 @@ def fix_files(
 def _write(fixed: FixedFile, settings: Settings) -> None:
     if is_installed(os.path.realpath(fixed.path)):
         raise ConversionError(read_only_target.diagnose(Location(fixed.path), "it belongs to an installed package"))
+    refuse_change(fixed.path, settings)
     write_atomically(fixed.path, in_form_of(fixed.path, fixed.new), root_of(fixed.path, settings))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -11,6 +12,8 @@ from modular_converter import __version__
 
 
 F = TypeVar("F", bound=Callable[..., Any])
+RELEASE = re.compile(r"\d{1,6}(\.\w{1,9}){0,4}")
+"""The versions that `--accept-release` takes; `settings.keys` takes a while to import."""
 
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"]}
 FILES_SPELLINGS = ("--files-to-parse", "--files_to_parse", "--files", "-f")
@@ -37,6 +40,21 @@ workers_option = click.option(
     help="The largest number of processes; 0 chooses by the number of files.",
 )
 strict_option = click.option("--strict", is_flag=True, help="Treat warnings as errors.")
+
+
+def _release(ctx: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    """A release, as the setting has it."""
+    if value is not None and not RELEASE.fullmatch(value):
+        raise click.BadParameter(f"must be one version such as 5.25, not {value!r}")
+    return value
+
+
+accept_release_option = click.option(
+    "--accept-release",
+    metavar="VERSION",
+    callback=_release,
+    help="Let files change in this newer release of the package, although its conventions have not been checked.",
+)
 format_option = click.option(
     "--format",
     "output_format",

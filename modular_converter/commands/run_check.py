@@ -37,6 +37,7 @@ def run(
     package: str | None,
     root: str | None,
     strict: bool,
+    accept_release: str | None = None,
     select: Sequence[str] = (),
 ) -> int:
     """Check the files that the command line means, print the result, and return the exit code."""
@@ -46,7 +47,9 @@ def run(
         _clear(cache_folder(), quiet)
     cache = None if no_cache else cache_folder()
     errors_only = quiet and not statistics
-    options = CheckOptions(arguments, package, root, fix, changed_since, workers, strict, cache, errors_only)
+    options = CheckOptions(
+        arguments, package, root, fix, changed_since, workers, strict, cache, accept_release, errors_only
+    )
     result = check(options)
     extra = _of_rules_off(result, selected, counted=statistics)
     if extra.is_reported:

@@ -14,10 +14,12 @@ from modular_converter.commands.fix_files import fix_files
 from modular_converter.commands.output import print_diff, report
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion, Origin
+from modular_converter.convert.silence import release_first
 from modular_converter.convert.workers import Progress
 from modular_converter.files.generated_files import current_text, path_of_generated, put_in_place
 from modular_converter.files.links import is_installed
 from modular_converter.files.selection import Selection, select_files
+from modular_converter.files.unchecked_release import is_about_release
 from modular_converter.findings import ConversionError, Finding, Location, exit_code
 from modular_converter.reporting.counts import count
 from modular_converter.rules import read_only_target
@@ -42,6 +44,7 @@ class ConvertOptions:
     workers: int | None = None
     formatter: str | None = None
     strict: bool = False
+    accept_release: str | None = None
     quiet: bool = False
     verbose: bool = False
     output_format: str = "text"
@@ -78,12 +81,13 @@ def run(options: ConvertOptions) -> int:
         conversions = _convert(options, selection)
     except ConversionError as error:
         report(error.findings, options.output_format, quiet=options.quiet)
-        return 2
+        return exit_code(error.findings, incomplete=not is_about_release(error.findings))
     findings = list(selection.findings) + [one for conversion in conversions for one in conversion.findings]
     findings = list(dict.fromkeys(findings))  # a formatter that cannot be used stops every file
     result = ConvertResult(conversions, findings)
     for conversion in conversions:
         _place(conversion, options, selection.settings, result)
+    result.findings = release_first(result.findings, selection.settings)
     report(result.findings, options.output_format, quiet=options.quiet)
     if options.verbose:
         print("".join(f"\n{one.details}" for one in result.findings if one.details), end="", file=sys.stderr)
@@ -115,6 +119,7 @@ def prepare(options: ConvertOptions) -> Selection:
         "formatter": options.formatter,
         "workers": options.workers,
         "strict": options.strict,
+        "accept_release": options.accept_release,
         "output_dir": os.path.abspath(options.output_dir) if options.output_dir else None,
         "root": os.path.abspath(options.root) if options.root else None,
     }

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from modular_converter.convert.conversion import Conversion
-from modular_converter.findings import Finding, Location
+from modular_converter.files.unchecked_release import about_release, is_about_release
+from modular_converter.findings import Finding, Location, Severity
 from modular_converter.settings.values import Settings
 
 
@@ -27,6 +28,18 @@ def judged(conversion: Conversion, settings: Settings) -> Conversion:
         kept = tuple(one for one in found if not is_silenced(one, conversion.path, settings))
     result = replace(conversion, findings=kept, found=found)
     return result.strictly() if settings.strict else result
+
+
+def release_first(findings: Iterable[Finding], settings: Settings) -> list[Finding]:
+    """The findings of a run, headed by the one about an unchecked release: the error that kept files from being changed,
+    else the warning, unless the settings leave it out.
+    """
+    found = list(findings)
+    kept = [one for one in found if is_about_release([one])]
+    about = about_release(settings)
+    if kept or about is None or is_silenced(about, about.location.path, settings):
+        return [*kept[:1], *(one for one in found if one not in kept)]
+    return [about.with_severity(Severity.ERROR) if settings.strict else about, *found]
 
 
 def is_silenced(finding: Finding, path: str, settings: Settings) -> bool:

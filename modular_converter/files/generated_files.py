@@ -6,8 +6,10 @@ import os
 from collections.abc import Sequence
 
 from modular_converter.files.links import is_installed, refuse_link_out, root_of
+from modular_converter.files.unchecked_release import refuse_change
 from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.rules import missing_file, read_only_target, too_large
+from modular_converter.settings.release import is_unchecked
 from modular_converter.settings.values import Settings
 
 
@@ -55,8 +57,8 @@ def current_text(target: str, settings: Settings) -> str | None:
 def put_in_place(target: str, text: str, modular: str, settings: Settings) -> bool:
     """Write a generated file; return whether that changed anything.
 
-    Raises `ConversionError` when it may not or cannot be written, and when its modular file is gone: a model that was
-    removed during the run must not come back.
+    Raises `ConversionError` when it may not or cannot be written, when it would change in an unchecked release, and when
+    its modular file is gone: a model that was removed during the run must not come back.
     """
     from modular_converter.files.atomic_write import resolve_inside, sweep, write_atomically
 
@@ -66,6 +68,8 @@ def put_in_place(target: str, text: str, modular: str, settings: Settings) -> bo
         raise ConversionError(read_only_target.diagnose(Location(target), "it belongs to an installed package"))
     if not os.path.isfile(modular):
         raise ConversionError(missing_file.diagnose(Location(modular), reason="it was removed during the run"))
+    if is_unchecked(settings) and current_text(target, settings) != text:
+        refuse_change(target, settings)
     resolve_inside(target, settings.output_dir or os.path.dirname(target))
     sweep(os.path.dirname(target))
     return write_atomically(target, text, settings.output_dir or root_of(target, settings))

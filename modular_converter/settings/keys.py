@@ -164,6 +164,7 @@ READERS: Mapping[str, Callable[[object], object]] = {
     "no-inherit-module": _text,
     "formatter": _one_of(FORMATTERS),
     "formatter-version": _version,
+    "accept-release": _version,
     "replaced-dependency": _severity,
     "max-file-bytes": functools.partial(_at_least, 1),
     "ruff-config": _text,

@@ -13,7 +13,7 @@ from typing import Any
 from modular_converter.settings import profiles, toml_files
 from modular_converter.settings.keys import PROFILES, read_table
 from modular_converter.settings.parent_folders import INSTALLED, repository_above, upwards
-from modular_converter.settings.release import Release, conventions, release_of
+from modular_converter.settings.release import Release, conventions, parse_release, release_of
 from modular_converter.settings.toml_files import RuffFiles, SettingsError, TomlFile
 from modular_converter.settings.values import PinnedFormatter, Settings
 from modular_converter.settings.versions import pinned_formatter
@@ -48,18 +48,22 @@ def load_settings(start: str | os.PathLike[str]) -> Settings:
 def profile_settings(name: str = PROFILES[0], release: Release = ()) -> Settings:
     """The settings of a built-in profile alone, with the conventions of a release of its package."""
     latest = dict(importlib.import_module(f"{profiles.__name__}.{name}").TABLE)
-    table = conventions(latest, latest.pop("older", ()), release)
+    older, checked = latest.pop("older", ()), latest.pop("checked-release", "")
+    table = conventions(latest, older, release)
     with open(os.path.join(PROFILE_FOLDER, f"{name}.ruff.toml"), encoding="utf-8") as file:
         values = read_table(TomlFile(name, "", latest), table)
         pinned = PinnedFormatter(values["formatter"], values.pop("formatter_version", ""))
-        return Settings(profile=name, ruff_config=file.read(), pinned_formatter=pinned, **values)
+        return Settings(
+            profile=name, ruff_config=file.read(), pinned_formatter=pinned, checked_release=checked, **values
+        )
 
 
 def _settings(start: str, project: TomlFile | None, ruff: str, black: TomlFile | None) -> Settings:
     """Lay the project's table over its profile, and find the ruff configuration in force."""
     values = _project_values(project) if project is not None else {}
     name = values.pop("profile", PROFILES[0])
-    base = profile_settings(name, release_of(start, profile_settings(name).package))
+    release = release_of(start, profile_settings(name).package)
+    base = replace(profile_settings(name, parse_release(release.version if release else "")), package_release=release)
     folder = os.path.dirname(ruff)
     if project is not None:
         if "ruff_config" in values:

@@ -27,6 +27,15 @@ class PinnedFormatter(NamedTuple):
     """Where a file of the project names the version; None where the profile does."""
 
 
+class PackageRelease(NamedTuple):
+    """The release of the profile's package that the models lie in, as the text of the package says."""
+
+    version: str
+    """Such as `5.24.0` or `5.25.0.dev0`; "" where the package says a version that cannot be read."""
+    place: Location
+    """Where its `__init__.py` says so."""
+
+
 FORMATTER_FIELDS = (
     "ruff_config",
     "ruff_config_path",
@@ -133,6 +142,13 @@ class Settings:
     """Folders whose packages are the project's own when the project's ruff configuration sorts imports."""
     black_config_path: str = ""
     """The pyproject.toml with the project's `[tool.black]`."""
+    package_release: PackageRelease | None = None
+    """None for models outside of the profile's package, and for a package that says no version."""
+    checked_release: str = ""
+    """The newest release of that package whose generated files the profile has been checked with."""
+    accept_release: str = ""
+    """The newest release that the project accepts although the profile was not checked with it: `5.25` means 5.25.x.
+    """
     pyproject: str = ""
     """The file that these settings were read from; "" for the bare profile."""
     pinned_formatter: PinnedFormatter | None = None

@@ -19,7 +19,15 @@ from modular_converter.settings.regular_file import read_regular
 from modular_converter.settings.values import Settings
 
 
-NO_PART: Mapping[str, Any] = {"workers": 0, "strict": False, "select": (), "ignore": (), "per_file_ignores": {}}
+NO_PART: Mapping[str, Any] = {
+    "workers": 0,
+    "strict": False,
+    "select": (),
+    "ignore": (),
+    "per_file_ignores": {},
+    "package_release": None,  # its conventions are in the other settings
+    "accept_release": "",
+}
 """Settings that decide no conversion: the cache stores findings before they are left out or made errors.
 """
 TOOL = os.path.dirname(os.path.abspath(modular_converter.__file__))

@@ -1,0 +1,196 @@
+"""A release that the profile has not been checked with: one finding, and no file that exists is changed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from modular_converter.check.run import CheckOptions, check
+from modular_converter.commands.convert import convert_command
+from modular_converter.settings.load import load_settings, profile_settings
+from modular_converter.settings.release import is_unchecked, parse_release
+from tests.unit.trees import BASE, add, commit, edit, fix, run
+
+
+CHECKED = profile_settings().checked_release
+MAJOR, MINOR, *_ = parse_release(CHECKED)
+NEXT = f"{MAJOR}.{MINOR + 1}"
+
+
+def say(root: Path, line: str) -> None:
+    (root / "src/transformers/__init__.py").write_text(f'"""The package."""\nimport os\n\n{line}\n')
+
+
+@pytest.fixture
+def library(tmp_path: Path, cache: None) -> Path:
+    """A checkout of the package in a newer development version: `heir` builds on `base`, `leaf` on `heir`."""
+    root = tmp_path / "checkout"
+    models = root / "src/transformers/models"
+    add(models, "heir", "base")
+    add(models, "leaf", "heir")
+    (models / "base").mkdir()
+    (models / "base/modeling_base.py").write_text(BASE)
+    (root / "pyproject.toml").write_text('[tool.modular-converter]\nruff-config = "profile"\n')
+    say(root, f'__version__ = "{CHECKED}"')
+    fix(root)
+    commit(root, new=True)
+    say(root, f'__version__ = "{NEXT}.0.dev0"')
+    return root
+
+
+def texts(root: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(root.rglob("*.py"))}
+
+
+def convert(root: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(convert_command, ["--root", str(root), *arguments])
+
+
+def accept(root: Path, release: str) -> None:
+    (root / "pyproject.toml").write_text(
+        f'[tool.modular-converter]\nruff-config = "profile"\naccept-release = "{release}"\n'
+    )
+
+
+def test_a_release_that_is_exact_has_one_warning(library: Path) -> None:
+    for _ in ("cold", "warm"):
+        result = run(library)
+        assert result.exit_code == 0 and result.output.count("MC") == 1, result.output
+        assert f"__init__.py:4:1: warning MC404 transformers {NEXT}.0.dev0 is newer than {CHECKED}" in result.output
+        assert f'`accept-release = "{NEXT}"`' in result.output
+    assert run(library, "--strict").exit_code == 1
+    (library / "pyproject.toml").write_text('[tool.modular-converter]\nroot = "src"\nignore = ["MC404"]\n')
+    assert "MC404" not in run(library).output
+
+
+def test_fix_changes_nothing_that_exists_and_writes_what_is_new(library: Path) -> None:
+    edit(library, "modeling_base.py", "x + 1", "x + 2")
+    new = add(library / "src/transformers/models", "fresh", "heir")
+    before = texts(library)
+    result = run(library)
+    assert result.exit_code == 1 and "warning MC404" in result.output and "First cure MC404." in result.output
+    assert result.output.count("error MC401") == 2 and texts(library) == before
+    result = run(library, "--fix")
+    assert result.exit_code == 1 and result.stderr.count("MC404 ") == 1, result.output
+    lines = [line for line in result.stderr.splitlines() if "MC4" in line and ": " in line]
+    assert "error MC404" in lines[0] and "so no file that exists was changed" in lines[0]
+    after = texts(library)
+    assert after.keys() - before.keys() == {str(new.with_name("modeling_fresh.py"))}
+    assert all(after[path] == text for path, text in before.items())
+
+
+@pytest.mark.parametrize("way", ["setting", "option"])
+@pytest.mark.parametrize("release", [NEXT, f"{NEXT}.0", f"{NEXT}.0.dev0", str(MAJOR), f"{MAJOR + 1}"])
+def test_one_line_accepts_it(library: Path, way: str, release: str) -> None:
+    edit(library, "modeling_base.py", "x + 1", "x + 2")
+    if way == "setting":
+        accept(library, release)
+    options = ("--accept-release", release) if way == "option" else ()
+    assert "MC404" not in run(library, *options).output
+    assert run(library, "--fix", *options).exit_code == 0 and run(library, *options).exit_code == 0
+
+
+def test_the_converter_keeps_files_too(library: Path) -> None:
+    edit(library, "modeling_base.py", "x + 1", "x + 2")
+    new = add(library / "src/transformers/models", "fresh", "heir")
+    before = texts(library)
+    result = convert(library, "all")
+    assert result.exit_code == 1 and result.output.count("error MC404") == result.output.count("MC") == 1
+    assert "(1 written)" in result.output and new.with_name("modeling_fresh.py").exists()
+    assert all(texts(library)[path] == text for path, text in before.items())
+    assert convert(library, "all", "--dry-run").output.count("would change") == 3  # two files and the summary
+    elsewhere = library.parent / "out"
+    for _ in range(2):
+        assert convert(library, "all", "--output-dir", str(elsewhere)).exit_code == 0
+    edit(library, "modeling_base.py", "x + 2", "x + 3")
+    assert convert(library, "leaf", "--output-dir", str(elsewhere)).exit_code == 0, "a folder outside of the package"
+    inside = str(library / "src/transformers/models")
+    assert convert(library, "all", "--output-dir", inside).exit_code == 1, "the same file by another way"
+    assert convert(library, "all", "--accept-release", NEXT).exit_code == 0
+    assert run(library, "--accept-release", NEXT).exit_code == 0
+
+
+def test_cures_of_modular_files_are_kept_back_too(library: Path) -> None:
+    edit(library, "modular_leaf.py", "    pass", "    pass  # modular: ignore[MC307]")
+    before = texts(library)
+    result = convert(library, "leaf", "--fix")
+    assert result.exit_code == 1 and "error MC404" in result.output and texts(library) == before, result.output
+    assert convert(library, "leaf", "--fix", "--accept-release", NEXT).exit_code == 0
+    assert texts(library) != before
+
+
+def test_watch_says_it_and_keeps_the_files(library: Path, capsys, monkeypatch) -> None:
+    from modular_converter.commands import watch
+    from modular_converter.commands.run_convert import ConvertOptions
+
+    edit(library, "modeling_base.py", "x + 1", "x + 2")
+    before = texts(library)
+    state = watch.Watch(ConvertOptions(("all",), root=str(library)))
+    watch._pass(state, None, "start")
+    said = capsys.readouterr().out
+    assert "MC404" in said and "wrote" not in said and texts(library) == before
+    watch._pass(watch.Watch(ConvertOptions(("all",), root=str(library), accept_release=NEXT)), None, "start")
+    assert "wrote" in capsys.readouterr().out and texts(library) != before
+
+
+@pytest.mark.parametrize(
+    ("said", "accepted", "unchecked"),
+    [
+        (f'"{CHECKED}"', "", False),
+        (f'"{CHECKED}.dev0"', "", False),
+        (f'"{MAJOR}.{MINOR - 1}.9"', "", False),
+        (f'"{MAJOR}.{MINOR}"', "", False),
+        (f'"{CHECKED}.post1"', "", False),
+        (f'"{MAJOR}.{MINOR}.99"', "", True),
+        (f'"{MAJOR}.{MINOR}.99"', f"{MAJOR}.{MINOR}", False),
+        (f'"{NEXT}.0.dev0"', "", True),
+        (f'"{NEXT}.0.dev0"', CHECKED, True),
+        (f'"{NEXT}.0.dev0"', NEXT, False),
+        (f'"{NEXT}.1"', f"{NEXT}.0", True),
+        (f'"{NEXT}.1+local.7"', NEXT, False),
+        (f'"{MAJOR + 1}.0.0rc1"', NEXT, True),
+        (f'"{MAJOR + 1}.0.0rc1"', f"{MAJOR + 1}", False),
+        (f'"{NEXT}.{"9" * 5000}"', "", True),
+        ('"' + "9" * 5000 + '"', "", True),
+        ("importlib.metadata.version(__name__)", "", True),
+        ("importlib.metadata.version(__name__)", NEXT, False),
+        ('"unknown"', "", True),
+    ],
+)
+def test_versions(library: Path, said: str, accepted: str, unchecked: bool) -> None:
+    say(library, f"__version__ = {said}")
+    if accepted:
+        accept(library, accepted)
+    models = library / "src/transformers/models"
+    assert is_unchecked(load_settings(models)) is unchecked
+    findings = check(CheckOptions(root=str(library))).findings
+    assert [one.code for one in findings] == ["MC404"] * unchecked
+
+
+def test_a_package_without_releases_has_none(library: Path) -> None:
+    say(library, "")
+    assert not is_unchecked(load_settings(library / "src/transformers/models"))
+    say(library, f'__version__ = "{NEXT}.0"')
+    (library / "src/transformers").rename(library / "src/mylib")
+    assert not is_unchecked(load_settings(library / "src/mylib/models"))
+    edit(library, "modeling_base.py", "x + 1", "x + 2")
+    assert run(library, "--fix").exit_code == 0 and "MC404" not in run(library).output
+
+
+def test_programs_read_it_first(library: Path) -> None:
+    edit(library, "modeling_base.py", "x + 1", "x + 2")
+    found = json.loads(run(library, "--format", "json").stdout)
+    assert [one["code"] for one in found] == ["MC404", "MC401", "MC401"]
+    assert (found[0]["path"].endswith("transformers/__init__.py"), found[0]["line"]) == (True, 4)
+    first = run(library, "--format", "github").stdout.splitlines()[0]
+    assert first.startswith("::warning file=") and "transformers/__init__.py,line=4" in first
+    results = json.loads(run(library, "--format", "sarif").stdout)["runs"][0]["results"]
+    assert [one["ruleId"] for one in results] == ["MC404", "MC401", "MC401"]
+
+
+@pytest.mark.parametrize("value", ["", "main", "5..2", ">=5"])
+def test_an_option_that_is_no_version_is_refused(library: Path, value: str) -> None:
+    assert run(library, "--accept-release", value).exit_code == 2
