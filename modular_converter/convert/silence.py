@@ -15,6 +15,7 @@ from dataclasses import replace
 from modular_converter.convert.conversion import Conversion
 from modular_converter.files.unchecked_release import about_release, is_about_release
 from modular_converter.findings import Finding, Location, Severity
+from modular_converter.rules import bad_ignore, off_by_default, unused_ignore
 from modular_converter.settings.values import Settings
 
 
@@ -96,8 +97,6 @@ def _silenced_by(
     entries: Sequence[str], place: Location, findings: Sequence[Finding], failed: bool
 ) -> tuple[list[Finding], list[Finding]]:
     """The findings that one comment silences, and those about its entries."""
-    from modular_converter.rules import bad_ignore, off_by_default, unused_ignore
-
     silenced: list[Finding] = []
     about_entries = [] if entries else [bad_ignore.names_none(place)]
     for entry in entries:

@@ -1,4 +1,4 @@
-"""A release that the profile has not been checked with (MC404): what is said of it, and the files that are kept."""
+"""A release that the profile has not been checked with (MC394): what is said of it, and the files that are kept."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def is_about_release(findings: Iterable[Finding]) -> bool:
 
 
 def refuse_change(target: str, settings: Settings) -> None:
-    """Raise `ConversionError` (MC404) for a file of an unchecked release that exists. It is about to be changed."""
+    """Raise `ConversionError` (MC394) for a file of an unchecked release that exists. It is about to be changed."""
     release = settings.package_release
     if release is None or not is_unchecked(settings) or not os.path.lexists(target):
         return

@@ -105,7 +105,7 @@ TABLE: Mapping[str, object] = {
         "GradientCheckpointingLayer": "nn.Module",
     },
     # The newest release whose generated files were all compared (utils/check_releases.py). A newer one may have conventions
-    # that nobody here has seen, so nothing that exists is changed in it until the project accepts it (MC404).
+    # that nobody here has seen, so nothing that exists is changed in it until the project accepts it (MC394).
     "checked-release": "5.23.0",
     # The conventions of older releases of the package, the newest first: each table holds for all releases before its
     # own. The release is that of the package which the models lie in.
