@@ -17,7 +17,7 @@ been checked with, `--fix`, `--watch` and `modular-convert` change no file that 
 check compares as usual. A development version counts as the release it leads to, an unreadable one as a newer release.
 
 Update modular-converter. If there is no version yet that knows the release, read the differences that the check finds,
-and accept the release: `accept-release = "5.25"` in `[tool.modular-converter]` (5.25.x and older; `"5"` for all of 5.x),
+and accept the release: `accept-release = "5.25"` in `[tool.modular-converter]` (5.25.x and older; `"5"`: all of 5.x),
 or `--accept-release 5.25` for one run. The finding is an error where it has kept a file from being changed.
 """,
 )
