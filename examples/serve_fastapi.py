@@ -1,32 +1,38 @@
 """Serve a parallelized model with FastAPI and uvicorn: `python examples/serve_fastapi.py FOLDER --num-gpus 2`.
 
-FOLDER is a saved causal language model with its tokenizer. Requests come in several threads; the model takes them in
-the order in which they come. The ranks leave the call of a client that has gone.
+FOLDER is a saved causal language model with its tokenizer. Requests come in several threads; the model takes them one
+after the other, in the order in which they come: this is no server for many users at once. The ranks leave the call of a
+client that has gone.
+
+    POST /generate {"text": "…", "max_new_tokens": 16}    {"text": "…"}; 422 with the reason for other requests
+    POST /stream   the same                               events: data: {"text": "…"}, and at the end {"done": true}
+    GET /health    200 while all ranks run, else 503
+    GET /memory    bytes by device
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from fastapi import FastAPI, Request
-from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.concurrency import iterate_in_threadpool, run_in_threadpool
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from pydantic import BaseModel, StrictInt
+from serving import Limits, Stream, command_line, limits_of, model_and_tokenizer
 
 from modular_converter.parallel.errors import RankError
 
 
 class Prompt(BaseModel):
-    """One request."""
+    """One request; `Limits` has its bounds."""
 
     text: str
-    max_new_tokens: int = 16
+    max_new_tokens: StrictInt = 16
 
 
 class Client:
@@ -48,34 +54,71 @@ class Client:
         self.gone.set()
 
 
-def make_app(model: Any, encode: Callable[[str], Any], decode: Callable[[Any], str]) -> FastAPI:
+def make_app(
+    model: Any, encode: Callable[[str], Any], decode: Callable[[Any], str], limits: Limits | None = None
+) -> FastAPI:
     """An application around a model that has been parallelized.
 
     Args:
         encode: from a text to ids, (1, length).
         decode: from ids, (length,), to a text.
+        limits: of a request; those of `Limits` if None.
     """
-    app = FastAPI()
+    app, bounds = FastAPI(), limits or Limits()
+
+    def end_process() -> None:  # the weights are gone: a supervisor starts anew
+        os.kill(os.getpid(), signal.SIGTERM)
 
     @app.exception_handler(RankError)
-    def ended(request: Request, error: RankError) -> JSONResponse:  # the weights are gone: a supervisor starts anew
-        os.kill(os.getpid(), signal.SIGTERM)
+    def ended(request: Request, error: RankError) -> JSONResponse:
+        end_process()
         return JSONResponse({"error": str(error).partition(";")[0]}, status_code=503)
 
     @app.exception_handler(ConnectionAbortedError)
     def unheard(request: Request, error: ConnectionAbortedError) -> Response:
         return Response(status_code=499)
 
+    def checked(prompt: Prompt) -> dict[str, Any]:
+        refusal = bounds.refusal(prompt.text, prompt.max_new_tokens, encode)
+        if refusal is not None:
+            raise HTTPException(422, refusal)
+        return {"max_new_tokens": prompt.max_new_tokens, "do_sample": False}
+
     @app.post("/generate")
     async def generate(prompt: Prompt, request: Request) -> dict[str, str]:
+        given = await run_in_threadpool(checked, prompt)
         client = Client()
         watching = asyncio.create_task(client.watch(request))
-        given = {"max_new_tokens": prompt.max_new_tokens, "do_sample": False, "streamer": client}
         try:
-            found = await run_in_threadpool(model.generate, encode(prompt.text), **given)
+            found = await run_in_threadpool(model.generate, encode(prompt.text), streamer=client, **given)
         finally:
             watching.cancel()
         return {"text": decode(found[0])}
+
+    @app.post("/stream")
+    def stream(prompt: Prompt) -> StreamingResponse:
+        given, pieces = checked(prompt), Stream(decode)
+
+        def run() -> None:
+            try:
+                pieces.run(model.generate, encode(prompt.text), **given)
+            except RankError:
+                end_process()
+
+        async def events() -> AsyncIterator[str]:
+            try:
+                async for event in iterate_in_threadpool(pieces.events()):
+                    yield event
+            finally:  # the client has gone: nobody closes an iterator that a thread waits for
+                pieces.gone.set()
+
+        threading.Thread(target=run, daemon=True).start()
+        return StreamingResponse(events(), media_type="text/event-stream")
+
+    @app.get("/health")
+    def health() -> JSONResponse:
+        runs = model.ranks_run()
+        return JSONResponse({"status": "ok" if runs else "a rank has ended"}, 200 if runs else 503)
 
     @app.get("/memory")
     def memory() -> dict[str, int]:
@@ -87,20 +130,14 @@ def make_app(model: Any, encode: Callable[[str], Any], decode: Callable[[Any], s
 
 def main() -> None:
     import uvicorn
-    from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from modular_converter.parallel import parallelize
+    options = command_line(__doc__)
+    model, tokenizer = model_and_tokenizer(options)
 
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder")
-    parser.add_argument("--num-gpus", type=int, default=2)
-    parser.add_argument("--port", type=int, default=8000)
-    options = parser.parse_args()
-    tokenizer = AutoTokenizer.from_pretrained(options.folder)
-    # Each rank reads its own share of the weights; the ranks end with this process.
-    how = {"model_class": AutoModelForCausalLM, "verbose": "simple"}
-    model = parallelize(options.folder, num_gpus=options.num_gpus, **how)
-    app = make_app(model, lambda text: tokenizer(text, return_tensors="pt").input_ids, tokenizer.decode)
+    def encode(text: str) -> Any:
+        return tokenizer(text, return_tensors="pt").input_ids
+
+    app = make_app(model, encode, tokenizer.decode, limits_of(model, options))
     uvicorn.run(app, host="127.0.0.1", port=options.port)
 
 

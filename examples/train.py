@@ -35,7 +35,8 @@ def main() -> None:
             "with pp, give --chunks instead of --accumulate; --export goes on from the checkpoint without pp"
         )
     torch.manual_seed(options.seed)
-    model, tokens = model_and_tokens(options)
+    model, tokenizer = model_and_tokenizer(options, layout)
+    tokens = torch.tensor(tokenizer(options.text.read_text(encoding="utf-8"))["input_ids"])
     training = Training(
         recompute=options.recompute,
         compile=options.compile,
@@ -68,6 +69,8 @@ def main() -> None:
             last = micro == options.accumulate - 1
             if hasattr(model, "set_requires_gradient_sync"):  # sums between data ranks once a step
                 model.set_requires_gradient_sync(last)
+                if options.keep_gathered:  # until the step that changes the weights
+                    model.set_reshard_after_backward(last)
             part = forward_and_backward(model, ids, options.accumulate)
             loss, count = loss + float(part), count + ids.numel() * model.layout.data
         norm = float(model.clip_grad_norm_(options.clip))
@@ -78,6 +81,8 @@ def main() -> None:
             model.save_checkpoint(options.folder, optimizer, step + 1)
     if options.export:
         model.save_pretrained(options.export)
+        if dist.get_rank() == 0:
+            tokenizer.save_pretrained(options.export)
     dist.destroy_process_group()
 
 
@@ -98,7 +103,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("text", type=Path)
     parser.add_argument("--layout", default="tp1")
     parser.add_argument("--folder", type=Path, default=Path("run"), help="of checkpoints")
-    parser.add_argument("--export", type=Path, help="a folder that from_pretrained loads, at the end")
+    parser.add_argument("--export", type=Path, help="a folder for from_pretrained, with the tokenizer, at the end")
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--batch", type=int, default=8, help="sequences of all data ranks together, in one forward")
     parser.add_argument("--accumulate", type=int, default=1, help="forwards a step")
@@ -108,7 +113,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--precision", choices=PRECISIONS, default="float32")
     parser.add_argument("--recompute", action="store_true", help="less memory, a third more time")
     parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--keep-gathered", action="store_true", help="ZeRO 2 instead of 3")
+    parser.add_argument("--keep-gathered", action="store_true", help="with fsdp: ZeRO 1 or 2 instead of 3")
     parser.add_argument("--sequence-parallel", action="store_true", help="with tp")
     parser.add_argument("--chunks", type=int, default=8, help="with pp, the micro-batches of a step")
     parser.add_argument("--save-every", type=int, default=50)
@@ -118,17 +123,30 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def model_and_tokens(options: argparse.Namespace) -> tuple[Any, torch.Tensor]:
-    """The model, or its folder, and the text as one row of ids."""
+def model_and_tokenizer(options: argparse.Namespace, layout: Layout) -> tuple[Any, Any]:
+    """The model, or its folder, and its tokenizer. Code in a folder does not run, and nothing is downloaded."""
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-    text = options.text.read_text(encoding="utf-8")
     if Path(options.model).is_dir():
-        ids = AutoTokenizer.from_pretrained(options.model)(text)["input_ids"]
-        return options.model, torch.tensor(ids)
+        local = {"trust_remote_code": False, "local_files_only": True}
+        tokenizer = AutoTokenizer.from_pretrained(options.model, **local)
+        if layout.pp == 1:  # each process reads its share
+            return options.model, tokenizer
+        return AutoModelForCausalLM.from_pretrained(options.model, **local), tokenizer
     settings = {name: json.loads(value) for name, _, value in (one.partition("=") for one in options.settings)}
     config = AutoConfig.for_model(options.model, vocab_size=256, **settings)
-    return AutoModelForCausalLM.from_config(config), torch.tensor(list(text.encode()))
+    return AutoModelForCausalLM.from_config(config), tokenizer_of_bytes()
+
+
+def tokenizer_of_bytes() -> Any:
+    """A tokenizer whose ids are the bytes of a text."""
+    from tokenizers import Tokenizer, decoders
+    from tokenizers.models import BPE
+    from transformers import PreTrainedTokenizerFast
+
+    made = Tokenizer(BPE({f"<0x{byte:02X}>": byte for byte in range(256)}, [], byte_fallback=True))
+    made.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+    return PreTrainedTokenizerFast(tokenizer_object=made, clean_up_tokenization_spaces=False)
 
 
 def batch(tokens: torch.Tensor, options: argparse.Namespace, number: int, model: Any) -> torch.Tensor:

@@ -21,6 +21,7 @@ from modular_converter.parallel.engine.choice.select_plan import GivenPlan
 from modular_converter.parallel.layout import Layout
 from modular_converter.parallel.quantised.torchao_int8 import pack_layers, unpack_layers
 from modular_converter.parallel.training import Training
+from modular_converter.parallel.types_in_words import floating_type
 
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def parallelize(
     model: Any,
     num_gpus: int = 2,
     fp16: bool = False,
-    dtype: torch.dtype | None = None,
+    dtype: torch.dtype | str | None = None,
     master_port: int | None = None,
     verbose: str | None = None,
     plan: GivenPlan | None = None,
@@ -58,7 +59,8 @@ def parallelize(
             which each process reads its own share; or the path of an adapter's folder, whose model is read whole.
         num_gpus: the number of devices; on a machine without GPUs, of CPU processes.
         fp16: run in half precision; short for ``dtype=torch.float16``.
-        dtype: the type of the weights on the devices; if None, their present type, or the type in ``config.json``.
+        dtype: the type of the weights on the devices, such as ``torch.bfloat16`` or ``"bf16"``; if None, their present
+            type, or the type in ``config.json``.
         master_port: the port of the process group; a free port if None.
         verbose: ``"simple"`` prints the memory of each device, ``"detail"`` its memory summary.
         plan: a ``Plan``, transformers' ``{layer pattern: style}``, a file or its text. If None, the plan in the model's
@@ -81,6 +83,8 @@ def parallelize(
     """
     if isinstance(layout, str):
         layout = Layout.parse(layout)
+    if dtype is not None:
+        dtype = floating_type(dtype, "dtype")
     given = Arguments(**locals())
     refuse_import_in_child()
     check_arguments(given, _DEFAULTS)

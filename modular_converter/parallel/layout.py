@@ -11,6 +11,24 @@ from modular_converter.parallel.errors import ApplyError
 
 _NAMES = {"ddp": "dp_replicate", "fsdp": "dp_shard", "tp": "tp", "ep": "ep", "pp": "pp"}
 _PART = re.compile(r"([a-z]+)([0-9]+)")
+# Words of other tools -> what to write. The number of ZeRO is no number of processes, so these are no second names.
+_ELSEWHERE = {
+    "dp": "data parallelism is {ddp} (all weights on each process) or {fsdp} (a shard of each weight)",
+    "hsdp": "replicas of sharded weights are ddp2.fsdp2: write both numbers of processes",
+    "sdp": "sharded data parallelism is {fsdp}",
+    "mp": "model parallelism is {tp} (a part of each layer on each process) or {pp} (whole layers)",
+    "sp": "a part of the sequence on each process is tp2 with training=Training(sequence_parallel=True)",
+    "cp": "there is no context parallelism; tp2 with training=Training(sequence_parallel=True) has a part of the sequence "
+    "between the blocks of a layer",
+}
+_FSDP = "with your number of processes, such as fsdp2"
+_ZERO = {
+    "0": "ZeRO 0 is ddp with your number of processes, such as ddp2",
+    "1": f"ZeRO 1 (the optimizer's state in shards) is fsdp {_FSDP}, and training=Training(reshard=False), which has the "
+    "traffic of ddp; it shares out the summed gradients, too (ZeRO 2)",
+    "2": f"ZeRO 2 (gradients and the optimizer's state in shards) is fsdp {_FSDP}, and training=Training(reshard=False)",
+    "3": f"ZeRO 3 (weights, gradients and the optimizer's state in shards) is fsdp {_FSDP}",
+}
 
 
 @dataclass(frozen=True)
@@ -52,8 +70,7 @@ class Layout:
             match = _PART.fullmatch(part.strip())
             name = _NAMES.get(match[1]) if match else None
             if match is None or name is None:
-                known = ", ".join(f"{one}2" for one in _NAMES)
-                raise ApplyError(f"layout {text!r}: {part!r} is none of {known}; write for example fsdp2.tp2")
+                raise ApplyError(f"layout {text!r}: {_cure(part.strip())}")
             if name in found:
                 raise ApplyError(f"layout {text!r} has {match[1]} twice; write each dimension once")
             found[name] = int(match[2])
@@ -90,9 +107,22 @@ class Layout:
 
 
 def layouts_of(processes: int) -> list[Layout]:
-    """Layouts for a number of processes, with at most two of ``dp_replicate``, ``dp_shard`` and ``tp`` above 1."""
+    """Layouts for a number of processes, with at most two dimensions above 1, and without ``ep``."""
     divisors = [number for number in range(1, processes + 1) if processes % number == 0]
     found = [Layout(tp=tp, dp_shard=processes // tp) for tp in divisors]
     found += [Layout(tp=tp, dp_replicate=processes // tp) for tp in divisors[:-1]]
     found += [Layout(dp_replicate=one, dp_shard=processes // one) for one in divisors[1:-1]]
-    return found
+    return found + [Layout(pp=processes // tp, tp=tp) for tp in divisors[:-1]]
+
+
+def _cure(part: str) -> str:
+    """What to write in place of a part that is none."""
+    match = re.fullmatch(r"([a-z]+?)[ _-]?([0-9]*)", part.lower())
+    word, number = (match[1], match[2]) if match else ("", "")
+    if word in ("zero", "stage") and number in _ZERO:
+        return f"{part!r} is no part of a layout: {_ZERO[number]}"
+    if word in _ELSEWHERE:
+        names = {one: f"{one}{number or 2}" for one in _NAMES}
+        return f"{part!r} is no part of a layout: {_ELSEWHERE[word].format_map(names)}"
+    known = ", ".join(f"{one}2" for one in _NAMES)
+    return f"{part!r} is none of {known}; write for example fsdp2.tp2"

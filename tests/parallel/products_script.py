@@ -180,6 +180,37 @@ def compared(layout, **training):
     return {"worst": worst, "said": said, "kinds": sorted(kinds), "synced": model.generate()}
 
 
+def accumulated():
+    """The difference from one process, and the fractions of the optimizer's state and of gradients on this process.
+
+    Two forwards a step, between which gradients are not summed and weights stay gathered: ZeRO 1.
+    """
+    whole, model = blocks(), in_layout("fsdp4", reshard=False)
+    optimizers, weights = (optimizer_of(whole), optimizer_of(model)), []
+    for _ in range(3):
+        for last in (False, True):
+            ids = torch.randint(0, 13, (4, 5), generator=torch.Generator().manual_seed(int(last)))
+            model.set_requires_gradient_sync(last)
+            model.set_reshard_after_backward(last)
+            (whole(ids) / 2).backward()
+            (model(ids.chunk(4)[model.data_rank]) / 2).backward()
+            held = [sum(_here(one).numel() for one in some.layers.parameters()) for some in (model, whole)]
+            weights.append(held[0] / held[1])
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+    size = [sum(_here(one).numel() for state in o.state.values() for one in state.values()) for o in optimizers]
+    return {
+        "worst": furthest(model.full_state_dict(), whole.state_dict()),
+        "state": size[1] / size[0],
+        "weights": weights[:2],
+    }
+
+
+def _here(tensor):
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
 def resumed(layouts):
     """The differences of the next losses from the run that went on, for each layout."""
     folder = [tempfile.mkdtemp() if dist.get_rank() == 0 else None]
@@ -224,6 +255,7 @@ def main():
     found["layouts"]["zero 2"] = compared("fsdp2.tp2", reshard=False)
     found["layouts"]["host"] = compared("fsdp2.tp2", offload=True)
     found["resumed"] = resumed(["fsdp2.tp2", "tp4", "ddp4", "fsdp4"])
+    found["accumulated"] = accumulated()
     found["routed"], found["again"], found["skipping"] = routed(), whole_again(), skipping()
     found["too many"] = refused(lambda: in_layout("fsdp4.tp2"))
     found["no data"] = refused(lambda: in_layout("tp4", offload=True))

@@ -149,7 +149,7 @@ def test_a_plan_that_ranks_could_not_read_costs_nothing(monkeypatch, plan, said)
         ({"device": "tpu"}, "device='tpu': give 'cpu' or 'cuda'"),
         ({"verbose": "loud"}, "verbose='loud'"),
         ({"dtype": torch.int8}, "dtype=torch.int8: give a floating type"),
-        ({"dtype": "float16"}, "dtype='float16'"),
+        ({"dtype": "float17"}, "dtype='float17': give a floating type"),
     ],
 )
 @pytest.mark.parametrize("group", [False, True])
@@ -174,6 +174,13 @@ def test_the_number_of_processes_may_be_given_where_they_run(monkeypatch):
     assert parallelize(Troubled(), plan=PLAN, num_gpus=3) == "sharded"
     with pytest.raises(ApplyError, match="num_gpus=4: no effect here"):
         parallelize(Troubled(), plan=PLAN, num_gpus=4)
+
+
+@pytest.mark.parametrize("word", ["bf16", "bfloat16", torch.bfloat16])
+def test_a_type_of_weights_may_be_a_word(monkeypatch, word):
+    in_group(monkeypatch)
+    monkeypatch.setattr(in_process_group, "parallelize_here", lambda given: given.weight_type)
+    assert parallelize(Troubled(), plan=PLAN, dtype=word) is torch.bfloat16
 
 
 def test_a_daemonic_process_is_told_that_it_may_not_start_others(monkeypatch):

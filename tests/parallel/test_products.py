@@ -31,6 +31,14 @@ def test_every_layout_trains_as_one_process(found):
     assert {kind for one in layouts for kind in one["kinds"]} == {"DTensor", "Parameter"}
 
 
+def test_the_optimizers_state_is_shared_out_while_weights_stay_gathered(found):
+    accumulated = found["accumulated"]
+    assert accumulated["worst"] < 1e-12
+    assert 0.24 < accumulated["state"] < 0.35  # a quarter, and rows that do not divide by four
+    between, after = accumulated["weights"]
+    assert between == 1.0 and 0.24 < after < 0.35
+
+
 def test_a_checkpoint_is_resumed_in_another_layout(found):
     resumed = found["resumed"]
     assert resumed.pop("folders") == ["step-00000002"]

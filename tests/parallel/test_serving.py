@@ -1,6 +1,7 @@
 """The services of `examples/` under load on loopback: every client gets its own answer."""
 
 import importlib
+import json
 import os
 import signal
 import socket
@@ -59,9 +60,11 @@ def uvicorn_server(app):
     thread.start()
     while not server.started:
         time.sleep(0.01)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    thread.join()
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 @contextmanager
@@ -71,12 +74,17 @@ def flask_server(app):
     server = make_server("127.0.0.1", 0, app, threaded=True)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
 
 
-@pytest.mark.parametrize("module, serve", [("serve_fastapi", uvicorn_server), ("serve_flask", flask_server)])
+SERVICES = pytest.mark.parametrize("module, serve", [("serve_fastapi", uvicorn_server), ("serve_flask", flask_server)])
+
+
+@SERVICES
 def test_many_clients_each_get_their_answer(served, examples, module, serve):
     pytest.importorskip("fastapi" if "fastapi" in module else "flask")
     model, wants = served
@@ -88,14 +96,90 @@ def test_many_clients_each_get_their_answer(served, examples, module, serve):
     assert "24 requests" in str(found)
 
 
+def posted(url, path, body):
+    """The status and the text of an answer."""
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    request = urllib.request.Request(f"{url}/{path}", data, {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+@SERVICES
+def test_wrong_requests_are_told_the_bound_and_cost_no_call(examples, module, serve):
+    pytest.importorskip("fastapi" if "fastapi" in module else "flask")
+    example, calls = examples(module), []
+
+    class Counting:
+        def generate(self, *args, **kwargs):
+            calls.append(args)
+
+    limits = example.Limits(new_tokens=20, prompt_tokens=50, positions=60, characters=100)
+    wrong = [
+        ({"text": ""}, "text"),
+        ({}, "text"),
+        ({"text": None}, "text"),
+        ({"text": 7}, "text"),
+        ({"text": ["a"]}, "text"),
+        ({"text": "a", "max_new_tokens": 0}, "max_new_tokens"),
+        ({"text": "a", "max_new_tokens": -3}, "max_new_tokens"),
+        ({"text": "a", "max_new_tokens": 21}, "max_new_tokens"),
+        ({"text": "a", "max_new_tokens": 10**30}, "max_new_tokens"),
+        ({"text": "a", "max_new_tokens": 2.5}, "max_new_tokens"),
+        ({"text": "a", "max_new_tokens": "many"}, "max_new_tokens"),
+        ({"text": "a", "max_new_tokens": None}, "max_new_tokens"),
+        ({"text": "a" * 51}, "51 tokens, at most 50"),
+        ({"text": "a" * 50, "max_new_tokens": 11}, "more than the 60 positions"),
+        ({"text": "a" * 101}, "101 characters, at most 100"),
+        (b"[1]", ""),
+        (b"{", ""),
+        (b"", ""),
+    ]
+    with serve(example.make_app(Counting(), encode, decode, limits)) as url:
+        for path in ("generate", "stream"):
+            for body, said in wrong:
+                status, text = posted(url, path, body)
+                assert status == 422 and said in text, (body, status, text)
+    assert not calls
+
+
+@SERVICES
+def test_the_pieces_of_a_stream_are_the_answer(served, examples, module, serve):
+    pytest.importorskip("fastapi" if "fastapi" in module else "flask")
+    model, wants = served
+    with serve(examples(module).make_app(model, encode, decode)) as url:
+        status, text = posted(url, "stream", {"text": TEXTS[3], "max_new_tokens": 4})
+        with urllib.request.urlopen(f"{url}/health", timeout=60) as answer:
+            assert answer.status == 200 and b"ok" in answer.read()
+    events = [json.loads(line.removeprefix("data: ")) for line in text.split("\n\n") if line]
+    assert status == 200 and events[-1] == {"done": True}
+    assert TEXTS[3] + "".join(one["text"] for one in events[:-1]) == wants[3]
+    assert len(events) == 5
+
+
+def test_a_character_of_several_bytes_is_one_piece(examples):
+    stream = examples("serving").Stream(lambda ids: bytes(ids).decode(errors="replace"))
+    for token in [b"prompt", *(bytes([one]) for one in "né€😀".encode()), b"\xff"]:
+        stream.put(torch.tensor(list(token)))
+    stream.end()
+    stream.run(lambda ids, streamer: None, None)
+    events = [json.loads(event.removeprefix("data: ")) for event in stream.events()]
+    assert events == [*({"text": one} for one in ["n", "é", "€", "😀", "\ufffd"]), {"done": True}]
+
+
 class Ended:
     """Stands for a model whose ranks have ended."""
+
+    def ranks_run(self):
+        return False
 
     def generate(self, *args, **kwargs):
         raise RankError("the ranks have ended: rank 1 died; load the model again and call parallelize")
 
 
-@pytest.mark.parametrize("module, serve", [("serve_fastapi", uvicorn_server), ("serve_flask", flask_server)])
+@SERVICES
 def test_a_server_without_ranks_says_so_and_ends(examples, monkeypatch, module, serve):
     pytest.importorskip("fastapi" if "fastapi" in module else "flask")
     signals = []
@@ -105,8 +189,13 @@ def test_a_server_without_ranks_says_so_and_ends(examples, monkeypatch, module, 
         request = urllib.request.Request(f"{url}/generate", b'{"text": "a"}', {"Content-Type": "application/json"})
         with pytest.raises(urllib.error.HTTPError) as caught:
             urllib.request.urlopen(request, timeout=60)
+        with pytest.raises(urllib.error.HTTPError) as ill:
+            urllib.request.urlopen(f"{url}/health", timeout=60)
+        status, events = posted(url, "stream", {"text": "a"})
     assert caught.value.code == 503 and b"rank 1 died" in caught.value.read()
-    assert signals == [(os.getpid(), signal.SIGTERM)]
+    assert ill.value.code == 503 and b"a rank has ended" in ill.value.read()
+    assert status == 200 and events == 'data: {"error": "the ranks have ended: rank 1 died"}\n\n'
+    assert signals == [(os.getpid(), signal.SIGTERM)] * 2
 
 
 class Endless:
@@ -127,20 +216,28 @@ class Endless:
 
 
 @contextmanager
-def client_of(url, tokens):
+def client_of(url, tokens, path="generate"):
     """A client that has sent its request, and goes at the end without reading an answer."""
     body = b'{"text": "a", "max_new_tokens": %d}' % tokens
-    head = f"POST /generate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    head = f"POST /{path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
     with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as client:
         client.sendall(head.encode() + b"\r\n\r\n" + body)
         yield
 
 
-def test_the_call_of_a_client_that_has_gone_is_left(examples):
-    pytest.importorskip("fastapi")
-    model = Endless()
-    with uvicorn_server(examples("serve_fastapi").make_app(model, encode, decode)) as url:
-        with client_of(url, 6000):
+@pytest.mark.parametrize(
+    "module, serve, path",
+    [
+        ("serve_fastapi", uvicorn_server, "generate"),
+        ("serve_fastapi", uvicorn_server, "stream"),
+        ("serve_flask", flask_server, "stream"),
+    ],
+)
+def test_the_call_of_a_client_that_has_gone_is_left(examples, module, serve, path):
+    pytest.importorskip("fastapi" if "fastapi" in module else "flask")
+    example, model = examples(module), Endless()
+    with serve(example.make_app(model, encode, decode, example.Limits(6000))) as url:
+        with client_of(url, 6000, path):
             assert model.began.wait(30.0)
         assert model.left.wait(30.0)
 

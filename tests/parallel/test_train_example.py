@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 
 pytest.importorskip("transformers")
@@ -15,12 +16,16 @@ pytest.importorskip("transformers")
 from tests.parallel.test_training import ROOT  # noqa: E402
 
 
-def train(tmp_path, processes, *more):
+SETTINGS = ("n_layer=2", "n_embd=32", "n_head=2")
+
+
+def train(tmp_path, processes, *more, model="gpt2"):
     """The losses by step, from the lines of progress."""
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
-    command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", "examples/train.py", "gpt2"]
+    command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", "examples/train.py", str(model)]
     command += [str(tmp_path / "text.txt"), "--folder", str(tmp_path / "run"), "--lr", "0.003", "--length", "16"]
-    command += ["--batch", "4", "--device", "cpu", "--settings", "n_layer=2", "n_embd=32", "n_head=2", *more]
+    command += ["--batch", "4", "--device", "cpu"]
+    command += [*(["--settings", *SETTINGS] if model == "gpt2" else []), *more]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -35,7 +40,7 @@ def test_a_text_that_is_too_short_is_told(tmp_path):
 
 
 def test_the_script_learns_resumes_and_exports(tmp_path):
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 
     (tmp_path / "text.txt").write_text("to be or not to be, that is the question. " * 40)
     more = ("--accumulate", "2", "--precision", "bfloat16", "--save-every", "3")
@@ -44,4 +49,52 @@ def test_the_script_learns_resumes_and_exports(tmp_path):
     after = train(tmp_path, 1, "--layout", "tp1", "--steps", "8", "--export", str(tmp_path / "model"))
     assert [list(losses) for losses in (before, staged, after)] == [[1, 2, 3, 4], [5, 6], [7, 8]]
     assert after[8] < staged[5] < before[1]
-    assert AutoModelForCausalLM.from_pretrained(tmp_path / "model").config.vocab_size == 256
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
+    assert model.config.vocab_size == 256
+    text = "to be, né €\U0001f600"
+    ids = tokenizer(text, return_tensors="pt").input_ids
+    assert ids[0].tolist() == list(text.encode()) and tokenizer.decode(ids[0]) == text
+    assert model.generate(ids, max_new_tokens=2, do_sample=False).shape[1] == ids.shape[1] + 2
+    again = train(tmp_path, 2, "--layout", "tp2", "--steps", "10", model=tmp_path / "model")
+    assert list(again) == [9, 10] and again[10] < before[1]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A saved model with a tokenizer of words."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    path = tmp_path_factory.mktemp("model")
+    words = {word: number for number, word in enumerate(["?", *TEXT.split()[:8]])}
+    made = Tokenizer(models.WordLevel(words, unk_token="?"))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    PreTrainedTokenizerFast(tokenizer_object=made, unk_token="?").save_pretrained(path)
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 4, "vocab_size": 16}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "pad_token_id": 0}
+    LlamaForCausalLM(LlamaConfig(**sizes, **heads)).save_pretrained(path)
+    return path
+
+
+TEXT = "to be or not to be , that is the question . " * 40
+LAYOUTS = (
+    (1, "tp1", ()),
+    (2, "tp2", ("--sequence-parallel",)),
+    (2, "fsdp2", ("--keep-gathered", "--accumulate", "2", "--batch", "2")),
+    (2, "pp2", ("--chunks", "2")),
+    (4, "pp2.tp2", ("--chunks", "2")),
+)
+
+
+def test_every_layout_trains_a_folder_alike(tmp_path, folder):
+    (tmp_path / "text.txt").write_text(TEXT)
+    found = {}
+    for processes, layout, more in LAYOUTS:
+        (tmp_path / layout).mkdir()
+        (tmp_path / layout / "text.txt").write_text(TEXT)
+        found[layout] = train(tmp_path / layout, processes, "--layout", layout, "--steps", "2", *more, model=folder)
+    whole = found.pop("tp1")
+    del found["fsdp2"]  # whose accumulated batches are of other places
+    assert all(abs(losses[step] - whole[step]) < 2e-3 for losses in found.values() for step in (1, 2)), (whole, found)

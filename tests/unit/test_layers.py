@@ -82,6 +82,7 @@ FLOORS = {
     "modular_converter.parallel": (
         "errors",
         "layout",
+        "types_in_words",
         "training",
         "lint",
         "styles",

@@ -129,8 +129,6 @@ def _check_values(given: Arguments) -> None:
     if given.verbose not in (None, "simple", "detail"):
         raise ApplyError(f'verbose={given.verbose!r}: give None, "simple" or "detail"')
     dtype = given.dtype
-    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
-        raise ApplyError(f"dtype={dtype!r}: give a floating type, such as torch.bfloat16")
     if given.fp16 and dtype not in (None, torch.float16):
         raise ApplyError(f"fp16=True and dtype={dtype}: give only one")
 

@@ -14,6 +14,7 @@ from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid
 from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.proof.deviation import HALF_TYPES
 from modular_converter.parallel.tiny.dropout_rates import skips_layers
 from modular_converter.parallel.training import Training
 
@@ -31,12 +32,12 @@ def spread_over_data(model: Any, grid: ProcessGrid, training: Training | None) -
         for layer in layers:
             layer.compile()
     if grid.data is None:
-        if options.compute_type is not None:
-            _autocast(model, options.compute_type)
+        if options.computes_in is not None:
+            _autocast(model, options.computes_in)
         return
     # Gradients are summed in the type of the weights, which is wider than the type of products.
-    reduced = None if options.compute_type is None else next(model.parameters()).dtype
-    policy = MixedPrecisionPolicy(param_dtype=options.compute_type, reduce_dtype=reduced)
+    reduced = None if options.computes_in is None else next(model.parameters()).dtype
+    policy = MixedPrecisionPolicy(param_dtype=options.computes_in, reduce_dtype=reduced)
     pinned = grid.place.type == "cuda"
     offload = CPUOffloadPolicy(pin_memory=pinned) if options.offload else OffloadPolicy()
     shared: dict[str, Any] = {"mesh": grid.data, "mp_policy": policy, "offload_policy": offload}
@@ -69,6 +70,11 @@ def refuse_options(model: Any, grid: ProcessGrid, training: Training | None) -> 
     if grid.data is None:
         if options.offload:
             raise ApplyError(f"offload= needs a layout with fsdp, such as fsdp2; this one is {grid.layout}")
+        if options.computes_in not in (None, *HALF_TYPES):  # torch.autocast has no other types
+            raise ApplyError(
+                f"compute_type={options.computes_in} needs a layout with data ranks, such as fsdp2; with {grid.layout} give "
+                "torch.bfloat16, or convert the model before"
+            )
         return
     holders = [holder for module in model.modules() for holder in (module, getattr(module, "config", None))]
     for name, rate in (one for holder in holders for one in getattr(holder, "__dict__", {}).items()):

@@ -64,6 +64,11 @@ class Parallelized(MemoryFigures):
     def _figures(self) -> dict[str, dict[str, Any]]:
         return self._placement.memory()
 
+    def ranks_run(self) -> bool:
+        """Whether all ranks run, without waiting for a call that they are in."""
+        session = self._placement.session
+        return not session.ended and all(rank.process.is_alive() for rank in session.ranks)
+
     def __enter__(self) -> Any:
         return self
 

@@ -49,7 +49,7 @@ def parallelize_in_stages(given: Arguments) -> PipelineInLayout:
     place = join_group(given.device)
     refuse_other_options(f"layout={given.layout}, training={training}")
     # For another type of computation, `fully_shard` over one process also converts a stage's results.
-    grid = process_grid(given.layout, None, False, place, always_data=training.compute_type is not None)
+    grid = process_grid(given.layout, None, False, place, always_data=training.computes_in is not None)
     refuse_other_weights(given.model, grid.everyone, place)
     refuse_options(given.model, grid, training)
     if training.recompute:
@@ -80,10 +80,10 @@ class PipelineInLayout(InLayout, Pipeline):
         super().__init__(
             model, chunks=training.chunks, schedule=training.schedule, group=grid.stages, device=grid.place
         )
-        if training.compute_type is not None:
+        if training.computes_in is not None:
             for one in self._shapes.parameters():
                 if one.dim() and one.is_floating_point():  # as `spread_over_data` does
-                    one.data = one.data.to(training.compute_type)
+                    one.data = one.data.to(training.computes_in)
         if self._skeleton is not None:
             self._shapes.__dict__[UNPROVEN] = Unproven(unproven, self._skeleton)
 
