@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from modular_converter.authoring.normal_form import squeezed
 from modular_converter.convert.source.index import first_line, is_docstring
-from modular_converter.facts.members import class_node
+from modular_converter.model.members import class_node
 
 
 SMALLEST = 12

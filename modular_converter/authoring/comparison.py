@@ -13,7 +13,7 @@ from modular_converter.convert.emit.imports import names_in_annotations
 from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import ImportedName, Module, Role, Statement
-from modular_converter.facts.exports import has_unread_names
+from modular_converter.model.exports import has_unread_names
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Module, Statement
 from modular_converter.convert.source.rename import without_copy_comments
-from modular_converter.facts.nodes import parse
 from modular_converter.findings import UNPARSABLE, ConversionError, Location, locate_parse_error
+from modular_converter.model.nodes import parse
 from modular_converter.rules import missing_file, syntax_error
 from modular_converter.settings.kinds import split_stem
 from modular_converter.settings.parent_folders import models_folder_of

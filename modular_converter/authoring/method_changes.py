@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from modular_converter.authoring.normal_form import normal
-from modular_converter.convert.inherit.calls import SUPER_KWARGS, is_super_statement
+from modular_converter.convert.inherit.calls import is_super_statement
 from modular_converter.convert.inherit.members import Member
-from modular_converter.convert.inherit.scopes import Function, own_nodes, targets_of
 from modular_converter.convert.source import lexer
 from modular_converter.convert.source.index import is_docstring
-from modular_converter.facts.nodes import parse, walk
+from modular_converter.model.bindings import Bindings, Function, bindings_in, bindings_of, own_nodes, targets_of
+from modular_converter.model.members import SUPER_KWARGS
+from modular_converter.model.nodes import parse
 
 
 INDENT = " " * 8
@@ -36,6 +37,11 @@ class BodyLine:
     def key(self) -> str:
         """The key that equal statements share, with the blank line above."""
         return _key(self)
+
+    @cached_property
+    def bindings(self) -> Bindings:
+        """What it does with names."""
+        return bindings_of(self.node)
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -167,17 +173,8 @@ def _reads_locals_of_parent(text: str, wanted: Member) -> bool:
     a reader. The call of the parent's method reads parameters before these lines.
     """
     (short,) = parse(f"class _:\n{text}").body[0].body  # type: ignore[attr-defined]
-    bound, _ = _bound_and_read(short)
-    lines = (one for one in short.body if f"super().{short.name}(" not in ast.unparse(one))
-    read = set[str]().union(*(_bound_and_read(one)[1] for one in lines))
-    return not (_bound_and_read(wanted.function)[0] - bound).isdisjoint(read)
-
-
-@functools.lru_cache(maxsize=1024)
-def _bound_and_read(function: ast.AST) -> tuple[frozenset[str], frozenset[str]]:
-    names = [node for node in walk(function) if isinstance(node, ast.Name)]
-    bound = frozenset(node.id for node in names if not isinstance(node.ctx, ast.Load))
-    return bound, frozenset(node.id for node in names if isinstance(node.ctx, ast.Load))
+    lines = bindings_of(*(one for one in short.body if f"super().{short.name}(" not in ast.unparse(one)))
+    return not ((bindings_in(wanted.function).binds - bindings_in(short).binds).isdisjoint(lines.read_paths))
 
 
 def calling_base(member: Member, bases: Sequence[str]) -> str:
@@ -243,17 +240,16 @@ def _merged_body(mine: Sequence[BodyLine], theirs: Sequence[BodyLine]) -> list[s
 def _locals_for(written: list[BodyLine], mine: Sequence[BodyLine]) -> set[str]:
     """The keys of the assignments whose local names some statements read, directly or through other assignments."""
     needed: set[str] = set()
-    read = [_bound_and_read(one.node)[1] for one in written]
+    read = [one.bindings.read_paths for one in written]
     while more := [one for one in mine if one.key not in needed and one not in written and _binds_any(one, read)]:
         needed.update(one.key for one in more)
-        read = [_bound_and_read(one.node)[1] for one in more]
+        read = [one.bindings.read_paths for one in more]
     return needed
 
 
 def _binds_any(line: BodyLine, names: Sequence[frozenset[str]]) -> bool:
     """Whether an assignment binds one of some local names."""
-    bound = {target for target in line.targets if target.isidentifier()}
-    return any(not bound.isdisjoint(some) for some in names)
+    return any(not line.bindings.binds.isdisjoint(some) for some in names)
 
 
 def _call(parent: MethodText, child: MethodText) -> str:

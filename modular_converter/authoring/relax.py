@@ -18,7 +18,7 @@ from modular_converter.convert.inherit.merge import rename_class
 from modular_converter.convert.inherit.merge_members import method_key
 from modular_converter.convert.source.index import is_docstring
 from modular_converter.convert.source.names import ModelNames
-from modular_converter.facts.nodes import parse
+from modular_converter.model.nodes import parse
 
 
 DOCSTRINGS, COMMENTS = "docstrings", "comments"

@@ -10,8 +10,8 @@ import re
 import tokenize
 from collections.abc import Sequence
 
-from modular_converter.facts.nodes import parse
 from modular_converter.findings import UNPARSABLE
+from modular_converter.model.nodes import parse
 
 
 _BETWEEN = re.compile(r"\n\n\n(?=\S)")

@@ -23,8 +23,8 @@ from modular_converter.facts.conversion import (
     NeighbourFacts,
     Parent,
 )
-from modular_converter.facts.members import names_in_class
 from modular_converter.findings import Finding
+from modular_converter.model.members import names_in_class
 from modular_converter.rules import checks
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from modular_converter.facts.members import Members, class_node
 from modular_converter.findings import Location, Severity, locate, locate_word
+from modular_converter.model.members import Members, class_node
 
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from modular_converter.convert.source.index import end_with_footer, first_line
-from modular_converter.facts.nodes import parse
 from modular_converter.findings import UNPARSABLE, split_lines
 from modular_converter.marks.comments import is_end, is_ignored, mark_lines, without_ignored
+from modular_converter.model.nodes import parse
 
 
 Definition: TypeAlias = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from modular_converter.facts.exports import exported_constants
-from modular_converter.facts.nodes import parse
 from modular_converter.findings import Edit, Finding, Fix, character_column, split_lines
+from modular_converter.model.exports import exported_constants
+from modular_converter.model.nodes import parse
 
 
 def subject(finding: Finding) -> str:

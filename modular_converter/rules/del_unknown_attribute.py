@@ -6,15 +6,15 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from modular_converter.facts.nodes import walk
 from modular_converter.findings import Finding, Fix, Location, Rule, Severity, did_you_mean, split_lines
+from modular_converter.model.nodes import walk
 from modular_converter.rules._edits import remove_statement, subject
 from modular_converter.rules._examples import modeling_old, new_mlp
 
 
 if TYPE_CHECKING:
     from modular_converter.facts.conversion import Facts, GeneratedDefinition
-    from modular_converter.facts.members import Method
+    from modular_converter.model.members import Method
 
 
 NEIGHBOUR = modeling_old("""\

@@ -7,8 +7,8 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from modular_converter.facts.nodes import BY_NAME, parse, walk
 from modular_converter.findings import Finding, Location, Rule, Severity
+from modular_converter.model.nodes import BY_NAME, parse, walk
 from modular_converter.rules._examples import NEW_MLP, modeling_old, modular_new
 
 

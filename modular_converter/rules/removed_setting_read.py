@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modular_converter.facts.nodes import parse
 from modular_converter.findings import Finding, Location, Rule, Severity
+from modular_converter.model.nodes import parse
 from modular_converter.rules._examples import configuration_old, modeling_old, modular_new
 
 

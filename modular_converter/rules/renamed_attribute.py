@@ -8,14 +8,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Set
 from typing import TYPE_CHECKING
 
-from modular_converter.facts.nodes import BY_NAME, walk
 from modular_converter.findings import Finding, Location, Rule, Severity
+from modular_converter.model.nodes import BY_NAME, walk
 from modular_converter.rules._examples import modeling_old, new_mlp
 
 
 if TYPE_CHECKING:
     from modular_converter.facts.conversion import ClassFacts, Facts, GeneratedDefinition, Parent
-    from modular_converter.facts.members import Method
+    from modular_converter.model.members import Method
 
 
 NEIGHBOUR = modeling_old("""\

@@ -7,15 +7,15 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modular_converter.facts.members import super_method
-from modular_converter.facts.nodes import walk
 from modular_converter.findings import Finding, Location, Rule, Severity
+from modular_converter.model.members import super_method
+from modular_converter.model.nodes import walk
 from modular_converter.rules._examples import OLD_MLP, new_mlp
 
 
 if TYPE_CHECKING:
     from modular_converter.facts.conversion import Facts
-    from modular_converter.facts.members import Method, SuperCall
+    from modular_converter.model.members import Method, SuperCall
 
 
 SUPER_OF_A_CLASS = re.compile(r"super\s*\(\s*[^)\s]")

@@ -6,13 +6,12 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity, did_you_mean
+from modular_converter.model.members import SUPER_KWARGS
 from modular_converter.rules._examples import modeling_old, new_mlp
 
 
 if TYPE_CHECKING:
     from modular_converter.facts.conversion import Facts
-
-SUPER_KWARGS = "super_kwargs"
 
 
 NEIGHBOUR = modeling_old("""\

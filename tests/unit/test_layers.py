@@ -16,6 +16,7 @@ GRAPH = ImportGraph(PACKAGE)
 FLOORS = {
     "modular_converter": (
         "findings",
+        "model",
         "facts",
         "rules",
         "settings",

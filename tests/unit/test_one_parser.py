@@ -62,6 +62,6 @@ def test_an_invalid_escape_gives_no_warning(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", CORE, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_the_core_parses_with_one_function(path: Path) -> None:
-    """`facts/nodes.py` has it."""
+    """`model/nodes.py` has it."""
     calls = [ast.unparse(node) for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)]
-    assert not [call for call in calls if call.startswith("ast.parse(")] or path.match("facts/nodes.py")
+    assert not [call for call in calls if call.startswith("ast.parse(")] or path.match("model/nodes.py")

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterable
 
-from modular_converter.facts.nodes import parse
+from modular_converter.model.nodes import parse
 
 
 def render_all(names: Iterable[str]) -> str:

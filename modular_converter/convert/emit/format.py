@@ -9,8 +9,8 @@ from typing import NamedTuple
 from modular_converter.convert.emit.format_ruff import undefined_names
 from modular_converter.convert.emit.formatter_version import wrong_version
 from modular_converter.convert.emit.formatters import UndefinedName, load_formatter
-from modular_converter.facts.nodes import parse
 from modular_converter.findings import UNPARSABLE, ConversionError, Finding, Location, locate_parse_error
+from modular_converter.model.nodes import parse
 from modular_converter.rules import invalid_result, not_utf8
 from modular_converter.settings.values import Settings
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from modular_converter.convert.source.module import ImportedName, Role, Statement
-from modular_converter.facts.nodes import parse, walk
+from modular_converter.model.nodes import parse, walk
 
 
 _QUOTED = re.compile(r"""[:>\[,|(=]\s*(?:"([^"\n]+)"|'([^'\n]+)')""")

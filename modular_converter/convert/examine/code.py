@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import functools
 
-from modular_converter.convert.source.global_names import scopes
-from modular_converter.facts.nodes import parse
+from modular_converter.model.bindings import bindings_of
+from modular_converter.model.nodes import parse
 
 
 def same_code(first: str, second: str) -> bool:
@@ -30,10 +30,5 @@ def _what_runs(text: str) -> str:
 
 @functools.lru_cache(maxsize=64)
 def globals_read(text: str) -> frozenset[str]:
-    """The names of its module that a definition reads: attributes, parameters and local names do not count.
-
-    A definition that parses but does not compile, such as one with two parameters of one name, reads none: it is
-    refused later.
-    """
-    symbols = (one for table in scopes(text) for one in table.get_symbols())
-    return frozenset(one.get_name() for one in symbols if one.is_referenced() and one.is_global())
+    """The names of its module that a definition uses: attributes, parameters and local names do not count."""
+    return bindings_of(parse(text)).module_reads

@@ -10,8 +10,8 @@ import functools
 import sys
 from collections.abc import Mapping, Sequence
 
-from modular_converter.facts.nodes import parse
 from modular_converter.findings import UNPARSABLE
+from modular_converter.model.nodes import parse
 
 
 _NAMED = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)

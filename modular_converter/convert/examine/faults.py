@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from modular_converter.convert.examine.bases import base_faults
 from modular_converter.convert.examine.fault import Fault, FaultKind
 from modular_converter.convert.examine.statements import statements_in
-from modular_converter.convert.examine.typing_only import bound_names, is_type_checking, typing_only_faults
-from modular_converter.facts.nodes import parse
+from modular_converter.convert.examine.typing_only import is_type_checking, typing_only_faults
 from modular_converter.findings import UNPARSABLE
+from modular_converter.model.bindings import EVERYTHING, bindings_of
+from modular_converter.model.nodes import parse
 
 
 def find_faults(
@@ -62,8 +63,8 @@ def top_level_names(text: str, module: str = "") -> frozenset[str] | None:
         tree = parse(text)
     except UNPARSABLE:
         return None
-    names = {name for one in tree.body if not _imports_from(one, module) for name in bound_names(one)}
-    return None if names & {"*", "__getattr__"} else frozenset(names)
+    names = bindings_of(*(one for one in tree.body if not _imports_from(one, module))).binds
+    return None if names & {EVERYTHING, "__getattr__"} else names
 
 
 def _imports_from(statement: ast.stmt, module: str) -> bool:

@@ -17,7 +17,7 @@ from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.generated import GeneratedFile, GeneratedFiles
 from modular_converter.convert.inline.needed import OWN
 from modular_converter.convert.source.module import Role, Statement
-from modular_converter.facts.nodes import parse
+from modular_converter.model.nodes import parse
 
 
 def find_met_models(

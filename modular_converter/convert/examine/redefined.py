@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -11,12 +10,10 @@ from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.generated import GeneratedFiles
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import DEFINITIONS, ImportedName, Module, Statement
-from modular_converter.facts.nodes import children, parse
 from modular_converter.findings import Finding, Location, locate_word
+from modular_converter.model.bindings import bindings_of
+from modular_converter.model.nodes import parse
 from modular_converter.rules import changed_meaning, imported_again
-
-
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def report_redefined(neighbours: Neighbourhood, files: GeneratedFiles, library: Library) -> Iterator[Finding]:
@@ -91,7 +88,7 @@ def _made_between(module: Module, user: Statement, name: str) -> tuple[int, int]
     """
     lines = [one.line for one in module.statements if one.name == name and one.role in DEFINITIONS]
     before = [line for line in lines if line < user.line]
-    if before and lines[-1] > user.line and name in _read_at_once(user):
+    if before and lines[-1] > user.line and name in bindings_of(parse(user.text)).needs:
         return before[-1], lines[-1]
     return None
 
@@ -100,22 +97,3 @@ def _defined_again(module: Module) -> frozenset[str]:
     """The names that several definitions of a module have."""
     times = Counter(one.name for one in module.statements if one.role in DEFINITIONS)
     return frozenset(name for name, number in times.items() if number > 1)
-
-
-def _read_at_once(statement: Statement) -> frozenset[str]:
-    """The names that a definition reads when it is created: in decorators, bases, defaults and values, not in bodies."""
-    waiting: list[ast.AST] = [parse(statement.text)]
-    found: set[str] = set()
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, _SCOPES):
-            waiting += [
-                *getattr(node, "decorator_list", ()),
-                *node.args.defaults,
-                *filter(None, node.args.kw_defaults),
-            ]
-            continue
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            found.add(node.id)
-        waiting += children(node)
-    return frozenset(found)

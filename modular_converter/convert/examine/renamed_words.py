@@ -12,13 +12,11 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from modular_converter.convert.examine.originals import DerivedDefinition
-from modular_converter.convert.inherit.calls import is_super
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour
-from modular_converter.convert.inherit.scopes import dotted
 from modular_converter.convert.inline.generated import EmittedDefinition
 from modular_converter.convert.source.module import Module
 from modular_converter.convert.source.rename import Renamer
-from modular_converter.facts.nodes import parse, walk
+from modular_converter.model.nodes import dotted, is_super, parse, walk
 
 
 BYTES = re.compile(r"""(?<!\w)(?:[bB][rR]?|[rR][bB])["']""")

@@ -5,16 +5,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Container, Iterator, Mapping, Sequence
 
-from modular_converter.convert.inherit.calls import SUPER_KWARGS, first_parameter, mappings, method_call, starred
+from modular_converter.convert.inherit.calls import first_parameter, mappings, method_call, starred
 from modular_converter.convert.inherit.class_findings import (
     ClassFinding,
     argument_unpacked,
     finding_at,
     parameter_missing,
 )
-from modular_converter.convert.inherit.scopes import Function, all_reads, names_of, parameters_of
 from modular_converter.convert.inherit.statements import Line, line
-from modular_converter.facts.nodes import children, walk
+from modular_converter.model.bindings import Function, bindings_of, parameters_of
+from modular_converter.model.members import SUPER_KWARGS
+from modular_converter.model.nodes import children, walk
 from modular_converter.rules import super_argument_ignored
 
 
@@ -44,7 +45,7 @@ def bind_arguments(
     """
     call = method_call(statement, child.name)
     assert call is not None
-    assigned = frozenset[str]().union(*(names_of(part.node).bound for part in before))
+    assigned = frozenset[str]().union(*(part.bindings.local for part in before))
     names = available | assigned
     given = _given(call, child, parent)
     defaults = _defaults(parent.args) if not (starred(call) or mappings(call)) else {}
@@ -55,7 +56,7 @@ def bind_arguments(
     lacking = [
         name for name in parameters_of(parent) if name in found or not _has_its_name(given.get(name), name, names)
     ]
-    read = frozenset[str]().union(*(part.reads for part in body)) if lacking else ()
+    read = frozenset[str]().union(*(part.effects.reads for part in body)) if lacking else ()
     lacking = [name for name in lacking if name in read]
     arguments_read = _arguments_read([part.node for part in body]) if {*lacking} - given.keys() else ()
     bindings: dict[str, ast.expr] = {}
@@ -72,7 +73,7 @@ def bind_arguments(
     for one in _surplus(call, child, parent):
         findings.append(finding_at(one, super_argument_ignored.not_taken, child.name, ast.unparse(one)))
     lines = _in_order(call, given, bindings, told, statement)
-    hidden = frozenset[str]().union(*(names_of(part.node).read for part in lines)) & bindings.keys()
+    hidden = frozenset[str]().union(*(part.effects.reads for part in lines)) & bindings.keys()
     findings += [parameter_missing(statement, child.name, name) for name in sorted(hidden)]
     return lines
 
@@ -86,7 +87,7 @@ def _tell_ignored(
     reading = {
         name: value
         for name, value in (*ignored.items(), *bindings.items())
-        if (all_reads(value) & ignored.keys()) - {name}
+        if (bindings_of(value).read_paths & ignored.keys()) - {name}
     }
     together = {**ignored, **reading} if reading else {}
     for name, value in ignored.items():

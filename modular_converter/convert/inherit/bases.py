@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from modular_converter.convert.inherit.members import ClassBlock
 from modular_converter.convert.inherit.prefix import common_suffix
-from modular_converter.convert.inherit.scopes import FUNCTIONS, Function
+from modular_converter.model.bindings import FUNCTIONS, Function
 from modular_converter.settings.values import Settings
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 import re
 
-from modular_converter.convert.inherit.scopes import Function, is_generator
+from modular_converter.model.bindings import Function, is_generator
+from modular_converter.model.nodes import super_attribute
 
 
-SUPER_KWARGS = "super_kwargs"
-"""The parameter `**super_kwargs` stands for the parent's parameters."""
 CONTEXTS = frozenset({"contextmanager", "asynccontextmanager"})
 """The decorators that make context managers of generators."""
 NO_DECORATORS = "no_inherit_decorator"
@@ -40,23 +39,6 @@ def starred(call: ast.Call) -> list[ast.expr]:
 def mappings(call: ast.Call) -> list[ast.expr]:
     """The mappings that a call unpacks, `x` of `**x`: the called function gets copies of them."""
     return [keyword.value for keyword in call.keywords if keyword.arg is None]
-
-
-def super_attribute(node: ast.AST, class_name: str = "") -> str:
-    """The name of `super().name`; "" for any other expression."""
-    if (
-        isinstance(node, ast.Attribute)
-        and isinstance(node.value, ast.Call)
-        and is_super(node.value.func)
-        and (not class_name or not node.value.args or ast.unparse(node.value.args[0]) == class_name)
-    ):
-        return node.attr
-    return ""
-
-
-def is_super(node: ast.AST) -> bool:
-    """Whether this is the name `super`."""
-    return isinstance(node, ast.Name) and node.id == "super"
 
 
 def calls_base(text: str, method: str) -> bool:

@@ -6,16 +6,13 @@ import ast
 import builtins
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
-from typing import NamedTuple
 
 from modular_converter.convert.inherit.bases import replaced_base
-from modular_converter.convert.inherit.calls import is_super, super_attribute
 from modular_converter.convert.inherit.class_findings import ClassFinding, finding_at, not_mergeable
 from modular_converter.convert.inherit.members import ClassBlock, Member, parse_class
 from modular_converter.convert.inherit.merge_members import decorated_by, is_property, is_removal, method_key
-from modular_converter.convert.inherit.scopes import Function, declared_global, is_generator, parameters_of
-from modular_converter.convert.source.global_names import scopes
-from modular_converter.facts.nodes import walk
+from modular_converter.model.bindings import Function, bindings_in, bindings_of, is_generator
+from modular_converter.model.nodes import is_super, super_attribute, walk
 from modular_converter.rules import half_overridden, super_call_not_a_statement
 
 
@@ -219,53 +216,18 @@ def check_captures(
     child: Function, parent: Function, statement: ast.stmt, kept: Sequence[ast.stmt], own: Sequence[ast.stmt]
 ) -> Iterator[ClassFinding]:
     """Names that the lines of one method read from their module, and that the other method binds to something else."""
-    known = declared_global(parent).union(part.id for part in walk(*kept) if isinstance(part, ast.Name))
-    if (_bound_anywhere(*own) | parameters_of(child)) - parameters_of(parent) & known:
-        for name in sorted(_names_in(child).own & _names_in(parent).of_module & known):
-            yield not_mergeable(
-                statement,
-                child.name,
-                f"the parent's lines use a `{name}` of their module, and your method has a local `{name}`",
-                f"Give your `{name}` another name.",
-            )
-    declared = declared_global(child) & known
-    for name in sorted(declared & _names_in(parent).own if declared else ()):
+    mine, theirs = bindings_in(child), bindings_in(parent)
+    used = bindings_of(*kept)
+    for name in sorted(mine.local & theirs.module_names & used.module_names):
+        yield not_mergeable(
+            statement,
+            child.name,
+            f"the parent's lines use a `{name}` of their module, and your method has a local `{name}`",
+            f"Give your `{name}` another name.",
+        )
+    for name in sorted(mine.declared_global & theirs.local & (used.module_names | used.local)):
         yield not_mergeable(
             statement,
             child.name,
             f"your method declares `{name}` global, and the parent's lines have a local `{name}`",
         )
-
-
-class _Scope(NamedTuple):
-    """The names of one method."""
-
-    own: frozenset[str]
-    """Its parameters and local names."""
-    of_module: frozenset[str]
-    """The names that it, and the functions in it, read from the module or set there."""
-
-
-def _names_in(function: Function) -> _Scope:
-    _, *inner = scopes(ast.unparse(function)) or (None, None)
-    if not inner or inner[0] is None:  # it parses but does not compile, and is refused later
-        return _Scope(frozenset(), frozenset())
-    own, *_ = (table for table in inner if table.get_type() == "function")
-    symbols = (one for table in inner for one in table.get_symbols())
-    return _Scope(
-        frozenset(one.get_name() for one in own.get_symbols() if one.is_local()),
-        frozenset(one.get_name() for one in symbols if one.is_global()),
-    )
-
-
-def _bound_anywhere(*nodes: ast.AST) -> set[str]:
-    """At least the names that some nodes bind, inner functions, `except`, `case`, `def` and `import` included."""
-    found: set[str] = set()
-    for part in walk(*nodes):
-        if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load):
-            found.add(part.id)
-        elif isinstance(part, ast.alias):
-            found.add(part.asname or part.name.partition(".")[0])
-        else:
-            found.add(getattr(part, "name", None) or getattr(part, "rest", None) or "")
-    return found

@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from modular_converter.convert.inherit.calls import first_parameter, super_attribute
-from modular_converter.convert.inherit.effects import Effects, effects_of
-from modular_converter.convert.inherit.scopes import Function, dotted
-from modular_converter.facts.nodes import walk
+from modular_converter.convert.inherit.calls import first_parameter
+from modular_converter.model.bindings import Effects, Function, bindings_of
+from modular_converter.model.nodes import dotted, super_attribute, walk
 
 
 MOST_FOLLOWED = 50
@@ -134,7 +133,7 @@ class HiddenEffects:
         def attributes(paths: frozenset[str]) -> frozenset[str]:
             return frozenset(f"{self._instance}.{path[len(start) :]}" for path in paths if path.startswith(start))
 
-        return Effects(*map(attributes, effects_of(*function.body))) if start != "." else _NO_EFFECTS
+        return Effects(*map(attributes, bindings_of(*function.body).effects)) if start != "." else _NO_EFFECTS
 
 
 def _together(some: Iterable[Effects]) -> Effects:

@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from modular_converter.convert.inherit.effects import covers
 from modular_converter.convert.inherit.hidden_effects import HiddenEffects
 from modular_converter.convert.inherit.statements import Line
+from modular_converter.model.bindings import covers
 
 
 FARTHEST = 50

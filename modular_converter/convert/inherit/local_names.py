@@ -7,11 +7,10 @@ import builtins
 from collections.abc import Iterator, Sequence, Set
 
 from modular_converter.convert.inherit.class_findings import ClassFinding, finding_at, not_mergeable
-from modular_converter.convert.inherit.effects import captured_by
 from modular_converter.convert.inherit.history import History, Order
-from modular_converter.convert.inherit.scopes import Function, declared_global, own_nodes, parameters_of
 from modular_converter.convert.inherit.statements import Line
-from modular_converter.facts.nodes import walk
+from modular_converter.model.bindings import Function, bindings_in, bindings_of
+from modular_converter.model.nodes import walk
 from modular_converter.rules import shared_local_name
 
 
@@ -70,7 +69,7 @@ def _check_captured(child: Function, order: Order, merged: Sequence[Line]) -> It
     for line in reversed(merged):
         is_own = line.origin in own
         others = binders[not is_own]
-        names = captured_by(line.node) & others.keys() if others else frozenset()
+        names = line.bindings.reads_later & others.keys() if others else frozenset()
         for name in sorted(names if is_own else names - replaced, reverse=True):
             reason = f"an inner function reads `{name}`, and both the parent's lines and yours assign to it"
             node = line.node if is_own else others[name].node
@@ -118,9 +117,8 @@ def _check_own(
         yield not_mergeable(line.node, child.name, reason, f"Give your `{name}` another name.")
 
 
-def _local(function: Function, lines: Sequence[Line]) -> set[str]:
+def _local(function: Function, lines: Sequence[Line]) -> frozenset[str]:
     """The local names of a method, as far as some of its lines bind them; also those with an annotation alone."""
-    bound = {path for line in lines for path in line.effects.binds if "." not in path}
-    annotated = {node.target for node in own_nodes(function) if isinstance(node, ast.AnnAssign)}
-    bound |= {target.id for target in annotated if isinstance(target, ast.Name)}
-    return (parameters_of(function) | bound) - declared_global(function)
+    scope = bindings_in(function)
+    bound = bindings_of(*(line.node for line in lines)).local
+    return bound.union(scope.parameters, scope.declares) - scope.declared_global

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from modular_converter.convert.inherit.class_findings import ClassFinding, not_mergeable
 from modular_converter.convert.inherit.members import ClassBlock
-from modular_converter.facts.nodes import walk
+from modular_converter.model.nodes import walk
 
 
 GETMRO = "getmro"

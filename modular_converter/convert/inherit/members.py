@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from modular_converter.convert.inherit.pieces import TakenLines
-from modular_converter.convert.inherit.scopes import FUNCTIONS, Function, Names, names_of, written
 from modular_converter.convert.source.index import end_with_footer, first_line, is_docstring
-from modular_converter.facts.members import class_node
 from modular_converter.findings import character_column
+from modular_converter.model.bindings import FUNCTIONS, Bindings, Function, bindings_of
+from modular_converter.model.members import class_node
+from modular_converter.model.nodes import written
 
 
 INDENT = "    "
@@ -62,23 +63,24 @@ class Member:
         return isinstance(self.node, ast.Match) or (hasattr(self.node, "body") and not isinstance(self.node, certain))
 
     @cached_property
-    def _names(self) -> Names:
-        return names_of(self.node)
+    def bindings(self) -> Bindings:
+        """What it does with names."""
+        return bindings_of(self.node)
 
     @property
     def reads(self) -> frozenset[str]:
         """The names that it reads while the body of the class is executed."""
-        return self._names.read | self.inherited_reads
+        return self.bindings.reads | self.inherited_reads
 
     @property
     def binds(self) -> frozenset[str]:
         """All names that it binds."""
-        return frozenset((self.function.name,)) if self.is_function else self._names.bound
+        return frozenset((self.function.name,)) if self.is_function else self.bindings.local
 
     @property
     def touches(self) -> frozenset[str]:
         """The names that it binds, and those whose objects it may change."""
-        return self._names.touched
+        return self.binds | self.bindings.reads if self.bindings.may_change_objects else self.binds
 
     @property
     def carries_nothing(self) -> bool:

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from modular_converter.convert.inherit.members import INDENT, ClassBlock, Member
 from modular_converter.convert.inherit.order import in_legal_order
-from modular_converter.convert.inherit.scopes import Function
-from modular_converter.facts.members import makes_attribute_error
-from modular_converter.facts.nodes import parse
+from modular_converter.model.bindings import Function
+from modular_converter.model.members import makes_attribute_error
+from modular_converter.model.nodes import parse
 
 
 def merge_members(

@@ -21,12 +21,12 @@ from modular_converter.convert.inherit.calls import (
 from modular_converter.convert.inherit.class_findings import ClassFinding, bad_signature, finding_at, unknown_syntax
 from modular_converter.convert.inherit.members import Member
 from modular_converter.convert.inherit.overrides import Overrides
-from modular_converter.convert.inherit.scopes import Function
 from modular_converter.convert.inherit.shorten import shorten
 from modular_converter.convert.inherit.signature import merge_signature
 from modular_converter.convert.inherit.statements import body_of, with_body
 from modular_converter.convert.inherit.super_calls import Merge, merge_statements
 from modular_converter.convert.inherit.taken import taken_statements
+from modular_converter.model.bindings import Function
 from modular_converter.rules import half_overridden
 
 

@@ -7,8 +7,8 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from modular_converter.convert.inherit.history import History, Order, local_objects
-from modular_converter.convert.inherit.scopes import own_nodes
 from modular_converter.convert.inherit.statements import Line, only_removes
+from modular_converter.model.bindings import own_nodes
 
 
 def misplaced(order: Order, merged: Sequence[Line]) -> set[Line]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import libcst as cst
 
-from modular_converter.convert.inherit.calls import SUPER_KWARGS
+from modular_converter.model.members import SUPER_KWARGS
 
 
 def merge_signature(child: cst.FunctionDef, parent: cst.FunctionDef, has_instance: bool) -> cst.FunctionDef:

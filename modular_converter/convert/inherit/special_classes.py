@@ -8,12 +8,12 @@ import ast
 from collections.abc import Iterator, Set
 
 from modular_converter.convert.inherit.bases import INHERITED_KEYWORDS
-from modular_converter.convert.inherit.calls import NO_DECORATORS, is_super
+from modular_converter.convert.inherit.calls import NO_DECORATORS
 from modular_converter.convert.inherit.class_findings import ClassFinding, finding_at, not_mergeable
 from modular_converter.convert.inherit.looks_at_classes import check_looks_at_classes
 from modular_converter.convert.inherit.members import ClassBlock, Member
-from modular_converter.convert.inherit.scopes import attributes_set
-from modular_converter.facts.nodes import walk
+from modular_converter.model.bindings import attributes_set
+from modular_converter.model.nodes import is_super, walk
 from modular_converter.rules.half_overridden import decorator_differs, decorator_replaced
 
 

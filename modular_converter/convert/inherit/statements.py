@@ -9,10 +9,9 @@ from functools import cached_property
 
 import libcst as cst
 
-from modular_converter.convert.inherit.effects import Effects, covers, effects_of
-from modular_converter.convert.inherit.scopes import Function, all_reads, targets_of, written
 from modular_converter.convert.source.index import is_docstring
-from modular_converter.facts.nodes import parse, walk
+from modular_converter.model.bindings import Bindings, Effects, Function, bindings_of, covers, targets_of
+from modular_converter.model.nodes import parse, written
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,9 +34,14 @@ class Line:
         return ast.unparse(self.written) if self.written else self.normal
 
     @cached_property
+    def bindings(self) -> Bindings:
+        """What it does with names."""
+        return bindings_of(self.node)
+
+    @cached_property
     def effects(self) -> Effects:
         """The paths that it reads and changes."""
-        return effects_of(self.node)
+        return self.bindings.effects
 
     @cached_property
     def normal(self) -> str:
@@ -53,11 +57,6 @@ class Line:
     def deleted(self) -> tuple[str, ...]:
         """The targets of a `del` statement, as text."""
         return tuple(map(written, self.node.targets)) if isinstance(self.node, ast.Delete) else ()
-
-    @cached_property
-    def reads(self) -> frozenset[str]:
-        """The names and dotted paths that it reads, in inner functions too."""
-        return all_reads(self.node)
 
     def without_targets(self, targets: set[str]) -> Line | None:
         """An assignment or `del` without some of its targets; None when no target is left."""
@@ -160,16 +159,6 @@ def deleted_again(lines: Sequence[Line]) -> Iterator[Line]:
         if not seen.isdisjoint(part.deleted):
             yield part
         seen.update(part.deleted)
-
-
-def bound_in_blocks(lines: Sequence[Line]) -> set[str]:
-    """The names and attributes that statements bind, in their blocks too."""
-    nodes = (node for part in lines for node in walk(part.node))
-    return {written(node) for node in nodes if isinstance(node, ast.expr) and _is_store(node)}
-
-
-def _is_store(node: ast.expr) -> bool:
-    return isinstance(getattr(node, "ctx", None), ast.Store)
 
 
 def only_removes(line: Line) -> bool:

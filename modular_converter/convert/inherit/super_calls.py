@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import libcst as cst
@@ -19,15 +19,14 @@ from modular_converter.convert.inherit.history import Order
 from modular_converter.convert.inherit.local_names import check_names
 from modular_converter.convert.inherit.overrides import Overrides
 from modular_converter.convert.inherit.reaching import misplaced, repeated_behind_returns, returns_in
-from modular_converter.convert.inherit.scopes import Function, parameters_of
 from modular_converter.convert.inherit.statements import (
     Body,
     Line,
-    bound_in_blocks,
     counts_twice,
     deleted_again,
     only_removes,
 )
+from modular_converter.model.bindings import Function, parameters_of
 from modular_converter.rules import several_assignments_replaced, statement_not_repeated
 
 
@@ -135,7 +134,7 @@ def _removes_too_much(merge: Merge, order: Order, part: Line) -> bool:
     attributes = {path.removeprefix(f"{order.instance}.") for path in (*part.deleted, *part.targets)}
     if part.targets and not attributes & (merge.shape.attributes - merge.shape.methods.keys()):
         return True
-    calls_base = any("super" in line.reads for line in (*order.before, *order.inherited))
+    calls_base = any("super" in line.effects.reads for line in (*order.before, *order.inherited))
     return calls_base and any(merge.shape.is_set_above(merge.name, attribute) for attribute in attributes)
 
 
@@ -144,7 +143,7 @@ def _set_again(merge: Merge, order: Order) -> Iterator[Line]:
 
     If the parent's lines in between read the attribute, the override is meant for them (lasr's tokenizer in 5.2.0).
     """
-    late = [place for place, part in enumerate(order.inherited) if "super" in part.reads]
+    late = [place for place, part in enumerate(order.inherited) if "super" in part.effects.reads]
     above = order.inherited[: late[-1]] if late else []
     assigned = {target for part in above for target in part.targets}
     assigned -= {path for part in above for path in part.effects.reads}
@@ -187,7 +186,7 @@ def _merge_behind(merge: Merge, order: Order) -> _Merged:
 
 def _proposed(merge: Merge, order: Order, held: set[Line]) -> _Merged:
     """The body in which exactly the lines `held` stay behind the parent's."""
-    blocks = bound_in_blocks([part for part in order.inherited if not part.targets])
+    blocks = _bound(part for part in order.inherited if not part.targets)
     # A name that the parent binds in a block, too, is deleted behind its body: nobody knows which assignments run.
     removed = {target for part in order.after for target in part.deleted if part not in held} - blocks
     overrides = {target: line for target, (line, _) in merge.overrides.lines.items() if line not in held}
@@ -211,7 +210,7 @@ def _proposed(merge: Merge, order: Order, held: set[Line]) -> _Merged:
                 placed.add(override.normal)
     there = {part.normal for part in merged} if order.after else set()
     appended: list[Line] = []
-    gone |= _deleted_elsewhere(removed, order.inherited)
+    gone |= _deleted_elsewhere(removed, order.inherited, order.instance)
     for part in order.after:
         rest = part.without_targets(gone) if gone and part.deleted and part not in held else part
         # A `return` that the parent has too is needed once more behind lines that go behind the parent's.
@@ -223,9 +222,14 @@ def _proposed(merge: Merge, order: Order, held: set[Line]) -> _Merged:
     return _Merged(merged, appended, replaced)
 
 
-def _deleted_elsewhere(removed: set[str], inherited: Sequence[Line]) -> set[str]:
+def _deleted_elsewhere(removed: set[str], inherited: Sequence[Line], instance: str) -> set[str]:
     """The `self.x` of `del` statements that the parent's body does not bind: they are dropped, as in the corpus."""
-    return {target for target in removed if re.fullmatch(r"self\.\w+", target)} - bound_in_blocks(inherited)
+    return {target for target in removed if re.fullmatch(rf"{instance}\.\w+", target)} - _bound(inherited)
+
+
+def _bound(lines: Iterable[Line]) -> frozenset[str]:
+    """The names and attributes that statements bind, in their blocks too."""
+    return frozenset[str]().union(*(part.effects.binds for part in lines))
 
 
 def _without_repeated(merge: Merge, after: Sequence[Line]) -> list[Line]:
@@ -247,7 +251,7 @@ def _check_replacements(merge: Merge, replaced: dict[str, list[Line]]) -> Iterat
         others = [part for part in parts if part.normal != override.normal]
         if method != merge.name and others:
             yield finding_at(override.node, several_assignments_replaced.diagnose, target, method, merge.name)
-        elif len(parts) > 1 and others and target in override.reads:
+        elif len(parts) > 1 and others and target in override.effects.reads:
             reason = f"the parent assigns `{target}` {len(parts)} times, and each would become this statement"
             yield not_mergeable(override.node, merge.name, reason)
         elif len(parts) > 1 and others:

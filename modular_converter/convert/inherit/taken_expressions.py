@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from modular_converter.convert.inherit.calls import SUPER_KWARGS, inherited_decorators
+from modular_converter.convert.inherit.calls import inherited_decorators
 from modular_converter.convert.inherit.class_findings import ClassFinding, not_mergeable
 from modular_converter.convert.inherit.members import ClassBlock
 from modular_converter.convert.inherit.merge_members import decorated_by, method_key
-from modular_converter.convert.inherit.scopes import Function, names_of
+from modular_converter.model.bindings import Function, bindings_of
+from modular_converter.model.members import SUPER_KWARGS
 
 
 def check_taken_expressions(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
@@ -19,7 +20,7 @@ def check_taken_expressions(child: ClassBlock, parent: ClassBlock) -> Iterator[C
         if not member.is_function or (theirs := inherited.get(method_key(member.function))) is None:
             continue
         own, parts = member.function, _taken(member.function, theirs)
-        read = names_of(*parts).read - {own.name, decorated_by(theirs)} if parts else frozenset[str]()
+        read = bindings_of(*parts).reads - {own.name, decorated_by(theirs)} if parts else frozenset[str]()
         for name in sorted(read & child.binds & parent.binds):
             reason = f"a decorator or default that it takes from the parent's reads `{name}`: the parent's with inheritance,"
             cure = f"Give it decorators and parameters of its own, or give your `{name}` another name."

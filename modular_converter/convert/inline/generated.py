@@ -11,8 +11,8 @@ from functools import cached_property
 from modular_converter.convert.conversion import Origin
 from modular_converter.convert.source import lexer
 from modular_converter.convert.source.module import Role
-from modular_converter.facts.members import class_node
-from modular_converter.facts.nodes import walk
+from modular_converter.model.members import class_node
+from modular_converter.model.nodes import walk
 
 
 _PLAIN_HEADER = re.compile(r"(?:@[\w.]+\n)*class \w+(?:\([^()\n#]*\))?:")

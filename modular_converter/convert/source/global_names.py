@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-import symtable
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from modular_converter.convert.source import lexer
-from modular_converter.facts.nodes import parse
+from modular_converter.model.bindings import ScopeKind, bindings_of
+from modular_converter.model.nodes import parse, walk
 
 
 if TYPE_CHECKING:
@@ -32,34 +32,12 @@ def rename_globals(text: str, names: Mapping[str, str]) -> str:
 
 def _has_other_meanings(text: str, names: Mapping[str, str]) -> bool:
     """Whether one of the names is a parameter, a local name, an attribute of a class or a keyword anywhere in a text."""
-    for node in ast.walk(parse(text)):
-        if isinstance(node, ast.keyword) and node.arg in names:
-            return True
-        # From 3.12 on, which inlines comprehensions, `symtable` does not list their variables.
-        if isinstance(node, ast.comprehension) and any(
-            getattr(one, "id", "") in names for one in ast.walk(node.target)
-        ):
-            return True
-    tables = scopes(text)
-    return not tables or any(
-        table.get_type() != "module" and not all(map(symtable.Symbol.is_global, _known(table, names)))
-        for table in tables
+    tree = parse(text)
+    if any(isinstance(node, ast.keyword) and node.arg in names for node in walk(tree)):
+        return True
+    return any(
+        one.kind is not ScopeKind.BLOCK and not one.local.isdisjoint(names) for one in bindings_of(tree).everywhere
     )
-
-
-def _known(table: symtable.SymbolTable, names: Mapping[str, str]) -> Iterator[symtable.Symbol]:
-    return (table.lookup(name) for name in names if name in table.get_identifiers())
-
-
-def scopes(text: str) -> list[symtable.SymbolTable]:
-    """The scopes of a text, the module's first; none if it parses but does not compile, since it is refused later."""
-    try:
-        found = [symtable.symtable(text, "<text>", "exec")]
-    except SyntaxError:  # such as two parameters of one name
-        return []
-    for table in found:  # the list grows meanwhile
-        found += table.get_children()
-    return found
 
 
 def _rename_words(text: str, pattern: re.Pattern[str], names: Mapping[str, str]) -> str:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from modular_converter.convert.source.module import ImportedName, Module, Role, Statement
-from modular_converter.facts.nodes import parse
 from modular_converter.findings import character_column
+from modular_converter.model.nodes import parse
 
 
 _RELATIVE_IMPORT = re.compile(r"from[ \t]*\.")  # matches in strings, too

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from modular_converter.convert.source import lexer
-from modular_converter.facts.exports import exported_names
+from modular_converter.model.exports import exported_names
 
 
 class Role(enum.Enum):

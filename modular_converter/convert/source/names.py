@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from modular_converter.facts.nodes import parse
+from modular_converter.model.nodes import parse
 
 
 @dataclass(frozen=True, eq=False)

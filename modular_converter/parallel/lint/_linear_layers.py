@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from modular_converter.facts.nodes import walk
+from modular_converter.model.nodes import walk
 
 
 LINEAR = ("nn.Linear", "torch.nn.Linear")

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from modular_converter.facts.members import Members
+from modular_converter.model.members import Members
 
 
 TENSOR_PARALLEL = "base_model_tp_plan"

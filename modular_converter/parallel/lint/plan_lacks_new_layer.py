@@ -7,8 +7,8 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from modular_converter.facts.nodes import walk
 from modular_converter.findings import Finding, Location, Rule, Severity
+from modular_converter.model.nodes import walk
 from modular_converter.parallel.lint._examples import example
 from modular_converter.parallel.lint._linear_layers import LinearLayer, linear_layers
 from modular_converter.parallel.lint._plan_entries import TENSOR_PARALLEL, plan_entries
@@ -16,7 +16,7 @@ from modular_converter.parallel.lint._plan_entries import TENSOR_PARALLEL, plan_
 
 if TYPE_CHECKING:
     from modular_converter.facts.conversion import ClassFacts, Facts, GeneratedDefinition
-    from modular_converter.facts.members import Members
+    from modular_converter.model.members import Members
 
 
 _LAYERS = "self.gate_proj = nn.Linear(8, 16)"

@@ -6,8 +6,8 @@ import ast
 
 import pytest
 
-from modular_converter.convert.inherit.effects import effects_of
 from modular_converter.convert.inherit.hidden_effects import HiddenEffects, hands_over
+from modular_converter.model.bindings import bindings_of
 
 
 CLASS = """\
@@ -55,7 +55,7 @@ def test_what_the_methods_do_that_a_statement_uses(text: str, reads: str, binds:
         methods.setdefault(node.name, []).append(node)
     hidden = HiddenEffects(methods, "me")
     for _ in range(2):  # the second time from memory
-        found = hidden.of(effects_of(*ast.parse(text).body))
+        found = hidden.of(bindings_of(*ast.parse(text).body).effects)
         assert {path.removeprefix("me.") for path in found.reads} - {"c.append"} == set(reads.split())
         assert found.binds == {f"me.{name}" for name in binds.split()}
         assert {path for path in found.changes if path != "me"} - {""} == {f"me.{name}" for name in changes.split()}
@@ -106,5 +106,5 @@ def test_methods_that_set_or_read_any_attribute(body: str, sets: bool, reads: bo
     hidden = HiddenEffects({"fill": [fill], "outer": [outer]}, "me")
     for text in ("me.fill(1, 2)", "me.outer()"):
         (node,) = ast.parse(text).body
-        assert hidden.may_set_any(node, effects_of(node)) is sets
-        assert hidden.may_read_any(node, effects_of(node)) is reads
+        assert hidden.may_set_any(node, bindings_of(node).effects) is sets
+        assert hidden.may_read_any(node, bindings_of(node).effects) is reads

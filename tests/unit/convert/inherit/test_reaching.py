@@ -6,10 +6,10 @@ import ast
 
 import pytest
 
-from modular_converter.convert.inherit.effects import covers
 from modular_converter.convert.inherit.history import FARTHEST, History, Order
 from modular_converter.convert.inherit.reaching import returns_in
 from modular_converter.convert.inherit.statements import Line, counts_twice, line
+from modular_converter.model.bindings import covers
 
 
 def lines(text: str) -> list[Line]:

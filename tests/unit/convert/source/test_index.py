@@ -8,7 +8,7 @@ import pytest
 
 from modular_converter.convert.source.index import imports_within, index_module
 from modular_converter.convert.source.module import ImportedName, Role, Statement
-from modular_converter.facts.exports import exported_names
+from modular_converter.model.exports import exported_names
 
 
 def statements(text: str) -> tuple[Statement, ...]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import ast
+import textwrap
 
 import pytest
 
-from modular_converter.convert.inherit.effects import captured_by, effects_of
-from modular_converter.convert.inherit.scopes import all_reads, names_of
+from modular_converter.convert.inherit.members import parse_class
+from modular_converter.model.bindings import bindings_of
 
 
 EFFECTS = {
     "a.b.c = d": ("a a.b d", "a.b.c", ""),
-    "a: int": ("", "", ""),
+    "a: int": ("int", "", ""),
     "a: int = b": ("b int", "a", ""),
     "a.b += c": ("a a.b c", "a.b", ""),
     "a[b] = c": ("a b c", "", "a"),
@@ -49,7 +50,7 @@ EFFECTS = {
 
 @pytest.mark.parametrize(("text", "expected"), EFFECTS.items(), ids=EFFECTS)
 def test_effects(text: str, expected: tuple[str, str, str]) -> None:
-    found = effects_of(*ast.parse(text).body)
+    found = bindings_of(*ast.parse(text).body).effects
     assert tuple(" ".join(sorted(paths - {""})) for paths in found) == expected
     assert found.writes == found.binds | found.changes
 
@@ -76,12 +77,9 @@ NAMES = {
 
 @pytest.mark.parametrize(("text", "expected"), NAMES.items(), ids=NAMES)
 def test_names_of_a_scope(text: str, expected: tuple[str, str, str]) -> None:
-    assert tuple(" ".join(sorted(names)) for names in names_of(*ast.parse(text).body)) == expected
-
-
-def test_all_reads() -> None:
-    tree = ast.parse("def f(a):\n    b.c.d = e().g + (lambda: h.i)().j\n    k = l\n")
-    assert all_reads(tree) == {"b", "b.c", "e", "h", "h.i", "l"}
+    (member,) = parse_class(f"class _:\n{textwrap.indent(text, '    ')}\n").members
+    names = (member.reads, member.binds, member.touches)
+    assert tuple(" ".join(sorted(some)) for some in names) == expected
 
 
 @pytest.mark.parametrize(
@@ -95,11 +93,11 @@ def test_all_reads() -> None:
         ("class A:\n    a = b\n    def f(self): return a", "a"),
         ("a = (b + c for b in d for e in f if g)", "c f g"),
         ("a = [b + c for b in d]", ""),
-        ("a = [lambda: b + c for b in d]", "c b"),
+        ("a = [lambda: b + c for b in d]", "c"),
         ("a = sum(b for b in c if d), list(e for f in g), max(h for i in j)", ""),
         ("a = ','.join(b for c in d), e.sum(f for g in h)", "f"),
         ("a = sorted(b, key=lambda c: d), dict(key=lambda: e), list(lambda: f), b.sort(key=lambda: g)", "e f g"),
     ],
 )
 def test_what_inner_functions_read_when_they_run(text: str, names: str) -> None:
-    assert captured_by(ast.parse(text).body[0]) == set(names.split())
+    assert bindings_of(*ast.parse(text).body).reads_later == set(names.split())

@@ -6,7 +6,7 @@ import ast
 import functools
 from collections.abc import Iterator
 
-from modular_converter.facts.nodes import parse
+from modular_converter.model.nodes import parse
 
 
 @functools.lru_cache(maxsize=1024)  # the checks ask for the names of one neighbour once for each of its heirs

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from modular_converter.facts.nodes import parse, walk
+from modular_converter.model.bindings import Function
+from modular_converter.model.nodes import parse, super_attribute, walk
 
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 SUPER_KWARGS = "super_kwargs"
+"""The parameter `**super_kwargs` stands for the parent's parameters."""
 
 
 class SuperCall(NamedTuple):
@@ -191,11 +192,7 @@ def names_in_class(text: str) -> frozenset[str]:
 
 def super_method(node: ast.AST | None) -> str:
     """The method that `super().method(…)` calls; "" for any other expression."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        inner = node.func.value
-        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id == "super":
-            return node.func.attr
-    return ""
+    return super_attribute(node.func) if isinstance(node, ast.Call) else ""
 
 
 def _value(node: ast.stmt) -> ast.expr | None:

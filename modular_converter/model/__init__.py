@@ -1,0 +1,1 @@
+"""What code says about names, read once: scopes, what each statement binds, reads, changes and deletes."""
