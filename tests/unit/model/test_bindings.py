@@ -73,7 +73,7 @@ def by_us(
         own |= frozenset[str]().union(*(one.declared_global for one in scope.everywhere))
     set_ = scope.assigns | scope.deletes | scope.declares | found.set_around
     facts = []
-    for name in (own | used_through(scope) & around) - {EVERYTHING, "__class__"}:
+    for name in (own | free(scope) & around) - {EVERYTHING, "__class__"}:
         is_local = name in scope.local and node is not None
         facts.append(
             facts_of(
@@ -93,9 +93,11 @@ def by_us(
     return name, getattr(node, "lineno", 0), sorted(facts), children
 
 
-def used_through(scope: Bindings) -> frozenset[str]:
-    """All names that a scope or an inner one uses."""
-    return scope.reads.union(scope._found.of_function, scope._found.set_around, *map(used_through, scope.inner))
+def free(scope: Bindings) -> frozenset[str]:
+    """The names that a scope or an inner one takes from around it."""
+    own = scope.reads.union(scope._found.of_function, scope._found.set_around) - scope.local - scope.declared_global
+    hidden = frozenset() if scope.kind is ScopeKind.CLASS else scope.local
+    return own.union(*(free(one) - hidden for one in scope.inner))
 
 
 def mangled(name: str, class_name: str) -> str:
