@@ -93,9 +93,8 @@ def inherit_from(
     """A class as the heir of one class of a source; see `heir_of`."""
     text = source.definitions.text(parent)
     base = source.originals[parent]
-    names = library.names(flat.models_folder)
     given = ParentClass(text, parent, base, flat.no_inherit_module)
-    heir = heir_of(statement.text, given, names, library.settings, thorough, exact)
+    heir = heir_of(statement.text, given, flat.model_names, library.settings, thorough, exact)
     return Placed(source, parent, heir) if heir is not None else None
 
 

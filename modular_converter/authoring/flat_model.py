@@ -16,6 +16,7 @@ from modular_converter.convert.inherit.resolve import ModularFile
 from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Module, Statement
+from modular_converter.convert.source.names import ModelNames
 from modular_converter.convert.source.rename import without_copy_comments
 from modular_converter.findings import UNPARSABLE, ConversionError, Location, locate_parse_error
 from modular_converter.model.nodes import parse
@@ -51,10 +52,16 @@ class FlatModel:
     modular: str
     """Absolute path of the modular file that the model has or would have."""
     model: str
-    cased: str
+    model_names: ModelNames
+    """The names of the package's models, with that of this model as its classes write it."""
     files: tuple[FlatFile, ...]
     no_inherit_module: str = ""
     """The module with `@no_inherit_decorator`, where the package of the model has it."""
+
+    @property
+    def cased(self) -> str:
+        """The model's name in the names of its classes."""
+        return self.model_names.cased(self.model)
 
     @property
     def folder(self) -> str:
@@ -105,7 +112,7 @@ class FlatModel:
 
     def as_modular(self, text: str) -> ModularFile:
         """A modular file of this model with a given text."""
-        return ModularFile(self.modular, self.model, self.cased, index_module(text, self.modular))
+        return ModularFile(self.modular, self.model, self.model_names, index_module(text, self.modular))
 
 
 def models_in(folder: str, settings: Settings) -> list[str]:
@@ -136,9 +143,9 @@ def read_flat_model(folder: str, model: str, library: Library) -> FlatModel:
         raise ConversionError(missing_file.diagnose(Location(folder), reason=f"it has no file of the model {model!r}"))
     models = models_folder_of(modular)
     files.sort(key=lambda file: _rank(file, library.settings))
-    return FlatModel(
-        modular, model, library.names(models).cased(model), tuple(files), no_inherit_module(models, library)
-    )
+    classes = [name for file in files for name in file.module.classes]
+    names = library.names(models).with_written(model, classes)
+    return FlatModel(modular, model, names, tuple(files), no_inherit_module(models, library))
 
 
 def no_inherit_module(models_folder: str, library: Library) -> str:

@@ -48,8 +48,8 @@ def find_inheritable(paths: Iterable[str], settings: Settings) -> list[Finding]:
 def _in_file(path: str, index: LibraryIndex, library: Library) -> Iterator[Finding]:
     module, text = library.module(path), library.text(path)
     model = os.path.basename(path).removeprefix("modular_").removesuffix(".py")
-    names = library.names(models_folder_of(path))
-    flat = FlatModel(path, model, names.cased(model), ())
+    names = library.names(models_folder_of(path)).with_written(model, module.classes)
+    flat = FlatModel(path, model, names, ())
     abstraction = Abstraction(module, model, names)
     forbidden = heirs_of(flat, index, library)
     year = year_of(module)

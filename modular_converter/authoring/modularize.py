@@ -105,7 +105,7 @@ def modularize_allowing(
         return exact
     parents = _likely_parents(flat, find_sources(flat, index, library, preferred))
     parents.update((name, (one.source, one.parent)) for name, one in exact.proof.draft.placed.items())
-    relaxed = relax(flat, parents, allowed, library.names(flat.models_folder))
+    relaxed = relax(flat, parents, allowed, flat.model_names)
     if not relaxed.accepted:
         return exact
     other = modularize(relaxed.flat, index, library, preferred)

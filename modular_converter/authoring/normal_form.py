@@ -45,7 +45,7 @@ class Abstraction:
         """The abstraction for one module of a model."""
         classes = {name for name, one in module.definitions.items() if one.role is Role.CLASS}
         classes |= {name.bound for name in module.imported.values() if re.match(r"\.\w", name.module)}
-        self._renamer = Renamer.between_models(names, model, PLACEHOLDER)
+        self._renamer = Renamer.between_models(names.with_written(model, module.classes), model, PLACEHOLDER)
         self._classes = re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(classes)))})\b") if classes else None
 
     def abstract(self, text: str) -> str:

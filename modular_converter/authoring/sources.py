@@ -88,11 +88,10 @@ def _sources_of_functions(
     """Further files with functions of the model that no other source has in the same words. Files with most functions
     of the model come first, since functions often use each other; then the oldest.
     """
-    names = library.names(flat.models_folder)
     lacking: list[str] = []
     have: dict[str, list[str]] = {}
     for file in flat.files:
-        abstraction = Abstraction(file.module, flat.model, names)
+        abstraction = Abstraction(file.module, flat.model, flat.model_names)
         for name, statement in file.module.definitions.items():
             if statement.role is not Role.FUNCTION:
                 continue
@@ -154,7 +153,7 @@ def _scores(
     file: FlatFile, flat: FlatModel, index: LibraryIndex, library: Library
 ) -> dict[str, dict[IndexEntry, float]]:
     """Class -> the library's classes that share parts with it, and the lines that they share."""
-    abstraction = Abstraction(file.module, flat.model, library.names(flat.models_folder))
+    abstraction = Abstraction(file.module, flat.model, flat.model_names)
     found: dict[str, dict[IndexEntry, float]] = {}
     for name, statement in file.module.definitions.items():
         if statement.role is not Role.CLASS:
@@ -235,7 +234,7 @@ def _sources_at(
         if here:
             score, original, model = here[0]
             shared[name] = -score
-            neighbour = library.names(flat.models_folder).cased(model)
+            neighbour = flat.model_names.with_written(model, library.module(path).classes).cased(model)
             prefix = asked_prefix(name, original, flat.cased, neighbour) or flat.cased
             wanted[prefix] += int(-score) + 1
             asking.setdefault(prefix, []).append((name, original))

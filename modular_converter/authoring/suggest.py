@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from modular_converter.authoring.choice import Placed, choose_parents, estimates
 from modular_converter.authoring.flat_model import FlatFile, FlatModel, no_inherit_module
@@ -79,4 +79,5 @@ def snippet(text: str, models: str, library: Library) -> FlatModel:
         common = next((name[:end] for name in names for end in range(1, len(name)) if name[end].isupper()), "Snippet")
     file = FlatFile(kind, path, text, module, False)
     modular = os.path.join(folder, f"modular_{SNIPPET}.py")
-    return FlatModel(modular, SNIPPET, common, (file,), no_inherit_module(models, library))
+    model_names = replace(library.names(models), written={SNIPPET: common})
+    return FlatModel(modular, SNIPPET, model_names, (file,), no_inherit_module(models, library))

@@ -9,6 +9,7 @@ from modular_converter.convert.examine.inherited_imports import inherited_missin
 from modular_converter.convert.inherit.ancestors import lineage
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.missing_modules import missing_modules
+from modular_converter.convert.inherit.prefix import asked_prefix
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour
 from modular_converter.convert.inherit.resolve import neighbour_module
 from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFile, GeneratedFiles
@@ -96,7 +97,9 @@ def _class(
         return ClassFacts(built.name, statement.text, statement.line)
     original = neighbours.resolution.taken[written].name
     above = tuple(_grandparents(original, neighbours.neighbours[built.neighbour], library))
-    parent = Parent(written, original, built.parent.name, built.parent.text, seen[built.neighbour], above)
+    facts = seen[built.neighbour]
+    asked = asked_prefix(built.name, original, neighbours.target.cased, facts.cased)
+    parent = Parent(written, original, built.parent.name, built.parent.text, facts, above, asked)
     return ClassFacts(built.name, statement.text, statement.line, parent)
 
 

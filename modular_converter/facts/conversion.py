@@ -106,6 +106,8 @@ class Parent(_Parsed):
     """Its text after renaming."""
     neighbour: NeighbourFacts
     grandparents: tuple[Grandparent, ...] = ()
+    asked: str | None = None
+    """The prefix that the name of the heir asks for: `EmuText` of `class EmuTextMLP(LlamaMLP)`."""
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,7 @@ class _Tracer:
         inherited = self._copied(built.neighbour, name)
         above = built.parent.lead.count("\n")
         if name != built.name:
-            parent_text = rename_class(parent_text, name, built.name, self.neighbours.names)
+            parent_text = rename_class(parent_text, name, built.name, self.neighbours.target.names)
         own = text_lines(built.statement, self.modular, "")
         halves = Halves(*_as_merged(built.statement.text, own), *_as_merged(parent_text, inherited[above:]))
         return inherited[:above] + merged_lines(built.text, built.pieces, halves)

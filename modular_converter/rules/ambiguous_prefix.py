@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -48,8 +49,12 @@ prefix of the new names: `class NewTextMLP(OldMLP)` asks for `NewText…`. Here 
 but all copies from one file get the same prefix: the one that most classes ask for; on a tie the model's own name if a
 class asks for it, else the prefix of the last class.
 
+With two parts of one model from one file (`NewTextMLP`, `NewTextLayer`, `NewVisionMLP`, `NewVisionLayer`), the code
+that `NewVisionLayer` inherits would use `NewTextMLP`.
+
 Give all classes that inherit from one file the same prefix. Where two parts of a model need different prefixes, take
-the second part from another model's file, or from a class of this file.
+the second part from another model's file, or from a class of this file,
+or override the code that uses the class of the other part.
 """,
     bad=(
         NEIGHBOUR,
@@ -99,11 +104,39 @@ def diagnose(location: Location, neighbour: str, prefixes: tuple[str, ...], chos
     )
 
 
+def exchanged(location: Location, user: str, found: str, wanted: str, parent: str) -> Finding:
+    """The inherited code of `user` uses `found`, though `wanted`, an heir of the same `parent`, has the prefix of `user`."""
+    return Finding(
+        RULE,
+        location,
+        f"the generated `{user}` would use `{found}` in place of `{parent}`, not `{wanted}`",
+        help=f"Override the code of `{user}` that uses `{parent}`, and write `{wanted}` there.",
+    )
+
+
 def check(facts: Facts) -> Iterator[Finding]:
-    """Find neighbours whose copies get a prefix that not all classes ask for."""
+    """Find neighbours whose copies get a prefix that not all classes ask for, and classes that get another tower's."""
+    yield from _exchanged(facts)
     for neighbour in facts.neighbours:
         is_ambiguous = len(neighbour.asked) > 1 and not neighbour.collides_with
         heir = facts.renamed_heir(neighbour) if is_ambiguous and facts.names_unseen(neighbour) else None
         if heir is not None:
             cure = name_heirs(*facts.naming(neighbour))
             yield diagnose(facts.at_class(heir), neighbour.dotted, neighbour.asked, neighbour.prefix, cure)
+
+
+def _exchanged(facts: Facts) -> Iterator[Finding]:
+    """Heirs whose inherited code uses an heir of another prefix, though the modular file has one of their own."""
+    heirs: dict[tuple[str, str], dict[str | None, str]] = {}
+    for heir, parent in facts.heirs:
+        heirs.setdefault((parent.neighbour.path, parent.original), {})[parent.asked] = heir.name
+    for user, above in facts.heirs:
+        generated = facts.generated.get(user.name)
+        uses = generated.uses if generated is not None else frozenset[str]()
+        for (path, original), same in heirs.items():
+            wanted = same.get(above.asked)
+            if path != above.neighbour.path or len(same) == 1 or wanted is None or wanted == user.name:
+                continue
+            for name in same.values():
+                if name != wanted and name in uses and not re.search(rf"\b{name}\b", user.text):
+                    yield exchanged(facts.at_class(user), user.name, name, wanted, original)

@@ -91,7 +91,7 @@ def _merge(
             statement,
             parent,
             base,
-            neighbours.names,
+            neighbours.target.names,
             ancestors,
             siblings,
             library.settings,

@@ -92,7 +92,6 @@ class Neighbourhood:
     """A target with its neighbours, renamed."""
 
     resolution: ResolvedImports
-    names: ModelNames
     neighbours: Mapping[str, RenamedNeighbour]
     """By `Neighbour.dotted`, in the order of the imports."""
     clashes: tuple[Clash, ...] = ()
@@ -132,19 +131,18 @@ class Neighbourhood:
 def rename_neighbours(resolution: ResolvedImports, library: Library) -> Neighbourhood:
     """Choose a prefix for each neighbour and rename it."""
     target, settings = resolution.target, library.settings
-    names = library.names(models_folder_of(target.path))
     children = _children(resolution)
     renamed: dict[str, RenamedNeighbour] = {}
     for dotted, neighbour in resolution.neighbours.items():
-        neighbour_names = _names_around(neighbour, names, library)
+        neighbour_names = _names_around(neighbour, target.names, library)
         prefix = _prefix(neighbour, children.get(dotted, ()), target, neighbour_names)
         own = Renamer(neighbour.model, neighbour_names.cased(neighbour.model), target.model, target.cased)
         own = replace(own, kept=settings.kept_names, copy_comment=settings.copy_comment)
-        foreign = foreign_names(neighbour, _renamer(own, prefix, target, names), target, library)
+        foreign = foreign_names(neighbour, _renamer(own, prefix, target), target, library)
         own = replace(own, foreign=foreign.names, members=foreign.members)
-        definitions = RenamedModule(_portable(neighbour), _renamer(own, prefix, target, names))
+        definitions = RenamedModule(_portable(neighbour), _renamer(own, prefix, target))
         renamed[dotted] = RenamedNeighbour(neighbour, prefix, definitions, own)
-    return _with_new_names(Neighbourhood(resolution, names, renamed))
+    return _with_new_names(Neighbourhood(resolution, renamed))
 
 
 def _with_new_names(neighbours: Neighbourhood) -> Neighbourhood:
@@ -191,7 +189,8 @@ def _with_new_globals(statement: Statement, renames: Mapping[str, str], target: 
 
 
 def _names_around(neighbour: Neighbour, names: ModelNames, library: Library) -> ModelNames:
-    return library.names(models_folder_of(neighbour.path)) if neighbour.package else names
+    names = library.names(models_folder_of(neighbour.path)) if neighbour.package else names
+    return names.with_written(neighbour.model, neighbour.module.classes)
 
 
 def _children(resolution: ResolvedImports) -> dict[str, list[tuple[str, str]]]:
@@ -208,16 +207,15 @@ def _children(resolution: ResolvedImports) -> dict[str, list[tuple[str, str]]]:
 def _prefix(
     neighbour: Neighbour, children: Sequence[tuple[str, str]], target: ModularFile, names: ModelNames
 ) -> Prefix:
-    classes = [name for name, one in neighbour.module.definitions.items() if one.role is Role.CLASS]
-    return choose_prefix(children, target.cased, names.cased(neighbour.model), classes)
+    return choose_prefix(children, target.cased, names.cased(neighbour.model), neighbour.module.classes)
 
 
-def _renamer(own: Renamer, prefix: Prefix, target: ModularFile, names: ModelNames) -> Renamer:
+def _renamer(own: Renamer, prefix: Prefix, target: ModularFile) -> Renamer:
     """The renamer to the prefix. It is made from the prefix's lowercase form, which occurs in strings."""
     if prefix.cased == target.cased:
         return own
-    lowercase = names.lowercase(prefix.cased)
-    return replace(own, new=lowercase, new_cased=names.cased(lowercase), siblings=own)
+    lowercase = target.names.lowercase(prefix.cased)
+    return replace(own, new=lowercase, new_cased=target.names.cased(lowercase), siblings=own)
 
 
 def _portable(neighbour: Neighbour) -> Module:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from modular_converter.convert.inherit.defining_module import defining_module
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import ImportedName, Module, Role, Statement
+from modular_converter.convert.source.names import ModelNames
 from modular_converter.files.packages import find_package
 from modular_converter.findings import ConversionError, Finding, Location, locate_word
 from modular_converter.rules import (
@@ -35,9 +36,14 @@ class ModularFile:
     """Absolute path of the modular file."""
     model: str
     """`gemma` of `modular_gemma.py`."""
-    cased: str
-    """`Gemma`."""
+    names: ModelNames
+    """The names of the package's models, with that of this model as its classes write it."""
     module: Module
+
+    @property
+    def cased(self) -> str:
+        """`Gemma`."""
+        return self.names.cased(self.model)
 
 
 @dataclass(frozen=True)
@@ -99,8 +105,9 @@ class NeighbourModule:
 def open_target(path: str, library: Library) -> ModularFile:
     """Read a modular file. Raises `ConversionError` when it cannot be read or is not Python."""
     model = os.path.basename(path)[len("modular_") : -len(".py")]
-    names = library.names(models_folder_of(path))
-    return ModularFile(path, model, names.cased(model), library.module(path))
+    module = library.module(path)
+    names = library.names(models_folder_of(path)).with_written(model, module.classes)
+    return ModularFile(path, model, names, module)
 
 
 def resolve_imports(target: ModularFile, library: Library) -> ResolvedImports:

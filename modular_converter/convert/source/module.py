@@ -103,6 +103,11 @@ class Module:
         return exported_names(listed.text) if listed is not None else ()
 
     @cached_property
+    def classes(self) -> tuple[str, ...]:
+        """The names of its classes, in order."""
+        return tuple(name for name, one in self.definitions.items() if one.role is Role.CLASS)
+
+    @cached_property
     def imported(self) -> Mapping[str, ImportedName]:
         """The imported names by the name that each binds, protected imports included."""
         return {name.bound: name for statement in self.statements for name in statement.imports}

@@ -1,42 +1,80 @@
-"""Names of models: cased and lowercase forms, by the package's own table."""
+"""Names of models: cased and lowercase forms, as their classes write them, else by the package's own table."""
 
 from __future__ import annotations
 
 import ast
 import functools
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from modular_converter.model.nodes import parse
 
 
+_WORD = re.compile(r"[A-Z][^A-Z]*")
+"""A piece of a cased name that no table knows: a capital and what follows it."""
+
+
 @dataclass(frozen=True, eq=False)
 class ModelNames:
-    """The models of a package by type, both ways.
-
-    `by_type` maps a model type (`big_bird`, `blip-2`) to the model's cased name (`BigBird`, `Blip2`).
+    """The models of a package by type, both ways: as their own classes write them, else by the package's table, else by
+    a cut at each capital.
     """
 
     by_type: Mapping[str, str] = field(default_factory=dict)
+    """Model type (`big_bird`, `blip-2`) -> the model's cased name (`BigBird`, `Blip2`)."""
+    written: Mapping[str, str] = field(default_factory=dict)
+    """Model -> its cased name in the names of its classes, for models whose files have been read."""
 
     def cased(self, model: str) -> str:
-        """`big_bird` -> `BigBird`, by the table, else by title-casing each part."""
+        """`big_bird` -> `BigBird`. What begins with a model of a written name begins with it: `vlm_text` -> `VLMText`."""
         found = self.by_type.get(model) or self.by_type.get(model.replace("_", "-"))
-        return found or "".join(part.title() for part in model.split("_"))
+        if found is not None:
+            return found
+        begin = max((one for one in self.written if f"{model}_".startswith(f"{one}_")), key=len, default="")
+        return self.written.get(begin, "") + "".join(part.title() for part in model[len(begin) :].split("_"))
 
     @cached_property
     def _by_name(self) -> Mapping[str, str]:
         """Cased name -> the last model type that has it."""
-        return {name: model for model, name in self.by_type.items()}
+        return {name: model for model, name in (*self.by_type.items(), *self.written.items())}
 
     def lowercase(self, cased: str) -> str:
-        """`BigBird` -> `big_bird`, by the last such entry of the table, else by a cut before each capital."""
+        """`BigBird` -> `big_bird`. What begins with a written name begins with that model: `VLMText` -> `vlm_text`."""
         model = self._by_name.get(cased)
         if model is not None:
             return model.replace("-", "_")
-        return "_".join(part.lower() for part in re.findall(r"[A-Z][^A-Z]*", cased)) or cased.lower()
+        begin = max(
+            (one for one in self.written.values() if re.match(f"{re.escape(one)}[A-Z]", cased)), key=len, default=""
+        )
+        words = [word.lower() for word in _WORD.findall(cased[len(begin) :])]
+        return "_".join([self._by_name[begin], *words] if begin else words) or cased.lower()
+
+    def with_written(self, model: str, classes: Iterable[str]) -> ModelNames:
+        """The same names with that of a model as its own classes write it: `VLM` for `vlm`, from `class VLMConfig`.
+
+        A table that lists the model or the name is right: `MLCDVision` for `mlcd`, `xclip` for `XCLIP`.
+        """
+        cased = written_name(model, classes)
+        if cased is None or {model, model.replace("_", "-")} & self.by_type.keys() or cased in self._by_name:
+            return self
+        found = self._with_written.get((model, cased))
+        if found is None:
+            found = self._with_written[model, cased] = replace(self, written={**self.written, model: cased})
+        return found
+
+    @cached_property
+    def _with_written(self) -> dict[tuple[str, str], ModelNames]:
+        return {}
+
+
+def written_name(model: str, classes: Iterable[str]) -> str | None:
+    """The name of a model as most of some class names begin: `Glm4v` for `glm4v`; None if none begins with it."""
+    begin = re.compile(f"(?i:{'_?'.join(map(re.escape, model.split('_')))})(?![a-z])")
+    found = Counter(match.group() for name in classes if (match := begin.match(name)))
+    return found.most_common(1)[0][0] if found else None
 
 
 @functools.lru_cache(maxsize=8)

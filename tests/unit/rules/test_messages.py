@@ -189,6 +189,11 @@ WORDED = [
         "`New` in place of `Old`: `class NewMLP(OldMLP)`",
     ),
     (
+        ambiguous_prefix.exchanged(AT, "NewVisionLayer", "NewTextMLP", "NewVisionMLP", "OldMLP"),
+        "`NewVisionLayer` would use `NewTextMLP`",
+        "write `NewVisionMLP` there",
+    ),
+    (
         colliding_prefix.diagnose(AT, OLD, "NewText", "OldTextMLP", "New", NAMING),
         "collides with `OldTextMLP`",
         "`class NewMLP(OldMLP)`",

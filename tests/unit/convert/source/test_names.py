@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 import pytest
 
-from modular_converter.convert.source.names import ModelNames, read_model_names
+from modular_converter.convert.source.names import ModelNames, read_model_names, written_name
 
 
 TABLES = {
@@ -60,3 +60,32 @@ def test_both_forms_of_a_name() -> None:
         "my_own2_model",
         "lower",
     ]
+
+
+@pytest.mark.parametrize(
+    ("model", "classes", "written"),
+    [
+        ("vlm", ["VLMConfig", "VLMModel"], "VLM"),
+        ("glm4v", ["Glm4vMLP"], "Glm4v"),
+        ("qwen9_5_vl", ["Qwen9_5_VLModel"], "Qwen9_5_VL"),
+        ("qwen9_5_vl", ["Qwen9_5VLModel"], "Qwen9_5VL"),
+        ("big_bird", ["BigBirdModel", "BIGBIRD"], "BigBird"),
+        ("emu", ["EmuMLP", "EMULayer", "EMUNorm"], "EMU"),  # as most of them
+        ("opt", ["OptimizedModel"], None),
+        ("dia", ["Diagonal"], None),
+        ("emu", ["TheEmu"], None),
+    ],
+)
+def test_the_classes_of_a_model_tell_how_it_is_written(model: str, classes: list[str], written: str | None) -> None:
+    assert written_name(model, classes) == written
+
+
+def test_a_written_name_goes_both_ways_with_words_behind_it() -> None:
+    names = ModelNames({"big_bird": "BigBird", "xclip": "XCLIP"})
+    assert names.with_written("big_bird", ["BIGBirdModel"]) is names  # the table is right
+    assert names.with_written("x_clip", ["XCLIPModel"]) is names
+    assert names.with_written("vlm", ["TextModel"]) is names
+    names = names.with_written("vlm", ["VLMModel"]).with_written("glm4v", ["Glm4vMLP"])
+    for lowercase, cased in {"vlm": "VLM", "vlm_text": "VLMText", "glm4v_big_tower": "Glm4vBigTower"}.items():
+        assert (names.lowercase(cased), names.cased(lowercase)) == (lowercase, cased)
+    assert (names.cased("big_bird"), names.lowercase("BigBird")) == ("BigBird", "big_bird")
