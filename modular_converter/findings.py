@@ -51,6 +51,8 @@ class Rule(NamedTuple):
     """Files whose conversion gives this finding and no other; `()` where files cannot show it."""
     good: Example = ()
     """The same files put right; their conversion gives no finding."""
+    is_first: bool = False
+    """Whether it is about a whole run, so that reports begin with it."""
     by_default: bool = True
     """Whether it is reported by default; else only when its code is selected."""
 
@@ -108,6 +110,8 @@ class Finding:
     """The severity that a setting or an option gives the rule in place of its own."""
     fix: Fix | None = field(default=None, compare=False)
     """The cure, if it is plain; `modular-convert --fix` applies it if the generated files stay the same."""
+    related: tuple[Location, ...] = ()
+    """Other places that the finding is about in the same way."""
     details: str = field(default="", compare=False)
     """A longer text that `modular-convert --verbose` prints behind the findings: the traceback of MC199."""
 
@@ -127,9 +131,16 @@ class Finding:
         return self.severity is Severity.ERROR
 
     @property
-    def sort_key(self) -> tuple[str, int, int, str, str]:
-        """The key that orders reports by path, line, column and code."""
-        return (self.location.path, self.location.line, self.location.column, self.code, self.message)
+    def sort_key(self) -> tuple[bool, str, int, int, str, str]:
+        """The key that orders reports: first what is about the whole run, then by path, line, column and code."""
+        return (
+            not self.rule.is_first,
+            self.location.path,
+            self.location.line,
+            self.location.column,
+            self.code,
+            self.message,
+        )
 
     def with_severity(self, severity: Severity) -> Finding:
         """The same finding with another severity (`--strict` makes errors of warnings)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 from modular_converter.files.links import is_installed
 from modular_converter.findings import first_of
@@ -17,6 +18,17 @@ COMMITS = 20
 """The number of commits of a file that are searched for its last correct version."""
 
 
+class Cause(NamedTuple):
+    """The reason why a generated file is out of date."""
+
+    text: str
+    """A part of a sentence, or the sentence that git cannot tell."""
+    is_by_hand: bool = False
+    """Whether git proves that the file was right and was edited."""
+    is_in_sources: bool = False
+    """Whether a file that it is made from has changed since it was written."""
+
+
 class CommitHistory:
     """Git's history of the generated files and of the files that they are made from."""
 
@@ -25,8 +37,8 @@ class CommitHistory:
         self._since: dict[tuple[str, str], Snapshot] = {}
         self._given_up = ""
 
-    def cause(self, path: str, new: str, sources: Collection[str], outdated: Collection[str]) -> str:
-        """The reason why a generated file is out of date, or the sentence that git cannot tell.
+    def cause(self, path: str, new: str, sources: Collection[str], outdated: Collection[str]) -> Cause:
+        """The reason why a generated file is out of date.
 
         Args:
             path: the generated file.
@@ -44,25 +56,27 @@ class CommitHistory:
         except GitError as error:
             if isinstance(error, GitTimeout):
                 self._given_up = str(error)
-            return stale or f"cannot tell why ({error})"
+            return Cause(stale or f"cannot tell why ({error})")
 
     def _cause(
         self, repository: Repository, path: str, new: str, sources: Sequence[str], outdated: Sequence[str]
-    ) -> str:
+    ) -> Cause:
         last, own = self._snapshot(repository, "HEAD"), through_folder_links(path)
         is_changed, file = path in last, own if last.differs(own) else os.path.realpath(own)
         if is_changed and repository.first_with(new, file, ["HEAD"]) == 0:  # a proof, whatever else has changed
-            return "it was edited by hand since the last commit, where it was right"
-        from_sources = _made_from(self._moved(sources), outdated)
+            return Cause("it was edited by hand since the last commit, where it was right", is_by_hand=True)
+        moved = self._moved(sources)
+        from_sources = _made_from(moved, outdated)
         if from_sources and not is_changed:
-            return from_sources
+            return Cause(from_sources, is_in_sources=bool(moved))
         commits = repository.commits_of(file, COMMITS)
         if by_hand := self._edited_by_hand(repository, file, new, sources, commits, is_changed=is_changed):
-            return by_hand
+            return Cause(by_hand, is_by_hand=True)
         if from_sources:
-            return f"{from_sources}, and it was itself changed since the last commit"
+            text = f"{from_sources}, and it was itself changed since the last commit"
+            return Cause(text, is_in_sources=bool(moved))
         if is_changed:
-            return "cannot tell why: it has changed since the last commit, and was not right there"
+            return Cause("cannot tell why: it has changed since the last commit, and was not right there")
         return self._since_last_commit(repository, sources, commits)
 
     def _edited_by_hand(
@@ -86,15 +100,15 @@ class CommitHistory:
         again = ", and again since" if right > 1 or is_changed else ""
         return f"it was edited by hand in {commit[:8]}{again}"
 
-    def _since_last_commit(self, repository: Repository, sources: Sequence[str], commits: Sequence[str]) -> str:
+    def _since_last_commit(self, repository: Repository, sources: Sequence[str], commits: Sequence[str]) -> Cause:
         """The sources that have changed since the last commit of the generated file."""
         if not commits or repository.is_shallow:
             raise GitError("git does not know when it was last written")
         last = commits[0]
         since = self._snapshot(repository, last)
         if moved := [source for source in sources if source in since]:
-            return f"{_made_from(moved, ())} since {last[:8]}, which last wrote it"
-        return f"cannot tell why: it was not right in {last[:8]}, which last wrote it"
+            return Cause(f"{_made_from(moved, ())} since {last[:8]}, which last wrote it", is_in_sources=True)
+        return Cause(f"cannot tell why: it was not right in {last[:8]}, which last wrote it")
 
     def _moved(self, sources: Sequence[str]) -> list[str]:
         """The sources that differ from the last commit of the work tree that each lies in."""

@@ -42,14 +42,18 @@ def find_differences(
     """
     if not found.made and not wrong:
         return Differences()
-    from modular_converter.check.compare import compare, describe  # a check of current files needs none of these
+    from modular_converter.check.compare import compare  # a check of current files needs none of these
     from modular_converter.check.fix import Fixed, fix
     from modular_converter.check.wrong_version import leave_out_formatting
 
     stale, unreadable = compare(found.made.values(), settings)
     if wrong:
         stale, wrong = leave_out_formatting(stale, wrong, settings)
-    differences = describe(stale, wrong[0] if wrong else about_release(settings))
+    differences: Sequence[Difference] = ()
+    if stale:
+        from modular_converter.check.describe import describe
+
+        differences = describe(stale, settings, wrong[0] if wrong else about_release(settings))
     fixed = Fixed(left=differences)
     if fix_in is not None and not wrong:
         root = os.path.abspath(fix_in) if fix_in else settings.root

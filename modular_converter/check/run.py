@@ -87,7 +87,7 @@ def check(options: CheckOptions) -> CheckResult:
     differences = find_differences(found, settings, wrong, fix_in=(options.root or "") if options.fix else None)
     unchecked += differences.wrong_versions
     findings = [finding for conversion in found.all for finding in conversion.findings]
-    findings += [*differences.failures, *(one.finding for one in differences.left)]
+    findings += [*differences.failures, *_findings_of(differences.left)]
     folders = _folders(paths if options.changed_since is not None else selection.paths, options, selection, listings)
     findings += orphans(folders, found.all, settings, listings)
     unchecked += (finding for finding in listings.findings if finding not in unchecked)
@@ -100,6 +100,12 @@ def check(options: CheckOptions) -> CheckResult:
         converted=len(found.made),
         settings=settings,
     )
+
+
+def _findings_of(differences: Sequence[Difference]) -> list[Finding]:
+    """The findings about differences: first those that several files share, each once."""
+    found = list(dict.fromkeys(finding for one in differences for finding in one.findings))
+    return [*(one for one in found if one.related), *(one for one in found if not one.related)]
 
 
 class _Unignored:

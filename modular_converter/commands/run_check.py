@@ -55,7 +55,7 @@ def run(
     if extra.is_reported:
         result = result._replace(findings=[*result.findings, *extra.findings])
     if not quiet:
-        for difference in result.differences:
+        for difference in filter(lambda one: one.is_shown, result.differences):
             print_diff(difference.path, difference.old, difference.new, output_format, DIFF_LINES)
     report(result.findings, output_format, quiet=quiet)
     if statistics:

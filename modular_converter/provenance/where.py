@@ -7,7 +7,8 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from modular_converter.check.compare import compare, describe
+from modular_converter.check.compare import compare
+from modular_converter.check.describe import describe
 from modular_converter.convert.batch import Run
 from modular_converter.convert.emit.banner import is_generated
 from modular_converter.convert.required_files import required_files
@@ -194,7 +195,8 @@ class Tracer:
             findings = [one for one in conversion.findings if one.is_error]
             if not conversion.failed:
                 stale, unreadable = compare([conversion], self.settings)
-                findings = [*unreadable, *(one.finding for one in describe(stale))]
+                differences = describe(stale, self.settings)
+                findings = [*unreadable, *(one for difference in differences for one in difference.findings)]
             found += findings
             if not findings:
                 self.known[conversion.path] = line_sources(conversion.path, conversion.files, self.library)

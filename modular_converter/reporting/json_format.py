@@ -43,6 +43,7 @@ def as_record(finding: Finding, folder: str) -> dict[str, Any]:
         "end_line": location.end_line,
         "end_column": location.end_column,
         "source_line": finding.source_line,
+        "related": [{"path": shown_posix(one.path, folder), "line": one.line} for one in finding.related],
         "fix": _fix(finding.fix),
     }
 

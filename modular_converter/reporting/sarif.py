@@ -83,8 +83,18 @@ def _result(finding: Finding, position: int, folder: str) -> dict[str, Any]:
                 }
             }
         ],
+        **_related(finding, folder),
         **_fixes(finding, folder),
     }
+
+
+def _related(finding: Finding, folder: str) -> dict[str, Any]:
+    """The other places that a finding is about, as a viewer lists them."""
+    places = [
+        {"physicalLocation": {"artifactLocation": {"uri": _uri(one.path, folder)}, "region": {"startLine": one.line}}}
+        for one in finding.related
+    ]
+    return {"relatedLocations": places} if places else {}
 
 
 def _fixes(finding: Finding, folder: str) -> dict[str, Any]:

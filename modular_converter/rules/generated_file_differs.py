@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from modular_converter.findings import Finding, Location, Rule, Severity, first_of
 
@@ -39,6 +40,11 @@ def diagnose(
         f"not what {modular} gives: {_said(definitions, in_layout)}; {cause}",
         help=f"Put edits into {modular}, then run `check-modular-conversion --fix`.",
     )
+
+
+def besides(finding: Finding, shared: Finding) -> Finding:
+    """The finding about a file that differs in another way, too, which `shared` tells of many files."""
+    return replace(finding, message=f"{finding.message}; {shared.code} tells the rest")
 
 
 def _said(definitions: Sequence[str] | None, in_layout: bool) -> str:

@@ -9,6 +9,7 @@ RULE = Rule(
     code="MC394",
     name="unchecked-release",
     severity=Severity.WARNING,
+    is_first=True,
     summary="the package has a newer release than the profile has been checked with",
     explanation="""\
 A release may bring a convention that this tool does not know: a decorator that is kept, another order of members. Then

@@ -27,7 +27,7 @@ def comment(tree: Path) -> None:
 def cause(tree: Path, model: str = "heir") -> str:
     result = check(CheckOptions((model,), root=str(tree)))
     (difference,) = result.differences
-    return difference.finding.message.partition("; ")[2]
+    return difference.findings[0].message.partition("; ")[2]
 
 
 def test_a_committed_hand_edit_stays_one_when_its_sources_change_in_passing(tree):
@@ -81,14 +81,14 @@ def test_an_heir_of_a_file_that_is_out_of_date(tree):
     edit(tree, "base", "x + 1", "x + 2")
     commit(tree)
     causes = {
-        one.path.rpartition("_")[2]: one.finding.message for one in check(CheckOptions(root=str(tree))).differences
+        one.path.rpartition("_")[2]: one.findings[0].message for one in check(CheckOptions(root=str(tree))).differences
     }
     assert "what it is made from has changed: modeling_base.py since" in causes["heir.py"]
     assert causes["leaf.py"].endswith("what it is made from is out of date itself: modeling_heir.py")
     edit(tree, "leaf", "pass", "y = 1", kind="modular")
     result = check(CheckOptions(root=str(tree)))
     said = "what it is made from has changed: modular_leaf.py and is out of date itself: modeling_heir.py"
-    assert result.differences[1].finding.message.endswith(said)
+    assert result.differences[1].findings[0].message.endswith(said)
 
 
 def test_a_file_that_never_was_right(tree):
@@ -142,5 +142,5 @@ def test_each_file_is_asked_for_where_it_lies(tree, tmp_path):
     edit(tree, "leaf", "x + 1", "x + 5")
     by_hand = "it was edited by hand since the last commit, where it was right"
     assert [cause(tree, model) for model in ("aaa", "leaf")] == [by_hand, by_hand]
-    found = [one.finding.message.partition("; ")[2] for one in check(CheckOptions(root=str(tree))).differences]
+    found = [one.findings[0].message.partition("; ")[2] for one in check(CheckOptions(root=str(tree))).differences]
     assert found == [by_hand, by_hand]

@@ -26,6 +26,7 @@ def test_every_field_is_there() -> None:
             "end_line": 3,
             "end_column": 13,
             "source_line": "class Néw(OldMlp):",
+            "related": [],
             "fix": None,
         }
     ]

@@ -21,6 +21,7 @@ from modular_converter.rules import (
     del_still_read,
     del_unknown_attribute,
     drifted_copy,
+    files_differ_alike,
     foreign_base,
     formatter_failed,
     formatter_version,
@@ -76,6 +77,7 @@ from modular_converter.rules import (
     unused_ignore,
 )
 from modular_converter.rules._cures import name_heirs
+from modular_converter.rules.files_differ_alike import Reason
 
 
 AT = Location("models/new/modular_new.py", 3, 7)
@@ -144,6 +146,13 @@ WORDED = [
         unchecked_release.diagnose(AT, "transformers", "5.25.0.dev0", "5.24.0", keeps_files=False),
         "transformers 5.25.0.dev0 is newer than 5.24.0",
         'accept-release = "5.25"',
+    ),
+    (
+        files_differ_alike.diagnose(
+            [AT, Location("/m/x/modeling_x.py", 3)], "leaves out decorators", 5, ("@a", ""), Reason.RELEASE
+        ),
+        "2 of 5 generated files that differ do so in the same way: the conversion leaves out decorators",
+        "x/modeling_x.py:3",
     ),
     (bad_setting.unknown(AT, "wrokers", ["workers"]), "unknown setting `wrokers`", "Did you mean `workers`?"),
     (unknown_revision.diagnose("mian", "git knows no commit `mian`"), "since `mian`: git knows no", "git fetch"),

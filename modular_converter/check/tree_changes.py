@@ -1,0 +1,387 @@
+"""Two syntax trees compared place by place: what one has and the other has not, what moves, what has another name."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from modular_converter.facts.nodes import parse
+from modular_converter.reporting.diffs import matching_blocks
+
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+DEFINITIONS = (ast.ClassDef, *FUNCTIONS)
+IMPORTS = (ast.Import, ast.ImportFrom)
+MOST_WORDS = 3
+"""A change of more words in a text is a change of the text, whatever the words."""
+_LEFT_OUT = frozenset(("ctx", "type_comment", "type_ignores", "kind", "type_params", "simple"))
+_LINES_OF_CODE = frozenset(("body", "orelse", "finalbody"))
+_NOUNS = {
+    "annotation": "annotations",
+    "args": "arguments of calls",
+    "bases": "base classes",
+    "decorator_list": "decorators of {}",
+    "elts": "entries of lists",
+    "handlers": "`except` clauses",
+    "keywords": "keyword arguments",
+    "keys": "keys",
+    "names": "imported names",
+    "returns": "annotations",
+    "test": "conditions",
+    "value": "values",
+}
+"""Field of a node -> what it holds; any other field is named as it is."""
+
+
+class LineSpan(NamedTuple):
+    """Lines of a text: the first, from 1, and the line behind the last. An empty span stands before its line."""
+
+    start: int
+    end: int
+
+
+class TreeChange(NamedTuple):
+    """A place where two trees differ."""
+
+    kind: str
+    """What happens from the first tree to the second, without names: "leaves out decorators of methods"."""
+    old: LineSpan
+    new: LineSpan
+    names: tuple[str, ...] = ()
+    """The names that an import or a definition at the top binds; none for others."""
+
+
+def tree_changes(old: str, new: str) -> list[TreeChange]:
+    """The changes from one text to another, in the order of the first. Comments and layout count for nothing.
+
+    Raises `RecursionError` for a tree that is nested too deeply.
+    """
+    found = _Comparison(old.split("\n"), new.split("\n"))
+    found.bodies(parse(old), parse(new))
+    return sorted(found.changes, key=lambda one: one.old)
+
+
+def span_of(node: ast.AST) -> LineSpan:
+    """The lines of a node that has a place, with its decorators."""
+    starts = [node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))]  # type: ignore[attr-defined]
+    return LineSpan(min(starts), node.end_lineno + 1)  # type: ignore[attr-defined]
+
+
+def _place_of(node: ast.AST | None) -> LineSpan | None:
+    return span_of(node) if node is not None and hasattr(node, "lineno") else None
+
+
+class _Comparison:
+    """Collects the changes of two texts."""
+
+    def __init__(self, old_lines: Sequence[str], new_lines: Sequence[str]) -> None:
+        self.changes: list[TreeChange] = []
+        self._lines = old_lines, new_lines
+        self._places = [(LineSpan(1, 2), LineSpan(1, 2))]
+        """The spans of the nodes around, the innermost last."""
+        self._owners: list[ast.AST] = []
+        """The definitions around."""
+
+    def bodies(self, old: ast.AST, new: ast.AST) -> None:
+        """Compare the statements of two modules, classes or functions, each with the docstring on top."""
+        (docs, olds), (new_docs, news) = _docstring(old), _docstring(new)
+        owner = _plural(old, self._owners[-2:-1])
+        if docs and new_docs:
+            self._within(docs[0], new_docs[0], lambda: self._texts(_value(docs[0]), _value(new_docs[0]), "docstrings"))
+        elif docs:
+            self._add(f"leaves out docstrings of {owner}", span_of(docs[0]), None)
+        elif new_docs:
+            self._add(f"adds docstrings of {owner}", None, span_of(new_docs[0]))
+        self._lists(olds, news, old, "body")
+
+    def _nodes(self, old: ast.AST, new: ast.AST, noun: str) -> None:
+        """Compare two nodes that stand in the same place."""
+        if type(old) is not type(new):
+            self._add(f"changes {noun} from `{type(old).__name__}` to `{type(new).__name__}`", None, None, old, new)
+        else:
+            self._within(old, new, lambda: self._fields(old, new))
+
+    def _fields(self, old: ast.AST, new: ast.AST) -> None:
+        """Compare the fields of two nodes of one type."""
+        if isinstance(old, DEFINITIONS):
+            self._owners.append(old)
+        if isinstance(old, ast.ImportFrom) and isinstance(new, ast.ImportFrom):
+            self._sources(old, new)
+        elif isinstance(old, ast.Constant) and isinstance(new, ast.Constant):
+            self._constants(old.value, new.value)
+            return
+        elif isinstance(old, ast.arguments) and isinstance(new, ast.arguments):
+            self._parameters(old, new)
+            return
+        for field in old._fields:
+            before, after = getattr(old, field, None), getattr(new, field, None)
+            if field in _LEFT_OUT or before == after or (isinstance(old, ast.ImportFrom) and field != "names"):
+                continue
+            if field == "body" and isinstance(old, DEFINITIONS):
+                self.bodies(old, new)
+            elif isinstance(before, list) and isinstance(after, list):
+                self._lists(before, after, old, field)
+            else:
+                self._values(before, after, old, field)
+        if isinstance(old, DEFINITIONS):
+            self._owners.pop()
+
+    def _values(self, before: object, after: object, owner: ast.AST, field: str) -> None:
+        """Compare two fields that are no lists."""
+        noun = self._noun(owner, field, before if isinstance(before, ast.AST) else None)
+        if isinstance(before, ast.AST) and isinstance(after, ast.AST):
+            if ast.dump(before) != ast.dump(after):
+                self._nodes(before, after, noun)
+        elif before is None or after is None:
+            self._add(f"{'adds' if before is None else 'leaves out'} {noun}", None, None)
+        else:
+            self._add(f"writes `{after}` for `{before}`", None, None)
+
+    def _lists(self, olds: Sequence[ast.AST], news: Sequence[ast.AST], owner: ast.AST, field: str) -> None:
+        """Compare two lists of nodes. Equal ones stay or move; of the others, those that are alike are compared."""
+        keys, new_keys = _keys(olds), _keys(news)
+        blocks = matching_blocks(keys, new_keys)
+        pairs = [(block.a + step, block.b + step) for block in blocks for step in range(block.size)]
+        rest = sorted(set(range(len(olds))) - {one for one, _ in pairs})
+        new_rest = sorted(set(range(len(news))) - {one for _, one in pairs})
+        at_home = dict(pairs)
+        for one in [*rest]:
+            other = next((other for other in new_rest if new_keys[other] == keys[one]), None)
+            if other is not None:
+                self._add(f"moves {self._noun(owner, field, olds[one])}", None, None, olds[one], news[other])
+                rest.remove(one)
+                new_rest.remove(other)
+                pairs.append((one, other))
+        for one, other in _alike(olds, news, rest, new_rest, at_home):
+            rest.remove(one)
+            new_rest.remove(other)
+            pairs.append((one, other))
+        for one, other in pairs:
+            if not self._are_equal(olds[one], news[other], keys[one] == new_keys[other]):
+                self._nodes(olds[one], news[other], self._noun(owner, field, olds[one]))
+        for one in rest:
+            names = _bound(olds[one]) if isinstance(owner, ast.Module) or field == "names" else ()
+            self._add(f"leaves out {self._noun(owner, field, olds[one])}", None, None, olds[one], names=names)
+        for other in new_rest:
+            names = _bound(news[other]) if isinstance(owner, ast.Module) or field == "names" else ()
+            before = next((one for one, its in sorted(at_home.items(), reverse=True) if its < other), None)
+            place = None
+            if before is not None and hasattr(olds[before], "lineno"):
+                line = span_of(olds[before]).end
+                place = LineSpan(line, line)
+            noun = self._noun(owner, field, news[other])
+            self._add(f"adds {noun}", place, None, None, news[other], names=names)
+
+    def _are_equal(self, old: ast.AST, new: ast.AST, same_key: bool) -> bool:
+        if not isinstance(old, DEFINITIONS):
+            return same_key or ast.dump(old) == ast.dump(new)
+        (start, end), (new_start, new_end) = span_of(old), span_of(new)  # the trees of equal texts are not written out
+        lines, new_lines = self._lines[0][start - 1 : end - 1], self._lines[1][new_start - 1 : new_end - 1]
+        return lines == new_lines or ast.dump(old) == ast.dump(new)
+
+    def _parameters(self, old: ast.arguments, new: ast.arguments) -> None:
+        """Compare parameters, each with its default."""
+        olds, news = _parameters(old), _parameters(new)
+        self._lists([one for one, _ in olds], [one for one, _ in news], old, "parameters")
+        defaults, new_defaults = ({one.arg: default for one, default in some} for some in (olds, news))
+        for name in sorted(defaults.keys() & new_defaults.keys()):
+            if defaults[name] or new_defaults[name]:
+                self._values(defaults[name], new_defaults[name], old, "defaults of parameters")
+
+    def _sources(self, old: ast.ImportFrom, new: ast.ImportFrom) -> None:
+        before, after = ("." * one.level + (one.module or "") for one in (old, new))
+        if before != after:
+            start = len(_common(before, after))
+            end = len(_common(before[start:][::-1], after[start:][::-1]))
+            first, second = before[start : len(before) - end], after[start : len(after) - end]
+            self._add(f"imports from `{second}` in place of `{first}`", None, None)
+
+    def _constants(self, before: object, after: object) -> None:
+        if isinstance(before, str) and isinstance(after, str):
+            self._texts(before, after, "strings")
+        elif before != after or type(before) is not type(after):
+            self._add(f"writes `{after!r:.40}` for `{before!r:.40}`", None, None)
+
+    def _texts(self, before: str, after: str, noun: str) -> None:
+        """Compare the words of two texts."""
+        words, new_words = before.split(), after.split()
+        position, new_position = 0, 0
+        for block in [*matching_blocks(words, new_words), None]:
+            end, new_end = (block.a, block.b) if block else (len(words), len(new_words))
+            gone, come = words[position:end], new_words[new_position:new_end]
+            if gone or come:
+                self._add(_said_of_words(gone, come, noun), None, None)
+            if block:
+                position, new_position = block.a + block.size, block.b + block.size
+
+    def _within(self, old: ast.AST, new: ast.AST, compare: Callable[[], None]) -> None:
+        """Compare parts of two nodes, which give the place of what has none itself."""
+        placed = hasattr(old, "lineno") and hasattr(new, "lineno")
+        self._places.append((span_of(old), span_of(new)) if placed else self._places[-1])
+        compare()
+        self._places.pop()
+
+    def _add(
+        self,
+        kind: str,
+        place: LineSpan | None,
+        new_place: LineSpan | None,
+        old: ast.AST | None = None,
+        new: ast.AST | None = None,
+        names: tuple[str, ...] = (),
+    ) -> None:
+        """Add a change: of the given lines, else of the nodes, else of the nodes around."""
+        outer, new_outer = self._places[-1]
+        is_gone, is_new = old is not None and new is None, new is not None and old is None
+        place = place or _place_of(old) or LineSpan(outer.start, outer.start if is_new else outer.end)
+        new_place = (
+            new_place or _place_of(new) or LineSpan(new_outer.start, new_outer.start if is_gone else new_outer.end)
+        )
+        self.changes.append(TreeChange(kind, place, new_place, names))
+
+    def _noun(self, owner: ast.AST, field: str, node: ast.AST | None) -> str:
+        """What a field holds, in the plural."""
+        if field in _LINES_OF_CODE and node is not None:
+            return _plural(node, [owner])
+        noun = _NOUNS.get(field, field)
+        return noun.format(_plural(owner, self._owners[-2:-1]))
+
+
+def _docstring(node: ast.AST) -> tuple[Sequence[ast.AST], Sequence[ast.AST]]:
+    """The docstring of a module or definition, if it has one, and its other statements."""
+    body: Sequence[ast.AST] = node.body  # type: ignore[attr-defined]
+    has = bool(body) and isinstance(body[0], ast.Expr) and isinstance(_value(body[0]), str)
+    return body[:has], body[has:]
+
+
+def _value(statement: ast.AST) -> Any:
+    """The value of a statement that is a constant; None for any other."""
+    return getattr(getattr(statement, "value", None), "value", None)
+
+
+def _keys(nodes: Sequence[ast.AST]) -> list[str]:
+    """What nodes of two lists that belong together have in common: the name of a definition, any other node itself."""
+    seen: Counter[str] = Counter()
+    keys = []
+    for node in nodes:
+        key = f"{type(node).__name__} {node.name}" if isinstance(node, DEFINITIONS) else _dump(node)
+        seen[key] += 1
+        keys.append(f"{key} {seen[key]}" if isinstance(node, DEFINITIONS) else key)
+    return keys
+
+
+def _dump(node: object) -> str:
+    return ast.dump(node) if isinstance(node, ast.AST) else repr(node)
+
+
+def _alike(
+    olds: Sequence[ast.AST],
+    news: Sequence[ast.AST],
+    rest: Sequence[int],
+    new_rest: Sequence[int],
+    at_home: Mapping[int, int],
+) -> Iterator[tuple[int, int]]:
+    """Pairs of nodes between the same neighbours that are alike: about the same thing, else of one type."""
+    free = list(new_rest)
+    waiting = []
+    gap = {other: sum(its < other for its in at_home.values()) for other in new_rest}
+    for one in rest:
+        here = sum(before < one for before in at_home)
+        waiting.append((one, here))
+    for head in (_head, _source, _kind):
+        for one, here in [*waiting]:
+            for other in free:
+                same = gap[other] == here and type(olds[one]) is type(news[other])
+                if same and head(olds[one]) == head(news[other]):
+                    free.remove(other)
+                    waiting.remove((one, here))
+                    yield one, other
+                    break
+
+
+def _head(node: ast.AST) -> str:
+    """The part of a node that tells what it is about."""
+    if isinstance(node, ast.ImportFrom):
+        return repr([one.name for one in node.names])
+    if isinstance(node, ast.Expr):
+        return _head(node.value)
+    if isinstance(node, ast.Call):
+        return ast.dump(node.func)
+    if isinstance(node, ast.Assign):
+        return repr([*map(ast.dump, node.targets)])
+    if isinstance(node, (ast.AnnAssign, ast.AugAssign)):
+        return ast.dump(node.target)
+    if isinstance(node, (ast.keyword, ast.arg)):
+        return str(node.arg)
+    return ast.dump(node)
+
+
+def _source(node: ast.AST) -> str:
+    """The module that names are imported from; of two other imports no two are alike."""
+    if isinstance(node, ast.ImportFrom):
+        return "." * node.level + (node.module or "")
+    return str(id(node))
+
+
+def _kind(node: ast.AST) -> str:
+    """The type of a node. Imports of other names from other modules have nothing to do with each other."""
+    return str(id(node)) if isinstance(node, IMPORTS) else type(node).__name__
+
+
+def _bound(node: ast.AST) -> tuple[str, ...]:
+    """The names that an import, a definition or an assignment binds."""
+    if isinstance(node, ast.alias):
+        return (node.asname or node.name,)
+    if isinstance(node, IMPORTS):
+        return tuple(one.asname or one.name for one in node.names)
+    if isinstance(node, DEFINITIONS):
+        return (node.name,)
+    targets = node.targets if isinstance(node, ast.Assign) else ()
+    return tuple(one.id for one in targets if isinstance(one, ast.Name))
+
+
+def _parameters(node: ast.arguments) -> list[tuple[ast.arg, ast.expr | None]]:
+    """All parameters in order, each with its default."""
+    plain = [*node.posonlyargs, *node.args]
+    defaults = [None] * (len(plain) - len(node.defaults)) + node.defaults
+    stars = [(one, None) for one in (node.vararg, node.kwarg) if one is not None]
+    return [*zip(plain, defaults), *zip(node.kwonlyargs, node.kw_defaults), *stars]
+
+
+def _plural(node: ast.AST, owners: Sequence[ast.AST]) -> str:
+    """What a statement is, in the plural, given the definition around it."""
+    in_class = any(isinstance(owner, ast.ClassDef) for owner in owners)
+    if isinstance(node, FUNCTIONS):
+        return "methods" if in_class else "functions"
+    if isinstance(node, ast.ClassDef):
+        return "classes"
+    if isinstance(node, ast.Module):
+        return "files"
+    if isinstance(node, IMPORTS):
+        return "imports"
+    if isinstance(node, ast.Expr):
+        return "calls" if isinstance(node.value, ast.Call) else "expressions"
+    if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        if in_class:
+            return "class variables"
+        return "assignments of attributes" if isinstance(targets[0], ast.Attribute) else "assignments"
+    return f"`{type(node).__name__.lower()}` statements"
+
+
+def _said_of_words(gone: Sequence[str], come: Sequence[str], noun: str) -> str:
+    """What happens to words of a text. Many words are not named."""
+    before, after = " ".join(gone), " ".join(come)
+    if len(gone) > MOST_WORDS or len(come) > MOST_WORDS or len(before) + len(after) > 80:
+        return f"{'leaves out words of' if not come else 'adds words to' if not gone else 'changes words of'} {noun}"
+    if not come:
+        return f"leaves out `{before}` in {noun}"
+    return f"writes `{after}` for `{before}` in {noun}" if gone else f"adds `{after}` in {noun}"
+
+
+def _common(one: str, other: str) -> str:
+    """The common beginning of two texts."""
+    length = next((at for at, pair in enumerate(zip(one, other)) if pair[0] != pair[1]), min(len(one), len(other)))
+    return one[:length]
