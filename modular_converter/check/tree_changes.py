@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from modular_converter.facts.nodes import parse
+from modular_converter.model.nodes import parse
 from modular_converter.reporting.diffs import matching_blocks
 
 
