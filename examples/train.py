@@ -35,7 +35,7 @@ def main() -> None:
             "with pp, give --chunks instead of --accumulate; --export goes on from the checkpoint without pp"
         )
     torch.manual_seed(options.seed)
-    model, tokenizer = model_and_tokenizer(options, layout)
+    model, tokenizer = model_and_tokenizer(options)
     tokens = torch.tensor(tokenizer(options.text.read_text(encoding="utf-8"))["input_ids"])
     training = Training(
         recompute=options.recompute,
@@ -123,16 +123,14 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def model_and_tokenizer(options: argparse.Namespace, layout: Layout) -> tuple[Any, Any]:
+def model_and_tokenizer(options: argparse.Namespace) -> tuple[Any, Any]:
     """The model, or its folder, and its tokenizer. Code in a folder does not run, and nothing is downloaded."""
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
     if Path(options.model).is_dir():
         local = {"trust_remote_code": False, "local_files_only": True}
         tokenizer = AutoTokenizer.from_pretrained(options.model, **local)
-        if layout.pp == 1:  # each process reads its share
-            return options.model, tokenizer
-        return AutoModelForCausalLM.from_pretrained(options.model, **local), tokenizer
+        return options.model, tokenizer  # each process reads its share
     settings = {name: json.loads(value) for name, _, value in (one.partition("=") for one in options.settings)}
     config = AutoConfig.for_model(options.model, vocab_size=256, **settings)
     return AutoModelForCausalLM.from_config(config), tokenizer_of_bytes()

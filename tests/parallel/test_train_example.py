@@ -98,3 +98,10 @@ def test_every_layout_trains_a_folder_alike(tmp_path, folder):
     whole = found.pop("tp1")
     del found["fsdp2"]  # whose accumulated batches are of other places
     assert all(abs(losses[step] - whole[step]) < 2e-3 for losses in found.values() for step in (1, 2)), (whole, found)
+
+
+def test_a_run_goes_on_in_stages_which_read_the_folder(tmp_path, folder):
+    (tmp_path / "text.txt").write_text(TEXT)
+    before = train(tmp_path, 2, "--layout", "fsdp2", "--steps", "3", model=folder)
+    staged = train(tmp_path, 2, "--layout", "pp2", "--chunks", "2", "--steps", "6", model=folder)
+    assert [list(before), list(staged)] == [[1, 2, 3], [4, 5, 6]] and staged[6] < before[1]

@@ -156,19 +156,22 @@ def _whole(parameter: torch.nn.Parameter, piece: Piece, group: Group) -> torch.n
 
 
 def _replace_parameters(applied: Applied, make: Any) -> None:
-    made: dict[int, torch.nn.Parameter] = {}
-    keep = []  # alive until all names are done, so that no new parameter gets the identity of an old one
+    """Replace each parameter at all places that have it; the old one is freed before the next is made."""
+    found: dict[int, list[tuple[Any, str]]] = {}  # identities, all taken before the first new parameter is made
+    cuts: dict[int, Piece] = {}
     for name, piece in applied.resolution.pieces.items():
-        owner_path, _, leaf = name.rpartition(".")
-        owner = applied.model.get_submodule(owner_path)
+        path, _, leaf = name.rpartition(".")
+        owner = applied.model.get_submodule(path)
+        key = id(owner._parameters[leaf])
+        found.setdefault(key, []).append((owner, leaf))
+        cuts.setdefault(key, piece)
+    for key, places in found.items():
+        owner, leaf = places[0]
         old = owner._parameters[leaf]
         assert old is not None
-        keep.append(old)
-        if any(old is new for new in made.values()):  # a module with two names
-            continue
-        if id(old) not in made:
-            made[id(old)] = make(old, piece, applied.group)
-        owner._parameters[leaf] = made[id(old)]
+        new = make(old, cuts[key], applied.group)
+        for owner, leaf in places:
+            owner._parameters[leaf] = new
 
 
 def _shrink(applied: Applied, module: torch.nn.Module, path: str, name: str) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,15 +49,19 @@ class Checkpoint:
     stored: dict[str, Stored]
     recipes: dict[str, Recipe]
 
-    def filled(self, model: torch.nn.Module) -> torch.nn.Module:
-        """A copy of a part of the model, whose parameters have the same names, with its weights read."""
+    def filled(self, model: torch.nn.Module, whole: Callable[[str], torch.Tensor] | None = None) -> torch.nn.Module:
+        """A copy of a part of the model, whose parameters have the same names, with its weights read.
+
+        Args:
+            whole: gives a weight by its name; if None, it is read here.
+        """
         made = copy.deepcopy(model)
         read: dict[int, torch.nn.Parameter] = {}
         with Reader() as reader:
             for name, parameter in list(made.named_parameters()):
                 if parameter.is_meta:
-                    whole = reader.whole(self.recipes[name])
-                    read[id(parameter)] = torch.nn.Parameter(whole, requires_grad=parameter.requires_grad)
+                    value = reader.whole(self.recipes[name]) if whole is None else whole(name)
+                    read[id(parameter)] = torch.nn.Parameter(value, requires_grad=parameter.requires_grad)
         replace_parameters(made, read)
         return made
 

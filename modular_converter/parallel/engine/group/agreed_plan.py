@@ -13,16 +13,14 @@ import torch
 import torch.distributed as dist
 
 from modular_converter.parallel.engine.choice.expert_plan import expert_plan
-from modular_converter.parallel.engine.choice.probe import probe_of
 from modular_converter.parallel.engine.choice.select_plan import GivenPlan, given_plan, select_plan
 from modular_converter.parallel.engine.choice.small_instances import unproven_arguments
-from modular_converter.parallel.engine.group.from_files import FileShares
 from modular_converter.parallel.engine.group.same_calls import everywhere
+from modular_converter.parallel.engine.group.weight_sources import WeightSource
 from modular_converter.parallel.errors import ApplyError, PlanError, one_line
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import fitting
 from modular_converter.parallel.proof.deviation import HALF_TYPES
-from modular_converter.parallel.shard.apply import apply
 from modular_converter.parallel.shard.collectives import ProcessGroup
 
 
@@ -91,38 +89,21 @@ def agreed_unproven(model: torch.nn.Module, given: GivenPlan | None, group: Proc
     return frozenset(from_first_process(make, group))
 
 
-def refuse_difference_in_group(
-    model: Any,
-    plan: Plan,
-    group: ProcessGroup,
-    everyone: ProcessGroup,
-    place: torch.device,
-    files: FileShares | None = None,
-) -> None:
-    """Raise ``ApplyError`` on all processes if one layer of each kind gives other numbers when it is sharded.
-
-    Args:
-        group: of the tensor dimension.
-        files: of the weights, if the model has no data.
-    """
-    probe = probe_of(model) if files is None else files.probe(model)
+def refuse_difference_in_group(model: Any, plan: Plan, source: WeightSource, everyone: ProcessGroup) -> None:
+    """Raise ``ApplyError`` on all processes if one layer of each kind gives other numbers when it is sharded."""
+    probe = source.probe(model)
     if isinstance(probe, str):
         logger.info("%s is not tried before it is sharded: %s", type(model).__name__, probe)
         return
     short: Any = copy.deepcopy(probe.model).eval()
 
     def run(inputs: dict[str, Any]) -> Any:
-        moved = {name: v.to(place) if isinstance(v, torch.Tensor) else v for name, v in inputs.items()}
+        moved = {name: v.to(source.place) if isinstance(v, torch.Tensor) else v for name, v in inputs.items()}
         with torch.no_grad():
             return short.forward(**moved)
 
     try:
-        if files is None:
-            apply(short.to(place), fitting(plan, short), group)
-        else:
-            names = {id(parameter): name for name, parameter in short.named_parameters()}
-            apply(short, fitting(plan, short), group, lambda p, piece, _: files.share(names[id(p)], piece))
-            files.fill(short)
+        source.apply_plan(short, fitting(plan, short))
         half = any(p.dtype in HALF_TYPES for p in model.parameters())
         said = probe.difference(run, half)
     except Exception as error:  # a wrong plan can cause any error in a model's own code
@@ -144,10 +125,11 @@ def refuse_other_weights(model: Any, group: ProcessGroup, place: torch.device) -
             raise ApplyError(
                 f"process {rank} has another model than process 0, from {first[0]} on: build the same model"
             )
-    sums = [p.detach().reshape(-1)[:: max(1, p.numel() // _PROBES)].double().sum() for p in model.parameters()]
+    read = {name: p.detach() for name, p in model.named_parameters() if not p.is_meta}  # files are compared elsewhere
+    sums = [p.reshape(-1)[:: max(1, p.numel() // _PROBES)].double().sum() for p in read.values()]
     own = torch.stack([one.cpu() for one in sums]) if sums else torch.zeros(1, dtype=torch.float64)
     shares = group.all_gather(own.to(place))
-    names = [name for name, _ in model.named_parameters()]
+    names = list(read)
     for rank, other in enumerate(shares):
         differs = ~torch.isclose(other, shares[0], rtol=0.0, atol=0.0, equal_nan=True)
         if bool(differs.any()):

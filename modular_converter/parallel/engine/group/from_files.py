@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from modular_converter.parallel.engine.checkpoint.load_model import Checkpoint, open_checkpoint, replace_parameters
+from modular_converter.parallel.engine.checkpoint.load_model import Checkpoint, open_checkpoint
 from modular_converter.parallel.engine.checkpoint.reader import Reader, read_share
 from modular_converter.parallel.engine.choice.arguments import Arguments
 from modular_converter.parallel.engine.choice.kinds_of_layers import kinds_of, one_of_each_kind
 from modular_converter.parallel.engine.choice.probe import Probe, probe_of
 from modular_converter.parallel.engine.group.same_calls import everywhere
+from modular_converter.parallel.engine.group.spread import Spread, within
+from modular_converter.parallel.engine.group.weight_sources import WeightSource
 from modular_converter.parallel.errors import ApplyError, PlanError
 from modular_converter.parallel.plans.resolve import Piece
+from modular_converter.parallel.shard.apply import local_part
 from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.shard.shares import share_shape
 
 
+logger = logging.getLogger(__name__)
 # Entries of each stored tensor that are compared between processes.
 _COMPARED = 64
 
@@ -62,50 +67,72 @@ def _fingerprint(checkpoint: Checkpoint) -> str:
     return found.hexdigest()
 
 
-class FileShares:
-    """A process's shares of the weights of a folder.
+class FolderSource(WeightSource):
+    """The weights of a folder, and the tensors that its model has in memory.
 
     Attributes:
-        read: shares that were read, by name and cut. The probe and the model use the same shares.
+        shares: name and cut -> a share that the probe has read, on this process's device; the model uses it, too.
+        wholes: name -> a whole weight that the probe has read, on the CPU; shares are cut out of it.
     """
 
-    def __init__(self, checkpoint: Checkpoint, group: ProcessGroup, place: torch.device) -> None:
-        self.checkpoint, self.group, self.place = checkpoint, group, place
-        self.read: dict[tuple[Any, ...], torch.Tensor] = {}
-        self.reader = Reader()
+    def __init__(
+        self, checkpoint: Checkpoint, group: ProcessGroup, everyone: ProcessGroup, place: torch.device
+    ) -> None:
+        super().__init__(group, place)
+        self.checkpoint, self.everyone = checkpoint, everyone
+        self.shares: dict[tuple[Any, ...], torch.Tensor] = {}
+        self.wholes: dict[str, torch.Tensor] = {}
+        self.reader, self.trial = Reader(), Reader()
 
-    def share(self, name: str, piece: Piece | None) -> torch.Tensor:
-        """This process's share of a weight, on its device; the whole weight if no piece cuts it."""
-        cut = None if piece is None or piece.dim < 0 else (piece.dim, piece.parts, piece.units)
-        key = (name, cut)
-        if key not in self.read:
+    def share(self, name: str, parameter: torch.Tensor, piece: Piece | None, kind: torch.dtype) -> torch.Tensor:
+        if not parameter.is_meta:
+            return super().share(name, parameter, piece, kind)
+        key = (name, *_cut(piece))
+        if key not in self.shares:
             recipe, rank, size = self.checkpoint.recipes[name], self.group.rank, self.group.size
             target = torch.empty(share_shape(recipe.shape, piece, rank, size), dtype=recipe.dtype, device=self.place)
-            read_share(self.reader, recipe, piece, rank, size, target)
-            self.read[key] = target
-        return self.read[key]
+            if name in self.wholes:
+                whole = self.wholes[name]
+                target.copy_(whole if piece is None else local_part(whole, piece, self.group))
+            else:
+                read_share(self.reader, recipe, piece, rank, size, target)
+            self.shares[key] = target
+        return self.shares[key]
 
-    def fill(self, model: torch.nn.Module) -> None:
-        """Give weights without data their whole data, and move all other tensors to this process's device."""
-        made: dict[int, torch.nn.Parameter] = {}
-        for name, parameter in model.named_parameters():
-            if parameter.is_meta:
-                made[id(parameter)] = torch.nn.Parameter(self.share(name, None), parameter.requires_grad)
-            elif parameter.device != self.place:
-                parameter.data = parameter.data.to(self.place)
-        replace_parameters(model, made)
-        for module in model.modules():
-            for leaf, buffer in module._buffers.items():
-                module._buffers[leaf] = None if buffer is None else buffer.to(self.place)
+    def wait(self, name: str, parameter: torch.Tensor) -> None:
+        if not parameter.is_meta:
+            super().wait(name, parameter)
+
+    def take(self, one: Spread, target: torch.Tensor) -> None:
+        if one.name in self.waiting:
+            super().take(one, target)
+            return
+        piece = one.held.piece if one.held is not None else None
+        share = self.shares.pop((one.name, *_cut(piece)), None)
+        if share is not None:
+            first, rows = one.rows
+            target.copy_(share.narrow(0, first, rows))
+            return
+        recipe = self.checkpoint.recipes[one.name]
+        whole = self.wholes.pop(one.name, None)
+        if whole is None and not recipe.piecewise:
+            whole = self.reader.whole(recipe)
+        for there, here in one.boxes():
+            part = within(target, here)
+            if whole is not None:
+                part.copy_(within(whole, there))
+                continue
+            for row, rows_read in self.reader.chunks(recipe, tuple(zip(*there))):
+                part.narrow(0, row, len(rows_read)).copy_(rows_read)
 
     def probe(self, model: torch.nn.Module) -> Probe | str:
         """The probe of a model without weights. Only the first process reads whole weights and computes answers."""
         found: list[Any] = [None]
-        if self.group.rank == 0:
-            made = probe_of(model, self.checkpoint.filled)
+        if self.everyone.rank == 0:
+            made = probe_of(model, lambda part: self.checkpoint.filled(part, self._whole))
             names = "" if isinstance(made, str) else {name for name, _ in made.model.named_parameters()}
             found = [made if isinstance(made, str) else (names, made.inputs, made.answers)]
-        dist.broadcast_object_list(found, group=self.group.group, group_src=0)
+        dist.broadcast_object_list(found, group=self.everyone.group, group_src=0)
         if isinstance(found[0], str):
             return found[0]
         names, inputs, answers = found[0]
@@ -113,8 +140,23 @@ class FileShares:
         known = {name for name, _ in short.named_parameters()}
         return Probe(short if known == names else model, inputs, answers)
 
-    def close(self) -> int:
-        """Close the files; return the number of bytes read."""
-        self.read.clear()
+    def _whole(self, name: str) -> torch.Tensor:
+        if name not in self.wholes:
+            self.wholes[name] = self.trial.whole(self.checkpoint.recipes[name])
+        return self.wholes[name]
+
+    def close(self) -> None:
+        """Close the files, and free everything that was not taken."""
+        super().close()
+        self.shares.clear()
+        self.wholes.clear()
         self.reader.__exit__()
-        return self.reader.bytes
+        self.trial.__exit__()
+        own, tried = (one.bytes / 2**20 for one in (self.reader, self.trial))
+        said = "process %d has read %.1f MiB of its shares, and %.1f MiB of layers that it tried whole"
+        logger.info(said, dist.get_rank(), own, tried)
+
+
+def _cut(piece: Piece | None) -> tuple[Any, ...]:
+    """What tells the shares of a weight apart."""
+    return () if piece is None or piece.dim < 0 else (piece.dim, piece.parts, piece.units)

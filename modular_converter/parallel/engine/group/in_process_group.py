@@ -30,7 +30,7 @@ from modular_converter.parallel.engine.group.agreed_plan import (
 from modular_converter.parallel.engine.group.data_ranks import refuse_options, spread_over_data
 from modular_converter.parallel.engine.group.dropout import SharedDropout
 from modular_converter.parallel.engine.group.for_inference import make_inference, no_training, without_gradients
-from modular_converter.parallel.engine.group.from_files import FileShares, same_checkpoint
+from modular_converter.parallel.engine.group.from_files import FolderSource, same_checkpoint
 from modular_converter.parallel.engine.group.gradient_scaler import share_overflows
 from modular_converter.parallel.engine.group.held_weights import hold_weights, note
 from modular_converter.parallel.engine.group.join_group import join_group
@@ -40,13 +40,11 @@ from modular_converter.parallel.engine.group.same_calls import refuse_other_opti
 from modular_converter.parallel.engine.group.sequence_parallel import SequenceParallel
 from modular_converter.parallel.engine.group.sequence_proof import sequence_plan
 from modular_converter.parallel.engine.group.sharded_model import Sharded, until_all_are_done, with_whole_heads
+from modular_converter.parallel.engine.group.weight_sources import WeightSource
 from modular_converter.parallel.engine.inference.agreement import agreeing_methods
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.plans.resolve import Piece, Resolution
-from modular_converter.parallel.shard.apply import Applied, apply, local_part
-from modular_converter.parallel.shard.collectives import ProcessGroup
 
 
 logger = logging.getLogger(__name__)
@@ -67,20 +65,21 @@ def parallelize_here(given: Arguments) -> Any:
     if given.mesh is None:
         refuse_other_options(f"layout={given.layout}, training={given.training}, inference={inference}")
     grid = process_grid(given.layout, given.mesh, inference, place)
-    model, given, files = _opened(given, grid, place)
+    model, given, source = opened(given, grid, place)
     refuse_options(model, grid, given.training)
     kept = kept_types(model, given.weight_type)
     with torch.random.fork_rng(
         devices=[]
     ):  # small instances are seeded, and the caller's random state must not change
-        plan, skeleton = plan_and_skeleton(model, given, kept, grid, place, files)
+        plan, skeleton = plan_and_skeleton(model, given, kept, grid, source)
         unproven = agreed_unproven(model, given.plan, grid.everyone) if grid.group.size > 1 else frozenset()
     shapes = {name: tuple(one.shape) for name, one in model.named_parameters(remove_duplicate=False)}
     checked = check_ids(model)
     sequence = (
         sequence_plan(model, plan, grid, skeleton) if given.training and given.training.sequence_parallel else None
     )
-    applied = applied_shares(model, plan if sequence is None else sequence.plan, kept, grid.group, place, files)
+    later = grid.data is not None
+    applied = source.apply_plan(model, plan if sequence is None else sequence.plan, kept, later)
     if isinstance(grid.group, DirectGroup):
         make_inference(applied, grid.group, given.compile)
         note(applied, shapes)
@@ -97,6 +96,8 @@ def parallelize_here(given: Arguments) -> Any:
     keep_adapters(model, ApplyError, ALONE)
     if grid.data is not None or given.training is not None:
         spread_over_data(model, grid, given.training)
+    source.fill(model, offload)
+    source.close()
     if sequence is not None:  # after `fully_shard`, whose hooks replace a layer's inputs
         model.__dict__["_sequence"] = SequenceParallel(model, sequence.zone, grid.group, sequence.products)
     if given.verbose is not None and dist.get_rank() == 0:
@@ -104,17 +105,18 @@ def parallelize_here(given: Arguments) -> Any:
     return model
 
 
-def _opened(given: Arguments, grid: ProcessGrid, place: torch.device) -> tuple[Any, Arguments, FileShares | None]:
-    """The model, the arguments that still apply to it, and its files if it comes from a folder."""
+def opened(given: Arguments, grid: ProcessGrid, place: torch.device) -> tuple[Any, Arguments, WeightSource]:
+    """The model, the arguments that still apply to it, and the source of its weights."""
     if not is_folder(given.model):
         refuse_other_weights(given.model, grid.everyone, place)
-        return given.model, given, None
-    files = FileShares(same_checkpoint(given, grid.everyone), grid.group, place)
-    return files.checkpoint.model, replace(given, fp16=False, dtype=None), files
+        return given.model, given, WeightSource(grid.group, place)
+    checkpoint = same_checkpoint(given, grid.everyone)
+    source = FolderSource(checkpoint, grid.group, grid.everyone, place)
+    return checkpoint.model, replace(given, model=checkpoint.model, fp16=False, dtype=None), source
 
 
 def plan_and_skeleton(
-    model: Any, given: Arguments, kept: Any, grid: ProcessGrid, place: torch.device, files: FileShares | None
+    model: Any, given: Arguments, kept: Any, grid: ProcessGrid, source: WeightSource
 ) -> tuple[Plan, Skeleton]:
     """The plan of all processes as it fits the model, and the model's skeleton."""
     ranks = grid.group.size
@@ -123,30 +125,10 @@ def plan_and_skeleton(
     if ranks > 1 or plan.rules:
         plan = check_fit(skeleton, plan, ranks)[0]
     if given.probe and ranks > 1:
-        refuse_difference_in_group(model, plan, grid.group, grid.everyone, place, files)
+        refuse_difference_in_group(model, plan, source, grid.everyone)
     if grid.everyone.rank == 0:
         logger.info("%s as %s: %s", type(model).__name__, grid.layout, origin)
     return plan, skeleton
-
-
-def applied_shares(
-    model: Any, plan: Plan | Resolution, kept: Any, group: ProcessGroup, place: torch.device, files: FileShares | None
-) -> Applied:
-    """The model with this process's shares, on its device."""
-    names = {id(parameter): name for name, parameter in model.named_parameters()}
-
-    def share(parameter: torch.nn.Parameter, piece: Piece, own: Any) -> torch.Tensor:
-        if files is not None and parameter.is_meta:
-            return files.share(names[id(parameter)], piece)
-        part = local_part(parameter.detach(), piece, own)
-        return part.to(place, kept(names[id(parameter)], parameter), copy=True)
-
-    applied = apply(model, plan, group, share)
-    if files is not None:
-        files.fill(model)
-        logger.info("process %d has read %.1f MiB", dist.get_rank(), files.close() / 2**20)
-    _move_whole(applied, kept, place)
-    return applied
 
 
 def _class_of(own: type[Any], given: Arguments, grid: ProcessGrid) -> type[Any]:
@@ -165,13 +147,3 @@ def _class_of(own: type[Any], given: Arguments, grid: ProcessGrid) -> type[Any]:
     body |= refusals(own, CHANGE_WEIGHTS, ApplyError, ALONE)
     body |= {"__module__": own.__module__, "__doc__": own.__doc__}
     return type(own.__name__, (Sharded, own), body)
-
-
-def _move_whole(applied: Applied, kept: Any, place: torch.device) -> None:
-    """Move whole parameters and buffers to this process's device; parameters get their types."""
-    for name, parameter in applied.model.named_parameters():
-        if name not in applied.resolution.pieces:
-            parameter.data = parameter.data.to(place, kept(name, parameter))
-    for module in applied.model.modules():
-        for leaf, buffer in module._buffers.items():
-            module._buffers[leaf] = None if buffer is None else buffer.to(place)

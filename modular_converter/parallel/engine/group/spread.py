@@ -70,6 +70,15 @@ class Spread:
             )
         return ProcessGroup(mesh.get_group(cuts[0]))
 
+    @property
+    def rows(self) -> tuple[int, int]:
+        """The first row of ``share`` that this process holds among the data ranks, and their number."""
+        data = self.data()
+        if data is None:
+            return 0, self.share[0] if self.share else 0
+        lengths = chunk_lengths(self.share[0], data.size)
+        return sum(lengths[: data.rank]), lengths[data.rank]
+
     def local(self, tensor: Any) -> torch.Tensor:
         """This process's entries of the weight, or of a tensor with the same parts, as a view."""
         found: torch.Tensor = tensor.detach()
@@ -87,10 +96,8 @@ class Spread:
 
     def boxes(self) -> list[tuple[Box, Box]]:
         """(Box in the whole weight, box in ``local``) of each contiguous part of this process's entries."""
-        shape, share, data = self.shape, self.share, self.data()
-        lengths = chunk_lengths(share[0], data.size) if data is not None else share[:1]
-        rank = data.rank if data is not None else 0
-        first, rows = sum(lengths[:rank]), lengths[rank] if lengths else 0
+        shape, share = self.shape, self.share
+        first, rows = self.rows
         piece = self.held.piece if self.held is not None else None
         if piece is None or piece.dim < 0:
             moves, dim = [(0, 0, shape[0])] if shape else [], 0
@@ -112,6 +119,13 @@ class Spread:
             there[dim], here[dim] = start + low - own, low - (first if dim == 0 else 0)
             found.append(((tuple(there), tuple(sizes)), (tuple(here), tuple(sizes))))
         return found
+
+
+def within(tensor: torch.Tensor, box: Box) -> torch.Tensor:
+    """The entries of a tensor in a box, as a view."""
+    for dim, (first, length) in enumerate(zip(*box)):
+        tensor = tensor.narrow(dim, first, length)
+    return tensor
 
 
 def spread_of(model: torch.nn.Module) -> Iterator[Spread]:

@@ -29,8 +29,7 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from modular_converter.parallel.engine.group.same_calls import everywhere
-from modular_converter.parallel.engine.group.spread import Spread, each_once
-from modular_converter.parallel.engine.group.whole_state import within
+from modular_converter.parallel.engine.group.spread import Spread, each_once, within
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.shard.collectives import ProcessGroup
 

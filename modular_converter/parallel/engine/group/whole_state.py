@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from modular_converter.parallel.engine.checkpoint.save_model import save_model, saved_names
 from modular_converter.parallel.engine.group.same_calls import everywhere
-from modular_converter.parallel.engine.group.spread import Box, Spread, spread_of
+from modular_converter.parallel.engine.group.spread import Spread, spread_of, within
 from modular_converter.parallel.errors import ApplyError
 
 
@@ -61,13 +61,6 @@ def load_whole_state(model: Any, state: Mapping[str, torch.Tensor] | None, group
             local = one.local(target)
             for there, here in one.boxes():
                 within(local, here).copy_(within(whole, there))
-
-
-def within(tensor: torch.Tensor, box: Box) -> torch.Tensor:
-    """The entries of a tensor in a box, as a view."""
-    for dim, (first, length) in enumerate(zip(*box)):
-        tensor = tensor.narrow(dim, first, length)
-    return tensor
 
 
 def _refuse_everywhere(wrong: str, waits: bool, group: Any) -> bool:

@@ -12,17 +12,18 @@ from modular_converter.parallel.engine.base.skeleton import Skeleton, kept_types
 from modular_converter.parallel.engine.checkpoint.load_model import is_folder
 from modular_converter.parallel.engine.choice.arguments import Arguments
 from modular_converter.parallel.engine.choice.unproven_arguments import UNPROVEN, Unproven, refuse_unproven
-from modular_converter.parallel.engine.group.agreed_plan import agreed_unproven, refuse_other_weights
+from modular_converter.parallel.engine.group.agreed_plan import agreed_unproven
 from modular_converter.parallel.engine.group.data_ranks import recompute_layers, refuse_options, spread_over_data
 from modular_converter.parallel.engine.group.dropout import SharedDropout
 from modular_converter.parallel.engine.group.held_weights import hold_weights
-from modular_converter.parallel.engine.group.in_process_group import applied_shares, plan_and_skeleton
+from modular_converter.parallel.engine.group.in_process_group import opened, plan_and_skeleton
 from modular_converter.parallel.engine.group.join_group import join_group
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid, process_grid
 from modular_converter.parallel.engine.group.refused_wrappers import refuse_wrapped
 from modular_converter.parallel.engine.group.same_calls import everywhere, refuse_other_options
 from modular_converter.parallel.engine.group.spread import Spread, each_once
 from modular_converter.parallel.engine.group.training_methods import InLayout
+from modular_converter.parallel.engine.group.weight_sources import WeightSource
 from modular_converter.parallel.engine.stages.micro_batches import Batch
 from modular_converter.parallel.engine.stages.pipeline import Pipeline
 from modular_converter.parallel.errors import ApplyError
@@ -38,41 +39,43 @@ _SCHEDULES = ("GPipe", "1F1B", "LoopedBFS", "Interleaved1F1B")
 
 
 def parallelize_in_stages(given: Arguments) -> PipelineInLayout:
-    """The pipeline of a layout with stages; all processes must call it with the same model.
+    """The pipeline of a layout with stages; all processes must call it with the same model, or the same folder.
 
     Raises ``PlanError`` if the layout does not fit the processes or the model, or an option does not go with stages.
     """
     assert given.layout is not None
     training = given.training or Training()
     _refuse(given, training)
-    refuse_wrapped(given.model)
+    if not is_folder(given.model):
+        refuse_wrapped(given.model)
     place = join_group(given.device)
     refuse_other_options(f"layout={given.layout}, training={training}")
     # For another type of computation, `fully_shard` over one process also converts a stage's results.
     grid = process_grid(given.layout, None, False, place, always_data=training.computes_in is not None)
-    refuse_other_weights(given.model, grid.everyone, place)
-    refuse_options(given.model, grid, training)
+    model, given, source = opened(given, grid, place)
+    refuse_options(model, grid, training)
     if training.recompute:
-        recompute_layers(given.model)
+        recompute_layers(model)
         given = replace(given, training=replace(training, recompute=False))
-    return PipelineInLayout(given, grid)
+    return PipelineInLayout(given, grid, source)
 
 
 class PipelineInLayout(InLayout, Pipeline):
     """A pipeline in which several processes of a layout hold each stage."""
 
-    def __init__(self, given: Arguments, grid: ProcessGrid) -> None:
+    def __init__(self, given: Arguments, grid: ProcessGrid, source: WeightSource) -> None:
         training, model = given.training or Training(), given.model
-        self._training, self._grid = training, grid
+        self._training, self._grid, self._source = training, grid, source
         self._skeleton: Skeleton | None = None
         unproven: frozenset[str] = frozenset()
         self._names = first_names(model)
-        self._seen: dict[int, StageModule] = {}
+        self._saved = tuple(model.state_dict(keep_vars=True))
         self._whole = {name: tuple(one.shape) for name, one in model.named_parameters(remove_duplicate=False)}
+        self._resolution = Resolution({}, (), ())
         if grid.group.size > 1:
-            self._kept = kept_types(model, None)
+            kept = kept_types(model, None)
             with torch.random.fork_rng(devices=[]):
-                plan, self._skeleton = plan_and_skeleton(model, given, self._kept, grid, grid.place, None)
+                plan, self._skeleton = plan_and_skeleton(model, given, kept, grid, source)
                 unproven = agreed_unproven(model, given.plan, grid.everyone)
             self._resolution = resolve(plan, model)
         self._tensors = grid.group
@@ -80,6 +83,7 @@ class PipelineInLayout(InLayout, Pipeline):
         super().__init__(
             model, chunks=training.chunks, schedule=training.schedule, group=grid.stages, device=grid.place
         )
+        source.close()
         if training.computes_in is not None:
             for one in self._shapes.parameters():
                 if one.dim() and one.is_floating_point():  # as `spread_over_data` does
@@ -91,11 +95,33 @@ class PipelineInLayout(InLayout, Pipeline):
         """Raise ``ApplyError``: the processes of one stage would sample different tokens."""
         raise ApplyError("generate does not run in a layout with stages: make a Pipeline of the model for it")
 
-    def full_state_dict(self) -> dict[str, torch.Tensor]:
-        """The whole weights on the CPU, under their first names in the model; all processes must call it."""
-        own = {name: one.whole(one.stored).cpu() for name, one in self.spreads().items()}
-        parts = everywhere(own, ProcessGroup(self._group))
-        return {name: value for part in parts for name, value in part.items()}
+    def full_state_dict(self, first_only: bool = False) -> dict[str, torch.Tensor]:
+        """The whole weights on the CPU, as the unsharded model's ``state_dict``; all processes must call it.
+
+        Args:
+            first_only: other processes than the first get an empty dict, and hold at most one whole weight at a time.
+        """
+        everyone, found = self._grid.everyone, dict[str, torch.Tensor]()
+        kept = everyone.rank == 0 or not first_only
+        spreads, buffers = self.spreads(), self._buffers()
+        own = {name: (one.shape, one.stored.dtype) for name, one in spreads.items()}
+        own |= {name: (tuple(one.shape), one.dtype) for name, one in buffers.items()}
+        known = everywhere(own, everyone)
+        made: dict[str, torch.Tensor] = {}
+        for key in self._saved:
+            name = self._names.get(key, key)
+            if name not in made:
+                owner = next(rank for rank, names in enumerate(known) if name in names)
+                shape, kind = known[owner][name]
+                value = torch.empty(shape, dtype=kind, device=self._place)
+                one = spreads.get(name)
+                whole = buffers.get(name) if one is None else one.whole(one.stored)  # all processes of the stage
+                if owner == everyone.rank and whole is not None:
+                    value.copy_(whole.detach())
+                dist.broadcast(value, src=owner)
+                made[name] = value.cpu() if kept else value.new_empty(0)
+            found[key] = made[name]
+        return found if kept else {}
 
     def spreads(self) -> dict[str, Spread]:
         """First name in the whole model -> the parts of a weight of this process."""
@@ -113,24 +139,25 @@ class PipelineInLayout(InLayout, Pipeline):
         refuse_unproven(self._shapes, type(self._shapes).forward, (), inputs)
         return super()._batch(inputs, target)
 
-    def _prepare(self, stage: StageModule) -> None:
-        for one in stage.parameters():
-            if self._seen.setdefault(id(one), stage) is not stage:
-                raise ApplyError(
-                    f"{self._schedule.name}: two stages of one process have the same weight, and would train two copies; use "
-                    "schedule='1F1B'"
-                )
-        if self._skeleton is not None:
-            self._share_out(stage, self._skeleton)
-        spread_over_data(stage, self._grid, self._training)
+    def _check_stages(self) -> None:
+        seen: dict[int, StageModule] = {}
+        for stage in self.stages.values():
+            for one in stage.parameters():
+                if seen.setdefault(id(one), stage) is not stage:
+                    raise ApplyError(
+                        f"{self._schedule.name}: two stages of one process have the same weight, and would train two "
+                        "copies; use schedule='1F1B'"
+                    )
 
-    def _share_out(self, stage: StageModule, skeleton: Skeleton) -> None:
-        group, model = self._grid.group, stage.model
-        part = _part_of(self._resolution, stage)
-        applied = applied_shares(model, part, self._kept, group, self._grid.place, None)
-        SharedDropout(model, skeleton, group.group, self._grid.place)
-        hold_weights(applied, self._whole, self._grid.mesh, self._grid.data is None)
-        stage.register_forward_hook(lambda *_: forget_entered(group))
+    def _prepare(self, stage: StageModule) -> None:
+        group, model, grid = self._grid.group, stage.model, self._grid
+        applied = self._source.apply_plan(model, _part_of(self._resolution, stage), later=grid.data is not None)
+        if self._skeleton is not None:
+            SharedDropout(model, self._skeleton, group.group, grid.place)
+            hold_weights(applied, self._whole, grid.mesh, grid.data is None)
+            stage.register_forward_hook(lambda *_: forget_entered(group))
+        spread_over_data(stage, grid, self._training)
+        self._source.fill(model)
 
 
 def _part_of(whole: Resolution, stage: StageModule) -> Resolution:
@@ -151,9 +178,8 @@ def _part_of(whole: Resolution, stage: StageModule) -> Resolution:
 def _refuse(given: Arguments, training: Training) -> None:
     """Raise ``ApplyError`` for options that do not work with stages."""
     assert given.layout is not None
-    if is_folder(given.model):
-        raise ApplyError("stages of a folder: call from_pretrained in each process, and give parallelize the model")
-    if adapters_of(given.model) is not None:
+    in_memory = not is_folder(given.model)
+    if in_memory and adapters_of(given.model) is not None:
         raise ApplyError(f"adapters do not go with stages ({given.layout}): use a layout without pp")
     if training.chunks is None:
         raise ApplyError(f"layout {given.layout} needs training=Training(chunks=8), the micro-batches of a step")
@@ -165,7 +191,7 @@ def _refuse(given: Arguments, training: Training) -> None:
     refused = {
         "compile": (training.compile, "leave it out"),
         "offload": (training.offload, "leave it out"),
-        "dtype": (given.weight_type is not None, "convert the model before"),
+        "dtype": (in_memory and given.weight_type is not None, "convert the model before"),
     }
     for name, (is_given, cure) in refused.items():
         if is_given:

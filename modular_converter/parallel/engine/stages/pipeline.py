@@ -118,14 +118,17 @@ class Pipeline(StageWeights):
             if owner == rank
         }
         names = first_names(model)
+        self._check_stages()
+        free_weights(model)  # before the stages make their shares
         for stage in self.stages.values():
             self._prepare(stage)
+            stage.to(self._place)
         held = (one for stage in self.stages.values() for one in stage.model.named_parameters())
         self._own = {names[name]: value for name, value in held}
-        free_weights(model, {id(value) for value in self._own.values()})
-        for stage in self.stages.values():
-            stage.to(self._place)
         self._shared = shared_weights(self._own, own_group, self._place)
+
+    def _check_stages(self) -> None:
+        """For subclasses: refuse the stages of this process, while the model is still whole."""
 
     def _prepare(self, stage: StageModule) -> None:
         """For subclasses: change how a stage holds its weights, before other code has them."""

@@ -118,10 +118,10 @@ def _sum(gradient: torch.Tensor, one: SharedWeight) -> None:
     gradient.copy_(total)
 
 
-def free_weights(model: torch.nn.Module, kept: set[int]) -> None:
-    """Free the data of all parameters except ``kept``, which has identities."""
+def free_weights(model: torch.nn.Module) -> None:
+    """Free the data of all parameters; stages keep those that they share with the model."""
     for module in model.modules():
         parameters: dict[str, Any] = module._parameters
         for name, value in parameters.items():
-            if value is not None and id(value) not in kept:
+            if value is not None:
                 parameters[name] = without_data(value)

@@ -80,5 +80,8 @@ class StageWeights(Checkpoints):
         return {name: Spread(name, value, None) for name, value in self._own.items()}
 
     def _trained(self) -> Trained:
-        buffers = {name: one for stage in self.stages.values() for name, one in saved_buffers(stage.model).items()}
-        return Trained(list(self.spreads().values()), buffers, self._everyone)
+        return Trained(list(self.spreads().values()), self._buffers(), self._everyone)
+
+    def _buffers(self) -> dict[str, torch.Tensor]:
+        """Name in the whole model -> buffer that is saved."""
+        return {name: one for stage in self.stages.values() for name, one in saved_buffers(stage.model).items()}

@@ -1,0 +1,98 @@
+"""What a process reads of a folder and holds while a layout starts, in bytes: its share and, at most, a layer more."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+
+pytest.importorskip("transformers")
+
+from tests.parallel.test_training import lines_under_torchrun  # noqa: E402
+
+
+LAYERS, MIB = 8, 2**20
+SLACK = 6 * MIB
+"""The interpreter's own memory goes up and down by this much; a layer has 11 MiB."""
+# Folder or model in memory, layout, options.
+TWO = (
+    ("folder", "fsdp2", {}),
+    ("folder", "fsdp2", {"offload": True}),
+    ("folder", "fsdp2", {"recompute": True, "compute_type": "bfloat16", "reshard": False}),
+    ("memory", "fsdp2", {}),
+    ("folder", "tp2", {}),
+    ("memory", "tp2", {}),
+    ("folder", "pp2", {}),
+    ("memory", "pp2", {}),
+)
+FOUR = (
+    ("folder", "fsdp2.tp2", {"offload": True}),
+    ("memory", "fsdp2.tp2", {}),
+    ("folder", "ddp2.fsdp2", {}),
+    ("folder", "pp2.fsdp2", {}),
+    ("memory", "pp2.fsdp2", {}),
+    ("folder", "pp2.tp2", {}),
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A saved llama with tied embeddings, and the bytes of the whole, a layer, and all but the layers."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": LAYERS, "vocab_size": 4096}
+    config = LlamaConfig(**sizes, num_attention_heads=8, num_key_value_heads=4, tie_word_embeddings=True)
+    model, path = LlamaForCausalLM(config), tmp_path_factory.mktemp("saved")
+    model.save_pretrained(path)
+    whole, layer = (sum(one.nbytes for one in part.parameters()) for part in (model, model.model.layers[0]))
+    return path, whole, layer, whole - LAYERS * layer
+
+
+def lines_of(runs, processes, path, patch):
+    # Freed tensors go back to the system at once.
+    patch.setenv("MALLOC_MMAP_THRESHOLD_", "65536")
+    given = json.dumps(runs)
+    found = lines_under_torchrun(processes, "tests/parallel/memory_script.py", str(path), given)
+    return {json.dumps(line["run"]): line for line in found}
+
+
+@pytest.fixture(scope="module")
+def started(folder):
+    """What each process has read and held, by run."""
+    with pytest.MonkeyPatch.context() as patch:
+        return {processes: lines_of(runs, processes, folder[0], patch) for processes, runs in ((2, TWO), (4, FOUR))}
+
+
+@pytest.mark.parametrize("run", [*TWO, *FOUR], ids=lambda run: " ".join([*run[:2], *run[2]]))
+def test_a_process_reads_and_holds_its_share_alone(started, folder, run):
+    _, whole, layer, rest = folder
+    source, layout, _ = run
+    found = started[2 if run in TWO else 4][json.dumps(run)]
+    assert "ranks" in found, found
+    tensors, staged = 2 if "tp2" in layout else 1, "pp2" in layout
+    parts = tensors * (2 if "fsdp2" in layout else 1)
+    shares = [(layer * LAYERS / (2 if staged else 1) + rest) / parts] * len(found["ranks"])
+    # With tensor ranks one layer of each kind is tried, and what is around the layers; the first process reads it whole.
+    tried = layer + rest if tensors > 1 else 0
+    for rank, (one, share) in enumerate(zip(found["ranks"], shares)):
+        assert share - 0.01 * whole <= one["held"] <= share + 0.01 * whole
+        if source == "folder":
+            more = tried if rank == 0 else tried / tensors
+            assert share - 0.01 * whole <= one["read"] <= share + more + 0.01 * whole
+            assert one["peak"] <= share + max(layer, rest) + tried + SLACK
+        else:  # the whole model is there at first, and is freed weight by weight
+            assert one["read"] == 0 and one["peak"] <= max(layer, rest) + 1.5 * tried + SLACK
+        assert one["differs"] == 0.0
+
+
+def test_layouts_train_alike_from_folders_and_from_memory(started):
+    """The same losses and norms, of each data rank."""
+    for processes, runs in ((2, TWO), (4, FOUR)):
+        exact = [run for run in runs if "compute_type" not in run[2]]
+        for layout in {layout for _, layout, _ in exact}:
+            ranks = [started[processes][json.dumps(run)]["ranks"] for run in exact if run[1] == layout]
+            for other in ranks[1:]:
+                assert [one["steps"] for one in ranks[0]] == [one["steps"] for one in other], layout
