@@ -155,6 +155,19 @@ class Bindings:
         return frozenset(self._found.read).union(self._found.annotated)
 
     @property
+    def calls(self) -> Sequence[ast.Call]:
+        """The calls, in no certain order."""
+        return self._found.calls
+
+    @property
+    def sets(self) -> Iterator[ast.Attribute]:
+        """The attributes that get a value, but for those that `x.y += 1` changes."""
+        changed = set(map(id, self._found.changed))
+        for node in self._found.stores:
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and id(node) not in changed:
+                yield node
+
+    @property
     def may_change_objects(self) -> bool:
         """Whether it calls something, or sets or deletes an attribute or an item."""
         return bool(self._found.calls or self._found.stores)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from modular_converter.model.bindings import Function
-from modular_converter.model.nodes import parse, super_attribute, walk
+from modular_converter.model.bindings import FUNCTIONS, Bindings, Function, bindings_in
+from modular_converter.model.nodes import dotted, parse, super_attribute, walk
 
 
 SUPER_KWARGS = "super_kwargs"
@@ -34,6 +34,18 @@ class Method:
     def name(self) -> str:
         """The name after `def`."""
         return self.node.name
+
+    @cached_property
+    def instance(self) -> str:
+        """The first parameter, which holds the instance or the class; "" for a static method."""
+        parameters = [*self.node.args.posonlyargs, *self.node.args.args]
+        is_static = any(isinstance(one, ast.Name) and one.id == "staticmethod" for one in self.node.decorator_list)
+        return parameters[0].arg if parameters and not is_static else ""
+
+    @cached_property
+    def bindings(self) -> Bindings:
+        """What it does with names."""
+        return bindings_in(self.node)
 
     @property
     def super_kwargs(self) -> ast.arg | None:
@@ -77,7 +89,7 @@ class Method:
             return
         for node in self.node.body[self._super_statement + 1 :]:
             targets = node.targets if isinstance(node, ast.Delete) else []
-            yield from (target for target in targets if isinstance(target, ast.Attribute) and _is_own(target))
+            yield from (target for target in targets if isinstance(target, ast.Attribute) and self.owns(target))
 
     @property
     def only_raises(self) -> bool:
@@ -86,24 +98,30 @@ class Method:
 
     @property
     def assigned(self) -> set[str]:
-        """The attributes of `self` that statements at the top level of the body assign first."""
+        """The attributes of the instance that statements at the top level of the body assign first."""
         return set().union(*map(self.assigned_by, self.node.body))
 
-    @staticmethod
-    def assigned_by(node: ast.stmt) -> set[str]:
-        """The attribute of `self` that a statement assigns first, if any."""
-        return {one.attr for one in _targets(node)[:1] if isinstance(one, ast.Attribute) and _is_own(one)}
+    def owns(self, node: ast.Attribute) -> bool:
+        """Whether this is an attribute of the instance: `self.x`."""
+        return self.instance != "" and dotted(node.value) == self.instance
+
+    def assigned_by(self, node: ast.stmt) -> set[str]:
+        """The attribute of the instance that a statement assigns first, if any."""
+        return {one.attr for one in _targets(node)[:1] if isinstance(one, ast.Attribute) and self.owns(one)}
 
     def reads(self, attribute: str) -> bool:
-        """Whether it reads an attribute of `self`."""
-        nodes = list(walk(self.node))
-        changed = {id(node.target) for node in nodes if isinstance(node, ast.AugAssign)}  # `self.x += 1` reads first
-        return any(isinstance(one.ctx, ast.Load) or id(one) in changed for one in _of_self(nodes, attribute))
+        """Whether it reads an attribute of the instance."""
+        return f"{self.instance}.{attribute}" in self.bindings.read_paths
 
     def calls(self, method: str) -> bool:
-        """Whether it calls another method of `self`."""
-        called = (node.func for node in walk(self.node) if isinstance(node, ast.Call))
-        return any(True for _ in _of_self(called, method))
+        """Whether it calls another method of the instance."""
+        path = f"{self.instance}.{method}"
+        return any(dotted(call.func) == path for scope in self.bindings.everywhere for call in scope.calls)
+
+    def binds(self, attribute: str) -> bool:
+        """Whether it sets an attribute of the instance, which it need not have before as `self.x += 1` does."""
+        path = f"{self.instance}.{attribute}"
+        return any(dotted(node) == path for scope in self.bindings.everywhere for node in scope.sets)
 
 
 @dataclass(frozen=True)
@@ -137,12 +155,14 @@ class Members:
         return {method.name: method for method in self.methods}
 
     @cached_property
+    def bindings(self) -> Bindings:
+        """What its body does with names."""
+        return bindings_in(self.node)
+
+    @property
     def names(self) -> frozenset[str]:
-        """The names that the statements of the class bind."""
-        nodes = self.node.body
-        defined = {node.name for node in nodes if isinstance(node, Function | ast.ClassDef)}
-        targets = (part for node in nodes for target in _targets(node) for part in walk(target))
-        return frozenset(defined | {part.id for part in targets if isinstance(part, ast.Name)})
+        """The names that the statements of the class bind or declare, on some condition or on none."""
+        return self.bindings.binds | self.bindings.declares
 
     @cached_property
     def base_names(self) -> frozenset[str]:
@@ -165,10 +185,10 @@ class Members:
         """Whether instances have an attribute from this class: assigned, defined, or registered under its name."""
         if attribute in self.names:
             return True
-        nodes = list(walk(self.node))
-        changed = {id(node.target) for node in nodes if isinstance(node, ast.AugAssign)}
-        stored = (one for one in _of_self(nodes, attribute) if isinstance(one.ctx, ast.Store))
-        return any(id(one) not in changed for one in stored) or any(_registers(node, attribute) for node in nodes)
+        functions = (one.node for one in self.bindings.inner if isinstance(one.node, FUNCTIONS))
+        if any(Method(node).binds(attribute) for node in functions):
+            return True
+        return any(_registers(call, attribute) for scope in self.bindings.everywhere for call in scope.calls)
 
 
 def makes_attribute_error(value: ast.AST | None) -> bool:
@@ -208,19 +228,6 @@ def _targets(node: ast.stmt) -> list[ast.expr]:
     return [node.target] if isinstance(node, ast.AnnAssign) else []
 
 
-def _of_self(nodes: Iterator[ast.expr] | list[ast.AST], attribute: str) -> Iterator[ast.Attribute]:
-    """The nodes `self.<attribute>` among some."""
-    for node in nodes:
-        if isinstance(node, ast.Attribute) and node.attr == attribute and _is_own(node):
-            yield node
-
-
-def _is_own(node: ast.Attribute) -> bool:
-    return isinstance(node.value, ast.Name) and node.value.id == "self"
-
-
-def _registers(node: ast.AST, attribute: str) -> bool:
+def _registers(node: ast.Call, attribute: str) -> bool:
     """Whether this is a call such as `self.register_buffer("x", …)` or `setattr(self, "x", …)`."""
-    if not isinstance(node, ast.Call):
-        return False
     return any(isinstance(one, ast.Constant) and one.value == attribute for one in node.args[:2])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -77,7 +76,7 @@ def diagnose(location: Location, attribute: str, name: str, readers: tuple[str, 
 def check(facts: Facts) -> Iterator[Finding]:
     """Find removed attributes that methods of the generated class read and nothing visible binds any more."""
     for heir, parent in facts.heirs:
-        for method in heir.members.methods if "del self." in heir.text else ():
+        for method in heir.members.methods if "del " in heir.text else ():
             inherited = parent.members.by_name.get(method.name)
             assigned = inherited.assigned if inherited else set()
             for target in method.deletions:
@@ -89,8 +88,7 @@ def check(facts: Facts) -> Iterator[Finding]:
 def _readers(facts: Facts, name: str, attribute: str) -> tuple[str, ...]:
     """The methods of a generated class that read an attribute which neither it nor a visible ancestor binds."""
     generated = facts.generated[name]
-    is_mentioned = attribute in generated.text and re.search(rf"\bself\s*\.\s*{attribute}\b", generated.text)
-    if not is_mentioned or any(members.binds(attribute) for members in facts.lineage(name)):
+    if attribute not in generated.text or any(members.binds(attribute) for members in facts.lineage(name)):
         return ()
     methods = generated.members.methods
     return tuple(dict.fromkeys(method.name for method in methods if method.reads(attribute)))

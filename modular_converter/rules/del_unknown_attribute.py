@@ -92,7 +92,7 @@ def check(facts: Facts) -> Iterator[Finding]:
     A `del` that the generated method still has removes the attribute of a base, or one that is set in a block.
     """
     for heir, parent in facts.heirs:
-        for method in heir.members.methods if "del self." in heir.text else ():
+        for method in heir.members.methods if "del " in heir.text else ():
             inherited = parent.members.by_name.get(method.name)
             if inherited is None:
                 continue

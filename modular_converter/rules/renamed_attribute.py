@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Set
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity
+from modular_converter.model.bindings import bindings_of
 from modular_converter.model.nodes import BY_NAME, walk
 from modular_converter.rules._examples import modeling_old, new_mlp
 
@@ -174,33 +175,32 @@ def _called_on_super(heir: ClassFacts) -> dict[str, ast.AST]:
 def _keywords(heir: ClassFacts, parent: Parent) -> Iterator[tuple[ast.keyword, Method]]:
     """The keywords of calls `self.method(…)` of methods that the parent alone defines."""
     methods = parent.members.by_name.keys() - heir.members.by_name.keys()
-    for node in walk(heir.members.node):
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods):
-            continue
-        if isinstance(node.func.value, ast.Name) and node.func.value.id == "self":
-            yield from ((one, parent.members.by_name[node.func.attr]) for one in node.keywords)
+    for method in heir.members.methods:
+        for call in (call for scope in method.bindings.everywhere for call in scope.calls):
+            if isinstance(call.func, ast.Attribute) and call.func.attr in methods and method.owns(call.func):
+                yield from ((one, parent.members.by_name[call.func.attr]) for one in call.keywords)
 
 
 def _uses(heir: ClassFacts) -> dict[str, ast.AST]:
     """The names of members that a class binds in its body or uses by `self.name`, each with its first place."""
     found: dict[str, ast.AST] = {}
     for statement in heir.members.node.body:
-        for name in (getattr(statement, "name", ""), *(getattr(one, "id", "") for one in _targets(statement))):
+        for name in bindings_of(statement).local:
             found.setdefault(name, statement)
-        for node in walk(statement):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+    for method in heir.members.methods:
+        for node in walk(method.node):
+            if isinstance(node, ast.Attribute) and method.owns(node):
                 found.setdefault(node.attr, node)
-            elif isinstance(node, ast.Call) and (name := _attribute_named(node)):
+            elif isinstance(node, ast.Call) and (name := _attribute_named(node, method.instance)):
                 found.setdefault(name, node)
-    found.pop("", None)
     return found
 
 
-def _attribute_named(call: ast.Call) -> str:
+def _attribute_named(call: ast.Call, instance: str) -> str:
     """The attribute that `getattr(self, "name")` and the like mean; "" for another call."""
     if isinstance(call.func, ast.Name) and call.func.id in BY_NAME and len(call.args) > 1:
         owner, name = call.args[:2]
-        if isinstance(owner, ast.Name) and owner.id == "self" and isinstance(name, ast.Constant):
+        if isinstance(owner, ast.Name) and owner.id == instance and isinstance(name, ast.Constant):
             return name.value if isinstance(name.value, str) else ""
     return ""
 
@@ -211,12 +211,6 @@ def _texts(methods: Iterable[Method]) -> Iterator[tuple[str, ast.Constant]]:
         for node in walk(method.node):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
                 yield node.value, node
-
-
-def _targets(statement: ast.stmt) -> list[ast.expr]:
-    if isinstance(statement, ast.AnnAssign):
-        return [statement.target]
-    return statement.targets if isinstance(statement, ast.Assign) else []
 
 
 def _is_of_parent(facts: Facts, heir: ClassFacts, parent: Parent, name: str) -> bool:

@@ -1,0 +1,69 @@
+"""The members of a class, whatever the name of the first parameter and however deep a name is bound."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from modular_converter.api import convert_source
+from modular_converter.model.members import Members, class_node
+
+
+PARENT = """\
+import os
+
+
+class LlamaMLP:
+    if os.name == "posix":
+        dropout = 0.5
+    else:
+        dropout = 0.1
+
+    def __init__({me}, config):
+        {me}.dropout = config.dropout
+        {me}.up_proj = config.size
+
+    def forward({me}, x):
+        return x * {me}.dropout + {me}.up_proj
+"""
+CHILD = """\
+from ..llama.modeling_llama import LlamaMLP
+
+
+class EmuMLP(LlamaMLP):
+    def __init__({me}, config):
+        super().__init__(config)
+        del {me}.{attribute}
+"""
+
+
+@pytest.mark.parametrize("me", ["self", "this"])
+@pytest.mark.parametrize(("attribute", "codes"), [("dropout", []), ("up_proj", ["MC304"])])
+def test_a_deleted_attribute_that_is_still_read(tmp_path: Path, me: str, attribute: str, codes: list[str]) -> None:
+    neighbour = tmp_path / "models/llama/modeling_llama.py"
+    neighbour.parent.mkdir(parents=True)
+    neighbour.write_text(PARENT.format(me=me), "utf-8")
+    path = tmp_path / "models/emu/modular_emu.py"
+    result = convert_source(CHILD.format(me=me, attribute=attribute), path)
+    assert [one.rule.code for one in result.findings] == codes
+
+
+def test_names_of_a_class_in_blocks() -> None:
+    text = """\
+class A:
+    try:
+        import b as c
+    except ImportError as d:
+        c = None
+    for e in range(3):
+        with open(e) as f:
+            (g := 1)
+    match e:
+        case {"x": h, **i}: pass
+    def j(self): k = self.l = 1
+    m: int
+"""
+    members = Members(class_node(text))
+    assert members.names == set("cdefghijm")
+    assert members.binds("l") and not members.binds("k")
