@@ -117,3 +117,22 @@ def test_rows_of_the_table_of_models(utils, ranks):
     assert refused["forward"] is None and "other numbers on the ranks" in refused["reason"]
     lost = {"model": "gpt2", "folder": "gpt2", "class": "GPT2Model", "plan": plan.replace("c_attn", "c_nothing")}
     assert "matches no module" in row(lost, ranks)["reason"]
+
+
+def test_the_table_of_starts_tells_what_was_too_little(utils):
+    row = {
+        "run": "folder:fsdp2:offload",
+        "cap_gib": 7.0,
+        "package": None,
+        "torch": "2",
+        "device": "GPU",
+        "model": 2**33,
+    }
+    figures = {"seconds": 3.21, "read": 2**32, "peak": 2**32, "kept": 2**32}
+    more = {"step_s": 1.5, "step_peak": 2**31}
+    lost = {"run": "memory:fsdp2", "cap_gib": None, "package": "old", "error": "OutOfMemoryError: no | room"}
+    text = utils("bench_start").table([row | figures | more, lost, row | figures | {"error": "Error: too little"}])
+    assert "two of GPU, files of 8.00 GiB." in text
+    assert "| fsdp2, offload, folder | 7.0 | 3.2 | 4.00 | 4.00 | 4.00 | 1.5 | 2.00 |" in text
+    assert "| fsdp2, memory (version old) |  | OutOfMemoryError: no / room |  |  |  |  |  |" in text
+    assert "| fsdp2, offload, folder | 7.0 | 3.2 | 4.00 | 4.00 | 4.00 |  | Error: too little |" in text
