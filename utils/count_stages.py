@@ -26,8 +26,8 @@ LIMIT_S = 150
 
 def row_of(name: str) -> dict[str, str]:
     """``accepted``, ``refused`` with the reason, or ``not built``."""
-    from modular_converter.parallel.engine.stages.chosen_plan import proven_pipeline_plan
     from modular_converter.parallel.errors import one_line
+    from modular_converter.parallel.pipeline.plain_module import proven_pipeline_plan
     from modular_converter.parallel.tables.coverage import limited
     from modular_converter.parallel.tiny.build import build, target_of
 

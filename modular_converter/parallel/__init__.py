@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from modular_converter.parallel.engine.ranks.session import Session
     from modular_converter.parallel.engine.stages.pipeline import Pipeline
     from modular_converter.parallel.layout import Layout
+    from modular_converter.parallel.pipeline.plain_module import derive_pipeline
     from modular_converter.parallel.proof.plain_module import derive
     from modular_converter.parallel.training import Training
 
-__all__ = ["Layout", "Pipeline", "Session", "Training", "derive", "parallelize"]
+__all__ = ["Layout", "Pipeline", "Session", "Training", "derive", "derive_pipeline", "parallelize"]
 
 
 _PUBLIC = {
@@ -30,6 +31,7 @@ _PUBLIC = {
     "Session": "engine.ranks.session",
     "Training": "training",
     "derive": "proof.plain_module",
+    "derive_pipeline": "pipeline.plain_module",
     "parallelize": "api",
 }
 

@@ -19,7 +19,9 @@ from modular_converter.parallel.engine.choice.arguments import (
 )
 from modular_converter.parallel.engine.choice.select_plan import GivenPlan
 from modular_converter.parallel.layout import Layout
+from modular_converter.parallel.proof.plain_module import inputs_by_name
 from modular_converter.parallel.quantised.torchao_int8 import pack_layers, unpack_layers
+from modular_converter.parallel.tiny.example_inputs import remember_examples
 from modular_converter.parallel.training import Training
 from modular_converter.parallel.types_in_words import floating_type
 
@@ -47,6 +49,7 @@ def parallelize(
     inference: bool = False,
     layout: Layout | str | None = None,
     training: Training | None = None,
+    example_inputs: Any = None,
 ) -> Any:
     """Put a model, or the model of a folder, on several devices; the result is used like the model.
 
@@ -77,6 +80,8 @@ def parallelize(
         layout: under torchrun, the number of processes in each dimension, such as ``"fsdp2.tp2"``; all in ``tp`` if None.
             Batches differ between data ranks (``model.data_rank`` of ``model.layout.data``).
         training: under torchrun, options for the training of layers: recomputed, compiled, in another type.
+        example_inputs: for a module without a configuration of transformers, the arguments of one forward, by name or in
+            order: its plan, and its stages, are derived with them, on a copy. The module keeps them.
 
     Raises ``PlanError`` if the model or the machine does not allow the arguments, or a process fails; the processes that
     were started here are ended then.
@@ -88,6 +93,9 @@ def parallelize(
     given = Arguments(**locals())
     refuse_import_in_child()
     check_arguments(given, _DEFAULTS)
+    if example_inputs is not None:
+        staged = isinstance(layout, Layout) and layout.pp > 1
+        remember_examples(given.model, inputs_by_name(given.model, example_inputs), staged)
     if is_adapter(given.model):
         model = open_adapter(given.model, given.weight_type, given.model_class)
         given = dataclasses.replace(given, model=model, dtype=None, fp16=False, model_class=None)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.types_in_words import floating_type
@@ -30,6 +31,7 @@ class Training:
             sequence on each process; less memory for activations.
         chunks: with ``pp``, the number of micro-batches of a step.
         schedule: with ``pp``, the order of their passes: ``GPipe``, ``1F1B``, ``LoopedBFS`` or ``Interleaved1F1B``.
+        loss: with ``pp``, the function of the model's output and the rows of ``target``, as in ``Pipeline``.
 
     Raises ``ApplyError`` for a value that an option cannot have.
     """
@@ -42,6 +44,7 @@ class Training:
     sequence_parallel: bool = False
     chunks: int | None = None
     schedule: str = "1F1B"
+    loss: Callable[[Any, torch.Tensor], torch.Tensor] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         for name in ("recompute", "compile", "reshard", "offload", "sequence_parallel"):

@@ -165,7 +165,7 @@ def pipeline_derived(
 
     Raises ``PlanError`` with the reason if the model cannot be built, or is not a chain.
     """
-    from modular_converter.parallel.pipeline.derive import derive_pipeline
+    from modular_converter.parallel.pipeline.derive import pipeline_of_trace
     from modular_converter.parallel.proof.situations import with_mask
     from modular_converter.parallel.trace.record import record
 
@@ -173,7 +173,7 @@ def pipeline_derived(
     inputs = with_mask(small.model, small.inputs)
     if plan_file:
         return small, inputs, read_plan(plan_file, PipelinePlan)
-    plan = derive_pipeline(record(small.model, inputs, target.name))
+    plan = pipeline_of_trace(record(small.model, inputs, target.name))
     if isinstance(plan, str):
         raise PlanError(f"{model}: no pipeline plan: {plan}")
     return small, inputs, plan

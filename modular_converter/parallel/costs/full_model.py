@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from modular_converter.parallel.costs.model_costs import count_chain
-from modular_converter.parallel.engine.checkpoint.saved_config import class_for, nested, saved_config
+from modular_converter.parallel.engine.checkpoint.saved_config import class_for, nested_values, saved_config
 from modular_converter.parallel.errors import BuildError, PlanError, ScheduleError, one_line
 from modular_converter.parallel.pipeline.chain import chain_of
 from modular_converter.parallel.proof.situations import with_mask
@@ -103,7 +103,7 @@ def _subject(request: CountRequest) -> tuple[Target, Any]:
     overrides = {**request.overrides, **layers}
     check_fields(kind, list(overrides))
     try:
-        return target, kind(**nested(overrides))
+        return target, kind(**nested_values(overrides))
     except Exception as error:  # a configuration's own checks may raise anything
         raise BuildError(f"{request.model}: its configuration refuses these values: {one_line(error)}") from error
 

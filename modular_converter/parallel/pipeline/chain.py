@@ -87,7 +87,8 @@ def _grouped(trace: Trace, layers: str, skips: bool) -> Chain:
     whole = next(call for call in reversed(trace.modules) if not call.path)
     for call in _opened(trace, _children(trace, whole), layers):
         if any(map(chain.active, call.outputs)):
-            key = _list_of(trace, call.path) or call.path
+            outer = _list_of(trace, call.path)
+            key = call.path if outer is None else outer
             if chain.groups and chain.groups[-1].key == key:
                 chain.groups[-1] = ModuleGroup(key, (*chain.groups[-1].calls, call))
             else:
@@ -136,7 +137,7 @@ def _opened(trace: Trace, calls: list[ModuleCall], layers: str) -> list[ModuleCa
     """The calls, with modules that hold a list of layers (the given list, if any) replaced by the calls inside."""
     result = []
     for call in calls:
-        inner = [] if _list_of(trace, call.path) else _children(trace, call)
+        inner = [] if _list_of(trace, call.path) is not None else _children(trace, call)
         opens = layers.startswith(f"{call.path}.") if layers else _holds_list(trace, inner)
         result.extend(_opened(trace, inner, layers) if opens and inner else [call])
     return result
@@ -144,15 +145,16 @@ def _opened(trace: Trace, calls: list[ModuleCall], layers: str) -> list[ModuleCa
 
 def _holds_list(trace: Trace, calls: list[ModuleCall]) -> bool:
     keys = [_list_of(trace, call.path) for call in calls]
-    members = [key for call, key in zip(calls, keys) if key and _has_parameters(trace, call.path)]
+    members = [key for call, key in zip(calls, keys) if key is not None and _has_parameters(trace, call.path)]
     if len(set(members)) < len(members):
         return True
-    return any(_holds_list(trace, _children(trace, c)) for c, key in zip(calls, keys) if not key)
+    return any(_holds_list(trace, _children(trace, c)) for c, key in zip(calls, keys) if key is None)
 
 
-def _list_of(trace: Trace, path: str) -> str:
+def _list_of(trace: Trace, path: str) -> str | None:
+    """The list of which a module is a member, "" for the model itself; None if it is in no list."""
     parent, _, leaf = path.rpartition(".")
-    return parent if leaf.isdigit() and trace.module_classes.get(parent) in _LISTS else ""
+    return parent if leaf.isdigit() and trace.module_classes.get(parent) in _LISTS else None
 
 
 def _has_parameters(trace: Trace, path: str) -> bool:
@@ -172,7 +174,7 @@ def _idle(trace: Trace) -> str:
 
 def _runs_in_order(trace: Trace, group: ModuleGroup) -> bool:
     """Whether a group is a list of at least two modules with parameters, each fed by the module before it."""
-    if len({call.path for call in group.calls}) < 2 or not _has_parameters(trace, group.calls[0].path):
+    if len({call.path for call in group.calls}) < 2 or not any(_has_parameters(trace, c.path) for c in group.calls):
         return False
     return all(fed(trace, call, after) for call, after in zip(group.calls, group.calls[1:]))
 

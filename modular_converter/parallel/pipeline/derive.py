@@ -13,7 +13,7 @@ from modular_converter.parallel.plans.pipeline_plan import Entry, PipelinePlan
 from modular_converter.parallel.trace.graph import ModuleCall, Trace
 
 
-def derive_pipeline(trace: Trace) -> PipelinePlan | str:
+def pipeline_of_trace(trace: Trace) -> PipelinePlan | str:
     """The pipeline plan of a traced model, or why it has none.
 
     The trace should have an ``attention_mask`` if the model takes one: the plan names only inputs in the trace.

@@ -65,7 +65,7 @@ def layers_entry(model: torch.nn.Module, plan: PipelinePlan) -> Entry:
 def layer_paths(model: torch.nn.Module, plan: PipelinePlan) -> list[str]:
     """The paths of the layers, in order. Raises as ``layers_entry`` does."""
     path = layers_entry(model, plan).module
-    return [f"{path}.{name}" for name, _ in model.get_submodule(path).named_children()]
+    return [f"{path}.{name}".lstrip(".") for name, _ in model.get_submodule(path).named_children()]
 
 
 def parts(model: torch.nn.Module, plan: PipelinePlan) -> list[str]:

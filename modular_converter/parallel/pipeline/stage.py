@@ -175,7 +175,7 @@ class StageModule(torch.nn.Module):
 
     def _nothing(self, path: str, value: Any, device: torch.device) -> Any:
         """A copy of a value with NaN in its tensors (0 for integers and booleans); equal blanks of layers share their memory."""
-        owner = "" if path.startswith(f"{self._layers.module}.") else path
+        owner = "" if path.startswith(f"{self._layers.module}.".lstrip(".")) else path
 
         def blank(leaf: Any) -> Any:
             if not isinstance(leaf, torch.Tensor):

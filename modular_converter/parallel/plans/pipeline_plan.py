@@ -15,18 +15,20 @@ from modular_converter.parallel.plans.text_checks import LINE, checked_line, sho
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _MODULE = re.compile(r"\w+(\.\w+)*")
+# The path of a model that is a list of layers itself, in text.
+_WHOLE = "."
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A module of the chain: its path, and the names of its inputs and outputs."""
+    """A module of the chain: its path ("" for the model itself), and the names of its inputs and outputs."""
 
     module: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"{self.module} {','.join(self.inputs) or '-'} -> {','.join(self.outputs) or '-'}"
+        return f"{self.module or _WHOLE} {','.join(self.inputs) or '-'} -> {','.join(self.outputs) or '-'}"
 
 
 @dataclass(frozen=True)
@@ -102,13 +104,13 @@ def _parsed(text: str, number: int) -> Entry:
         raise PlanFormatError(f"line {number}: `module PATH inputs -> outputs` expected, not {shown(text)}")
     sides = [() if side == "-" else tuple(side.split(",")) for side in (words[1], words[3])]
     try:
-        return _entry(words[0], *sides)
+        return _entry("" if words[0] == _WHOLE else words[0], *sides)
     except PlanFormatError as error:
         raise PlanFormatError(f"line {number}: {error}") from None
 
 
 def _entry(module: Any, inputs: Any, outputs: Any) -> Entry:
-    if not isinstance(module, str) or not _MODULE.fullmatch(module):
+    if not isinstance(module, str) or (module and not _MODULE.fullmatch(module)):
         raise PlanFormatError(f"a module path expected, not {shown(module)}")
     for names in (inputs, outputs):
         if not isinstance(names, (list, tuple)) or not all(isinstance(n, str) and _NAME.fullmatch(n) for n in names):

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES
 
 from modular_converter.parallel.errors import BuildError, PlanError
-from modular_converter.parallel.pipeline.derive import derive_pipeline
+from modular_converter.parallel.pipeline.derive import pipeline_of_trace
 from modular_converter.parallel.pipeline.prove import verify_pipeline
 from modular_converter.parallel.plans.emit import to_library
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
@@ -106,7 +106,7 @@ def compare_committed(kind: str, name: str, pool: RankPool | None = None) -> Mod
 
 def _pipeline_row(name: str, small: Any, given: dict[str, Any]) -> ModelComparison:
     inputs = with_mask(small.model, small.inputs)
-    derived = derive_pipeline(record(small.model, inputs, name))
+    derived = pipeline_of_trace(record(small.model, inputs, name))
     source = _placed(small.model, PipelinePlan.from_library(name, given))
     committed = _said(verify_pipeline(small.model, source, inputs))
     if isinstance(derived, str):

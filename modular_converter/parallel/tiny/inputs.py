@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.tiny import audio, by_name, images
+from modular_converter.parallel.tiny.example_inputs import examples_of
 from modular_converter.parallel.tiny.fields import TEXT, integer, sub, token
 from modular_converter.parallel.tiny.model_overrides import SEQUENCE_LENGTHS
 from modular_converter.parallel.tiny.request import InputLayout, Request, Values
@@ -30,8 +31,12 @@ def candidates(model: torch.nn.Module, text_alone: bool = False) -> Iterator[Val
         text_alone: whether to leave images and audio out, for models whose towers take none of the layouts.
 
     Yields:
-        Tensors on the CPU: ids ``[batch, sequence]`` int64; images, audio and series in the layouts of their modules.
+        The example inputs that the caller has given, if any; else tensors on the CPU: ids ``[batch, sequence]`` int64; images, audio and series in the layouts of their modules.
     """
+    examples = examples_of(model)
+    if examples is not None:
+        yield examples
+        return
     plain = Request.of(model)
     if text_alone:
         if plain.takes("input_ids"):

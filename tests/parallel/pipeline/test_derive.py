@@ -11,7 +11,7 @@ from torch import nn
 
 from modular_converter.parallel.errors import ApplyError, PlanFormatError
 from modular_converter.parallel.pipeline.balance import balanced, spans
-from modular_converter.parallel.pipeline.derive import derive_pipeline
+from modular_converter.parallel.pipeline.derive import pipeline_of_trace
 from modular_converter.parallel.pipeline.prove import cuts_of, verify_pipeline
 from modular_converter.parallel.plans.pipeline_plan import Entry, PipelinePlan, library_text
 from modular_converter.parallel.proof.situations import with_mask
@@ -134,7 +134,7 @@ def chain(trap=""):
     torch.manual_seed(3)
     inputs = {"ids": torch.randint(0, 32, (2, 5)), "keep": torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])}
     model = Chain(trap).eval()
-    return model, inputs, derive_pipeline(record(model, inputs, "chain"))
+    return model, inputs, pipeline_of_trace(record(model, inputs, "chain"))
 
 
 def test_names_come_from_the_run_and_positions_are_not_handed_over():
@@ -230,7 +230,7 @@ def test_a_committed_plan_that_leaves_an_argument_out_is_refused():
 def test_models_without_a_committed_plan(name, layers):
     small = build(target_of(name))
     inputs = with_mask(small.model, small.inputs)
-    plan = derive_pipeline(record(small.model, inputs, name))
+    plan = pipeline_of_trace(record(small.model, inputs, name))
     assert layers in plan.to_library()
     assert verify_pipeline(small.model, plan, inputs).passed
 
@@ -248,7 +248,7 @@ def test_models_without_a_committed_plan(name, layers):
 def test_of_several_stacks_one_is_divided(name, whole, layers):
     small = build(target_of(name))
     inputs = with_mask(small.model, small.inputs)
-    plan = derive_pipeline(record(small.model, inputs, name))
+    plan = pipeline_of_trace(record(small.model, inputs, name))
     assert {whole, layers} <= set(plan.to_library())
     assert verify_pipeline(small.model, plan, inputs, whole_batch=True).passed
 
@@ -262,7 +262,7 @@ def test_of_several_stacks_one_is_divided(name, whole, layers):
 )
 def test_models_that_are_not_chains(name, reason):
     small = build(target_of(name))
-    assert reason in derive_pipeline(record(small.model, small.inputs, name))
+    assert reason in pipeline_of_trace(record(small.model, small.inputs, name))
 
 
 class Shared(Layer):

@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 from modular_converter.parallel.engine.base.without_data import Guesses, on_meta
-from modular_converter.parallel.engine.stages.chosen_plan import proven_pipeline_plan
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.pipeline.derive import derive_pipeline, derive_pipelines
+from modular_converter.parallel.pipeline.derive import derive_pipelines, pipeline_of_trace
 from modular_converter.parallel.pipeline.flow import flow_of
 from modular_converter.parallel.pipeline.part_of_model import copy_without_data
+from modular_converter.parallel.pipeline.plain_module import proven_pipeline_plan
 from modular_converter.parallel.pipeline.prove import verify_pipeline
 from modular_converter.parallel.pipeline.stage import StageModule
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
@@ -174,7 +174,7 @@ def test_a_tower_that_did_not_run_is_right_where_it_does() -> None:
     [("around", "without passing the layers between"), ("made anew", "of its own, which the layer before")],
 )
 def test_a_plan_for_transformers_has_no_place_for_it(way: str, reason: str) -> None:
-    said = derive_pipeline(record(passing(way), IDS, "passing"))
+    said = pipeline_of_trace(record(passing(way), IDS, "passing"))
     assert isinstance(said, str) and reason in said
 
 

@@ -111,7 +111,7 @@ def read_settings(path: Path) -> dict[str, Any]:
     return found
 
 
-def nested(overrides: Mapping[str, Any]) -> dict[str, Any]:
+def nested_values(overrides: Mapping[str, Any]) -> dict[str, Any]:
     """The values as nested dictionaries: dotted names lead into inner configurations."""
     found: dict[str, Any] = {}
     for name, value in overrides.items():
@@ -129,7 +129,7 @@ def _with_values(found: Any, settings: dict[str, Any], overrides: dict[str, Any]
     unknown = [name for name in overrides if name not in _CHOICES and not _is_value(found, name.partition(".")[0])]
     check_fields(kind, unknown)
     said = {**settings, "model_type": kind.model_type, "name_or_path": found.name_or_path}
-    return kind.from_dict(said, **nested(overrides))
+    return kind.from_dict(said, **nested_values(overrides))
 
 
 def _is_value(config: Any, name: str) -> bool:

@@ -14,6 +14,7 @@ from modular_converter.parallel.engine.base.refused_weights import refuse_quanti
 from modular_converter.parallel.engine.choice.select_plan import GivenPlan
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.layout import Layout
+from modular_converter.parallel.proof.plain_module import inputs_by_name
 from modular_converter.parallel.tiny.adapters import adapters_of
 from modular_converter.parallel.training import Training
 
@@ -50,6 +51,7 @@ class Arguments:
     inference: bool
     layout: Layout | None
     training: Training | None
+    example_inputs: Any = None
 
     @property
     def weight_type(self) -> torch.dtype | None:
@@ -66,6 +68,8 @@ def check_arguments(given: Arguments, usual: Mapping[str, Any]) -> None:
     _check_values(given)
     if not isinstance(given.model, (str, os.PathLike)):
         _check_model(given)
+    if given.example_inputs is not None:
+        _check_examples(given)
     if in_process_group():
         right = given.num_gpus == int(os.environ.get("WORLD_SIZE", "0"))
         idle = tuple(name for name in _WITHOUT_EFFECT_IN_GROUP if name != "num_gpus" or not right)
@@ -79,6 +83,18 @@ def check_arguments(given: Arguments, usual: Mapping[str, Any]) -> None:
         reason = "the processes of session= run already; give it to Session(...)"
         _refuse(given, usual, _WITHOUT_EFFECT_BESIDE_SESSION, reason)
         given.session.refuse_ended()
+
+
+def _check_examples(given: Arguments) -> None:
+    """Raise ``PlanError`` for example inputs of a model that needs none, or that its forward does not take."""
+    if isinstance(given.model, (str, os.PathLike)) or hasattr(
+        getattr(base_of(given.model), "config", None), "model_type"
+    ):
+        raise ApplyError(
+            "example_inputs= is for a module without a configuration of transformers, from which inputs are made: leave it "
+            "out"
+        )
+    inputs_by_name(given.model, given.example_inputs)
 
 
 def _check_training(given: Arguments) -> None:

@@ -9,14 +9,18 @@ from typing import Any
 
 import torch
 
+from modular_converter.parallel.engine.base.skeleton import skeleton_of
+from modular_converter.parallel.engine.choice.fit import fit
 from modular_converter.parallel.engine.choice.kept import Kept, kept, log_kept
 from modular_converter.parallel.engine.choice.proven_fit import fitted
 from modular_converter.parallel.engine.choice.proven_layers import held_to_layers, said_of_given
 from modular_converter.parallel.engine.choice.same_numbers import held_to_numbers
+from modular_converter.parallel.engine.choice.shares_in_stages import whole_between_layers
 from modular_converter.parallel.engine.choice.small_instances import (
     builds,
     derived_plan,
     is_of_the_library,
+    own_instance,
     small_instance,
     small_settings,
     target_like,
@@ -29,11 +33,13 @@ from modular_converter.parallel.plans.patterns import entries_for
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import fitting
 from modular_converter.parallel.plans.text_checks import placed
+from modular_converter.parallel.proof.in_use import Instance
 from modular_converter.parallel.proof.judge import Verdict
-from modular_converter.parallel.proof.prove import Derived
+from modular_converter.parallel.proof.prove import Derived, derive_model
 from modular_converter.parallel.solve.read_library import from_library
 from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.tiny.build import Target
+from modular_converter.parallel.tiny.example_inputs import is_staged
 from modular_converter.parallel.tiny.head_ratios import wider_heads
 from modular_converter.parallel.trace.record import record
 
@@ -61,13 +67,15 @@ def given_plan(given: GivenPlan, name: str) -> Plan:
 def select_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> tuple[Plan, str]:
     """The plan for a model on ``size`` ranks, and its origin.
 
-    A given plan is used as far as it fits; a refusal by a small instance is only a warning. The plan in the model's
+    A module with example inputs is its own small instance. A given plan is used as far as it fits; a refusal by a small instance is only a warning. The plan in the model's
     classes is used if its proof holds and it leaves no more bytes on a rank than the derived plan. The weights that a
     rank keeps are logged.
 
     Raises ``PlanError`` with the reasons if no plan is proven, or the model has no configuration of transformers.
     """
     ranks = 4 if size % 4 == 0 else 2
+    if given is None and (instance := own_instance(model)) is not None:
+        return _from_examples(model, instance, size, ranks)
     if given is not None:
         plan, origin = _tried(model, given_plan(given, type(model).__name__), ranks)
     else:
@@ -80,6 +88,34 @@ def select_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> t
     _warn_of_branches(model)
     log_kept(model, plan, size)
     return plan, origin
+
+
+def _from_examples(model: torch.nn.Module, own: Instance, size: int, ranks: int) -> tuple[Plan, str]:
+    """The plan of a module with example inputs, proven on a copy of it at its own sizes, and its origin."""
+    name = type(model).__name__
+    found = derive_model(own.target, {}, ranks, ratios=False, uses=True, known=own)
+    if not found.verdict.passed or not found.plan.rules:
+        why = placed(found.verdict.layer, found.verdict.reason) or "; ".join(map(str, found.hindrances[:3]))
+        raise ApplyError(f"{name} has no plan: {why or 'nothing can be sharded'}; give one as plan=")
+    for hindrance in found.hindrances:
+        logger.info("%s: %s", name, hindrance)
+    said, skeleton = "", skeleton_of(model)
+    for plan in whole_between_layers(model, found, size) if is_staged(model) else (found.plan,):
+        fitting_plan = fit(skeleton, plan, size)
+        verdict = found.checked(fitting_plan.plan, size) if size > 1 else found.verdict
+        if verdict.passed:
+            break
+        said = f"the plan is refused ({placed(verdict.layer, verdict.reason)})"
+    else:
+        raise ApplyError(
+            f"{size} shares do not fit {name}: {said or 'layers would hand over shares to the next stage'}"
+        )
+    for part, why in fitting_plan.whole.items():
+        logger.warning("%s: %s stays whole on each of %d ranks: %s", name, part, size, why)
+    _warn_of_branches(model)
+    log_kept(model, fitting_plan.plan, size)
+    said = f"the plan derived from example inputs, verified on {size} ranks of a copy of the model"
+    return fitting_plan.plan, said + _scope(verdict)
 
 
 def _warn_of_branches(model: torch.nn.Module) -> None:

@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -16,10 +17,12 @@ from modular_converter.parallel.proof.head_variants import HeadVariant
 from modular_converter.parallel.proof.in_use import Instance
 from modular_converter.parallel.proof.judge import Verdict
 from modular_converter.parallel.proof.on_threads import check_on_threads
+from modular_converter.parallel.proof.plain_module import small_copy
 from modular_converter.parallel.proof.prove import Derived, derive_model
 from modular_converter.parallel.quantised.torchao_int8 import int8_layers_of
 from modular_converter.parallel.tiny.adapters import adapters_of
 from modular_converter.parallel.tiny.build import Small, Target, build
+from modular_converter.parallel.tiny.example_inputs import examples_of
 from modular_converter.parallel.tiny.fields import config_fields, is_config, names_read
 from modular_converter.parallel.tiny.head_ratios import ratios_like
 from modular_converter.parallel.tiny.sizes import LAYERS
@@ -30,6 +33,8 @@ logger = logging.getLogger(__name__)
 _VERDICTS: dict[tuple[Any, ...], Verdict] = {}
 _DERIVED: dict[tuple[Any, ...], Derived] = {}
 _INSTANCES: dict[tuple[Any, ...], Instance] = {}
+# Modules with example inputs, which are instances themselves.
+_OWN: WeakKeyDictionary[Any, Instance] = WeakKeyDictionary()
 
 
 def target_like(model: Any) -> Target:
@@ -40,8 +45,9 @@ def target_like(model: Any) -> Target:
     config = getattr(model, "config", None)
     if config is None or not hasattr(config, "model_type"):
         raise ApplyError(
-            f"{type(model).__name__} has no configuration of transformers to derive a plan with; give a plan as plan=, "
-            "such as modular_converter.parallel.derive makes from example inputs"
+            f"{type(model).__name__} has no configuration of transformers to derive a plan with: give example_inputs=, the "
+            "arguments of one forward, or a plan as plan=, such as derive(small, inputs).plan or, for stages, "
+            "derive_pipeline(small, inputs), both of modular_converter.parallel, of a small instance"
         )
     kinds = (type(model), type(config))
     paths = [f"{kind.__module__}.{kind.__qualname__}" for kind in kinds]
@@ -237,6 +243,24 @@ def in_use(target: Target, overrides: dict[str, Any]) -> tuple[HeadVariant, ...]
     return _instance(target, overrides).in_use
 
 
+def own_instance(model: torch.nn.Module) -> Instance | None:
+    """A copy of a module with example inputs, to derive and prove a plan with; None without example inputs.
+
+    Raises ``BuildError`` if the module is too large, or does not run with the inputs.
+    """
+    inputs = examples_of(model)
+    if inputs is None:
+        return None
+    if model not in _OWN:
+        kind, small = type(model), small_copy(model, inputs)
+        _OWN[model] = Instance(Target(small.name, f"{kind.__module__}.{kind.__qualname__}", ""), small, {})
+    return _OWN[model]
+
+
+def _instance_like(model: Any) -> Instance:
+    return own_instance(model) or _instance(target_like(model), small_settings(model))
+
+
 def is_of_the_library(model: Any) -> bool:
     """Whether a model's code is the library's."""
     own = (kind.__module__ for kind in type(model).__mro__ if not kind.__module__.startswith("modular_converter."))
@@ -246,7 +270,7 @@ def is_of_the_library(model: Any) -> bool:
 def untried_branches_of(model: Any) -> tuple[str, ...]:
     """The sides of branches on data, in words, that no run of a model's small instance has tried."""
     try:
-        return _instance(target_like(model), small_settings(model)).untried
+        return _instance_like(model).untried
     except PlanError:
         return ()
 
@@ -254,7 +278,7 @@ def untried_branches_of(model: Any) -> tuple[str, ...]:
 def unproven_arguments(model: Any) -> frozenset[str]:
     """The optional arguments of a model's forward in no run of its small instance; empty without a small instance."""
     try:
-        return _instance(target_like(model), small_settings(model)).unproven_arguments
+        return _instance_like(model).unproven_arguments
     except PlanError:
         return frozenset()
 

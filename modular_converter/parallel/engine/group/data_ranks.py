@@ -60,9 +60,9 @@ def refuse_options(model: Any, grid: ProcessGrid, training: Training | None) -> 
         raise ApplyError(
             "recompute and compile together need whole layers, as in fsdp4: compiled code cannot recompute with DTensors"
         )
-    if grid.layout.pp == 1 and (options.chunks is not None or options.schedule != "1F1B"):
+    if grid.layout.pp == 1 and (options.chunks is not None or options.schedule != "1F1B" or options.loss is not None):
         raise ApplyError(
-            f"chunks= and schedule= are for stages: take a layout with pp, or leave them out of {grid.layout}"
+            f"chunks=, schedule= and loss= are for stages: take a layout with pp, or leave them out of {grid.layout}"
         )
     _refuse_sequence(options, grid)
     if options.recompute and not getattr(model, "supports_gradient_checkpointing", False):

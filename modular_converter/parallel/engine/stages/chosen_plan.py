@@ -2,49 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from modular_converter.parallel.engine.choice.small_instances import small_instance, small_settings, target_like
 from modular_converter.parallel.engine.group.agreed_plan import from_first_process
-from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.pipeline.derive import derive_pipelines
 from modular_converter.parallel.pipeline.flow import layers_entry
-from modular_converter.parallel.pipeline.prove import verify_pipeline
+from modular_converter.parallel.pipeline.plain_module import derive_pipeline, proven_pipeline_plan
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
-from modular_converter.parallel.proof.situations import with_mask
 from modular_converter.parallel.shard.collectives import ProcessGroup
-from modular_converter.parallel.trace.record import record
+from modular_converter.parallel.tiny.example_inputs import examples_of
 
 
 def pipeline_plan(model: Any) -> PipelinePlan:
-    """The derived plan.
+    """The derived plan; of the model itself if it has example inputs.
 
     Raises ``PlanError`` if no small instance can be built, the model is no chain of layers, or stages give other numbers.
     """
+    examples = examples_of(model)
+    if examples is not None:
+        return derive_pipeline(model, examples)
     target = target_like(model)
     small = small_instance(target, small_settings(model))
     plan = proven_pipeline_plan(small.model, small.inputs, target.name)
     layers_entry(model, plan)
     return plan
-
-
-def proven_pipeline_plan(model: Any, inputs: Mapping[str, Any], name: str) -> PipelinePlan:
-    """The first derived plan of a small model whose proof holds; there is a plan for each stack of layers.
-
-    Raises ``ApplyError`` if the model is no chain of layers, or stages give other numbers.
-    """
-    inputs = with_mask(model, inputs)
-    plans = derive_pipelines(record(model, inputs, name), skips=True)
-    if isinstance(plans, str):
-        raise ApplyError(f"{name} cannot be cut into stages: {plans}")
-    reasons = []
-    for plan in plans:
-        verdict = verify_pipeline(model, plan, inputs, whole_batch=True)
-        if verdict.passed:
-            return plan
-        reasons.append(verdict.reason)
-    raise ApplyError(f"{name} in stages gives other numbers than whole: {reasons[0]}")
 
 
 def agreed_pipeline_plan(model: Any, given: PipelinePlan | None, group: ProcessGroup) -> PipelinePlan:

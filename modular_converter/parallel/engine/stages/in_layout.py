@@ -81,7 +81,12 @@ class PipelineInLayout(InLayout, Pipeline):
         self._tensors = grid.group
         assert training.chunks is not None and grid.stages is not None
         super().__init__(
-            model, chunks=training.chunks, schedule=training.schedule, group=grid.stages, device=grid.place
+            model,
+            chunks=training.chunks,
+            schedule=training.schedule,
+            loss=training.loss,
+            group=grid.stages,
+            device=grid.place,
         )
         source.close()
         if training.computes_in is not None:

@@ -38,22 +38,25 @@ from modular_converter.parallel.engine.stages.shared_weights import (
 from modular_converter.parallel.engine.stages.stage_weights import StageWeights
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.balance import cuts_of_balance, spans
-from modular_converter.parallel.pipeline.flow import LayerFlow, flow_of, layer_paths
+from modular_converter.parallel.pipeline.flow import LayerFlow, flow_of, layer_paths, layers_entry
 from modular_converter.parallel.pipeline.part_of_model import copy_without_data, do_not_recompute
 from modular_converter.parallel.pipeline.prove import cuts_of
 from modular_converter.parallel.pipeline.stage import StageModule
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.plans.resolve import first_names
+from modular_converter.parallel.proof.plain_module import inputs_by_name
 from modular_converter.parallel.schedule.orders import order_of, schedule_named
 from modular_converter.parallel.shard.collectives import ProcessGroup
+from modular_converter.parallel.tiny.example_inputs import examples_of, remember_examples
 from modular_converter.parallel.trace.call_names import forward_names
 
 
 Loss = Callable[[Any, torch.Tensor], torch.Tensor]
+_NO_STAGES = "stages need a PipelinePlan, such as modular_converter.parallel.derive_pipeline(module, inputs) makes"
 
 
 class Pipeline(StageWeights):
-    """A model of transformers in stages; every process of the group makes one, with the same model and arguments.
+    """A model in stages; every process of the group makes one, with the same model and arguments.
 
     It moves the weights of the process's own stages to the process's device, and frees all others, so that the model itself
     can no longer be used. ``clock`` records actions, for ``modular-plan schedule --measure``.
@@ -65,7 +68,9 @@ class Pipeline(StageWeights):
             ``ZBVZeroBubble``.
         stages_per_process: for the last four; 2 if None.
         balance: the number of layers of each stage, such as ``(10, 12, 10)``; stages of about the same bytes if None.
-        plan: if None, it is derived from the model and proven on a small instance.
+        plan: if None, it is derived from the model and proven on a small instance, or with ``example_inputs``.
+        example_inputs: for a module without a configuration of transformers, the arguments of one forward, by name or in
+            order; the plan is derived from a copy of the module, as ``derive_pipeline`` does. The module keeps them.
         loss: function of the model's output and the rows of ``target``; if None, the model's own loss from ``labels``.
         group: all processes if None.
         device: of this process; if None, its GPU, or the CPU without GPUs.
@@ -88,7 +93,12 @@ class Pipeline(StageWeights):
         loss: Loss | None = None,
         group: dist.ProcessGroup | None = None,
         device: str | torch.device | None = None,
+        example_inputs: Mapping[str, Any] | Sequence[Any] | None = None,
     ) -> None:
+        if plan is not None and not isinstance(plan, PipelinePlan):
+            raise ApplyError(f"plan= is a {type(plan).__name__}: {_NO_STAGES}")
+        if example_inputs is not None:
+            remember_examples(model, inputs_by_name(model, example_inputs))
         self._place = join_group(device)
         own_group: Any = dist.group.WORLD if group is None else group
         self._group, self._loss, self._chunks = own_group, loss, chunks
@@ -103,17 +113,17 @@ class Pipeline(StageWeights):
         self._plan = agreed_pipeline_plan(model, plan, ProcessGroup(own_group))
         count, stages = len(layer_paths(model, self._plan)), self._stages_in_all
         cuts = cuts_of(model, self._plan, stages) if balance is None else cuts_of_balance(balance, count, stages)
+        self._layers = spans(cuts, count)
         self._shapes = copy_without_data(model)
         do_not_recompute(self._shapes)
         self.clock = ActionClock(self._place)
-        self._rows = RowDimensions(self._without_data, getattr(model, "main_input_name", "input_ids"))
+        self._rows = RowDimensions(self._without_data, _main_input(self._shapes))
         self._decoder: Decoder | None = None
         self._made: Any = None
         self._made_for: Any = None
         self._wrapped: dict[int, ScheduledStage] = {}
-        layers = spans(cuts, count)
         self.stages = {
-            number: StageModule(model, self._plan, layers[number])
+            number: StageModule(model, self._plan, self._layers[number])
             for number, owner in enumerate(order.stage_ranks)
             if owner == rank
         }
@@ -130,6 +140,18 @@ class Pipeline(StageWeights):
     def _check_stages(self) -> None:
         """For subclasses: refuse the stages of this process, while the model is still whole."""
 
+    def __repr__(self) -> str:
+        each = " + ".join(str(len(one)) for one in self._layers)
+        path = layers_entry(self._shapes, self._plan).module or "the model"
+        own = ", ".join(
+            f"stage {number} with layers {stage.span.start} to {stage.span.stop - 1}"
+            for number, stage in self.stages.items()
+        )
+        return (
+            f"{type(self).__name__}({type(self._shapes).__name__}, {len(self._layers)} stages of {each} layers of {path}, "
+            f"{self._schedule.name}, {self._chunks} micro-batches; here {own})"
+        )
+
     def _prepare(self, stage: StageModule) -> None:
         """For subclasses: change how a stage holds its weights, before other code has them."""
 
@@ -137,10 +159,11 @@ class Pipeline(StageWeights):
         """All processes that have the model, and the index of this process's part of a batch."""
         return ProcessGroup(group), 0
 
-    def step(self, *, target: torch.Tensor | None = None, **inputs: Any) -> torch.Tensor:
+    def step(self, *args: Any, target: torch.Tensor | None = None, **inputs: Any) -> torch.Tensor:
         """Run forward and backward of a batch, and add the gradients; gradients of shared weights are summed first.
 
         Args:
+            args: inputs in the order of the model's forward.
             target: of ``loss``; its rows are divided like those of the inputs.
             inputs: of the model, the whole batch on every process; in a layout this process's part, with index
                 ``data_rank`` of ``layout.data``.
@@ -150,6 +173,7 @@ class Pipeline(StageWeights):
 
         Raises ``ApplyError`` without target and labels, and for batches that cannot be divided, as `batch_of` does.
         """
+        inputs = self._named(args, inputs)
         if self._loss is None and "labels" not in inputs:
             raise ApplyError("the model's own loss needs labels=; or give Pipeline a loss= and step a target=")
         if (self._loss is None) != (target is None):
@@ -166,13 +190,14 @@ class Pipeline(StageWeights):
         return self._everywhere(losses)
 
     @torch.no_grad()
-    def __call__(self, **inputs: Any) -> Any:
+    def __call__(self, *args: Any, **inputs: Any) -> Any:
         """The model's output for a batch, without gradients, on the process of the last stage; None on the others.
 
         Hidden states, attentions and router logits of all layers are passed to the last stage if the caller asks for them.
 
         Raises ``ApplyError`` as `batch_of` does, and for a result that does not consist of rows.
         """
+        inputs = self._named(args, inputs)
         if "labels" in inputs:
             raise ApplyError("labels are for step(); a forward gives no loss")
         if self._schedule.v_shaped:
@@ -208,6 +233,16 @@ class Pipeline(StageWeights):
         self._shapes.train(self.training)
         self._made_for = None  # the decoder changes the shapes of the stage
         return self._decoder.generate(input_ids, min(groups or self._stages_in_all, len(input_ids)), options)
+
+    def _named(self, args: tuple[Any, ...], inputs: dict[str, Any]) -> dict[str, Any]:
+        """The inputs by name."""
+        names = forward_names(self._shapes)
+        if len(args) > len(names):
+            raise ApplyError(f"{len(args)} inputs in order: the forward takes {', '.join(names) or 'none'}")
+        twice = [name for name in names[: len(args)] if name in inputs]
+        if twice:
+            raise ApplyError(f"{twice[0]} is given in order and by name")
+        return {**dict(zip(names, args)), **inputs}
 
     def _batch(self, inputs: dict[str, Any], target: torch.Tensor | None = None) -> Batch:
         if self.training not in self._compared:
@@ -281,3 +316,12 @@ class Pipeline(StageWeights):
         total = torch.stack(list(losses)).detach().sum().float() if losses else torch.zeros((), device=self._place)
         dist.all_reduce(total, group=self._group)
         return total
+
+
+def _main_input(model: torch.nn.Module) -> str:
+    """The input whose first dimension is the rows of a batch."""
+    examples = examples_of(model) or {}
+    first = next(
+        (name for name, value in examples.items() if isinstance(value, torch.Tensor) and value.dim()), "input_ids"
+    )
+    return str(getattr(model, "main_input_name", first))

@@ -21,7 +21,7 @@ from modular_converter.parallel.engine.stages.shared_weights import (
 )
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.balance import spans
-from modular_converter.parallel.pipeline.derive import derive_pipeline
+from modular_converter.parallel.pipeline.derive import pipeline_of_trace
 from modular_converter.parallel.pipeline.flow import flow_of
 from modular_converter.parallel.pipeline.part_of_model import copy_without_data, do_not_recompute
 from modular_converter.parallel.pipeline.prove import verify_pipeline
@@ -54,7 +54,7 @@ def test_training_in_stages_is_that_of_one_process() -> None:
 def small_llama(layers: int = 3):
     small = build(target_of("llama", "causal"), {"num_hidden_layers": layers})
     inputs = with_mask(small.model, small.inputs)
-    return small.model, inputs, derive_pipeline(record(small.model, inputs, "llama"))
+    return small.model, inputs, pipeline_of_trace(record(small.model, inputs, "llama"))
 
 
 def test_a_stage_holds_its_own_layers_alone() -> None:
@@ -166,7 +166,7 @@ class Scaled(torch.nn.Module):
 def test_what_is_computed_from_another_stages_result_arrives() -> None:
     torch.manual_seed(0)
     model, inputs = Scaled(), {"ids": torch.arange(6).reshape(2, 3)}
-    plan = derive_pipeline(record(model, inputs, "scaled"))
+    plan = pipeline_of_trace(record(model, inputs, "scaled"))
     assert isinstance(plan, PipelinePlan)
     assert verify_pipeline(model, plan, inputs).passed
     flow = flow_of(model, plan, inputs, asks=True)

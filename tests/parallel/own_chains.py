@@ -1,0 +1,149 @@
+"""Modules of the tests' own with a chain of layers, and some without one, with example inputs."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+
+class Block(nn.Module):
+    def __init__(self, width=16):
+        super().__init__()
+        self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+    def forward(self, x):
+        return x + self.down(torch.relu(self.up(x)))
+
+
+class Chain(nn.Module):
+    """A list of layers between two others."""
+
+    def __init__(self, block=Block):
+        super().__init__()
+        self.enter, self.leave = nn.Linear(8, 16), nn.Linear(16, 3)
+        self.layers = nn.ModuleList(block() for _ in range(4))
+
+    def forward(self, x):
+        x = self.enter(x)
+        for layer in self.layers:
+            x = layer(x)
+        return self.leave(x)
+
+
+class TupleBlock(Block):
+    def forward(self, x, extra, scale=1.0):
+        y = super().forward(x) * scale
+        return y, extra + y.mean(-1, keepdim=True), None
+
+
+class Tuples(Chain):
+    """Layers that return tuples, a mask that may be None, and a mapping as the result."""
+
+    def __init__(self):
+        super().__init__(TupleBlock)
+
+    def forward(self, x, mask=None):
+        hidden = self.enter(x)
+        extra = torch.zeros_like(hidden[..., :1])
+        for layer in self.layers:
+            hidden, extra, _ = layer(hidden, extra, scale=0.5)
+        if mask is not None:
+            hidden = hidden * mask
+        return {"logits": self.leave(hidden), "extra": extra}
+
+
+class Inner(nn.Module):
+    """A Sequential of Sequentials, and of layers without weights, which run first, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Flatten(), nn.Linear(8, 16), nn.Sequential(nn.ReLU(), nn.Linear(16, 16)), nn.Tanh(), nn.Linear(16, 3)
+        )
+
+    def forward(self, x, *, doubled=False):
+        return self.body(x) * 2 if doubled else self.body(x)
+
+
+class Tied(nn.Module):
+    """Ids, torch's own layers, and an embedding that is the head."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.head = nn.Embedding(11, 16), nn.Linear(16, 11)
+        self.layers = nn.ModuleList(
+            nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, dropout=0.0) for _ in range(3)
+        )
+        self.head.weight = self.words.weight
+
+    def forward(self, ids):
+        x = self.words(ids)
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x)
+
+
+class Parts(nn.Module):
+    """No list of layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(8, 16), nn.Linear(16, 3)
+
+    def forward(self, x):
+        return self.two(torch.relu(self.one(x)))
+
+
+class Again(Chain):
+    """A list of layers that runs twice."""
+
+    def forward(self, x):
+        x = self.enter(x)
+        for layer in (*self.layers, *self.layers):
+            x = layer(x)
+        return self.leave(x)
+
+
+class Any(Chain):
+    """Inputs without names."""
+
+    def forward(self, *inputs):
+        return super().forward(inputs[0])
+
+
+def sequential():
+    return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 3))
+
+
+def rows(number=8):
+    return torch.randn(number, 8, generator=torch.Generator().manual_seed(1))
+
+
+def ids(number=8):
+    return torch.randint(0, 11, (number, 6), generator=torch.Generator().manual_seed(2))
+
+
+# Name -> (a function that makes the module, its example inputs in order).
+CHAINS = {
+    "chain": (Chain, lambda: (rows(),)),
+    "tuples": (Tuples, lambda: (rows(), torch.ones(8, 1))),
+    "inner": (Inner, lambda: (rows(),)),
+    "sequential": (sequential, lambda: (rows(),)),
+    "tied": (Tied, lambda: (ids(),)),
+}
+
+
+def made(name):
+    """The module with the same weights in each process, and its inputs."""
+    torch.manual_seed(0)
+    make, inputs = CHAINS[name]
+    return make(), inputs()
+
+
+def leading(output):
+    """The tensor of a result that a loss is made of."""
+    return output["logits"] if isinstance(output, dict) else output
+
+
+def loss(output, target):
+    return (leading(output) - target).square().mean()

@@ -1,0 +1,109 @@
+"""The work of each process of `test_own_chains.py` under torchrun; the first one prints its results as JSON."""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import DTensor
+
+from modular_converter.parallel import Pipeline, Training, derive_pipeline, parallelize
+from tests.parallel.own_chains import Parts, leading, loss, made, rows
+
+
+def furthest(found, expected):
+    return max(float((found[name] - value).abs().max()) for name, value in expected.items() if name in found)
+
+
+def here(parameter):
+    """The entries of a parameter on this process."""
+    return (parameter.to_local() if isinstance(parameter, DTensor) else parameter).numel()
+
+
+def trained(step, parameters):
+    """The losses of three steps."""
+    optimizer, losses = torch.optim.SGD(parameters, lr=0.1), []
+    for _ in range(3):
+        losses.append(float(step()))
+        optimizer.step()
+        optimizer.zero_grad()
+    return losses
+
+
+def plainly(model, inputs, target):
+    def step():
+        found = loss(model(*inputs), target)
+        found.backward()
+        return found.detach()
+
+    return step
+
+
+def compared(name, layout):
+    """The largest differences from one process: of an output, of losses, of weights after three steps."""
+    whole, inputs = made(name)
+    whole = whole.double()
+    inputs = tuple(one.double() if one.is_floating_point() else one for one in inputs)
+    target = torch.randn_like(leading(whole(*inputs)))
+    dist.broadcast(target, 0)
+    model, staged = copy.deepcopy(whole), "pp" in layout
+    how = {"layout": layout, "device": "cpu", "example_inputs": inputs}
+    if layout == "Pipeline":
+        model = Pipeline(model, chunks=2, loss=loss, example_inputs=inputs, device="cpu")
+    elif staged:
+        model = parallelize(model, **how, training=Training(chunks=2, loss=loss))
+    else:
+        model = parallelize(model, **how)
+    staged = staged or layout == "Pipeline"
+    want = leading(whole.eval()(*inputs)).detach()
+    got = model.eval()(*inputs)
+    last = got is not None
+    output = float((leading(got).detach() - want).abs().max()) if last else 0.0
+    step = (lambda: model.step(*inputs, target=target)) if staged else plainly(model.train(), inputs, target)
+    model.train()
+    losses = trained(plainly(whole.train(), inputs, target), whole.parameters()), trained(step, model.parameters())
+    if hasattr(model, "full_state_dict"):
+        state = model.full_state_dict()
+    else:
+        state = {name: value.detach() for name, value in model.named_parameters()}
+    share = sum(here(p) for p in model.parameters()) / sum(p.numel() for p in whole.parameters())
+    found = [output, max(abs(a - b) for a, b in zip(*losses)), furthest(state, whole.state_dict()), share]
+    every = [None] * dist.get_world_size()
+    dist.all_gather_object(every, (found, len(state)))
+    return [max(one[n] for one, _ in every) for n in range(4)] + [min(count for _, count in every)]
+
+
+def refused(call):
+    try:
+        return f"no error: {call()}"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def main(layouts, names):
+    dist.init_process_group("gloo")
+    found = {f"{layout} {name}": compared(name, layout) for layout in layouts for name in names}
+    if dist.get_world_size() == 2:
+        whole, inputs = made("chain")
+        small = derive_pipeline(whole, inputs)
+        given = Pipeline(copy.deepcopy(whole), chunks=2, plan=small, loss=loss, device="cpu", balance=(1, 3))
+        named = {"x": rows()}
+        found["said"] = {
+            "no layers": refused(lambda: Pipeline(Parts(), chunks=2, example_inputs=named, device="cpu")),
+            "nothing given": refused(lambda: Pipeline(copy.deepcopy(whole), chunks=2, device="cpu")),
+            "wrong plan": refused(lambda: Pipeline(copy.deepcopy(whole), chunks=2, plan="plan x", device="cpu")),
+            "too many": refused(lambda: given.step(rows(), rows(), target=rows())),
+            "twice": refused(lambda: given.step(rows(), x=rows(), target=rows())),
+            "repr": repr(given),
+        }
+    if dist.get_rank() == 0:
+        print(json.dumps(found), flush=True)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1].split(","), sys.argv[2].split(","))
