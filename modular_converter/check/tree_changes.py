@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -374,6 +375,12 @@ def _plural(node: ast.AST, owners: Sequence[ast.AST]) -> str:
 def _said_of_words(gone: Sequence[str], come: Sequence[str], noun: str) -> str:
     """What happens to words of a text. Many words are not named."""
     before, after = " ".join(gone), " ".join(come)
+    start = len(_common(before, after))
+    end = len(_common(before[start:][::-1], after[start:][::-1]))
+    signs, new_signs = before[start : len(before) - end], after[start : len(after) - end]
+    if not re.search(r"[\w\s]", signs + new_signs):  # the words stay, and only signs differ
+        gone, come = signs.split(), new_signs.split()
+        before, after = signs, new_signs
     if len(gone) > MOST_WORDS or len(come) > MOST_WORDS or len(before) + len(after) > 80:
         return f"{'leaves out words of' if not come else 'adds words to' if not gone else 'changes words of'} {noun}"
     if not come:

@@ -58,6 +58,7 @@ def kinds(old: str, new: str) -> set[str]:
         ("(nn.Module)", "(Base, nn.Module)", {"adds base classes"}),
         ('    """A norm."""\n\n', "", {"leaves out docstrings of classes"}),
         ('"""A norm."""', '"""A norm for `Emu`."""', {"writes `norm for `~`.` for `norm.` in docstrings"}),
+        ('"""A norm."""', '"""A norm"""', {"leaves out `.` in docstrings"}),
         ("the input", "", {"leaves out `the input` in docstrings"}),
         ("        Args:\n            hidden_states: the input\n", "", {"leaves out words of docstrings"}),
         ("  # in features", "", {"leaves out comments"}),
