@@ -39,10 +39,8 @@ class Troubled(torch.nn.Module):
             os.kill(os.getpid(), signal.SIGSEGV)
         if trouble == "hangs" and alone:
             time.sleep(600)
+        if trouble == "slow":
+            time.sleep(300)
         if trouble == "module":
             return self.up
         return self.down(torch.relu(self.up(x))) + self.shift + self.constant
-
-    def slow(self, seconds):
-        time.sleep(seconds)
-        return time.monotonic()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -54,11 +54,19 @@ def traced_kinds(model: torch.nn.Module) -> dict[str, Kind] | None:
     return {path: kind | _facts_of(model.get_submodule(path)) if path else kind for path, kind in found.items()}
 
 
-def kinds_of_call(skeleton: Skeleton, inputs: Mapping[str, Any]) -> dict[str, Kind]:
-    """The kinds from one run on inputs, whose data do not matter. Raises ``TraceError``."""
+def kinds_of_call(
+    skeleton: Skeleton, inputs: Mapping[str, Any], change: Callable[[torch.nn.Module], None] | None = None
+) -> dict[str, Kind]:
+    """The kinds from one run on inputs, whose data do not matter. Raises ``TraceError``.
+
+    Args:
+        change: called with the model before it runs.
+    """
 
     def run() -> Trace:
         bare = assemble_model(skeleton, META)[0].eval()
+        if change is not None:
+            change(bare)
         with Guesses():
             return record(bare, {name: on_meta(value) for name, value in inputs.items()})
 

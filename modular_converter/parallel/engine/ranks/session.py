@@ -71,6 +71,7 @@ class Session:
         self.store: Any = None
         self.awake_s = 0.0 if self.devices[0] == "cpu" else AWAKE_S
         self.times: list[float] = []
+        self.switches: Any = None  # of torch, on the ranks; None if they have their own
         self.owed: deque[tuple[Any, ...]] = deque()  # kind and model of each message without an answer
         # (Model, objects) that the ranks can drop; None stands for the model itself.
         self.unneeded: list[tuple[int, range | None]] = []

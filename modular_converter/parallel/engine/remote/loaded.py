@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble_model
+from modular_converter.parallel.engine.base.watched_state import GONE, Difference, WatchedState
 from modular_converter.parallel.engine.base.without_data import META, run_without_data, tried_without_data
-from modular_converter.parallel.engine.remote.same_answers import Whole, whole_of
+from modular_converter.parallel.engine.choice.fit import OneOf
+from modular_converter.parallel.engine.remote.caller_state import apply_difference
+from modular_converter.parallel.engine.remote.same_answers import WholeFacts, facts_of
+from modular_converter.parallel.engine.remote.stored import Stays, Stored, with_marks
+from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, Resolution
+from modular_converter.parallel.shard.apply import apply
+from modular_converter.parallel.shard.collectives import Group
 
 
 @dataclass
@@ -23,6 +33,12 @@ class Loaded:
         local: identities of the modules that compute a share of their heads.
         copies: (object in the settings, copy with a share's own numbers that a module has instead).
         seen: kind of call whose results were compared with the whole model's shapes -> names of fields that stay here.
+        state: of the modules, when the last call ended.
+        changed: changes that the caller has made since the hand-over.
+        dropout: that drops in shares what the whole model would drop; None if no module trains.
+        last: the call that has stored something last.
+        stored: path of a module and name of an attribute -> number of the call that has stored it.
+        compared: kind of call and attribute -> whether plain values that it stores depend on shares.
         trial: whether answers that differ between the ranks are an ordinary error, after which the ranks go on.
     """
 
@@ -37,22 +53,150 @@ class Loaded:
     copies: list[tuple[Any, Any]] = field(default_factory=list)
     seen: dict[Any, frozenset[str]] = field(default_factory=dict)
     trial: bool = False
+    plan: Plan | None = None
+    state: WatchedState | None = None
+    changed: dict[tuple[str, str, bool], Difference] = field(default_factory=dict)
+    dropout: Any = None
+    last: Called | None = None
+    stored: dict[tuple[str, str], int] = field(default_factory=dict)
+    compared: dict[Any, bool] = field(default_factory=dict)
 
-    def kind_of(self, args: Any, kwargs: Any, tensors: Iterable[Any]) -> Any:
-        """The names of the given arguments and of the returned tensors, on which the form of a result depends."""
-        given = tuple(sorted((name, value is True) for name, value in kwargs.items() if value is not None))
-        return tuple(map(type, args)), given, tuple(tensors)
+    def kind_of(self, called: Called, tensors: Iterable[Any]) -> Any:
+        """What is called, and the names of given arguments and returned tensors, on which the form of a result depends."""
+        given = tuple(sorted((name, value is True) for name, value in called.kwargs.items() if value is not None))
+        return called.path, called.method, tuple(map(type, called.args)), given, tuple(tensors)
 
-    def whole_shapes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Whole:
-        """The shapes and integers of the whole model's result, from a run without data; empty if that run fails."""
-        if not _has_values_alone((args, kwargs)):  # the run would write to a cache
-            return {}
-        model, _ = assemble_model(self.skeleton, META)
+    def facts(self, called: Called, group: Group | None) -> WholeFacts:
+        """The form of the whole model's result, from a run without data; empty if that run fails.
+
+        Args:
+            group: for values that are no tensors, which are compared with those of this rank's share in such a run.
+        """
+        if not called.runs_module or not _has_values_alone((called.args, called.kwargs)):  # it would write to a cache
+            return WholeFacts()
         try:
-            result = tried_without_data(lambda: run_without_data(model.eval(), args, kwargs))
+            whole = self._without_data(called, None)[0]
         except Exception:  # the model's own code needs data
-            return {}
-        return whole_of(result)
+            return WholeFacts()
+        share = None
+        if group is not None:
+            with contextlib.suppress(Exception):
+                share = self._without_data(called, group)[0]
+        return WholeFacts(facts_of(whole), None if share is None else facts_of(share))
+
+    def _without_data(self, called: Called, group: Group | None) -> tuple[Any, torch.nn.Module]:
+        """The result of a call of the whole model, or of a rank's share, on the meta device; and the model afterwards."""
+        model, _ = assemble_model(self.skeleton, META)
+        for one in self.changed.values():
+            value = one.value.to(META) if isinstance(one.value, torch.Tensor) else copy.deepcopy(one.value)
+            apply_difference(model, replace(one, value=value))
+        if group is not None and self.plan is not None:
+            apply(model, self.plan, OneOf(group.size, group.rank))
+        target = called.target(model.eval())
+        return tried_without_data(lambda: run_without_data(target, called.args, called.kwargs)), model
+
+    def stored_since(self, called: Called, call: int) -> list[Difference]:
+        """What a call has stored on modules, in the same order on all ranks."""
+        assert self.state is not None
+        found = self.state.differences()
+        for one in found:
+            if one.is_buffer and isinstance(one.value, torch.Tensor) and one.value.is_inference():
+                # Has no version, by which the next change of it would be seen.
+                self.state.accept(one.path, one.name, one.value.clone(), True)
+            self.stored[one.path, one.name] = call
+        if found:
+            self.last = called
+        return sorted(found, key=lambda one: (one.path, one.name, one.is_buffer))
+
+    def without_shares(self, one: Difference, call: int, called: Called, apart: bool, group: Group) -> Difference:
+        """What the caller may see of something stored: whole buffers, plain values that depend on no share, marks."""
+        if one.is_buffer and isinstance(one.value, torch.Tensor) and not apart:
+            return replace(one, old=None)
+        value = one.value
+        if value is not GONE:
+            value = with_marks(value, Stored(one.path, one.name, (), call))
+            if _has_numbers(value) and self._depends_on_share(one, called, group):
+                value = Stays(one.where, "number of each rank's own")
+        return replace(one, old=None, value=value)
+
+    def _depends_on_share(self, one: Difference, called: Called, group: Group) -> bool:
+        """Whether plain values that a call has stored are others on a share than in the whole model, without data."""
+        place = (one.path, one.name, self.kind_of(called, ()))
+        if place not in self.compared:
+            if not called.runs_module or not _has_values_alone((called.args, called.kwargs)):
+                return False
+            try:
+                runs = [self._without_data(called, own)[1] for own in (None, group)]
+                values = [vars(model.get_submodule(one.path)).get(one.name) for model in runs]
+                self.compared[place] = facts_of(values[0]) != facts_of(values[1])
+            except Exception:  # the model's own code needs data
+                self.compared[place] = False
+        return self.compared[place]
+
+    def stored_value(self, stored: Stored) -> tuple[torch.Tensor, WholeFacts]:
+        """A tensor that the last call has stored, and its form in the whole model."""
+        if self.stored.get((stored.path, stored.name)) != stored.call:
+            raise ApplyError(
+                f"{stored.where} was stored by an earlier call, and a later one has stored another in its place: read or "
+                "copy it before the next call"
+            )
+        value = _at(self.model, stored)
+        if self.last is None or not self.last.runs_module or not _has_values_alone((self.last.args, self.last.kwargs)):
+            if id(self.model.get_submodule(stored.path)) in self.local:
+                raise ApplyError(f"{stored.where} may be each rank's own share: let forward return it")
+            return value, WholeFacts()
+        try:
+            whole = self._without_data(self.last, None)[1]
+        except Exception:  # the model's own code needs data
+            return value, WholeFacts()
+        return value, WholeFacts({(): tuple(_at(whole, stored).shape)})
+
+
+def _at(model: torch.nn.Module, stored: Stored) -> Any:
+    scope = vars(model.get_submodule(stored.path))
+    value = scope[stored.name] if stored.name in scope else scope["_buffers"][stored.name]
+    for key in stored.keys:
+        value = value[key]
+    return value
+
+
+def _has_numbers(value: Any) -> bool:
+    """Whether a value with marks has plain values that a share could decide."""
+    if isinstance(value, (list, tuple)):
+        return any(map(_has_numbers, value))
+    if isinstance(value, dict):
+        return any(map(_has_numbers, value.values()))
+    return isinstance(value, (int, float, str, complex))
+
+
+@dataclass(frozen=True)
+class Called:
+    """A call of a model, or of the module at ``path`` inside it."""
+
+    path: str
+    method: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def target(self, model: torch.nn.Module) -> torch.nn.Module:
+        return model.get_submodule(self.path)
+
+    def on(self, model: torch.nn.Module) -> Any:
+        return getattr(self.target(model), self.method)(*self.args, **self.kwargs)
+
+    @property
+    def runs_module(self) -> bool:
+        return self.method in ("forward", "__call__")
+
+    @property
+    def is_forward(self) -> bool:
+        """Whether the model's own forward is called, not through ``__call__``."""
+        return not self.path and self.method == "forward"
+
+    @property
+    def is_of_model(self) -> bool:
+        """Whether the plan's proof says that the ranks have the same answer."""
+        return not self.path
 
 
 def _has_values_alone(value: Any) -> bool:

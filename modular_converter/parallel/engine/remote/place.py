@@ -57,12 +57,12 @@ def place(
                 tensors[n].data = torch.empty(0, dtype=skeleton.items[n].dtype)
             for batch in _batches({n: recipe for n, recipe in recipes.items() if n not in there}):
                 read = [sum(pair) for pair in zip(read, session.ask(("read", number, batch)))]
-            session.ask(("finish", number, str(plan), compile))
+            cut = session.ask(("finish", number, str(plan), compile))[0]
         except BaseException:
             session.forget(number)
             raise
     placement = Placement(session, number, plan, skeleton, tensors, pieces, own_session)
-    placement.read = read
+    placement.read, placement.cut = read, frozenset(cut)
     placement.unused = weakref.finalize(placement, _drop_unused, session, number, own_session, os.getpid())
     placement.unused.atexit = False
     return placement

@@ -5,18 +5,21 @@ from __future__ import annotations
 import itertools
 import os
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from modular_converter.parallel.engine.base.skeleton import Item, Skeleton
+from modular_converter.parallel.engine.base.torch_switches import TorchSwitches
+from modular_converter.parallel.engine.base.watched_state import Difference
 from modular_converter.parallel.engine.ranks.failures import RemoteError
 from modular_converter.parallel.engine.ranks.packing import OnRanks, handle_for, public_names, stand_in
 from modular_converter.parallel.engine.ranks.random_states import random_states, set_random_states
 from modular_converter.parallel.engine.ranks.session import Session
 from modular_converter.parallel.engine.remote.handover import copy_rows, moves_of
+from modular_converter.parallel.engine.remote.stored import Stored
 from modular_converter.parallel.engine.remote.what_may_leave import caches_in, has_content, with_stream
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
@@ -26,6 +29,8 @@ from modular_converter.parallel.shard.shares import largest_share
 
 NUMBERS = itertools.count(1)
 _CHUNK_BYTES = 32 << 20
+# A fetched weight of at most this size is kept until another one is fetched.
+_KEPT_BYTES = 64 << 20
 # Objects that one answer can leave on the ranks.
 _NAMES = 1 << 12
 
@@ -43,6 +48,9 @@ class Placement:
         read: bytes that each rank has read from files.
         settings: the settings on the ranks; see ``config_changes.settings_of``.
         unused: the finalizer that drops the model on the ranks.
+        cut: path of a module, and name of an integer of which each rank has its own.
+        take_stored: called with what a call has stored on the modules of the ranks.
+        latest: name and whole tensor of the weight that was fetched last.
     """
 
     session: Session
@@ -58,11 +66,17 @@ class Placement:
     read: list[int] = field(default_factory=list)
     settings: bytes = b""
     unused: weakref.finalize[Any, Any] | None = None
+    latest: tuple[str, torch.Tensor] = ("", torch.empty(0))
+    cut: frozenset[tuple[str, str]] = frozenset()
+    take_stored: Callable[[list[Difference]], None] = lambda found: None
 
-    def call(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any], path: str = "") -> Any:
         """Run a method of the model on all ranks under the caller's random state; return the first rank's result.
 
         A new cache among the arguments goes to the ranks for good, and the caller's object becomes its handle.
+
+        Args:
+            path: of the module inside the model whose method it is.
 
         Raises:
             ApplyError: a cache has content that was not made on the ranks.
@@ -77,16 +91,18 @@ class Placement:
                     self._lend(cache)
             states = random_states()
             name = self._name()
-            message = ("call", self.number, method, args, kwargs, states, share, name)
+            message = ("call", self.number, path, method, args, kwargs, states, share, name)
             try:
                 answers = self._ask(message, event=event, device=where, resolve=self._handle)
             except BaseException:  # the ranks may keep objects that have no handle here
                 self.session.forget(self.number, range(name, name + _NAMES))
                 raise
             self.times = self.session.times
-            result, drawn = answers[0]
+            result, drawn, stored = answers[0]
             if drawn is not None:
                 set_random_states(*drawn)
+            if stored:
+                self.take_stored(stored)
             return result
 
     def _ask(self, message: Any, **how: Any) -> list[Any]:
@@ -141,6 +157,23 @@ class Placement:
             self._ask(("settings", self.number, changes))
         self.settings = settings
 
+    def send_switches(self, switches: TorchSwitches) -> None:
+        """Let the ranks take over torch's settings of this process."""
+        with self.session.lock:
+            self._ask(("switches", switches))
+            self.session.switches = switches
+
+    def send_state(self, changes: list[tuple[Difference, bool]]) -> None:
+        """Send changes of modules, and whether each was made in place."""
+        with self.session.lock:
+            self._ask(("state", self.number, changes))
+
+    def stored(self, one: Stored) -> torch.Tensor:
+        """The tensor that the last call has stored on a module of the ranks; raises ``ApplyError`` if it is a share."""
+        with self.session.lock:
+            found: torch.Tensor = self._ask(("stored", self.number, one))[0]
+        return found
+
     def on_trial(self) -> None:
         """From now on, answers that differ between the ranks are an ordinary error."""
         with self.session.lock:
@@ -172,6 +205,16 @@ class Placement:
         index = next(n for n, item in enumerate(self.skeleton.items) if item.parameter and item.name == name)
         with self.session.lock:
             return self._gathered(index, self.skeleton.items[index])
+
+    def fetched(self, name: str) -> torch.Tensor:
+        """As ``whole_one``; the latest weight is kept, if it is small, for loops over its rows."""
+        if self.latest[0] != name:
+            self.latest = ("", torch.empty(0))
+            found = self.whole_one(name)
+            if found.numel() * found.element_size() > _KEPT_BYTES:
+                return found
+            self.latest = (name, found)
+        return self.latest[1]
 
     def _gathered(self, index: int, item: Item) -> torch.Tensor:
         piece, size = self.pieces.get(index), len(self.session.devices)

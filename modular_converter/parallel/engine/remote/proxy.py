@@ -1,14 +1,17 @@
-"""The caller's model object while its weights are on the ranks: its methods run there.
+"""The caller's model object while its weights are on the ranks: its modules run there.
 
-Its class becomes a subclass of its own class, so ``isinstance``, configuration and attributes are unchanged; parameters
-become meta tensors of the same shapes.
+Its class becomes a subclass of its own class, so ``isinstance``, configuration and attributes are unchanged. Only calls of
+modules, and the library's ``generate``, run on the ranks. All other methods and properties run here, on whole values:
+parameters are tensors whose numbers are fetched when code reads them, and integers are those of the whole model.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import pickle
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,12 +27,17 @@ from modular_converter.parallel.engine.base.adapted import (
 )
 from modular_converter.parallel.engine.base.memory import MemoryFigures
 from modular_converter.parallel.engine.base.refused_methods import CHANGE_WEIGHTS, refusals, refuse
+from modular_converter.parallel.engine.base.skeleton import Item
+from modular_converter.parallel.engine.base.watched_state import GONE, Difference, WatchedState
 from modular_converter.parallel.engine.checkpoint.save_model import save_model, saved_names, saves_as_library
 from modular_converter.parallel.engine.choice.unproven_arguments import UNPROVEN, refuse_unproven
+from modular_converter.parallel.engine.remote.caller_state import CallerState
 from modular_converter.parallel.engine.remote.config_changes import pickled, settings_changes, settings_of
 from modular_converter.parallel.engine.remote.placement import Placement
+from modular_converter.parallel.engine.remote.stored import Stored, without_marks
+from modular_converter.parallel.engine.remote.weights_there import StoredThere, weight_there
 from modular_converter.parallel.engine.remote.what_may_leave import ModelThere
-from modular_converter.parallel.errors import PlanError
+from modular_converter.parallel.errors import ApplyError, PlanError
 from modular_converter.parallel.plans.resolve import first_names
 from modular_converter.parallel.quantised.torchao_int8 import is_unpacked, pack_layers, packed_state
 
@@ -42,11 +50,17 @@ OUT_OF_REACH = (
     "parallelize it again"
 )
 _UNREACHED = "{name} would not reach the ranks; take the model back with .cpu() before you set it"
-_INSIDE = "the weights of this {name} are on the ranks; call the parallelized model itself, or its methods"
+_DROPPED = "the model to which this {name} belongs is gone, and its weights with it; keep the model"
 _UNHEARD = "this {name} runs on the ranks, where no hook of yours is called; put the hook on the parallelized model"
 # The methods whose arguments reach the forward.
 _CALLED = ("forward", "generate")
 _CHILDREN = ("_modules", "_parameters")
+# The entries of a module that run it: without its hooks, and with them.
+_CALLS = ("forward", "_call_impl")
+# Entries of the model itself that belong to its placement.
+_OWN = ("_placement", "_homes", "_open", "_scales", "_own_class", "_trained", UNPROVEN)
+# Not in the model: the state has the model's own dictionary, and would keep a dropped model and its ranks alive.
+_STATES: weakref.WeakKeyDictionary[torch.nn.Module, CallerState] = weakref.WeakKeyDictionary()
 # The methods that put hooks on a module.
 _HOOKS = (
     "register_forward_hook",
@@ -165,29 +179,81 @@ def install(model: torch.nn.Module, placement: Placement) -> None:
             if parameter is not None and id(parameter) in kept:
                 item = kept[id(parameter)]
                 if id(parameter) not in made:
-                    empty = torch.empty(item.shape, dtype=item.kept, device="meta")
-                    made[id(parameter)] = torch.nn.Parameter(empty, requires_grad=item.gradient)
-                homes.append((module._parameters, leaf, parameter))
+                    made[id(parameter)] = _weight(placement, item)
+                homes.append((module._parameters, leaf, parameter))  # dictionaries, which keep no module
                 module._parameters[leaf] = made[id(parameter)]
-    for module in model.modules():
-        if module is not model:
-            name = type(module).__name__
-            module.__dict__["forward"] = functools.partial(refuse, PlanError, _INSIDE.format(name=name))
-            module.__dict__.update(
-                dict.fromkeys(_HOOKS, functools.partial(refuse, PlanError, _UNHEARD.format(name=name)))
-            )
-    model.__dict__["_open"] = [
-        (module.__dict__, name, module.__dict__[name]) for module in model.modules() for name in _CHILDREN
-    ]
-    for scope, name, children in model.__dict__["_open"]:
-        scope[name] = _Fixed(children)
+    _call_on_ranks(model)
+    # By path: with the model's own dictionary in it, the list would keep a dropped model alive.
+    inside = list(model.named_modules())
+    model.__dict__["_open"] = [(path, name, vars(module)[name]) for path, module in inside for name in _CHILDREN]
+    for _, module in inside:
+        vars(module).update({name: _Fixed(vars(module)[name]) for name in _CHILDREN})
     placement.settings = pickled(settings_of(model))
     model.__dict__["_placement"] = placement
     model.__dict__["_homes"] = homes
     model.__dict__["_scales"] = scales_of(model)
     model.__dict__["_own_class"] = type(model)
+    _watch(model, placement)
     model.__class__ = _routed_class(type(model))  # type: ignore[arg-type]
     keep_adapters(model, PlanError, OUT_OF_REACH)
+
+
+def _watch(model: torch.nn.Module, placement: Placement) -> None:
+    """Compare the model's state from now on; on the ranks, and so here, it is in evaluation mode."""
+    model.__dict__["_trained"] = [path for path, module in model.named_modules() if module.training]
+    for module in model.modules():
+        module.training = False
+    state = _STATES[model] = CallerState(model, placement, _OWN)
+    modules, there = weakref.ref(state.modules), weakref.ref(placement)
+
+    def fetch(one: Stored) -> torch.Tensor:
+        found = there()
+        if found is None:
+            raise PlanError(f"the model to which {one.where} belongs is gone; keep the model")
+        return found.stored(one)
+
+    def take(stored: list[Difference]) -> None:
+        watched = modules()
+        for one in stored:
+            if watched is not None and one.value is not GONE:
+                watched.accept(one.path, one.name, without_marks(one.value, fetch), one.is_buffer)
+
+    placement.take_stored = take
+
+
+def _weight(placement: Placement, item: Item) -> torch.nn.Parameter:
+    place = torch.device(placement.session.devices[0])
+    empty = torch.empty(item.shape, dtype=item.kept, device="meta")
+    # A cycle would keep a dropped model, and its ranks, until the next collection of garbage.
+    there = weakref.ref(placement)
+
+    def fetch() -> torch.Tensor:
+        found = there()
+        if found is None:
+            raise PlanError(f"the model to which {item.name} belongs is gone, and its weights with it; keep the model")
+        return found.fetched(item.name).to(place)
+
+    return weight_there(empty, item.name, item.gradient, place, fetch)
+
+
+def _call_on_ranks(model: torch.nn.Module) -> None:
+    """Let calls of the modules inside a model run on the ranks; those without weights run here as they are."""
+    root = weakref.ref(model)
+    for path, module in model.named_modules():
+        if module is model:
+            continue
+        name = type(module).__name__
+        module.__dict__.update(dict.fromkeys(_HOOKS, functools.partial(refuse, PlanError, _UNHEARD.format(name=name))))
+        if next(module.parameters(), None) is not None:
+            module.__dict__.update({call: functools.partial(_inside, root, path, name, call) for call in _CALLS})
+
+
+def _inside(root: weakref.ref[Any], path: str, kind: str, call: str, *args: Any, **kwargs: Any) -> Any:
+    """Run a module inside a model on the ranks: its forward, or itself with its hooks."""
+    model = root()
+    if model is None:
+        raise PlanError(_DROPPED.format(name=kind))
+    return _call(model, "forward" if call == "forward" else "__call__", args, kwargs, path)
 
 
 def give_back(model: Any) -> torch.nn.Module:
@@ -196,16 +262,20 @@ def give_back(model: Any) -> torch.nn.Module:
     Raises ``RankError`` if the ranks have ended already, and the weights are lost.
     """
     placement = model._placement
+    _fetch_stored(_STATES[model].modules)
     placement.give_back()
     model.__class__ = model.__dict__.pop("_own_class")
-    for scope, name, children in model.__dict__.pop("_open"):
-        scope[name] = children
+    inside = dict(model.named_modules())
+    for path, name, children in model.__dict__.pop("_open"):
+        inside[path].__dict__[name] = children
     for scope, leaf, parameter in model.__dict__.pop("_homes"):
         scope[leaf] = parameter
     for module in model.modules():
-        for name in ("forward", *_HOOKS):
+        for name in (*_CALLS, *_HOOKS):
             module.__dict__.pop(name, None)
-    del model.__dict__["_placement"], model.__dict__["_scales"]
+    for path in model.__dict__.pop("_trained"):
+        inside[path].training = True
+    del model.__dict__["_placement"], model.__dict__["_scales"], _STATES[model]
     model.__dict__.pop(UNPROVEN, None)
     let_go(model)
     pack_layers(model)
@@ -213,52 +283,54 @@ def give_back(model: Any) -> torch.nn.Module:
     return found
 
 
+def _fetch_stored(state: WatchedState) -> None:
+    """Bring tensors that calls have stored on modules; those that are shares of the ranks are lost with them."""
+    for path, name, value in zip(state.paths, state.names, list(state.values)):
+        if isinstance(value, StoredThere):
+            try:
+                found = value.clone()
+            except ApplyError:
+                found = None
+            state.by_path[path][name] = found
+
+
 @functools.lru_cache(maxsize=256)
 def _routed_class(own: type[Any]) -> type[Any]:
     body: dict[str, Any] = {"__module__": own.__module__, "__qualname__": own.__qualname__, "__doc__": own.__doc__}
-    for name in _routed_names(own):
-        body[name] = _route(name, getattr(own, name))
+    for name in _CALLED:
+        if name == "forward" or _generates_there(own):
+            body[name] = _route(name, getattr(own, name))
     body |= refusals(own, _NOT_ON_RANKS, PlanError, OUT_OF_REACH)
     return type(own.__name__, (Parallelized, own), body)
 
 
-def _routed_names(own: type[Any]) -> list[str]:
-    """``forward``, ``generate``, and the public methods that the model's own code adds to the library's base classes."""
-    machinery = [kind for kind in own.__mro__ if not _is_model_code(kind)]
-    known = {name for kind in machinery for name in vars(kind)}
-    found = {"forward"}
-    for kind in own.__mro__:
-        if _is_model_code(kind):
-            found |= {name for name, value in vars(kind).items() if _is_method(name, value) and name not in known}
-    if hasattr(own, "generate"):
-        found.add("generate")
-    return sorted(found)
+def _generates_there(own: type[Any]) -> bool:
+    """Whether ``generate`` runs on the ranks: the library's, and one that prepares a call of the library's.
 
-
-def _is_method(name: str, value: Any) -> bool:
-    """Whether an attribute is a public method of instances: static and class methods need no weights."""
-    if name.startswith("_") or isinstance(value, (staticmethod, classmethod)) or not callable(value):
-        return False
-    return hasattr(value, "__code__") or hasattr(value, "__wrapped__")
-
-
-def _is_model_code(kind: type[Any]) -> bool:
-    module = kind.__module__
-    return not module.startswith(("torch.", "builtins")) and (
-        not module.startswith("transformers.") or module.startswith("transformers.models.")
-    )
+    A loop of the caller's own runs here, as any other method.
+    """
+    owner = next((kind for kind in own.__mro__ if "generate" in vars(kind)), None)
+    if owner is None or owner.__module__.startswith("transformers."):
+        return owner is not None
+    code = getattr(inspect.unwrap(vars(owner)["generate"]), "__code__", None)
+    return code is None or bool({"super", "GenerationMixin"}.intersection(code.co_names))
 
 
 def _route(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(own)
     def routed(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if name in _CALLED:
-            refuse_unproven(self, own, args, kwargs)
-        _send_settings(self)
-        args = tuple(_there(value, self._placement) for value in args)
-        return self._placement.call(name, args, {key: _there(value, self._placement) for key, value in kwargs.items()})
+        refuse_unproven(self, own, args, kwargs)
+        return _call(self, name, args, kwargs)
 
     return routed
+
+
+def _call(model: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any], path: str = "") -> Any:
+    """Run a method of a model, or of a module inside it, on the ranks."""
+    placement = model._placement
+    _send_settings(model)
+    args = tuple(_there(value, placement) for value in args)
+    return placement.call(method, args, {key: _there(value, placement) for key, value in kwargs.items()}, path)
 
 
 def _there(value: Any, placement: Placement) -> Any:
@@ -275,8 +347,9 @@ def _there(value: Any, placement: Placement) -> Any:
 
 
 def _send_settings(model: Any) -> None:
-    """Send the ranks the changes of the settings since the last call. The comparison takes 13 us for a Llama."""
+    """Send the ranks the changes since the last call. The comparison of settings takes 13 us for a Llama."""
     refuse_new_scales(model._scales)
+    _STATES[model].send(model._placement.skeleton)
     settings, placement = settings_of(model), model._placement
     data = pickled(settings)
     if data != placement.settings:

@@ -10,6 +10,7 @@ import torch
 
 from modular_converter.parallel.engine.base.memory import print_usage
 from modular_converter.parallel.engine.base.skeleton import Skeleton, dismantle, kept_types
+from modular_converter.parallel.engine.base.watched_code import WatchedCode
 from modular_converter.parallel.engine.checkpoint.load_model import (
     Checkpoint,
     hollow,
@@ -40,7 +41,7 @@ from modular_converter.parallel.engine.remote.compare_with_ranks import (
 from modular_converter.parallel.engine.remote.place import place
 from modular_converter.parallel.engine.remote.placement import Placement
 from modular_converter.parallel.engine.remote.proxy import install
-from modular_converter.parallel.errors import PlanError, RankError
+from modular_converter.parallel.errors import ApplyError, PlanError, RankError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece
 
@@ -97,6 +98,7 @@ def put_on_ranks(given: Arguments) -> Any:
             given = _with_plan(replace(given, model=checkpoint.model, dtype=None, fp16=False))
         ready = _prepare(given, session, checkpoint)
         session.start()
+        same_code(given.model, session)
         ready = _compared(given, session, ready) if given.probe else _told(ready, "")
         logger.info("%s on %s: %s", type(given.model).__name__, ", ".join(session.devices), ready.origin)
         placement = _place(given, session, ready)
@@ -114,6 +116,18 @@ def put_on_ranks(given: Arguments) -> Any:
     if given.verbose is not None:
         print_usage(given.model, ready.origin, placement.memory(), given.verbose)
     return given.model
+
+
+def same_code(model: torch.nn.Module, session: Session) -> None:
+    """Give the ranks the constants of the model's code. Raises ``ApplyError`` if a function is another one there."""
+    facts = WatchedCode(model).facts()
+    with session.lock:
+        other = session.ask(("code", facts))[0]
+    if other:
+        raise ApplyError(
+            f"{', '.join(other[:4])} is another function in this process than in the module that the ranks import: a patch "
+            "does not reach them; put it into that module, or into one that the module imports"
+        )
 
 
 def _with_plan(given: Arguments) -> Arguments:

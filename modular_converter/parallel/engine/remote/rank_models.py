@@ -22,8 +22,12 @@ from modular_converter.parallel.engine.base.attention_heads import (
 from modular_converter.parallel.engine.base.checked_ids import check_ids
 from modular_converter.parallel.engine.base.memory import usage
 from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble_model
+from modular_converter.parallel.engine.base.torch_switches import TorchSwitches
+from modular_converter.parallel.engine.base.watched_code import CodeFacts, take_over
+from modular_converter.parallel.engine.base.watched_state import Difference, WatchedState
 from modular_converter.parallel.engine.checkpoint.reader import Reader, read_share
 from modular_converter.parallel.engine.checkpoint.recipes import Recipe
+from modular_converter.parallel.engine.group.dropout import SharedDropout
 from modular_converter.parallel.engine.inference.agreement import make_agree
 from modular_converter.parallel.engine.inference.fused_norms import fuse_norms
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup, make_plain
@@ -35,17 +39,18 @@ from modular_converter.parallel.engine.ranks.protocol import EVENT
 from modular_converter.parallel.engine.ranks.random_states import adopt, changed_since
 from modular_converter.parallel.engine.ranks.shared_memory import Arena
 from modular_converter.parallel.engine.remote.answering import Answering, failure
-from modular_converter.parallel.engine.remote.config_changes import Change, apply_changes
+from modular_converter.parallel.engine.remote.caller_state import apply_difference, configs_in
+from modular_converter.parallel.engine.remote.config_changes import Change, apply_changes, settings_of
 from modular_converter.parallel.engine.remote.handover import Span, copy_rows, moves_of
-from modular_converter.parallel.engine.remote.loaded import Loaded, fill_whole
+from modular_converter.parallel.engine.remote.loaded import Called, Loaded, fill_whole
 from modular_converter.parallel.engine.remote.same_answers import (
     DifferentAnswers,
+    WholeFacts,
     compare_answers,
     different_text,
-    refuse_shares,
-    shares_in,
     shares_that_stay,
 )
+from modular_converter.parallel.engine.remote.stored import Stored
 from modular_converter.parallel.engine.remote.what_may_leave import Held, as_on_rank, check_plain, hold
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
@@ -71,6 +76,7 @@ class Worker(Answering):
         self.down, self.progress = down, progress
         self.group = DirectGroup(meet=progress.meet)
         self.models: dict[int, Loaded] = {}
+        self.casting: Callable[[torch.device], Any] = lambda device: contextlib.nullcontext()
 
     def handle(self, data: bytes) -> None:
         """Run one message and answer it."""
@@ -138,7 +144,8 @@ class Worker(Answering):
             return loaded.shares[by_identity[id(parameter)]]
 
         keep = list(model.parameters())  # alive, so that identities stay unique
-        applied = apply(model, Plan.parse(plan), self.group, share)
+        loaded.plan = Plan.parse(plan)
+        applied = apply(model, loaded.plan, self.group, share)
         fill_whole(model, loaded, by_identity)
         loaded.local = local_modules(model, applied.resolution.pieces)
         loaded.copies = [(was, getattr(of, name)) for of, name, was in applied.integers if hasattr(was, "__dict__")]
@@ -150,54 +157,122 @@ class Worker(Answering):
         if compile:
             choose_cache(model, {})
         make_agree(model, self.group, self.progress.step)
-        self.answer(None)
+        loaded.state = WatchedState(
+            model, ("config", "generation_config"), configs_in(vars(settings_of(model)).values())
+        )
+        paths = {id(module): path for path, module in model.named_modules()}
+        self.answer([(paths[id(of)], name) for of, name, _ in applied.integers if id(of) in paths])
 
-    def on_call(self, number: int, method: str, args: Any, kwargs: Any, states: Any, share: bool, name: int) -> None:
-        """Run a method of a model under the caller's random state; the first rank answers with the result.
+    def on_call(
+        self, number: int, path: str, method: str, args: Any, kwargs: Any, states: Any, share: bool, name: int
+    ) -> None:
+        """Run a method of a model, or of a module in it, under the caller's random state; the first rank answers.
 
         Hooks on the model itself run in the main process around ``forward``, but here inside of other methods.
         """
         loaded = self.models[number]
         adopt(states, self.device)
+        adopt(states, self.device)
         args, kwargs = as_on_rank(args, kwargs, self._event, lambda other: self.models[other].model)
+        called = Called(path, method, args, kwargs)
         if loaded.compiled:
             choose_cache(loaded.model, kwargs)
-        with torch.inference_mode(), self._attentions_whole(loaded, args, kwargs):  # a token needs no gradients
-            result = getattr(loaded.model, method)(*args, **kwargs)
-            stays, check = self._agreed(loaded, method, args, kwargs, result)
-        answer = None if self.group.rank else (result, changed_since(states, self.device))
+        if loaded.dropout is not None and called.is_forward:
+            loaded.dropout.given, loaded.dropout.whole = (args, kwargs), None
+        # A token needs no gradients.
+        with torch.inference_mode(), self._attentions_whole(loaded, args, kwargs), self.casting(self.device):
+            result = called.on(loaded.model)
+            stays, check = self._agreed(loaded, called, result)
+        stored = self._stored(loaded, called, name)
+        answer = None if self.group.rank else (result, changed_since(states, self.device), stored)
         self._answer_and_hold(loaded, result, answer, name, share and not self.group.rank, stays, check)
 
-    def _agreed(
-        self, loaded: Loaded, method: str, args: Any, kwargs: Any, result: Any
-    ) -> tuple[list[Any], Callable[[], None]]:
+    def _agreed(self, loaded: Loaded, called: Called, result: Any) -> tuple[list[Any], Callable[[], None]]:
         """The values of a result that stay here because they hold shares, and a check of all other values.
 
         The check waits for the device. Its errors are the same on all ranks.
         """
         compared = compare_answers(result, self.group.size, self.group.gather_last, self.device)
-        forward = method == "forward"
-        size = self.group.size
-        whole = functools.cache(lambda: loaded.whole_shapes(args, kwargs) if forward else {})
-        kind = loaded.kind_of(args, kwargs, compared.tensors)
-        shapes = {} if kind in loaded.seen or not forward else whole()
+        kind = loaded.kind_of(called, compared.tensors)
+        whole = functools.cache(lambda: loaded.facts(called, self.group if compared.plain else None))
+        facts = WholeFacts() if kind in loaded.seen else whole()
         stays: dict[str, Any] = {}
         if any(len(path) > 1 for path in compared.tensors):
-            takes = inspect.signature(type(loaded.model).forward).parameters
+            takes = inspect.signature(type(called.target(loaded.model)).forward).parameters
             known = [path for path in compared.tensors if path and path[0] in loaded.seen.get(kind, ())]
-            shares = [*known, *compared.different(), *shares_in(compared.tensors, shapes, size)]
+            shares = [*known, *compared.different(), *facts.shares_in(compared)]
             stays = shares_that_stay(result, shares, takes)
 
         def check() -> None:
             left = {path: tensor for path, tensor in compared.tensors.items() if not path or path[0] not in stays}
-            refuse_shares(left, shares_in(left, shapes, size), shapes)
+            facts.refuse_shares(compared, left)
             if different := [path for path in compared.different() if path in left]:
-                refuse_shares(left, shares_in(left, whole(), size), whole())
-                apart = not loaded.trial and not compared.plain.issuperset(different)
+                whole().refuse_shares(compared, left)
+                apart = called.is_of_model and not loaded.trial and not compared.plain.keys() >= set(different)
                 raise (DifferentAnswers if apart else ApplyError)(different_text(different[0]))
             loaded.seen.setdefault(kind, frozenset(stays))
 
         return list(stays.values()), check
+
+    def _stored(self, loaded: Loaded, called: Called, call: int) -> list[Difference]:
+        """What the call has stored on modules: plain values, new contents of buffers, and marks for tensors."""
+        found = loaded.stored_since(called, call) if loaded.state is not None and not loaded.trial else []
+        buffers = {one.where: one.value for one in found if one.is_buffer and isinstance(one.value, torch.Tensor)}
+        with torch.inference_mode():
+            compared = compare_answers(buffers, self.group.size, self.group.gather_last, self.device)
+        apart = {path[0] for path in compared.different()}
+        return [loaded.without_shares(one, call, called, one.where in apart, self.group) for one in found]
+
+    def on_stored(self, number: int, stored: Stored) -> None:
+        """Answer with a tensor that the last call has stored on a module."""
+        loaded = self.models[number]
+        value, facts = loaded.stored_value(stored)
+        with torch.inference_mode():
+            compared = compare_answers(value, self.group.size, self.group.gather_last, self.device)
+
+        def check() -> None:
+            try:
+                facts.refuse_shares(compared, compared.tensors)
+                if compared.different():
+                    raise ApplyError(different_text(()))
+            except ApplyError as error:
+                raise ApplyError(f"{stored.where} was stored by the call on the ranks: {error}") from None
+
+        self.answer(None if self.group.rank else value, check=check)
+
+    def on_switches(self, switches: TorchSwitches) -> None:
+        """Take over torch's settings of the caller's process."""
+        switches.take_over(self.device)
+        self.casting = switches.casting
+        self.answer(None)
+
+    def on_code(self, facts: CodeFacts) -> None:
+        """Take over constants of the caller's code; answer with the names of functions that are other ones here."""
+        self.answer(take_over(facts))
+
+    def on_state(self, number: int, changes: list[tuple[Difference, bool]]) -> None:
+        """Repeat the caller's changes of modules."""
+        loaded = self.models[number]
+        for one, in_place in changes:
+            apply_difference(loaded.model, one, in_place)
+            loaded.changed[one.path, one.name, one.is_buffer] = one
+        if any(one.name == "training" for one, _ in changes):
+            self._share_dropout(loaded)
+        loaded.seen.clear()  # the form of results may be another one
+        if loaded.state is not None:
+            loaded.state.note()
+        self.answer(None)
+
+    def _share_dropout(self, loaded: Loaded) -> None:
+        """Let shares drop what the whole model would drop, while some module is in training mode."""
+        trains = any(module.training for module in loaded.model.modules())
+        if trains and loaded.compiled:
+            raise ApplyError("a model on ranks with compile=True has no training mode; leave compile= out")
+        if trains and loaded.dropout is None:
+            loaded.dropout = SharedDropout(loaded.model, loaded.skeleton, None, self.device)
+        elif not trains and loaded.dropout is not None:
+            loaded.dropout.detach()
+            loaded.dropout = None
 
     def _attentions_whole(self, loaded: Loaded, args: Any, kwargs: Any) -> Any:
         if not wants_attentions(loaded.model, args, kwargs):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy
@@ -24,15 +24,13 @@ _SAMPLE = 1 << 20
 # Relative to the norm of a tensor: kernels that add in no fixed order differ by less, shares by about 1.
 _TOLERANCES = {torch.float16: 2e-2, torch.bfloat16: 2e-2}
 _TOLERANCE = 1e-3
-_PLAIN = (bool, int, float, complex)
+_PLAIN = (bool, int, float, complex, str)
 _CPU = torch.device("cpu")
 _WEIGHTS: dict[tuple[torch.device, int], torch.Tensor] = {}
 
 Gather = Callable[[torch.Tensor], torch.Tensor]
 Path = tuple[str, ...]
 Shape = tuple[int, ...]
-Whole = Mapping[Path, Shape | torch.Tensor]
-"""The whole model's result: the shapes of tensors, and the values of Python integers."""
 
 
 class DifferentAnswers(Exception):
@@ -44,12 +42,12 @@ class Compared:
     """Path -> tensor of a result, and the tensors' numbers on all ranks, ``(ranks, tensors, 4)`` in float64.
 
     Attributes:
-        plain: the paths of values that are not tensors: Python numbers and numpy arrays.
+        plain: path -> value of what is no tensor: Python numbers, strings, and numpy arrays.
     """
 
     tensors: dict[Path, torch.Tensor]
     numbers: torch.Tensor
-    plain: frozenset[Path] = frozenset()
+    plain: Mapping[Path, Any] = field(default_factory=dict)
 
     def different(self) -> list[Path]:
         """The paths of the tensors that differ between the ranks. Waits for the device."""
@@ -74,8 +72,8 @@ def compare_answers(result: Any, size: int, gather: Gather, device: torch.device
     values = dict(tensors_by_path(result, plain=True))
     if not values or size == 1:
         return Compared({}, torch.empty(0))
-    plain = frozenset(path for path, value in values.items() if not isinstance(value, torch.Tensor))
-    tensors = {path: torch.as_tensor(value) if path in plain else value for path, value in values.items()}
+    plain = {path: value for path, value in values.items() if not isinstance(value, torch.Tensor)}
+    tensors = {path: _as_tensor(value) if path in plain else value for path, value in values.items()}
     place = next((t.device for path, t in tensors.items() if path not in plain), device)
     rows = torch.stack([_numbers(tensor).to(place) for tensor in tensors.values()])
     return Compared(tensors, gather(rows.flatten()).view(size, len(tensors), 4), plain)
@@ -87,7 +85,7 @@ def tensors_by_path(
     """(Path, tensor) of all tensors in lists, tuples, mappings and plain objects, except in caches, which stay here.
 
     Args:
-        plain: also yield Python numbers, lists of them, and numpy arrays.
+        plain: also yield Python numbers, strings, lists of them, and numpy arrays.
     """
     if isinstance(value, torch.Tensor) or plain and _is_plain(value):
         yield path, value
@@ -103,6 +101,14 @@ def _is_plain(value: Any) -> bool:
         return value.dtype.kind in "biufc"
     items = value if isinstance(value, (list, tuple)) and len(set(map(type, value))) == 1 else [value]
     return all(type(item) in _PLAIN and (type(item) is not int or item.bit_length() < 63) for item in items)
+
+
+def _as_tensor(value: Any) -> torch.Tensor:
+    """Numbers as they are; a string as a number that tells it from others."""
+    strings = [value] if isinstance(value, str) else value if isinstance(value, (list, tuple)) else ()
+    if strings and isinstance(strings[0], str):
+        return torch.tensor([zlib.crc32(one.encode()) for one in strings])
+    return torch.as_tensor(value)
 
 
 def _entries(value: Any) -> Iterator[tuple[str, Any]]:
@@ -169,42 +175,56 @@ def different_text(path: Path) -> str:
     )
 
 
-def whole_of(result: Any) -> Whole:
-    """The shapes of a whole model's results, and the values of their integers."""
-    found: dict[Path, Shape | torch.Tensor] = {}
+def facts_of(result: Any) -> dict[Path, Any]:
+    """Path -> shape of a tensor, or value of anything else, of a result without data."""
+    found: dict[Path, Any] = {}
     for path, value in tensors_by_path(result, plain=True):
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, (torch.Tensor, numpy.ndarray)):
             found[path] = tuple(value.shape)
-        elif not isinstance(value, numpy.ndarray) and not torch.as_tensor(value).is_floating_point():
-            found[path] = torch.as_tensor(value)
+        else:
+            found[path] = value
     return found
 
 
-def shares_in(tensors: Mapping[Path, torch.Tensor], whole: Whole, size: int) -> list[Path]:
-    """The paths of tensors with a part of their length in the whole model, and of integers that are a rank's part."""
-    return [path for path, tensor in tensors.items() if path in whole and _is_part(tensor, whole[path], size)]
+@dataclass(frozen=True)
+class WholeFacts:
+    """What is known of the whole model's result; empty if nothing is.
 
+    Attributes:
+        whole: path -> shape or value in the whole model.
+        share: the same of this rank's share; None if it is not known.
+    """
 
-def _is_part(tensor: torch.Tensor, whole: Shape | torch.Tensor, size: int) -> bool:
-    if not isinstance(whole, torch.Tensor):
-        return is_share(tuple(tensor.shape), whole)
-    if tensor.shape != whole.shape or tensor.is_floating_point():
-        return False
-    own = tensor.cpu().long()
-    return bool(((own * size == whole) & (own != whole)).any())
+    whole: Mapping[Path, Any] = field(default_factory=dict)
+    share: Mapping[Path, Any] | None = None
 
+    def shares_in(self, compared: Compared) -> list[Path]:
+        """The paths of tensors with a part of their length in the whole model, and of values that depend on shares."""
+        return [path for path in compared.tensors if path in self.whole and self._is_part(compared, path)]
 
-def refuse_shares(tensors: Mapping[Path, torch.Tensor], shares: Collection[Path], whole: Whole) -> None:
-    """Raise ``ApplyError`` for the first share, if there is one."""
-    for path in shares:
-        all_of_it: Any = whole[path]
-        found: Any = tuple(tensors[path].shape)
-        if isinstance(all_of_it, torch.Tensor):
-            found, all_of_it = tensors[path].tolist(), all_of_it.tolist()
-        raise ApplyError(
-            f"{'.'.join(path) or 'the result'} is each rank's own share, {found} of {all_of_it}, and cannot leave the "
-            "ranks: do not ask for it, or take the model back with .cpu()"
-        )
+    def _is_part(self, compared: Compared, path: Path) -> bool:
+        whole = self.whole[path]
+        if path not in compared.plain:
+            return isinstance(whole, tuple) and is_share(tuple(compared.tensors[path].shape), whole)
+        if self.share is not None and path in self.share:
+            return bool(self.share[path] != whole)
+        # A rank's model does not run without data: equal parts are told by their size.
+        one, all_of_it = compared.tensors[path], _as_tensor(whole)
+        if one.shape != all_of_it.shape or one.is_floating_point() or one.is_complex() or one.dtype == torch.bool:
+            return False
+        own = one.cpu().long()
+        return bool(((own * compared.numbers.shape[0] == all_of_it) & (own != all_of_it)).any())
+
+    def refuse_shares(self, compared: Compared, left: Collection[Path]) -> None:
+        """Raise ``ApplyError`` for the first share among the paths ``left``, if there is one."""
+        for path in self.shares_in(compared):
+            if path in left:
+                found = compared.plain.get(path, tuple(compared.tensors[path].shape))
+                found, whole = (list(one) if type(one) is torch.Size else one for one in (found, self.whole[path]))
+                raise ApplyError(
+                    f"{'.'.join(path) or 'the result'} is each rank's own share, {found} of {whole}, and cannot "
+                    "leave the ranks: do not ask for it, or take the model back with .cpu()"
+                )
 
 
 def is_share(found: Shape, whole: Shape) -> bool:

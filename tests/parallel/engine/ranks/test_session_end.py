@@ -80,7 +80,7 @@ def launch(path, text):
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_ranks_end_with_the_main_process_in_the_middle_of_a_call(tmp_path, how):
-    process = launch(tmp_path / "main.py", script("print('calling', flush=True); model.slow(300)"))
+    process = launch(tmp_path / "main.py", script("print('calling', flush=True); model(model.constant[None], 'slow')"))
     pids = [int(pid) for pid in process.stdout.readline().split()]
     assert process.stdout.readline().strip() == "calling" and len(pids) == 2
     time.sleep(0.5)
@@ -191,7 +191,7 @@ def test_a_call_of_another_thread_is_told_that_the_ranks_were_ended():
 
     def work():
         with pytest.raises(RankError, match="the ranks have ended: it was enough") as caught:
-            model.slow(300)
+            model(model.constant[None], "slow")
         found.append(caught)
 
     thread = threading.Thread(target=work)

@@ -13,7 +13,7 @@ from modular_converter.parallel.engine.remote.config_changes import (  # noqa: E
     settings_changes,
     settings_of,
 )
-from modular_converter.parallel.engine.remote.proxy import _routed_class, _routed_names  # noqa: E402
+from modular_converter.parallel.engine.remote.proxy import _routed_class  # noqa: E402
 from modular_converter.parallel.errors import ApplyError, PlanError  # noqa: E402
 from modular_converter.parallel.proof.deviation import relative_error  # noqa: E402
 from tests.parallel.troubled import PLAN, Troubled  # noqa: E402
@@ -210,7 +210,6 @@ class Odd(Troubled):
 
 
 def test_methods_without_an_instance_stay_here(ranks):
-    assert _routed_names(Odd) == ["decorated", "forward", "slow"]
     model = parallelize(Odd(), plan=PLAN, session=ranks)
     assert (model.public_static(), model._private_static(), model.decorated()) == (1, 2, 3)
     assert issubclass(model.made(), Odd) and issubclass(type(model)._made(), Odd)

@@ -1,0 +1,96 @@
+"""Torch's settings of a process that decide what a model computes: autocast, default type, kernels, determinism."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import astuple, dataclass, fields
+from typing import Any
+
+import torch
+from torch.overrides import _get_current_function_mode_stack as _function_modes
+from torch.utils._device import DeviceContext
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+from modular_converter.parallel.errors import ApplyError
+
+
+@dataclass(frozen=True)
+class TorchSwitches:
+    """The settings of one process.
+
+    Attributes:
+        autocast: device type -> type of ``torch.autocast``, for those that are on.
+        device: type of the default device.
+        kernels: those that scaled dot product attention may use: flash, efficient, math, cudnn.
+        cudnn: ``enabled``, ``benchmark``, ``deterministic``, ``allow_tf32``.
+    """
+
+    autocast: tuple[tuple[str, torch.dtype], ...]
+    dtype: torch.dtype
+    device: str
+    deterministic: tuple[bool, bool]
+    precision: str
+    kernels: tuple[bool, ...]
+    cudnn: tuple[bool, ...]
+
+    @classmethod
+    def here(cls) -> TorchSwitches:
+        cuda: Any = torch.backends.cuda
+        cudnn = torch.backends.cudnn
+        return cls(
+            tuple(
+                (kind, torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)
+            ),
+            torch.get_default_dtype(),
+            "cpu" if not torch._C._len_torch_function_stack() else torch.get_default_device().type,
+            (torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()),
+            torch.get_float32_matmul_precision(),
+            (
+                cuda.flash_sdp_enabled(),
+                cuda.mem_efficient_sdp_enabled(),
+                cuda.math_sdp_enabled(),
+                cuda.cudnn_sdp_enabled(),
+            ),
+            (cudnn.enabled, cudnn.benchmark, cudnn.deterministic, cudnn.allow_tf32),
+        )
+
+    def take_over(self, device: torch.device) -> None:
+        """Set this process's settings, except autocast, which is on during calls alone."""
+        cuda, cudnn = torch.backends.cuda, torch.backends.cudnn
+        torch.set_default_dtype(self.dtype)
+        torch.use_deterministic_algorithms(self.deterministic[0], warn_only=self.deterministic[1])
+        torch.set_float32_matmul_precision(self.precision)
+        switches = (cuda.enable_flash_sdp, cuda.enable_mem_efficient_sdp, cuda.enable_math_sdp, cuda.enable_cudnn_sdp)
+        for switch, on in zip(switches, self.kernels):
+            switch(on)
+        for name, on in zip(("enabled", "benchmark", "deterministic", "allow_tf32"), self.cudnn):
+            setattr(cudnn, name, on)
+        torch.set_default_device(device if self.device == device.type != "cpu" else None)
+
+    @contextlib.contextmanager
+    def casting(self, device: torch.device) -> Any:
+        """A block in which autocast is on as in the caller's process."""
+        with contextlib.ExitStack() as stack:
+            for kind, dtype in self.autocast:
+                if kind in ("cpu", device.type):
+                    stack.enter_context(torch.autocast(kind, dtype))
+            yield
+
+    def said(self) -> dict[str, Any]:
+        """Name -> value of each setting."""
+        return dict(zip((one.name for one in fields(self)), astuple(self)))
+
+
+def refuse_modes(device: torch.device) -> None:
+    """Raise ``ApplyError`` inside a mode of torch that would see nothing of what other processes compute."""
+    if not torch._C._len_torch_function_stack() and not torch._C._len_torch_dispatch_stack():
+        return
+    stack: Any = _function_modes  # torch has no types for it
+    modes = [one for one in stack() if not isinstance(one, DeviceContext)]
+    modes += _get_current_dispatch_mode_stack()
+    default = torch.get_default_device().type
+    if modes or default not in ("cpu", device.type):
+        said = type(modes[0]).__name__ if modes else f"the default device {default}"
+        raise ApplyError(
+            f"the model's operations run on ranks ({device}), which {said} does not reach; call the model outside of it"
+        )

@@ -1,0 +1,222 @@
+"""The code of a model's classes, and the module-level names that it reads: what other processes import for themselves.
+
+A patched method or a changed constant of this process is not in them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import operator
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.engine.base.watched_state import is_data, is_plain
+
+
+# Put into rewritten assertions by pytest: this code is not that of the file.
+_REWRITTEN = "@pytest_ar"
+Name = tuple[str, str, str]
+"""Module, class (empty for names of the module), and name."""
+
+
+@dataclass(frozen=True)
+class CodeFacts:
+    """What a process runs when it runs a model's code.
+
+    Attributes:
+        values: name -> plain value.
+        code: name -> hash of a function or method.
+    """
+
+    values: dict[Name, Any] = field(default_factory=dict)
+    code: dict[Name, str] = field(default_factory=dict)
+
+
+def is_model_code(kind: type[Any]) -> bool:
+    """Whether a class is a model's own, not of torch, of Python or of transformers' base classes."""
+    first, _, rest = kind.__module__.partition(".")
+    if first in ("torch", "modular_converter") or first in sys.stdlib_module_names and first != "__main__":
+        return False
+    return first != "transformers" or rest.startswith("models.")
+
+
+class WatchedCode:
+    """The classes of a model's modules, and the names that their methods read in their own modules."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.kinds = {kind: None for module in model.modules() for kind in type(module).__mro__ if is_model_code(kind)}
+        names = sorted({(place, name) for kind in self.kinds for place, name in _names_of(kind)})
+        self.where = names
+        self.scopes = [vars(sys.modules[place]) for place, _ in names]
+        self.names = [name for _, name in names]
+        self.note()
+
+    def note(self) -> None:
+        """Take the code of now as the one to compare with."""
+        self.members = [dict(vars(kind)) for kind in self.kinds]
+        self.values = list(map(dict.get, self.scopes, self.names))
+        self.inside = {n: repr(value) for n, value in enumerate(self.values) if not is_plain(value) and is_data(value)}
+
+    def changed(self) -> str:
+        """A name that is no longer what it was, with both values if they are plain; empty if there is none."""
+        try:
+            same = all(vars(kind) == members for kind, members in zip(self.kinds, self.members))
+        except Exception:  # a comparison of arrays
+            same = False
+        now = list(map(dict.get, self.scopes, self.names))
+        if not same and (found := self._changed_member()):
+            return found
+        if all(map(operator.is_, now, self.values)) and all(repr(now[n]) == said for n, said in self.inside.items()):
+            return ""
+        for n, (old, new) in enumerate(zip(self.values, now)):
+            if old is not new and not _equal(old, new) or n in self.inside and repr(new) != self.inside[n]:
+                return f"{'.'.join(self.where[n])}{_in_words(old, new)}"
+        return ""
+
+    def _changed_member(self) -> str:
+        for kind, members in zip(self.kinds, self.members):
+            for name in [*members, *(vars(kind).keys() - members.keys())]:
+                old, new = members.get(name), vars(kind).get(name)
+                if old is not new and not _is_pythons(name) and not _equal(old, new):
+                    return f"{kind.__module__}.{kind.__qualname__}.{name}{_in_words(old, new)}"
+        return ""
+
+    def facts(self) -> CodeFacts:
+        """Plain values, and hashes of functions, for other processes."""
+        found = CodeFacts()
+        members = [((k.__module__, k.__qualname__, name), v) for k in self.kinds for name, v in vars(k).items()]
+        globals_ = [((place, "", name), vars(sys.modules[place]).get(name)) for place, name in self.where]
+        for where, value in members + globals_:
+            if _is_pythons(where[2]):
+                continue
+            if is_data(value) and not _has_tensors(value):
+                found.values[where] = value
+            elif mark := _mark(value):
+                found.code[where] = mark
+        return found
+
+
+def take_over(facts: CodeFacts) -> list[str]:
+    """Set this process's plain values as in ``facts``. Returns the names of functions that differ."""
+    for where, value in facts.values.items():
+        scope = _scope(where)
+        if scope is not None and not _equal(getattr(scope, where[2], None), value):
+            setattr(scope, where[2], value)
+    scopes = {where: _scope(where) for where in facts.code}
+    own = {where: vars(scope).get(where[2]) for where, scope in scopes.items() if scope is not None}
+    return [
+        ".".join(filter(None, where))
+        for where, value in own.items()
+        if (mark := _mark(value)) != facts.code[where] and (mark or value is None)
+    ]
+
+
+def _scope(where: Name) -> Any:
+    try:
+        scope: Any = importlib.import_module(where[0])
+        for part in where[1].split(".") if where[1] else ():
+            scope = getattr(scope, part)
+    except Exception:  # the module cannot be imported here; the model's own message is better
+        return None
+    return scope
+
+
+def _is_pythons(name: str) -> bool:
+    return name.startswith("__") and name not in ("__call__", "__getattr__", "__init__") or name.startswith("_abc_")
+
+
+def _has_tensors(value: Any) -> bool:
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple, set)) else ()
+    return isinstance(value, torch.Tensor) or any(map(_has_tensors, items))
+
+
+def _equal(old: Any, new: Any) -> bool:
+    return is_plain(old) and is_plain(new) and type(old) is type(new) and bool(old == new)
+
+
+def _in_words(old: Any, new: Any) -> str:
+    return f" ({old!r} before, now {new!r})" if is_plain(old) and is_plain(new) else ""
+
+
+def _function(value: Any) -> Any:
+    """The function of a method, property or decorated function."""
+    value = getattr(value, "__func__", value)
+    return value.fget if isinstance(value, property) else value
+
+
+def _names_of(kind: type[Any]) -> Iterator[tuple[str, str]]:
+    """(Module, name) of the module-level names that a class's methods read, also through functions of the same module."""
+    waiting = [_function(value) for value in vars(kind).values()]
+    seen: set[int] = set()
+    while waiting:
+        function = waiting.pop()
+        inner = getattr(function, "__wrapped__", None)
+        if inner is not None:
+            waiting.append(inner)
+        if not isinstance(function, FunctionType) or id(function) in seen:
+            continue
+        seen.add(id(function))
+        place, scope = function.__module__, function.__globals__
+        module = sys.modules.get(place or "")
+        if module is None or vars(module) is not scope or not _is_models(place, kind):
+            continue
+        for name in _read(function.__code__):
+            if name in scope and not name.startswith("__"):
+                yield place, name
+                if isinstance(scope[name], FunctionType) and scope[name].__module__ == place:
+                    waiting.append(scope[name])
+
+
+def _is_models(place: str, kind: type[Any]) -> bool:
+    return place == kind.__module__ or place.startswith("transformers.models.")
+
+
+def _read(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _read(constant)
+
+
+def _mark(value: Any) -> str:
+    """A hash of a function's code; empty for what is none, or whose code pytest has rewritten."""
+    digest = hashlib.sha256()
+    return digest.hexdigest() if _add(digest, _function(value), 0) else ""
+
+
+def _add(digest: Any, function: Any, depth: int) -> bool:
+    if not isinstance(function, FunctionType) or depth > 8:
+        return False
+    if not _add_code(digest, function.__code__):
+        return False
+    digest.update(repr([one for one in function.__defaults__ or () if is_plain(one)]).encode())
+    for cell in function.__closure__ or ():
+        try:
+            inner = cell.cell_contents
+        except ValueError:  # a name that is not bound yet
+            continue
+        if isinstance(inner, FunctionType) and inner is not function and not _add(digest, inner, depth + 1):
+            return False
+        digest.update(repr(inner).encode() if is_plain(inner) else type(inner).__name__.encode())
+    return True
+
+
+def _add_code(digest: Any, code: CodeType) -> bool:
+    if _REWRITTEN in code.co_names:
+        return False
+    digest.update(code.co_code + repr((code.co_names, code.co_varnames, code.co_freevars)).encode())
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            if not _add_code(digest, constant):
+                return False
+        elif isinstance(constant, frozenset):
+            digest.update(repr(sorted(map(repr, constant))).encode())
+        else:
+            digest.update(repr(constant).encode())
+    return True

@@ -1,0 +1,223 @@
+"""What code may change on the modules of a model beside its weights, and a fast look whether it has.
+
+Attributes of any name, ``training``, the inside of lists, dicts and plain objects, and buffers, replaced or changed in
+place. A model in use is looked at before each call, so the look must be fast: it compares identities in loops that run in C.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy
+import torch
+
+
+class GONE:
+    """The value of an attribute that was removed."""
+
+
+# What torch keeps on each module: hooks and registers, which have methods of their own.
+_MACHINERY = frozenset(vars(torch.nn.Module())) - {"training"} | {"_compiled_call_impl", "_is_hf_initialized"}
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
+_LISTS, _NO_INSIDE = (list, tuple, deque), (type, FunctionType, MethodType, BuiltinFunctionType, ModuleType)
+# Small buffers are compared by content, because ``buffer.data`` has a version of its own.
+_CONTENT_BYTES = 1 << 14
+_MOST_INSIDE, _DEEPEST = 2000, 6
+
+
+@dataclass(frozen=True)
+class Difference:
+    """An attribute or buffer of the module at ``path`` that has changed; ``GONE`` stands for none."""
+
+    path: str
+    name: str
+    old: Any
+    value: Any
+    is_buffer: bool = False
+
+    @property
+    def where(self) -> str:
+        return f"{self.path}.{self.name}" if self.path else self.name
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value has nothing inside that can change, and means the same in each process."""
+    return type(value) in _PLAIN or type(value) in (tuple, frozenset) and all(map(is_plain, value))
+
+
+def is_data(value: Any) -> bool:
+    """Whether a value consists of plain values and tensors in lists, tuples, sets and dicts."""
+    if isinstance(value, dict):
+        return all(map(is_data, value)) and all(map(is_data, value.values()))
+    if isinstance(value, (*_LISTS, set, frozenset)):
+        return all(map(is_data, value))
+    return type(value) in _PLAIN or isinstance(value, (torch.Tensor, numpy.ndarray, numpy.generic))
+
+
+class WatchedState:
+    """The state of a model's modules when it was last looked at.
+
+    Args:
+        skip: names of attributes of the model itself that are not watched.
+        left_out: objects that are watched elsewhere, such as its configuration.
+    """
+
+    def __init__(self, model: torch.nn.Module, skip: Iterable[str] = (), left_out: Iterable[Any] = ()) -> None:
+        # Not the modules themselves: a model that keeps its own state must not keep itself alive.
+        self.by_path: dict[str, Any] = {path: vars(module) for path, module in model.named_modules()}
+        self.skip, self.left_out = frozenset(skip), {id(one) for one in left_out}
+        self.note()
+
+    def note(self) -> None:
+        """Take the state of now as the one to compare with."""
+        self.scopes = list(self.by_path.values())
+        self.lengths = list(map(len, self.scopes))
+        found = [
+            (scope, name, path)
+            for path, scope in self.by_path.items()
+            for name in scope
+            if name not in _MACHINERY and (path or name not in self.skip)
+        ]
+        self.owners, self.names = [scope for scope, _, _ in found], [name for _, name, _ in found]
+        self.paths = [path for _, _, path in found]
+        self.places = {place: n for n, place in enumerate(zip(self.paths, self.names))}
+        self.values = list(map(dict.get, self.owners, self.names))
+        inside = {n: self._inside(value) for n, value in enumerate(self.values)}
+        self.inside = {n: mark for n, mark in inside.items() if mark is not None}
+        self.registers = [scope["_buffers"] for scope in self.scopes]
+        self.counts = list(map(len, self.registers))
+        self.buffers = {
+            (path, name): (register, buffer, _mark(buffer))
+            for path, register in zip(self.by_path, self.registers)
+            for name, buffer in register.items()
+        }
+
+    def differences(self) -> list[Difference]:
+        """What has changed since the last look, which this look replaces."""
+        now = list(map(dict.get, self.owners, self.names))
+        inside, buffers = self._changed_inside(), self._changed_buffers()
+        if buffers or list(map(len, self.scopes)) != self.lengths:
+            return self._found()
+        if not inside and all(map(operator.is_, now, self.values)):
+            return []
+        return self._replaced(now, inside)
+
+    def _replaced(self, now: list[Any], inside: set[int]) -> list[Difference]:
+        """The differences between attributes of the same names."""
+        found = []
+        for n, (old, new) in enumerate(zip(self.values, now)):
+            if old is new and n not in inside:
+                continue
+            before = self.inside.pop(n, None)
+            self.values[n], mark = new, self._inside(new)
+            if mark is not None:
+                self.inside[n] = mark
+            if _differ(old, new, before, mark):
+                found.append(Difference(self.paths[n], self.names[n], old, new))
+        return found
+
+    def accept(self, path: str, name: str, value: Any, is_buffer: bool = False) -> None:
+        """Set an attribute or buffer, which is no change."""
+        scope = self.by_path[path]
+        (scope["_buffers"] if is_buffer else scope)[name] = value
+        n = self.places.get((path, name))
+        if is_buffer or n is None:
+            self.note()
+            return
+        self.values[n] = value
+        self.inside.pop(n, None)
+        if (mark := self._inside(value)) is not None:
+            self.inside[n] = mark
+
+    def _changed_inside(self) -> set[int]:
+        return {n for n, mark in self.inside.items() if self._inside(self.values[n]) != mark}
+
+    def _changed_buffers(self) -> bool:
+        return list(map(len, self.registers)) != self.counts or any(
+            register.get(name) is not buffer or buffer is not None and _mark(buffer) != mark
+            for (_, name), (register, buffer, mark) in self.buffers.items()
+        )
+
+    def _found(self) -> list[Difference]:
+        old = {(path, name): n for n, (path, name) in enumerate(zip(self.paths, self.names))}
+        values, inside, buffers = self.values, self.inside, self.buffers
+        self.note()
+        found = []
+        for n, (path, name) in enumerate(zip(self.paths, self.names)):
+            was = old.pop((path, name), None)
+            if was is None:
+                found.append(Difference(path, name, GONE, self.values[n]))
+            elif _differ(values[was], self.values[n], inside.get(was), self.inside.get(n)):
+                found.append(Difference(path, name, values[was], self.values[n]))
+        found += [Difference(path, name, values[n], GONE) for (path, name), n in old.items()]
+        for (path, name), (_, buffer, mark) in self.buffers.items():
+            _, before, known = buffers.pop((path, name), (None, GONE, None))
+            if buffer is not before or buffer is not None and mark != known:
+                found.append(Difference(path, name, before, buffer, True))
+        return found + [Difference(path, name, was, GONE, True) for (path, name), (_, was, _) in buffers.items()]
+
+    def _inside(self, value: Any) -> Any:
+        """What a value holds, for comparison; None for a value that nothing can change."""
+        if is_plain(value) or id(value) in self.left_out or isinstance(value, _NO_INSIDE):
+            return None
+        return None if isinstance(value, torch.nn.Module) else _inside(value, itertools.count(), 0)
+
+
+class _Same:
+    """An object by its identity; it is kept alive, since another one could get its address."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.value is self.value
+
+    __hash__ = object.__hash__
+
+
+def _inside(value: Any, count: Iterator[int], depth: int) -> Any:
+    if type(value) in _PLAIN:
+        return "nan" if value != value else (type(value), value)
+    if isinstance(value, torch.Tensor):
+        return _Same(value), _mark(value)
+    if depth > _DEEPEST or next(count) > _MOST_INSIDE or isinstance(value, (*_NO_INSIDE, torch.nn.Module)):
+        return _Same(value)
+    if isinstance(value, _LISTS):
+        return type(value), [_inside(item, count, depth + 1) for item in value]
+    if isinstance(value, dict):
+        return type(value), [(_Same(key), _inside(item, count, depth + 1)) for key, item in value.items()]
+    if isinstance(value, (set, frozenset)):
+        return type(value), frozenset(value)
+    if isinstance(value, numpy.ndarray) and value.dtype.kind != "O":
+        return value.shape, value.tobytes() if value.nbytes <= _CONTENT_BYTES else _Same(value)
+    if hasattr(value, "__dict__") and not callable(value):
+        return _Same(value), _inside(vars(value), count, depth + 1)
+    return _Same(value)
+
+
+def _differ(old: Any, new: Any, inside_old: Any, inside_new: Any) -> bool:
+    if old is new:
+        return bool(inside_old != inside_new)
+    if is_plain(old) and is_plain(new):
+        return type(old) is not type(new) or old != new and (old == old or new == new)
+    return True
+
+
+def _mark(tensor: torch.Tensor | None) -> Any:
+    """Changes when a tensor is written: its version, and its bytes if it is small and on the CPU."""
+    if tensor is None or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        return None
+    if tensor.is_inference():
+        return object()  # has no version: counts as changed at each look
+    if tensor.device.type != "cpu" or tensor.layout != torch.strided:
+        return tensor._version
+    if tensor.numel() * tensor.element_size() > _CONTENT_BYTES:
+        return tensor._version, tensor.data_ptr()
+    data = tensor.detach().contiguous().reshape(-1)
+    return data.view(torch.uint8).numpy().tobytes() if data.numel() else b""

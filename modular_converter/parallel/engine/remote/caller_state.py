@@ -1,0 +1,173 @@
+"""The caller's state beside the weights: compared before each call, and sent to the ranks or refused.
+
+Ranks have the modules, the code and torch's settings of the moment at which they got the model. Whatever this process
+changes later is found here: attributes, ``training``, buffers, settings of torch, patched code. A change of a number is
+sent. Any other change is sent if the model runs the same operations with it, since the plan is proven for these alone.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.engine.base.skeleton import Skeleton
+from modular_converter.parallel.engine.base.torch_switches import TorchSwitches, refuse_modes
+from modular_converter.parallel.engine.base.watched_code import WatchedCode
+from modular_converter.parallel.engine.base.watched_state import GONE, Difference, WatchedState, is_plain
+from modular_converter.parallel.engine.choice.fit import inputs_without_data
+from modular_converter.parallel.engine.choice.kinds_of_layers import kinds_of_call
+from modular_converter.parallel.engine.remote.config_changes import settings_of
+from modular_converter.parallel.engine.remote.placement import Placement
+from modular_converter.parallel.engine.remote.weights_there import is_there
+from modular_converter.parallel.errors import ApplyError, one_line
+
+
+_OPERATIONS = ("operation", "cut")
+_CURE = "take the model back with .cpu(), change it, and parallelize it again"
+
+
+class CallerState:
+    """What the ranks have, and how this process has changed since.
+
+    Args:
+        skip: names of the model's attributes that are the ranks' own affair.
+    """
+
+    def __init__(self, model: torch.nn.Module, placement: Placement, skip: Iterable[str]) -> None:
+        settings = vars(settings_of(model))
+        self.placement, self.device = placement, torch.device(placement.session.devices[0])
+        self.modules = WatchedState(model, (*skip, *settings), configs_in(settings.values()))
+        self.code = WatchedCode(model)
+        self.refused: dict[tuple[str, str, bool], Difference] = {}
+        self.sent: dict[tuple[str, str, bool], Difference] = {}
+
+    def send(self, skeleton: Skeleton) -> None:
+        """Bring the ranks up to date before a call.
+
+        Raises ``ApplyError`` with the name of a change that does not reach them, as long as it is not undone.
+        """
+        refuse_modes(self.device)
+        if said := self.code.changed():
+            raise ApplyError(
+                f"{said} is not what it was when the ranks got the model, and they do not see it; {_CURE}"
+            )
+        placement, switches = self.placement, TorchSwitches.here()
+        if switches != placement.session.switches:
+            placement.send_switches(switches)
+        found = self.modules.differences()
+        if not found and not self.refused:
+            return
+        for one in found:
+            place = (one.path, one.name, one.is_buffer)
+            first = self.refused.pop(place, one)
+            if first is one or not _is_undone(first, one.value):
+                self.refused[place] = replace(one, old=first.old)
+        changes = list(self.refused.values())
+        if changes:
+            self._check(changes, skeleton)
+            placement.send_state([(one, one.old is one.value) for one in map(_bare, changes)])
+            self.sent |= {(one.path, one.name, one.is_buffer): _kept(one) for one in changes}
+            self.refused.clear()
+
+    def _check(self, changes: list[Difference], skeleton: Skeleton) -> None:
+        """Raise ``ApplyError`` for the first change that may not be sent."""
+        for one in changes:
+            if said := self._hindrance(one):
+                raise ApplyError(f"{one.where} was set, but {said}; {_CURE}")
+        unsure = [one for one in changes if not _is_number_alone(one)]
+        if unsure and (said := _other_operations(skeleton, list(self.sent.values()), changes)):
+            names = ", ".join(one.where for one in unsure)
+            raise ApplyError(f"{names} was set, and {said}, for which the plan is not proven; {_CURE}")
+
+    def _hindrance(self, one: Difference) -> str:
+        value = one.value
+        if (one.path, one.name) in self.placement.cut:
+            return "each rank has a number of its own in its place"
+        if isinstance(value, (torch.nn.Module, torch.nn.Parameter)) or is_there(value):
+            return "modules and weights are on the ranks"
+        if value is not GONE and callable(value) or one.old is not GONE and callable(one.old):
+            return "a method or function of one module does not reach the ranks"
+        try:
+            copy.deepcopy(value)
+        except Exception as error:  # what the object's own code raises
+            return f"it cannot be sent to the ranks ({one_line(error)})"
+        return ""
+
+
+def apply_difference(model: torch.nn.Module, one: Difference, in_place: bool = False) -> None:
+    """Make a change in another model of the same modules.
+
+    Args:
+        in_place: whether a tensor was written, and not replaced: other modules may share it.
+    """
+    scope = vars(model.get_submodule(one.path))
+    scope = scope["_buffers"] if one.is_buffer else scope
+    old = scope.get(one.name)
+    if one.value is GONE:
+        scope.pop(one.name, None)
+    elif in_place and isinstance(one.value, torch.Tensor) and isinstance(old, torch.Tensor):
+        old.copy_(one.value)
+    else:
+        scope[one.name] = one.value
+
+
+def _is_undone(first: Difference, value: Any) -> bool:
+    """Whether a value is the one before a change; an object that was changed in place stays the same."""
+    if first.old is first.value:
+        return False
+    return value is first.old or is_plain(value) and is_plain(first.old) and bool(value == first.old)
+
+
+def _bare(one: Difference) -> Difference:
+    """Without the old value, which need not travel; the same object stands for a change in place."""
+    return one if one.old is one.value else replace(one, old=None)
+
+
+def _kept(one: Difference) -> Difference:
+    return replace(one, old=None, value=copy.deepcopy(one.value))
+
+
+def _is_number_alone(one: Difference) -> bool:
+    """Whether a change can alter numbers, but no shape and no branch that depends on a switch."""
+    if one.name == "training" and isinstance(one.value, bool):
+        return True
+    if isinstance(one.value, torch.Tensor) and isinstance(one.old, torch.Tensor):
+        return one.value.shape == one.old.shape and one.value.dtype == one.old.dtype
+    return isinstance(one.old, float) and type(one.value) in (int, float)
+
+
+def _other_operations(skeleton: Skeleton, sent: list[Difference], changes: list[Difference]) -> str:
+    """What differs between runs without data before and after the changes, in words; empty if nothing does."""
+
+    def operations(differences: list[Difference]) -> dict[str, Any]:
+        def change(model: torch.nn.Module) -> None:
+            for one in differences:
+                value = one.value
+                apply_difference(
+                    model,
+                    replace(one, value=value.to("meta") if isinstance(value, torch.Tensor) else copy.deepcopy(value)),
+                )
+
+        found = kinds_of_call(skeleton, inputs_without_data(skeleton, None), change)
+        return {path: {fact for fact in kind if fact[0] in _OPERATIONS} for path, kind in found.items()}
+
+    try:
+        before = operations(sent)
+        after = operations(sent + changes)
+    except Exception as error:  # the model's own code needs data, or does not run with the change
+        return f"its operations cannot be compared without data ({one_line(error)})"
+    where = next((path for path in before.keys() | after.keys() if before.get(path) != after.get(path)), None)
+    return "" if where is None else f"{where or 'the model'} runs other operations with it"
+
+
+def configs_in(settings: Iterable[Any]) -> list[Any]:
+    """Configurations, and those inside them."""
+    found: list[Any] = []
+    for one in settings:
+        found.append(one)
+        found += configs_in(value for value in vars(one).values() if "Config" in type(value).__name__)
+    return found

@@ -1,0 +1,237 @@
+"""Tensors of the caller's model whose numbers are on the ranks: shapes are known here, numbers are fetched when code reads them.
+
+So every method, property and line of the caller's own code that reads a weight sees the whole weight. Writing is refused,
+because it would change a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.errors import PlanError
+
+
+Fetch = Callable[[], torch.Tensor]
+# Answered without numbers. All other functions are given the whole tensor.
+_PROPERTIES = frozenset(
+    [
+        "shape",
+        "dtype",
+        "layout",
+        "requires_grad",
+        "ndim",
+        "is_leaf",
+        "grad",
+        "grad_fn",
+        "is_meta",
+        "is_sparse",
+        "is_quantized",
+        "is_nested",
+        "itemsize",
+        "nbytes",
+        "names",
+        "_version",
+    ]
+)
+_FACTS = frozenset(
+    [
+        "size",
+        "stride",
+        "dim",
+        "ndimension",
+        "numel",
+        "nelement",
+        "element_size",
+        "is_floating_point",
+        "is_complex",
+        "is_signed",
+        "is_contiguous",
+        "storage_offset",
+        "is_inference",
+        "requires_grad_",
+        "__len__",
+        "__hash__",
+        "__dir__",
+    ]
+)
+_IN_PLACE = frozenset(
+    f"__i{name}__"
+    for name in ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift"]
+)
+_SHARES_MEMORY = ("numpy", "__array__", "__dlpack__", "data_ptr", "untyped_storage", "storage")
+_UNWRITTEN = (
+    "{name} is on the ranks, and writing to it here would change nothing there; take the model back with .cpu(), change it, "
+    "and parallelize it again"
+)
+
+
+class _There:
+    """Mixin: a tensor without numbers, which are fetched when a function needs them."""
+
+    _fetch: Fetch
+    _place: torch.device
+    _label: str
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        with torch._C.DisableTorchFunctionSubclass():
+            if name in ("__get__", "__set__", "__delete__") and isinstance(args[0], _There):
+                return _property(func, name, args)
+            if name in _FACTS:
+                return func(*args, **kwargs)
+            if name == "detach":
+                return alias(args[0])
+            for target in written(name, args, kwargs):
+                if isinstance(target, _There):
+                    raise PlanError(_UNWRITTEN.format(name=target._label))
+        return _read_only(func, name, args, kwargs)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        copied = self._fetch().clone()
+        return torch.nn.Parameter(copied, requires_grad=False) if isinstance(self, torch.nn.Parameter) else copied
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self._fetch().__reduce_ex__(protocol)  # type: ignore[no-untyped-call]
+
+
+class WeightThere(_There, torch.nn.Parameter):
+    """A parameter whose whole tensor is shared out over the ranks."""
+
+
+class TensorThere(_There, torch.Tensor):
+    """An alias of such a parameter, without gradients."""
+
+
+def weight_there(
+    empty: torch.Tensor, name: str, gradient: bool, place: torch.device, fetch: Fetch
+) -> torch.nn.Parameter:
+    """A parameter for the caller's model.
+
+    Args:
+        empty: on the meta device, of the whole weight's shape and type.
+        place: the device on which its numbers appear.
+        fetch: gathers the whole tensor.
+    """
+    made = WeightThere(empty, requires_grad=gradient)
+    made._label, made._place, made._fetch = name, place, fetch
+    return made
+
+
+class StoredThere(_There, torch.Tensor):
+    """A tensor that a call has stored on a module: its shape, too, is known only when it is fetched."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in ("__set__", "__delete__") or any(map(is_there, written(name, args, kwargs or {}))):
+            raise PlanError(
+                f"{_label_in(args)} was stored by a call on the ranks; to change it, set it to a new tensor"
+            )
+        if name in ("__hash__", "__dir__"):
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args)
+        return _read_only(func, name, args, kwargs or {})
+
+
+def stored_there(label: str, fetch: Fetch) -> torch.Tensor:
+    """A tensor for the caller's model that ``fetch`` brings once, when code reads it."""
+    made: Any = torch.Tensor._make_subclass(StoredThere, torch.empty(0, device="meta"))
+    found: list[torch.Tensor] = []
+
+    def once() -> torch.Tensor:
+        if not found:
+            found.append(fetch())
+        return found[0]
+
+    made._label, made._place, made._fetch = label, torch.device("cpu"), once
+    return made  # type: ignore[no-any-return]
+
+
+def alias(source: Any) -> torch.Tensor:
+    made: Any = torch.Tensor._make_subclass(TensorThere, torch.empty(source.shape, dtype=source.dtype, device="meta"))
+    made._label, made._place, made._fetch = source._label, source._place, source._fetch
+    return made  # type: ignore[no-any-return]
+
+
+class _Copy(torch.Tensor):
+    """A view of a weight's fetched copy; refuses to be written, since the weight would not change."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        if name in ("__set__", "__delete__") or any(isinstance(one, _Copy) for one in written(name, args, kwargs)):
+            raise PlanError(_UNWRITTEN.format(name="this weight"))
+        return _read_only(func, name, args, kwargs)
+
+
+def _property(func: Any, name: str, args: Any) -> Any:
+    owner = args[0]
+    attribute = getattr(getattr(func, "__self__", None), "__name__", "")
+    if name != "__get__":
+        if attribute in ("grad", "requires_grad"):
+            return func(*args)
+        raise PlanError(_UNWRITTEN.format(name=owner._label))
+    if attribute == "data":
+        return alias(owner)
+    if attribute in _PROPERTIES:
+        return func(*args)
+    if attribute == "device":
+        return owner._place
+    if attribute in ("is_cpu", "is_cuda"):
+        return attribute == f"is_{owner._place.type}"
+    return _read_only(func, name, args, {})
+
+
+def written(name: str, args: Any, kwargs: Any) -> list[Any]:
+    """The tensors that a function of torch writes to."""
+    found = kwargs.get("out")
+    targets = list(found) if isinstance(found, (list, tuple)) else [found]
+    in_place = name.endswith("_") and not name.endswith("__") or name in _IN_PLACE or name == "__setitem__"
+    if in_place and args:
+        targets += args[0] if isinstance(args[0], (list, tuple)) else [args[0]]
+    return targets
+
+
+def _read_only(func: Any, name: str, args: Any, kwargs: Any) -> Any:
+    """The function's result on fetched tensors; a result in their memory cannot be written."""
+    memory: set[int] = set()
+
+    def fetched(value: Any) -> Any:
+        if isinstance(value, _There):
+            value = value._fetch()
+        elif isinstance(value, _Copy):
+            value = value.as_subclass(torch.Tensor)
+        elif type(value) in (list, tuple):
+            return type(value)(map(fetched, value))
+        elif type(value) is dict:
+            return {key: fetched(item) for key, item in value.items()}
+        else:
+            return value
+        memory.add(value.untyped_storage().data_ptr())
+        return value.clone() if name in _SHARES_MEMORY else value
+
+    def marked(value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            kind: Any = type(value)
+            return kind(*map(marked, value)) if hasattr(value, "_fields") else kind(map(marked, value))
+        if type(value) is torch.Tensor and value.layout is torch.strided:
+            return value.as_subclass(_Copy) if value.untyped_storage().data_ptr() in memory else value
+        return value
+
+    with torch._C.DisableTorchFunctionSubclass():
+        return marked(func(*fetched(args), **fetched(kwargs)))
+
+
+def _label_in(args: Any) -> str:
+    return next((one._label for one in args if isinstance(one, _There)), "this tensor")
+
+
+def is_there(value: Any) -> bool:
+    """Whether a value is a tensor whose numbers are on the ranks."""
+    return isinstance(value, _There)

@@ -1,0 +1,137 @@
+"""Methods, properties and modules of a model on ranks see whole weights, as on one device."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+
+
+pytest.importorskip("transformers")
+
+from modular_converter.parallel import parallelize  # noqa: E402
+from modular_converter.parallel.engine.remote.proxy import _generates_there  # noqa: E402
+from modular_converter.parallel.errors import ApplyError, PlanError  # noqa: E402
+from modular_converter.parallel.proof.deviation import relative_error  # noqa: E402
+from tests.parallel.conveniences import Handy, handy  # noqa: E402
+
+
+IDS = torch.arange(1, 19).view(2, 9)
+
+
+@pytest.fixture(scope="module")
+def pair(ranks):
+    one = handy()
+    model = parallelize(copy.deepcopy(one), session=ranks)
+    assert any(piece.dim >= 0 for piece in model._placement.pieces.values())
+    yield one, model
+    model._placement.end()
+
+
+READS = {
+    "numbers of parameters": lambda m: (m.get_num_params(), m.num_parameters(), m.get_memory_footprint()),
+    "a string": lambda m: m.summary(),
+    "a bias": lambda m: m.first_bias(),
+    "truth": lambda m: (m.zero_bias(), m.is_wide()),
+    "a sum of squares": lambda m: m.l2(),
+    "a property": lambda m: m.largest,
+    "dicts, lists and dataclasses": lambda m: m.facts(),
+    "a generator": lambda m: list(m.rows()),
+    "rows of the embedding": lambda m: m.similar(IDS[0]),
+    "a method of a module": lambda m: [(block.mlp.width(), block.mlp.bias_norm) for block in m.layers],
+    "a weight": lambda m: m.get_input_embeddings().weight[3:5] * 2,
+    "a weight's sizes": lambda m: [(tuple(p.shape), p.dtype, p.numel(), p.stride(), p.ndim) for p in m.parameters()],
+    "numpy": lambda m: m.head.weight.detach().numpy()[:3].tolist(),
+    "data": lambda m: m.head.weight.data.abs().mean(),
+    "a copy of a weight": lambda m: copy.deepcopy(m.layers[1].mlp.up.weight),
+    "a pickled weight": lambda m: pickle.loads(pickle.dumps(m.layers[1].mlp.up.bias)),
+    "text of a weight": lambda m: str(m.layers[0].attn.q.bias.data),
+    "functions of torch": lambda m: torch.stack([torch.linalg.norm(b.attn.o.weight) for b in m.layers]),
+    "a loop of one's own": lambda m: m.generate(IDS, 3),
+    "a number": lambda m: torch.tensor(m.score(IDS)),
+    "modules": lambda m: m.hidden(IDS),
+    "a module": lambda m: m.layers[0](m.wte(IDS)),
+    "a module's forward": lambda m: m.layers[0].mlp.forward(m.norm(m.wte(IDS))),
+    "a list of modules": lambda m: torch.nn.Sequential(*m.layers, m.norm)(m.wte(IDS)),
+    "counts": lambda m: m.count() > 0,
+}
+
+
+def same(one, other):
+    if isinstance(one, torch.Tensor):
+        assert one.shape == other.shape and one.dtype == other.dtype and one.device == other.device
+        assert not one.is_floating_point() and torch.equal(one, other) or relative_error(other, one) < 1e-5
+    elif isinstance(one, (list, tuple)):
+        assert len(one) == len(other)
+        for pair in zip(one, other):
+            same(*pair)
+    elif isinstance(one, dict):
+        same(list(one.items()), list(other.items()))
+    elif hasattr(one, "__dict__"):
+        same(vars(one), vars(other))
+    else:
+        assert one == other
+
+
+@pytest.mark.parametrize("name", READS)
+def test_what_the_models_own_code_reads_is_whole(pair, name):
+    with torch.no_grad():
+        same(*(READS[name](model) for model in pair))
+
+
+def write_in_place(model):
+    model.head.weight[0] = 1.0
+
+
+WRITES = {
+    "an entry": write_in_place,
+    "a row": lambda m: m.head.weight[0].zero_(),
+    "a function": lambda m: torch.nn.init.zeros_(m.head.weight),
+    "data": lambda m: m.head.weight.data.mul_(2),
+    "new data": lambda m: setattr(m.head.weight, "data", torch.zeros(304, 64)),
+    "a row of data": lambda m: m.head.weight.data[0].fill_(1.0),
+    "out": lambda m: torch.add(torch.ones(304, 64), 1.0, out=m.head.weight.data),
+    "the operator": lambda m: m.layers[0].mlp.up.bias.__iadd__(1.0),
+    "many": lambda m: torch._foreach_mul_(list(m.parameters()), 2.0),
+    "a new parameter": lambda m: m.crop(8),
+    "another type": lambda m: m.head.half(),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_writing_to_a_weight_is_refused(pair, name):
+    with pytest.raises(PlanError, match=r"reach the ranks|on the ranks.*\.cpu\(\)"), torch.no_grad():
+        WRITES[name](pair[1])
+
+
+def test_a_module_with_a_share_as_its_result_is_refused_and_the_ranks_go_on(pair):
+    one, model = pair
+    for _ in range(2):
+        with pytest.raises(ApplyError, match=r"each rank's own share, \(2, 9, 128\) of \(2, 9, 256\)"):
+            model.inner(torch.ones(2, 9, 64))
+    with torch.no_grad():
+        assert relative_error(model(IDS).logits, one(IDS).logits) < 1e-5
+
+
+def test_a_string_and_a_truth_of_forward_that_depend_on_a_share_are_refused(pair):
+    with pytest.raises(ApplyError, match="said is each rank's own share, 128 wide of 256 wide"):
+        pair[1](IDS, said="size")
+
+
+def test_a_module_says_that_its_model_is_gone(ranks):
+    inner = parallelize(handy(num_layers=1), session=ranks).layers[0]
+    with pytest.raises(PlanError, match="is gone"):
+        inner(torch.ones(1, 2, 64))
+    with pytest.raises(PlanError, match="is gone"):
+        inner.mlp.up.weight.sum()
+
+
+def test_where_generate_runs():
+    class Prepares(Handy):
+        def generate(self, *args):
+            return super().generate(*args)
+
+    from transformers import LlamaForCausalLM, WhisperForConditionalGeneration
+
+    assert _generates_there(LlamaForCausalLM) and _generates_there(WhisperForConditionalGeneration)
+    assert _generates_there(Prepares) and not _generates_there(Handy) and not _generates_there(torch.nn.Linear)
