@@ -8,6 +8,7 @@ import pickle
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any, cast
 
 import torch
@@ -71,17 +72,21 @@ class _Dismantler(pickle.Pickler):
         """Reduce modules that pickle refuses or that hold closures of the library, see ``_restore``, and hook handles."""
         if isinstance(value, RemovableHandle):  # which would hold all hooks of its module
             return RemovableHandle, (OrderedDict(),)
+        if isinstance(value, FunctionType) and (own := _before_compile(value)) is not None:
+            return _itself, (own,)
         if not isinstance(value, torch.nn.Module):
             return NotImplemented
+        compiled = [name for name, one in vars(value).items() if _is_compiled_call(one, value)]
         parametrized = parametrize.is_parametrized(value)
         captured = any(map(_captures, value._forward_hooks.values())) or _INSTALLED in vars(value)
-        if not parametrized and not captured:
+        if not parametrized and not captured and not compiled:
             return NotImplemented
         own = type(value).__mro__[1] if parametrized else type(value)
         state = {**vars(value)}
         kept = {key: hook for key, hook in value._forward_hooks.items() if not _captures(hook)}
         state["_forward_hooks"] = type(value._forward_hooks)(kept)
-        state.pop(_INSTALLED, None)
+        for name in (_INSTALLED, "_compiled_call_impl", *compiled):
+            state.pop(name, None)
         if parametrized:
             state["_load_state_dict_pre_hooks"] = type(value._load_state_dict_pre_hooks)()  # for old checkpoints
         return (_blank, (own,), state, None, None, _restore)
@@ -93,6 +98,22 @@ class _Dismantler(pickle.Pickler):
             self.numbers[id(value)] = len(self.tensors)
             self.tensors.append(value)
         return self.numbers[id(value)]
+
+
+def _before_compile(value: Any) -> Any:
+    """The function of which ``torch.compile`` has made another one; None for a function that it has not made."""
+    return vars(value).get("_torchdynamo_orig_callable") if isinstance(value, FunctionType) else None
+
+
+def _is_compiled_call(value: Any, module: torch.nn.Module) -> bool:
+    """Whether a module's attribute is a compiled form of its own method, such as ``generate`` makes: other processes make
+    their own.
+    """
+    return getattr(_before_compile(value), "__self__", None) is module
+
+
+def _itself(value: Any) -> Any:
+    return value
 
 
 def _blank(kind: type[torch.nn.Module]) -> torch.nn.Module:

@@ -322,7 +322,20 @@ def _route(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
         refuse_unproven(self, own, args, kwargs)
         return _call(self, name, args, kwargs)
 
-    return routed
+    @functools.wraps(own)
+    def never_traced(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():  # the code here only sends messages
+            return _untraced(routed)(self, *args, **kwargs)
+        return routed(self, *args, **kwargs)
+
+    return never_traced
+
+
+def _untraced(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which ``torch.compile`` calls as it is."""
+    disable: Any = torch.compiler.disable  # its import of dynamo takes a second
+    made: Callable[..., Any] = disable(function)
+    return made
 
 
 def _call(model: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any], path: str = "") -> Any:

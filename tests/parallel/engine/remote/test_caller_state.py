@@ -202,11 +202,13 @@ def test_what_a_call_stores_comes_back(pair):
     model(IDS + 1)
     assert relative_error(model.aux, kept) > 1e-5
     assert relative_error(earlier, kept) < 1e-6  # it had been read
+    model(IDS)
     later = model.aux
     model(IDS)
     with pytest.raises(ApplyError, match="aux was stored by an earlier call"):
         later.sum()
-    one(IDS + 1), one(IDS)
+    for ids in (IDS + 1, IDS, IDS):
+        one(ids)
     for both in pair:
         both.seen.zero_()
     assert equal(pair) and float(model.seen) == float(one.seen) == 1.0
