@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from modular_converter.parallel.engine.base.adapted import base_of
+from modular_converter.parallel.engine.base.compiled import uncompiled
 from modular_converter.parallel.engine.base.main_guard import refuse_import_in_child
 from modular_converter.parallel.engine.checkpoint.adapter_folder import is_adapter, open_adapter
 from modular_converter.parallel.engine.choice.arguments import (
@@ -90,6 +91,7 @@ def parallelize(
         layout = Layout.parse(layout)
     if dtype is not None:
         dtype = floating_type(dtype, "dtype")
+    model = uncompiled(model)
     given = Arguments(**locals())
     refuse_import_in_child()
     check_arguments(given, _DEFAULTS)

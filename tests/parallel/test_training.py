@@ -282,3 +282,10 @@ def test_the_plan_that_process_0_selects_is_that_of_all(tmp_path):
     assert found["shapes"][0] == found["shapes"][1] != found["own"] and found["error"] < 1e-4
     assert found["shapes"][1]["model.layers.0.mlp.up_proj.weight"] == [32, 32]
     assert found["own"]["model.layers.0.mlp.up_proj.weight"] == [64, 32]
+
+
+def test_a_process_that_saves_alone_is_told_so_and_does_not_hang():
+    found = run_under_torchrun(2, "tests/parallel/alone_script.py")
+    assert "process 0 has called save_pretrained, and processes [1] have not within" in found["first"]
+    assert "process 1 has called save_pretrained, and processes [0] have not within" in found["second"]
+    assert found["saved"]

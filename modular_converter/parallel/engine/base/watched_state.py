@@ -25,6 +25,7 @@ class GONE:
 # What torch keeps on each module: hooks and registers, which have methods of their own.
 _MACHINERY = frozenset(vars(torch.nn.Module())) - {"training"} | {"_compiled_call_impl", "_is_hf_initialized"}
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
+_COPIED = (list, dict, set)
 _LISTS, _NO_INSIDE = (list, tuple, deque), (type, FunctionType, MethodType, BuiltinFunctionType, ModuleType)
 # Small buffers are compared by content, because ``buffer.data`` has a version of its own.
 _CONTENT_BYTES = 1 << 14
@@ -65,12 +66,22 @@ class WatchedState:
 
     Args:
         skip: names of attributes of the model itself that are not watched.
+        stored_alone: watch only what a forward stores: those of torch's own modules store nothing but buffers, so that only
+            new attributes are looked for there.
         left_out: objects that are watched elsewhere, such as its configuration.
     """
 
-    def __init__(self, model: torch.nn.Module, skip: Iterable[str] = (), left_out: Iterable[Any] = ()) -> None:
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        skip: Iterable[str] = (),
+        left_out: Iterable[Any] = (),
+        stored_alone: bool = False,
+    ) -> None:
         # Not the modules themselves: a model that keeps its own state must not keep itself alive.
         self.by_path: dict[str, Any] = {path: vars(module) for path, module in model.named_modules()}
+        own = [path for path, module in model.named_modules() if not type(module).__module__.startswith("torch.nn.")]
+        self.watched = frozenset(own if stored_alone else self.by_path)
         self.skip, self.left_out = frozenset(skip), {id(one) for one in left_out}
         self.note()
 
@@ -81,6 +92,7 @@ class WatchedState:
         found = [
             (scope, name, path)
             for path, scope in self.by_path.items()
+            if path in self.watched
             for name in scope
             if name not in _MACHINERY and (path or name not in self.skip)
         ]
@@ -93,7 +105,7 @@ class WatchedState:
         self.registers = [scope["_buffers"] for scope in self.scopes]
         self.counts = list(map(len, self.registers))
         self.buffers = {
-            (path, name): (register, buffer, _mark(buffer))
+            (path, name): (register, buffer, _Written(buffer))
             for path, register in zip(self.by_path, self.registers)
             for name, buffer in register.items()
         }
@@ -136,11 +148,18 @@ class WatchedState:
             self.inside[n] = mark
 
     def _changed_inside(self) -> set[int]:
-        return {n for n, mark in self.inside.items() if self._inside(self.values[n]) != mark}
+        values, changed = self.values, set()
+        for n, mark in self.inside.items():
+            # A copy of plain values is compared as it is; it takes a tenth of the time.
+            if (values[n] if type(mark) in _COPIED else self._inside(values[n])) != mark:
+                changed.add(n)
+        return changed
 
     def _changed_buffers(self) -> bool:
-        return list(map(len, self.registers)) != self.counts or any(
-            register.get(name) is not buffer or buffer is not None and _mark(buffer) != mark
+        if list(map(len, self.registers)) != self.counts:
+            return True
+        return any(
+            register.get(name) is not buffer or buffer is not None and mark.is_old(buffer)
             for (_, name), (register, buffer, mark) in self.buffers.items()
         )
 
@@ -156,9 +175,9 @@ class WatchedState:
             elif _differ(values[was], self.values[n], inside.get(was), self.inside.get(n)):
                 found.append(Difference(path, name, values[was], self.values[n]))
         found += [Difference(path, name, values[n], GONE) for (path, name), n in old.items()]
-        for (path, name), (_, buffer, mark) in self.buffers.items():
-            _, before, known = buffers.pop((path, name), (None, GONE, None))
-            if buffer is not before or buffer is not None and mark != known:
+        for (path, name), (_, buffer, _) in self.buffers.items():
+            _, before, known = buffers.pop((path, name), (None, GONE, _Written(None)))
+            if buffer is not before or isinstance(buffer, torch.Tensor) and known.is_old(buffer):
                 found.append(Difference(path, name, before, buffer, True))
         return found + [Difference(path, name, was, GONE, True) for (path, name), (_, was, _) in buffers.items()]
 
@@ -166,6 +185,8 @@ class WatchedState:
         """What a value holds, for comparison; None for a value that nothing can change."""
         if is_plain(value) or id(value) in self.left_out or isinstance(value, _NO_INSIDE):
             return None
+        if type(value) in _COPIED and all(map(is_plain, value.values() if type(value) is dict else value)):
+            return value.copy()
         return None if isinstance(value, torch.nn.Module) else _inside(value, itertools.count(), 0)
 
 
@@ -209,15 +230,32 @@ def _differ(old: Any, new: Any, inside_old: Any, inside_new: Any) -> bool:
     return True
 
 
-def _mark(tensor: torch.Tensor | None) -> Any:
-    """Changes when a tensor is written: its version, and its bytes if it is small and on the CPU."""
-    if tensor is None or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+class _Written:
+    """Tells whether a tensor was written: by its version, and by its bytes if it is small and on the CPU.
+
+    ``tensor.data`` has a version of its own, so that the version alone would miss what is written through it.
+    """
+
+    def __init__(self, tensor: torch.Tensor | None) -> None:
+        self.version: Any = None if tensor is None else _mark(tensor)
+        self.view: Any = None
+        if tensor is None or not isinstance(self.version, tuple) or tensor.layout != torch.strided:
+            return
+        size = tensor.numel() * tensor.element_size()
+        if tensor.device.type == "cpu" and 0 < size <= _CONTENT_BYTES and tensor.is_contiguous():
+            self.view = tensor.detach().reshape(-1).view(torch.uint8).numpy()
+            self.content = self.view.tobytes()
+
+    def is_old(self, tensor: torch.Tensor) -> bool:
+        if _mark(tensor) != self.version:
+            return True
+        return self.view is not None and self.view.tobytes() != self.content
+
+
+def _mark(tensor: torch.Tensor) -> Any:
+    """Changes when a tensor is written; None for a tensor of another class, such as one whose numbers are elsewhere."""
+    if type(tensor) is not torch.Tensor and type(tensor) is not torch.nn.Parameter:
         return None
     if tensor.is_inference():
         return object()  # has no version: counts as changed at each look
-    if tensor.device.type != "cpu" or tensor.layout != torch.strided:
-        return tensor._version
-    if tensor.numel() * tensor.element_size() > _CONTENT_BYTES:
-        return tensor._version, tensor.data_ptr()
-    data = tensor.detach().contiguous().reshape(-1)
-    return data.view(torch.uint8).numpy().tobytes() if data.numel() else b""
+    return tensor._version, tensor.data_ptr() if tensor.layout == torch.strided else 0

@@ -25,6 +25,7 @@ from modular_converter.parallel.engine.base.checked_ids import uncheck_ids
 from modular_converter.parallel.engine.base.memory import MemoryFigures, usage
 from modular_converter.parallel.engine.checkpoint.save_model import saves_as_library
 from modular_converter.parallel.engine.choice.unproven_arguments import UNPROVEN
+from modular_converter.parallel.engine.group.all_present import meet
 from modular_converter.parallel.engine.group.gradient_norm import norm_of, scale_gradients
 from modular_converter.parallel.engine.group.held_weights import release
 from modular_converter.parallel.engine.group.same_calls import refuse_other_inputs
@@ -130,6 +131,7 @@ class Sharded(InLayout, MemoryFigures):
             max_shard_size: of a file, such as ``"2GB"``; if None, at most 5 GB and one process's part of the model.
             more: other arguments of the library's method; with them the first process holds the whole model.
         """
+        meet("save_pretrained")
         refuse_saving_adapters(self, "call unshard()")  # type: ignore[arg-type]
         if is_unpacked(self):  # type: ignore[arg-type]
             raise ApplyError(

@@ -157,9 +157,8 @@ class Worker(Answering):
         if compile:
             choose_cache(model, {})
         make_agree(model, self.group, self.progress.step)
-        loaded.state = WatchedState(
-            model, ("config", "generation_config"), configs_in(vars(settings_of(model)).values())
-        )
+        settings = vars(settings_of(model))
+        loaded.state = WatchedState(model, settings, configs_in(settings.values()), stored_alone=True)
         paths = {id(module): path for path, module in model.named_modules()}
         self.answer([(paths[id(of)], name) for of, name, _ in applied.integers if id(of) in paths])
 

@@ -214,3 +214,25 @@ def test_methods_without_an_instance_stay_here(ranks):
     assert (model.public_static(), model._private_static(), model.decorated()) == (1, 2, 3)
     assert issubclass(model.made(), Odd) and issubclass(type(model)._made(), Odd)
     model._placement.end()
+
+
+def test_a_model_that_was_compiled_can_be_sent_and_a_compiled_one_on_ranks_is_called(ranks):
+    from transformers import CompileConfig
+
+    one = llama()
+    with torch.no_grad():
+        want = one(IDS).logits
+    one.get_compiled_call(CompileConfig())
+    one.compile()
+    wrapped = torch.compile(one)
+    model = parallelize(wrapped, session=ranks)
+    assert model is one and relative_error(wrapped(input_ids=IDS).logits, want) < 2e-4
+    assert relative_error(torch.compile(model)(input_ids=IDS).logits, want) < 2e-4
+    model._placement.end()
+
+
+def test_a_compiled_module_inside_is_refused():
+    model = llama()
+    model.model.layers[0] = torch.compile(model.model.layers[0])
+    with pytest.raises(ApplyError, match=r"model.layers.0 is compiled.*_orig_mod"):
+        parallelize(model, num_gpus=2, device="cpu")
