@@ -53,7 +53,9 @@ def gather_facts(
         read_source=lambda: library.text(target.path),
         classes={name: _class(built, neighbours, seen, library) for name, built in classes.items()},
         definitions={
-            name: ModularDefinition(name, one.line, one.role is Role.CLASS) for name, one in definitions.items()
+            name: ModularDefinition(name, one.line, one.role is Role.CLASS)
+            for name, one in definitions.items()
+            if name == one.name
         },
         imported=target.module.imported,
         exported=dict.fromkeys(target.module.exported),

@@ -33,7 +33,7 @@ def report_lost_statements(neighbours: Neighbourhood, files: GeneratedFiles, lib
     for statement in target.module.statements:
         if _is_registration_lost(statement, target.module, own):
             yield lost_statement.registered(Location(target.path, statement.line), statement.name).with_source(text)
-        is_lost = statement.name not in own if statement.is_store else _is_lost(statement)
+        is_lost = statement.name not in own if statement.is_store else _is_lost(statement, own)
         if is_lost or (statement.role is Role.PROTECTED_IMPORT and _is_lost_with_imports(statement, used)):
             changed = statement.name if statement.name in neighbours.classes else ""
             # The statement itself has the names of the generated files.
@@ -140,8 +140,10 @@ def _attribute(statement: Statement) -> str:
     return targets[0].attr if len(targets) == 1 and isinstance(targets[0], ast.Attribute) else ""
 
 
-def _is_lost(statement: Statement) -> bool:
-    """Whether no generated file holds a statement, and whether that makes a difference."""
+def _is_lost(statement: Statement, own: Collection[str] = ()) -> bool:
+    """Whether no generated file holds a statement, and whether that makes a difference. See `_is_registration_lost`."""
+    if statement.inner_imports and statement.name not in own:
+        return not _only_imports(parse(statement.text).body, {one.bound for one in statement.inner_imports})
     if statement.role is Role.PROTECTED_IMPORT:
         return any(map(_defines, ast.walk(parse(statement.text))))
     if statement.role is not Role.OTHER:

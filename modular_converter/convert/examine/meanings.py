@@ -191,11 +191,11 @@ class _Names:
                 dotted, new = self.neighbours.taken[name]
                 return self.meaning(new, dotted)
             own = self.neighbours.target.module
-            if name in own.definitions:
+            if own.is_made(name):
                 return Meaning(OWN, own.definitions[name])
             return imported(own.imported.get(name)) or builtin(name)
         renamed = self.neighbours.neighbours[source]
-        if name in renamed.definitions:
+        if renamed.definitions.is_made(name):
             return Meaning(source, renamed.definitions[name])
         return imported(self._imports[source].get(name)) or builtin(name)
 
@@ -223,6 +223,9 @@ class _Names:
     def _found(self, name: str, file: GeneratedFile) -> Meaning | None:
         """The meaning of a name in a generated file; None for a definition of another generated file."""
         definition = file.definitions.get(name)
+        inner = next((one for one in definition.inner_imports if one.bound == name), None) if definition else None
+        if inner is not None:
+            return imported(inner)
         if definition is not None:
             return Meaning(origin_of(definition, self.neighbours), _statement(definition))
         if name in file.other_kinds:

@@ -217,7 +217,7 @@ class _Collector:
     def _positions(self, dotted: str) -> Positions:
         renamed = self.neighbours.neighbours
         parent = renamed[dotted].definitions.order if dotted else {}
-        return Positions(parent, {n: s.line for n, s in self.own.items()}, self._lines, self._asked, self._asked_from)
+        return Positions(parent, self.target.module.places, self._lines, self._asked, self._asked_from)
 
     @cached_property
     def _lines(self) -> list[Mapping[str, int]]:
@@ -240,12 +240,20 @@ class _Collector:
     def _definition(self, symbol: Symbol) -> EmittedDefinition:
         if symbol.source == OWN:
             statement, path, how = self.own[symbol.name], self.target.path, "written"
+            imports = statement.inner_imports
         else:
             renamed = self.neighbours.neighbours[symbol.source]
             statement, path, how = renamed.definitions[symbol.name], renamed.neighbour.path, "copied"
-        origin = Origin(path, statement.line, symbol.name, how)
+            imports = tuple(map(renamed.import_in_target, statement.inner_imports))
         return EmittedDefinition(
-            symbol.name, statement.role, statement.lead, statement.text, statement.uses, origin, statement.is_store
+            symbol.name,
+            statement.role,
+            statement.lead,
+            statement.text,
+            statement.uses,
+            Origin(path, statement.line, symbol.name, how),
+            statement.is_store or statement.rebinds_import,
+            imports,
         )
 
 
@@ -260,8 +268,9 @@ class _RenamedSymbols(Mapping[str, Symbol]):
         symbol = self.made.get(name)
         if symbol is None:
             role, uses = self.definitions.role(name), self.definitions.uses(name)
+            main = self.definitions.main_name(name)
             symbol = self.made[name] = Symbol(
-                name, self.dotted, role, uses, _is_overriding(name, role, False, self.settings)
+                main, self.dotted, role, uses, _is_overriding(main, role, False, self.settings)
             )
         return symbol
 

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from modular_converter.convert.conversion import Origin
 from modular_converter.convert.source import lexer
-from modular_converter.convert.source.module import Role
+from modular_converter.convert.source.module import ImportedName, Role
 from modular_converter.model.members import class_node
 from modular_converter.model.nodes import walk
 
@@ -31,7 +31,9 @@ class EmittedDefinition:
     uses: frozenset[str]
     origin: Origin
     is_store: bool = False
-    """See `Statement.is_store`."""
+    """Whether its name is also imported: see `Statement.is_store` and `rebinds_import`."""
+    inner_imports: tuple[ImportedName, ...] = ()
+    """See `Statement.inner_imports`; as the target has them."""
 
     @cached_property
     def header_uses(self) -> frozenset[str]:

@@ -96,7 +96,7 @@ class Scope:
                 if symbol.role is Role.CLASS:
                     self._note_class(symbol, needs)
                 else:
-                    needs.functions[use] = symbol
+                    needs.functions[symbol.name] = symbol
                     todo += [(other, by_table and other in self.table, symbol.source, False) for other in symbol.uses]
         return needs
 

@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from modular_converter.convert.source.module import ImportedName, Module, Role, Statement
+from modular_converter.convert.source.module import DEFINITIONS, ImportedName, Module, Role, Statement
 from modular_converter.findings import character_column
+from modular_converter.model.bindings import EVERYTHING, bindings_of
 from modular_converter.model.nodes import parse
 
 
@@ -36,7 +37,37 @@ def index_module(text: str, path: str) -> Module:
         lead = whole_lines(lines, previous, start - 1)
         statements.append(_statement(node, _text(node, lines[start - 1 : end]), start, lead))
         previous = max(end, previous)
-    return Module(path, header, tuple(_attach_stores(statements)))
+    return Module(path, header, tuple(_attach_stores(_defining_blocks(statements))))
+
+
+def _defining_blocks(statements: list[Statement]) -> list[Statement]:
+    """The statements, in which blocks that import and bind are definitions of all names that they bind.
+
+    `try: import fast; HAS_FAST = True` has to stand in its order among the assignments of `HAS_FAST`, and `if USE_FAST:
+    import fast` below that of `USE_FAST`; a block that does nothing but import can stand with the imports.
+    """
+    defined = {one.name for one in statements if one.role in DEFINITIONS}
+    while True:
+        blocks = [one for one in statements if one.role is Role.PROTECTED_IMPORT and _is_definition(one, defined)]
+        if not blocks:
+            return statements
+        made = {id(one): _as_definition(one) for one in blocks}
+        statements = [made.get(id(one), one) for one in statements]
+        defined.update(*(one.binds for one in blocks))
+
+
+def _is_definition(block: Statement, defined: set[str]) -> bool:
+    imported = {one.bound for one in block.imports}
+    return not (block.binds <= imported and defined.isdisjoint(block.binds | block.needs))
+
+
+def _as_definition(block: Statement) -> Statement:
+    """A block under the name of a flag that it sets, or else of a module that it imports, as other code may, too."""
+    flags = block.binds - {one.bound for one in block.imports}
+    name = min(flags or block.binds, default="")
+    return replace(
+        block, role=Role.ASSIGNMENT, name=name, imports=(), inner_imports=block.imports, rebinds_import=not flags
+    )
 
 
 def _text(node: ast.stmt, rows: list[str]) -> str:
@@ -60,7 +91,15 @@ def _attach_stores(statements: list[Statement]) -> list[Statement]:
     attached: list[Statement] = []
     places: dict[str, int] = {}
     classes: set[str] = set()
+    imported: set[str] = set()
     for statement in statements:
+        if statement.binds and not statement.imports:
+            attached = _with_block(attached, statement, classes)
+            places = {
+                name: at for at, one in enumerate(attached) if one.role in _JOINABLE for name in _names_bound(one)
+            }
+            continue
+        imported.update(one.bound for one in statement.imports)
         place = places.get(statement.name) if statement.name else None
         if statement.name in classes and (statement.role is Role.OTHER or _rebinds(statement)):
             attached.append(replace(statement, role=Role.OTHER))
@@ -71,6 +110,8 @@ def _attach_stores(statements: list[Statement]) -> list[Statement]:
             text = f"{before.text}\n{statement.lead}{statement.text}"
             attached[place] = replace(before, text=text, joined=(*before.joined, begins))
             continue
+        if statement.name in imported and _rebinds(statement):
+            statement = replace(statement, rebinds_import=True)
         if statement.role is Role.OTHER and statement.name and not _binds_nothing(statement):
             statement = replace(statement, role=Role.ASSIGNMENT, is_store=True)
         if statement.role in (Role.ASSIGNMENT, Role.FUNCTION):
@@ -79,6 +120,46 @@ def _attach_stores(statements: list[Statement]) -> list[Statement]:
             classes.add(statement.name)
         attached.append(statement)
     return attached
+
+
+_JOINABLE = (Role.ASSIGNMENT, Role.FUNCTION)
+
+
+def _names_bound(statement: Statement) -> frozenset[str]:
+    """The names that a definition binds."""
+    return statement.binds | {statement.name}
+
+
+def _with_block(above: list[Statement], block: Statement, classes: set[str]) -> list[Statement]:
+    """The statements with a block that defines names: joined with the definitions of these names above it, in its place,
+    or in that of the first of them where a statement between them reads the names at once. A block that binds a class
+    anew is a change of this class.
+    """
+    if changed := sorted(block.binds & classes):
+        return [*above, replace(block, role=Role.OTHER, name=changed[0], binds=frozenset())]
+    joined = [one for one in above if one.role in _JOINABLE and not _names_bound(one).isdisjoint(block.binds)]
+    if not joined:
+        return [*above, block]
+    whole = joined[0]
+    for one in (*joined[1:], block):
+        begins = (whole.text.count("\n") + 1, one.line - one.lead.count("\n"))
+        later = tuple((begins[0] + one.lead.count("\n") + at, line) for at, line in one.joined)
+        whole = replace(
+            whole,
+            text=f"{whole.text}\n{one.lead}{one.text}",
+            joined=(*whole.joined, begins, *later),
+            binds=_names_bound(whole) | _names_bound(one),
+            inner_imports=(*whole.inner_imports, *one.inner_imports),
+            is_store=whole.is_store and one.is_store,
+        )
+    first = next(at for at, one in enumerate(above) if one is joined[0])
+    between = [one for one in above[first:] if not any(one is other for other in joined)]
+    rest = [one for one in above if not any(one is other for other in joined)]
+    if any(
+        not bindings_of(parse(one.text)).needs.isdisjoint(whole.binds) for one in between if one.uses & whole.binds
+    ):
+        return [*rest[:first], whole, *rest[first:]]
+    return [*rest, whole]
 
 
 def _rebinds(statement: Statement) -> bool:
@@ -145,7 +226,9 @@ def _statement(node: ast.stmt, text: str, line: int, lead: str) -> Statement:
         imports = tuple(name for child in _imports_in(node) for name in imported_names(child))
         if imports:
             condition = frozenset(_names_of_tests(node))
-            return Statement(Role.PROTECTED_IMPORT, "", text, line, lead, imports=imports, condition=condition)
+            found = bindings_of(node)
+            block = Statement(Role.PROTECTED_IMPORT, "", text, line, lead, imports=imports, condition=condition)
+            return replace(block, binds=found.binds - {EVERYTHING}, needs=found.needs)
     name = assigned_name(node)
     return Statement(Role.ASSIGNMENT if name else Role.OTHER, name or _stored_into(node), text, line, lead)
 
@@ -181,7 +264,7 @@ def relative_imports(statement: Statement) -> tuple[ImportedName, ...]:
 
     What a top-level `if` imports does not count either: it may be for type checkers alone.
     """
-    if statement.role is Role.PROTECTED_IMPORT or not _RELATIVE_IMPORT.search(statement.text):
+    if statement.role is Role.PROTECTED_IMPORT or statement.binds or not _RELATIVE_IMPORT.search(statement.text):
         return ()
     found = statement.imports or (
         name

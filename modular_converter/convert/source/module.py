@@ -67,6 +67,14 @@ class Statement:
     """For a protected import: the identifiers of its tests."""
     bases: tuple[str, ...] = ()
     """For a class: its bases as written."""
+    binds: frozenset[str] = frozenset()
+    """For a block that imports: every name that it binds, or that the definitions joined with it bind."""
+    needs: frozenset[str] = frozenset()
+    """For a block that imports: the names that it reads when it runs."""
+    inner_imports: tuple[ImportedName, ...] = ()
+    """For a definition: the imports of the block that it is, among the names that it binds."""
+    rebinds_import: bool = False
+    """For an assignment: whether it makes the name anew from an import above: `sqrt = checked(sqrt)`."""
     is_store: bool = False
     """For an assignment: whether it only stores into the global `name`, which is bound elsewhere."""
     joined: tuple[tuple[int, int], ...] = ()
@@ -94,7 +102,18 @@ class Module:
     @cached_property
     def definitions(self) -> Mapping[str, Statement]:
         """Functions, classes and assignments by name, in order; the last of several with one name."""
-        return {statement.name: statement for statement in self.statements if statement.role in DEFINITIONS}
+        return {
+            name: statement
+            for statement in self.statements
+            if statement.role in DEFINITIONS
+            for name in (statement.name, *sorted(statement.binds - {statement.name}))
+        }
+
+    @cached_property
+    def places(self) -> Mapping[str, int]:
+        """The position of the statement that defines each name."""
+        positions = {id(statement): position for position, statement in enumerate(self.statements)}
+        return {name: positions[id(statement)] for name, statement in self.definitions.items()}
 
     @property
     def exported(self) -> tuple[str, ...]:
@@ -110,7 +129,13 @@ class Module:
     @cached_property
     def imported(self) -> Mapping[str, ImportedName]:
         """The imported names by the name that each binds, protected imports included."""
-        return {name.bound: name for statement in self.statements for name in statement.imports}
+        found = (name for one in self.statements for name in (*one.imports, *one.inner_imports))
+        return {name.bound: name for name in found}
+
+    def is_made(self, name: str) -> bool:
+        """Whether it defines a name in another way than by an import within a block."""
+        found = self.definitions.get(name)
+        return found is not None and all(one.bound != name for one in found.inner_imports)
 
     @cached_property
     def names(self) -> frozenset[str]:

@@ -247,14 +247,23 @@ class RenamedModule(Mapping[str, Statement]):
         """The role of a definition, without renaming its text."""
         return self._originals[name].role
 
+    def main_name(self, name: str) -> str:
+        """The new name of the definition that binds a name, among others perhaps."""
+        return self.renamer.name(self._originals[name].name)
+
+    def is_made(self, name: str) -> bool:
+        """Whether a definition binds a name in another way than by an import within a block."""
+        found = self._originals.get(name)
+        return found is not None and all(self.renamer.name(one.bound) != name for one in found.inner_imports)
+
     def uses(self, name: str) -> frozenset[str]:
         """The identifiers in a definition, under the new names, without renaming its text."""
         return self.renamer.names(self._originals[name].uses)
 
     @cached_property
     def lines(self) -> Mapping[str, int]:
-        """The line of each definition in the neighbour's file."""
-        return {name: definition.line for name, definition in self._originals.items()}
+        """The position of each definition in the neighbour's file."""
+        return {self.renamer.name(name): place for name, place in self.module.places.items()}
 
 
 def rename_statement(statement: Statement, renamer: Renamer, text: str) -> Statement:
@@ -266,6 +275,7 @@ def rename_statement(statement: Statement, renamer: Renamer, text: str) -> State
         lead=renamer.code(statement.lead),
         bases=tuple(renamer.name(base) for base in statement.bases),
         known_uses=renamer.names(statement.uses),
+        binds=renamer.names(statement.binds),
     )
 
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from modular_converter.model import bindings as bindings_module
 from modular_converter.model.bindings import EVERYTHING, Bindings, ScopeKind, bindings_of
 from modular_converter.model.nodes import parse
 
@@ -225,3 +226,19 @@ def test_a_made_program_has_the_scopes_of_python(statements: list[str]) -> None:
 def test_a_published_file_has_the_scopes_of_python(folder: str) -> None:
     for file in sorted((MODELS / folder).glob("*.py")):
         compare(file.read_text("utf-8"))
+
+
+PACKAGE = Path(bindings_module.__file__).parents[1]
+OTHERS = {
+    "convert/inherit/arguments.py": "expressions that may have an effect",
+    "convert/inherit/foreign_names.py": "words of a model, attributes and strings included",
+    "convert/inherit/local_names.py": "objects that are kept",
+}
+"""The other files that tell apart the kinds of node that bind, and what they look for."""
+
+
+def test_no_other_file_finds_bindings() -> None:
+    kinds = re.compile(r"\b(?:symtable|NamedExpr|MatchAs|MatchStar|MatchMapping|ast\.Nonlocal|ast\.Global)\b")
+    core = (path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] not in ("parallel", "model"))
+    found = {str(path.relative_to(PACKAGE)) for path in core if kinds.search(path.read_text("utf-8"))}
+    assert found == OTHERS.keys()
