@@ -173,7 +173,7 @@ class Pipeline(StageWeights):
 
         Raises ``ApplyError`` without target and labels, and for batches that cannot be divided, as `batch_of` does.
         """
-        inputs = self._named(args, inputs)
+        inputs = self._named(args, inputs) if args else inputs
         if self._loss is None and "labels" not in inputs:
             raise ApplyError("the model's own loss needs labels=; or give Pipeline a loss= and step a target=")
         if (self._loss is None) != (target is None):
@@ -197,7 +197,7 @@ class Pipeline(StageWeights):
 
         Raises ``ApplyError`` as `batch_of` does, and for a result that does not consist of rows.
         """
-        inputs = self._named(args, inputs)
+        inputs = self._named(args, inputs) if args else inputs
         if "labels" in inputs:
             raise ApplyError("labels are for step(); a forward gives no loss")
         if self._schedule.v_shaped:
