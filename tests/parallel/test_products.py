@@ -112,7 +112,7 @@ WRONG = {
     "other layouts": "process 1 was given layout=fsdp2.tp2",
     "other models": "process 1 has another model than process 0, from weight on",
     "stages without chunks": "layout tp2.pp2 needs training=Training(chunks=8)",
-    "chunks without stages": "chunks= and schedule= are for stages: take a layout with pp, or leave them out of ddp4",
+    "chunks without stages": "chunks=, schedule= and loss= are for stages: take a layout with pp, or leave them out of ddp4",
     "a divided backward": "schedule='ZBVZeroBubble' in a layout: choose from GPipe, 1F1B",
     "compiled stages": "compile= does not go with stages (tp2.pp2): leave it out",
     "stages of no library": "has no configuration of transformers",
