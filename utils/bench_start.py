@@ -77,8 +77,8 @@ def measured(run: str, options: argparse.Namespace) -> Row:
     command += ["--nproc-per-node", str(options.processes), __file__, str(options.folder), "--worker", run]
     command += ["--steps", str(options.steps), "--length", str(options.length)]
     command += ["--cap-gib", str(options.cap_gib)] if options.cap_gib else []
-    root = str(options.package or ROOT)
-    environment = {"OMP_NUM_THREADS": "8", "HF_HUB_OFFLINE": "1", **os.environ, "PYTHONPATH": _first(root)}
+    command += ["--package", str(options.package.resolve())] if options.package else []
+    environment = {"OMP_NUM_THREADS": "8", "HF_HUB_OFFLINE": "1", **os.environ}
     row: Row = {"run": run, "cap_gib": options.cap_gib, "package": options.package and options.package.name}
     try:
         done = subprocess.run(
@@ -93,13 +93,9 @@ def measured(run: str, options: argparse.Namespace) -> Row:
     return row | (lines[-1] if lines else {}) | {"error": (errors or ["failed"])[0][:200]}
 
 
-def _first(root: str) -> str:
-    """The path of modules with the package of a folder before any other."""
-    return os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
-
-
 def work(options: argparse.Namespace) -> None:
     """One run, as a process under torchrun; the first one prints its figures after the start, and after the steps."""
+    sys.path.insert(0, str(options.package or ROOT))
     import torch
     import torch.distributed as dist
     from transformers import AutoModelForCausalLM, LlamaForCausalLM
