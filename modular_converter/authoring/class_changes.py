@@ -19,7 +19,7 @@ from modular_converter.authoring.class_compare import (
 )
 from modular_converter.authoring.method_changes import calling_base, full_override, shorter_override
 from modular_converter.authoring.normal_form import normal
-from modular_converter.convert.inherit.calls import NO_DECORATORS
+from modular_converter.convert.inherit.decorators import NO_DECORATORS
 from modular_converter.convert.inherit.members import INDENT, ClassBlock, Member, parse_class
 from modular_converter.convert.inherit.merge import merge_class, rename_class
 from modular_converter.convert.source.index import is_docstring

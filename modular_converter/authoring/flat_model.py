@@ -11,7 +11,7 @@ from functools import cached_property
 from modular_converter.authoring.normal_form import texts_of
 from modular_converter.authoring.origins import in_portable_words
 from modular_converter.convert.emit.banner import is_generated, source_path, without_banner
-from modular_converter.convert.inherit.calls import NO_DECORATORS
+from modular_converter.convert.inherit.decorators import NO_DECORATORS
 from modular_converter.convert.inherit.resolve import ModularFile
 from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.library import Library

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, KeysView, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from modular_converter.model.nodes import children, dotted, super_attribute, walk_until, written
+from modular_converter.model.nodes import children, dotted, super_attribute, walk, walk_until, written
 
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -341,6 +341,22 @@ def _object(node: ast.expr) -> ast.expr:
             break
         node = inner
     return node
+
+
+def fills(node: ast.AST, path: str) -> bool:
+    """Whether code changes what the object at a path holds, by an index or as a list, a dictionary or a set: it does
+    more than set the object up, as `self.places.requires_grad_(False)` does.
+    """
+    for part in walk(node):
+        if isinstance(part, ast.Subscript) and not isinstance(part.ctx, ast.Load):
+            changed = [part.value]
+        elif isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr in MUTATORS:
+            changed = [part.func.value, *part.args]
+        else:
+            continue
+        if any(dotted(_object(one)) == path for one in changed):
+            return True
+    return False
 
 
 # One reader for each kind of node that is more than its children.

@@ -156,6 +156,8 @@ READERS: Mapping[str, Callable[[object], object]] = {
     "model-base": _text,
     "implied-bases": _text_table,
     "last-statement": _text,
+    "added-decorators": _texts,
+    "inherited-docstrings": _texts,
     "first-assignments": _texts,
     "overriding-assignments": _texts,
     "overriding-unless-none": _texts,

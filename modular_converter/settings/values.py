@@ -79,6 +79,10 @@ class Settings:
     """Suffix of a class name -> kind of file."""
     default_kind: str
     """The kind of every other class."""
+    added_decorators: tuple[str, ...]
+    """Decorators that an override adds to those of the parent's method: one with no others keeps the parent's."""
+    inherited_docstrings: tuple[str, ...]
+    """The quotes with which a method's docstring begins that an override without one takes."""
     copied_kinds: Mapping[str, str] = field(hash=False)
     """Kind of file -> the kind whose definitions it copies instead of importing them."""
     optional_kinds: tuple[str, ...]

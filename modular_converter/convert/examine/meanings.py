@@ -73,7 +73,9 @@ def _shared_changes(
     bound = names.bound[built.neighbour] | shadowed
     for name in sorted(built.parent.uses & built.statement.uses & definition.uses & bound):
         change = names.change(name, built.neighbour, definition, file)
-        if change is not None and name in left_of_parent(built.statement.text, built.parent.text, built.pieces):
+        if change is not None and name in left_of_parent(
+            built.statement.text, built.parent.text, built.pieces, built.added
+        ):
             yield change
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Container, Iterator, Mapping, Sequence
 
-from modular_converter.convert.inherit.calls import first_parameter, mappings, method_call, starred
+from modular_converter.convert.inherit.calls import mappings, method_call, starred
 from modular_converter.convert.inherit.class_findings import (
     ClassFinding,
     argument_unpacked,
     finding_at,
     parameter_missing,
 )
+from modular_converter.convert.inherit.decorators import first_parameter
 from modular_converter.convert.inherit.statements import Line, line
 from modular_converter.model.bindings import Function, bindings_of, parameters_of
 from modular_converter.model.members import SUPER_KWARGS
@@ -26,6 +27,7 @@ BINDING = ("staticmethod", "classmethod")
 def bind_arguments(
     child: Function,
     parent: Function,
+    instance: str,
     statement: ast.stmt,
     available: frozenset[str],
     before: Sequence[Line],
@@ -37,6 +39,7 @@ def bind_arguments(
     They are in the order of the call; between them stand the unread arguments that call something.
 
     Args:
+        instance: see `first_parameter`, of the merged method.
         statement: the `super()` statement.
         available: the parameters of the merged signature.
         before: the child's statements before it.
@@ -47,7 +50,7 @@ def bind_arguments(
     assert call is not None
     assigned = frozenset[str]().union(*(part.bindings.local for part in before))
     names = available | assigned
-    given = _given(call, child, parent)
+    given = _given(call, instance, parent)
     defaults = _defaults(parent.args) if not (starred(call) or mappings(call)) else {}
     found = {name: argument_unpacked(statement, child.name, name) for name in _unpacked(call, given, parent)}
     for name in _left_out(call, given, parent) & (parameters_of(child) | assigned):
@@ -70,7 +73,7 @@ def bind_arguments(
         elif value is not None and (name in given or name in arguments_read):
             bindings[name] = value
     findings += _tell_ignored(ignored, bindings, child.name, parent)
-    for one in _surplus(call, child, parent):
+    for one in _surplus(call, instance, parent):
         findings.append(finding_at(one, super_argument_ignored.not_taken, child.name, ast.unparse(one)))
     lines = _in_order(call, given, bindings, told, statement)
     hidden = frozenset[str]().union(*(part.effects.reads for part in lines)) & bindings.keys()
@@ -158,11 +161,11 @@ def _arguments_read(nodes: Sequence[ast.AST]) -> set[str]:
     return found
 
 
-def _surplus(call: ast.Call, child: Function, parent: Function) -> Iterator[ast.expr]:
+def _surplus(call: ast.Call, instance: str, parent: Function) -> Iterator[ast.expr]:
     """The arguments that the parent's method does not take, so that the call would fail with inheritance."""
     if any(ast.unparse(one) not in BINDING for one in parent.decorator_list):
         return  # a decorator may take more
-    positional, arguments = _positional(call, child, parent)
+    positional, arguments = _positional(call, instance, parent)
     if parent.args.vararg is None and not starred(call):
         yield from arguments[len(positional) :]
     if parent.args.kwarg is None:
@@ -170,18 +173,17 @@ def _surplus(call: ast.Call, child: Function, parent: Function) -> Iterator[ast.
         yield from (keyword.value for keyword in call.keywords if keyword.arg not in named)
 
 
-def _positional(call: ast.Call, child: Function, parent: Function) -> tuple[list[str], list[ast.expr]]:
+def _positional(call: ast.Call, instance: str, parent: Function) -> tuple[list[str], list[ast.expr]]:
     """The parameters of the parent and the arguments of a call by position, both without the instance."""
-    instance = first_parameter(child, parent)
     is_passed = bool(call.args and instance) and ast.unparse(call.args[0]) == instance
     parameters = [one.arg for one in (*parent.args.posonlyargs, *parent.args.args)]
     return parameters[bool(first_parameter(parent)) :], call.args[is_passed:]
 
 
-def _given(call: ast.Call, child: Function, parent: Function) -> dict[str, ast.expr]:
+def _given(call: ast.Call, instance: str, parent: Function) -> dict[str, ast.expr]:
     """The arguments of a call by parameter of the parent. An instance that is passed along is left out."""
-    instance, own = first_parameter(child, parent), first_parameter(parent)
-    positional, arguments = _positional(call, child, parent)
+    own = first_parameter(parent)
+    positional, arguments = _positional(call, instance, parent)
     named = {*positional, *(parameter.arg for parameter in parent.args.kwonlyargs)}
     given: dict[str, ast.expr] = {own: ast.Name(instance, ast.Load())} if own and instance else {}
     for position, argument in enumerate(arguments):

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from modular_converter.convert.inherit.decorators import NOTHING_ADDED, AddedDecorators
 from modular_converter.convert.inherit.members import ClassBlock
 from modular_converter.convert.inherit.prefix import common_suffix
 from modular_converter.model.bindings import FUNCTIONS, Function
@@ -44,6 +45,9 @@ class ClassShape:
     """Tells whether a method of this name, in an ancestor of the parent, sets an attribute of this name."""
     binds: Callable[[str], frozenset[str] | None] = _unseen
     """The names that a base in the generated file binds or inherits there; None for a base from elsewhere."""
+    added: AddedDecorators = NOTHING_ADDED
+    inherited_docstrings: tuple[str, ...] = ()
+    """See `Settings`."""
 
     def reached_by(self, method: str) -> frozenset[str]:
         """The bases whose method of this name `super()` reaches. A base from elsewhere is assumed to hide no later base
@@ -68,6 +72,7 @@ def shape_of(
     module_names: frozenset[str] = frozenset(),
     is_set_above: Callable[[str, str], bool] = _never,
     binds: Callable[[str], frozenset[str] | None] = _unseen,
+    added: AddedDecorators = NOTHING_ADDED,
 ) -> ClassShape:
     """The class that has the child's name and the merged bases."""
     above = {base: frozenset((implied,)) for base, implied in settings.implied_bases.items()}
@@ -78,8 +83,19 @@ def shape_of(
     for node in (*child.node.body, *parent.node.body):
         if isinstance(node, FUNCTIONS):
             methods[node.name] = (*methods.get(node.name, ()), node)
-    last, name = settings.last_statement, child.node.name
-    return ClassShape(name, tuple(bases), above, last, module_names, attributes, methods, is_set_above, binds)
+    return ClassShape(
+        name=child.node.name,
+        bases=tuple(bases),
+        above=above,
+        last_statement=settings.last_statement,
+        module_names=module_names,
+        attributes=attributes,
+        methods=methods,
+        is_set_above=is_set_above,
+        binds=binds,
+        added=added,
+        inherited_docstrings=settings.inherited_docstrings,
+    )
 
 
 def merge_bases(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from modular_converter.convert.inherit.ancestors import lineage, sets_attribute
 from modular_converter.convert.inherit.class_findings import ClassFinding
+from modular_converter.convert.inherit.decorators import NOTHING_ADDED, AddedDecorators
 from modular_converter.convert.inherit.known_merges import merge_once
 from modular_converter.convert.inherit.members import parse_class
 from modular_converter.convert.inherit.pieces import ClassPiece
@@ -36,6 +37,7 @@ class BuiltClass:
     """Findings about losses of the merge."""
     pieces: tuple[ClassPiece, ...] = ()
     """Of a class with a parent: where the lines of `text` come from."""
+    added: AddedDecorators = NOTHING_ADDED
 
     @property
     def name(self) -> str:
@@ -86,6 +88,9 @@ def _merge(
     base, dotted, parent_name = found
     parent = neighbours.neighbours[dotted].definitions[parent_name]
     siblings = {name: built[name].text for name in statement.bases if name in built}
+    definitions = neighbours.neighbours[dotted].definitions
+    renamed = {definitions.renamer.name(alias): name for alias, name in definitions.module.aliases.items()}
+    added = AddedDecorators(library.settings.added_decorators, neighbours.target.module.aliases, renamed)
     try:
         merged = merge_once(
             statement,
@@ -97,14 +102,15 @@ def _merge(
             library.settings,
             neighbours.target.module.names,
             lambda method, attribute: _is_set_above(neighbours, base, method, attribute, library),
-            lambda name: _bound_in(name, built, neighbours.neighbours[dotted].definitions),
+            lambda name: _bound_in(name, built, definitions),
+            added,
         )
     except SyntaxError as error:
         place = Location(neighbours.target.path, statement.line)
         reason = f"{error.msg}, as libcst reads this class or its parent"
         raise ConversionError(syntax_error.diagnose(place, reason)) from None
     findings = tuple(_finding(finding, statement, neighbours.target.path) for finding in merged.findings)
-    return BuiltClass(statement, merged.text, parent.lead, merged.uses, dotted, parent, findings, merged.pieces)
+    return BuiltClass(statement, merged.text, parent.lead, merged.uses, dotted, parent, findings, merged.pieces, added)
 
 
 def _bound_in(

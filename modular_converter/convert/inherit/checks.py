@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 
 from modular_converter.convert.inherit.bases import replaced_base
 from modular_converter.convert.inherit.class_findings import ClassFinding, finding_at, not_mergeable
+from modular_converter.convert.inherit.decorators import AddedDecorators
 from modular_converter.convert.inherit.members import ClassBlock, Member, parse_class
 from modular_converter.convert.inherit.merge_members import decorated_by, is_property, is_removal, method_key
 from modular_converter.model.bindings import Function, bindings_in, bindings_of, is_generator
@@ -150,7 +151,7 @@ def check_class_names(child: ClassBlock, parent: ClassBlock, module_names: Set[s
         own |= member.binds
 
 
-def check_halves(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
+def check_halves(child: ClassBlock, parent: ClassBlock, added: AddedDecorators) -> Iterator[ClassFinding]:
     """Fields that lose their annotation, and properties with a getter of the child and a setter of the parent."""
     annotations = {
         node.target.id: node.annotation
@@ -168,7 +169,7 @@ def check_halves(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding
     for accessor in (member.function for member in parent.members if member.is_function):
         name = accessor.name
         getter = next((one for one in methods if one.name == name and not decorated_by(one)), None)
-        if getter is None or not is_property(getter) or decorated_by(accessor) != name:
+        if getter is None or not is_property(getter, added) or decorated_by(accessor) != name:
             continue
         if method_key(accessor) not in own:
             kept = method_key(accessor).rpartition(".")[2]

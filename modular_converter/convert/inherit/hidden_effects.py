@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from modular_converter.convert.inherit.calls import first_parameter
-from modular_converter.model.bindings import Effects, Function, bindings_of
+from modular_converter.convert.inherit.decorators import first_parameter
+from modular_converter.model.bindings import Effects, Function, bindings_of, fills
 from modular_converter.model.nodes import dotted, super_attribute, walk
 
 
@@ -57,6 +57,18 @@ class HiddenEffects:
     def may_change_any(self, node: ast.AST, effects: Effects) -> bool:
         """Whether a statement may set any attribute, or calls a method of a base: `self.register_buffer("a", a)`."""
         return self.may_set_any(node, effects) or (self._is_init and self._calls_base(node))
+
+    def only_sets_up(self, node: ast.AST, effects: Effects, path: str) -> bool:
+        """Whether a statement, or a method that it uses, changes the object of an attribute, but neither puts another
+        in its place nor changes what it holds: `self.places.requires_grad_(False)`.
+        """
+        mine, theirs = effects, self.of(effects)
+        attribute = path.removeprefix(f"{self._instance}.")
+        return (
+            path in mine.changes | theirs.changes
+            and path not in mine.binds | theirs.binds
+            and not self._is_so(lambda part, instance: fills(part, f"{instance}.{attribute}"), node, effects)
+        )
 
     def may_read_any(self, node: ast.AST, effects: Effects) -> bool:
         """Whether a statement, or a method that it uses, may read any attribute: `count(self)`, `self.__dict__`."""

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from modular_converter.convert.inherit.decorators import AddedDecorators
 from modular_converter.convert.inherit.merge import Merged, merge_class
 from modular_converter.convert.source.module import Statement
 from modular_converter.convert.source.names import ModelNames
@@ -32,6 +33,7 @@ def merge_once(
     module_names: frozenset[str],
     is_set_above: Callable[[str, str], bool],
     binds: Callable[[str], frozenset[str] | None],
+    added: AddedDecorators,
 ) -> Merged:
     """`merge_class`, or its result for the same classes where all questions have the same answers still.
 
@@ -40,7 +42,7 @@ def merge_once(
     named = module_names & (child.uses | parent.uses)
     above = {base: ancestors[base] for base in child.bases if base in ancestors}
     classes = (child.text, parent.text, parent.name, parent_base, names)
-    known = _known_merges(classes, frozenset(above.items()), frozenset(siblings.items()), settings, named)
+    known = _known_merges(classes, frozenset(above.items()), frozenset(siblings.items()), settings, named, added)
     for one in known:
         if all(is_set_above(*asked) == told for asked, told in one.set_above.items()) and all(
             binds(base) == told for base, told in one.bound.items()
@@ -55,7 +57,7 @@ def merge_once(
     def asks_bound(base: str) -> frozenset[str] | None:
         return bound.setdefault(base, binds(base))
 
-    merged = merge_class(*classes, above, siblings, settings, named, asks_above, asks_bound)
+    merged = merge_class(*classes, above, siblings, settings, named, asks_above, asks_bound, added)
     known.append(_KnownMerge(merged, set_above, bound))
     return merged
 

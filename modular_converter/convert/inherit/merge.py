@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from modular_converter.convert.inherit.bases import ClassShape, class_header, merge_bases, shape_of
-from modular_converter.convert.inherit.calls import NO_DECORATORS, calls_base
+from modular_converter.convert.inherit.calls import calls_base
 from modular_converter.convert.inherit.checks import (
     check_class,
     check_class_names,
@@ -20,6 +20,11 @@ from modular_converter.convert.inherit.checks import (
     check_replaced_bases,
 )
 from modular_converter.convert.inherit.class_findings import ClassFinding, too_deep
+from modular_converter.convert.inherit.decorators import (
+    NO_DECORATORS,
+    AddedDecorators,
+    inherited_decorators,
+)
 from modular_converter.convert.inherit.members import ClassBlock, Member, parse_class
 from modular_converter.convert.inherit.merge_members import merge_members
 from modular_converter.convert.inherit.overrides import Overrides
@@ -65,6 +70,7 @@ def merge_class(
     module_names: frozenset[str] = frozenset(),
     is_set_above: Callable[[str, str], bool] = lambda method, attribute: False,
     binds: Callable[[str], frozenset[str] | None] = lambda base: None,
+    added: AddedDecorators | None = None,
 ) -> Merged:
     """The generated class.
 
@@ -78,7 +84,10 @@ def merge_class(
         module_names: what the modular file defines and imports.
         is_set_above: see `ClassShape`.
         binds: see `ClassShape`.
+        added: see `ClassShape`; None for those of the settings under their own names.
     """
+    if added is None:
+        added = AddedDecorators(settings.added_decorators)
     child = parse_class(child_text)
     if child.node.name != parent_name:
         parent_text = rename_class(parent_text, parent_name, child.node.name, names)
@@ -86,17 +95,17 @@ def merge_class(
     if child.docstring:  # it is the class's `__doc__`, which an assignment of the parent would replace
         parent = replace(parent, members=tuple(one for one in parent.members if one.binds != {"__doc__"}))
     bases = merge_bases(child, parent, parent_base, ancestors, settings.implied_bases)
-    shape = shape_of(child, parent, bases, settings, module_names, is_set_above, binds)
+    shape = shape_of(child, parent, bases, settings, module_names, is_set_above, binds, added)
     merger = _MethodMerger(shape, Overrides(), [])
     merger.findings.extend(check_class(child, parent, parent_base))
     merger.findings.extend(check_mixins(child, parent, parent_base, siblings))
     merger.findings.extend(check_replaced_bases(child, parent, siblings, ancestors, settings.model_base))
-    merger.findings.extend(check_halves(child, parent))
+    merger.findings.extend(check_halves(child, parent, added))
     merger.findings.extend(check_class_names(child, parent, module_names))
     merger.findings.extend(check_names_of_classes(child, parent, parent_base, bases))
-    merger.findings.extend(check_taken_expressions(child, parent))
+    merger.findings.extend(check_taken_expressions(child, parent, added))
     merger.findings.extend(check_special(child, parent))
-    members = merge_members(child, parent, merger.override, merger.new)
+    members = merge_members(child, parent, merger.override, merger.new, added)
     decorators = _decorators(child, parent)
     docstring = _docstring(child) or parent.docstring
     body = "".join([docstring, *(member.render() for member in members)]) or "    pass\n"
@@ -150,7 +159,7 @@ class _MethodMerger:
             or COMMENT_BEFORE_PARAMETERS.search(parent.text) is not None
             or calls_base(child.text, child.function.name)
             or (own.returns is None and inherited.returns is not None)
-            or (not own.decorator_list and bool(inherited.decorator_list))
+            or bool(inherited_decorators(own, inherited, self.shape.added))
             or (not is_docstring(own.body[0]) and is_docstring(inherited.body[0]))
         )
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from modular_converter.convert.inherit.decorators import AddedDecorators
 from modular_converter.convert.inherit.members import INDENT, ClassBlock, Member
 from modular_converter.convert.inherit.order import in_legal_order
 from modular_converter.model.bindings import Function
@@ -19,6 +20,7 @@ def merge_members(
     parent: ClassBlock,
     override: Callable[[Member, Member], Member],
     new: Callable[[Member], Member],
+    added: AddedDecorators,
 ) -> list[Member]:
     """Attributes, then methods: the parent's in their order, overridden in place, then the child's new ones.
 
@@ -29,7 +31,7 @@ def merge_members(
         override: merges a method of the child with the parent's.
         new: finishes a method that only the child has.
     """
-    merger = _Merger(child, parent, override, new)
+    merger = _Merger(child, parent, override, new, added)
     for member in merger.own:
         merger.add(member)
     return merger.members()
@@ -44,11 +46,12 @@ class _Merger:
         parent: ClassBlock,
         override: Callable[[Member, Member], Member],
         new: Callable[[Member], Member],
+        added: AddedDecorators,
     ) -> None:
         self.override, self.new = override, new
         self.own = _effective([member for member in child.members if not member.carries_nothing])
         self.inherited = _effective([member for member in parent.members if not member.carries_nothing])
-        self.gone = _replaced(self.own, self.inherited)
+        self.gone = _replaced(self.own, self.inherited, added)
         self.methods = {method_key(member.function): member for member in self.inherited if member.is_function}
         self.attributes: dict[str, tuple[int, Member]] = {}
         """Name -> position and member of the first attribute of the parent that binds it and is removed."""
@@ -172,7 +175,7 @@ def _assigned_again(member: Member, following: Sequence[Member]) -> bool:
     return False
 
 
-def _replaced(own: Sequence[Member], inherited: Sequence[Member]) -> set[Member]:
+def _replaced(own: Sequence[Member], inherited: Sequence[Member], added: AddedDecorators) -> set[Member]:
     """The parent's members that are removed: the child overrides or deletes them, and no remaining member reads them."""
     methods = {method_key(member.function): member.function for member in own if member.is_function}
     certain = [member for member in own if not (member.is_function or member.may_be_skipped)]
@@ -181,7 +184,8 @@ def _replaced(own: Sequence[Member], inherited: Sequence[Member]) -> set[Member]
     gone = {
         one
         for one in inherited  # an annotation alone replaces an attribute and gets its value
-        if _is_overridden(one, methods, names if one.is_attribute else given) and not _changes_others(one, bound)
+        if _is_overridden(one, methods, names if one.is_attribute else given, added)
+        and not _changes_others(one, bound)
     }
     while True:
         readers: dict[str, list[Member]] = {}  # of remaining members below the current one
@@ -203,7 +207,9 @@ def _is_bare(member: Member) -> bool:
     return isinstance(member.node, ast.AnnAssign) and member.node.value is None
 
 
-def _is_overridden(member: Member, methods: dict[str, Function], names: frozenset[str]) -> bool:
+def _is_overridden(
+    member: Member, methods: dict[str, Function], names: frozenset[str], added: AddedDecorators
+) -> bool:
     """Whether the child replaces a member of the parent: by a method of the same key, or by an assignment to its name."""
     if not member.is_function:
         return bool(member.binds) and member.binds <= names
@@ -211,7 +217,7 @@ def _is_overridden(member: Member, methods: dict[str, Function], names: frozense
     if name in names or method_key(member.function) in methods:
         return True
     if owner == name:  # the setter of a property is replaced with it
-        return name in methods and not is_property(methods[name])
+        return name in methods and not is_property(methods[name], added)
     return owner in methods or owner in names
 
 
@@ -219,10 +225,11 @@ def _is_accessor_of(other: Member, member: Member) -> bool:
     return other.is_function and member.is_function and decorated_by(other.function) == member.function.name
 
 
-def is_property(function: Function) -> bool:
-    """Whether an override of a property is a property too; without decorators it takes the parent's."""
+def is_property(function: Function, added: AddedDecorators) -> bool:
+    """Whether an override of a property is a property too; it may take the parent's decorators."""
     decorators = [ast.unparse(decorator) for decorator in function.decorator_list]
-    return not _only_raises(function) and (not decorators or any(one.endswith("property") for one in decorators))
+    takes_inherited = added.keeps_inherited(function)
+    return not _only_raises(function) and (takes_inherited or any(one.endswith("property") for one in decorators))
 
 
 def method_key(function: Function) -> str:

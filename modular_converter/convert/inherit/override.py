@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import libcst as cst
 
 from modular_converter.convert.inherit.base_calls import CallSuper
 from modular_converter.convert.inherit.bases import ClassShape
-from modular_converter.convert.inherit.calls import (
-    NO_DECORATORS,
-    calls_base,
-    first_parameter,
-    inherited_decorators,
-    is_super_statement,
-)
+from modular_converter.convert.inherit.calls import calls_base, is_super_statement
 from modular_converter.convert.inherit.class_findings import ClassFinding, bad_signature, finding_at, unknown_syntax
+from modular_converter.convert.inherit.decorators import NO_DECORATORS, first_parameter, inherited_decorators
 from modular_converter.convert.inherit.members import Member
 from modular_converter.convert.inherit.overrides import Overrides
 from modular_converter.convert.inherit.shorten import shorten
 from modular_converter.convert.inherit.signature import merge_signature
-from modular_converter.convert.inherit.statements import body_of, with_body
+from modular_converter.convert.inherit.statements import Body, Line, body_of, with_body
 from modular_converter.convert.inherit.super_calls import Merge, merge_statements
 from modular_converter.convert.inherit.taken import taken_statements
 from modular_converter.model.bindings import Function
@@ -46,7 +42,8 @@ def merge_override(
         overrides: the assignments behind `super()` calls of the class so far; extended.
         findings: extended by what cannot be merged.
     """
-    findings.extend(_check_decorators(child.function, parent.function))
+    taken = inherited_decorators(child.function, parent.function, shape.added)
+    findings.extend(_check_decorators(child.function, parent.function, taken))
     name = child.function.name
     rewritten = name if calls_base(child.text, name) else ""
     own, inherited = shorten(child, rewritten), shorten(parent, rewritten)
@@ -54,9 +51,9 @@ def merge_override(
         holder, tree = _parse(own.text)
         parent_tree = _parse(inherited.text)[1]
         merged = merge_signature(
-            _merge_decorators(tree, parent_tree, child.function, parent.function),
+            _merge_decorators(tree, parent_tree, [one in taken for one in parent.function.decorator_list]),
             parent_tree,
-            bool(first_parameter(child.function, parent.function)),
+            bool(first_parameter(child.function, parent.function, shape.added)),
         )
     except cst.ParserSyntaxError as error:
         findings.append(unknown_syntax(child.node, name, error.message))
@@ -67,7 +64,7 @@ def merge_override(
     child_body = body_of(tree, child.function, own.statements)
     parent_body = body_of(parent_tree, parent.function, inherited.statements)
     merge = Merge(child.function, parent.function, shape, child_body, parent_body, _names(merged), overrides, findings)
-    docstring, lines = child_body.docstring or parent_body.docstring, merge_statements(merge)
+    docstring, lines = child_body.docstring or _inherited_docstring(parent_body, shape), merge_statements(merge)
     merged = with_body(merged, docstring, lines, child_body.footer)
     if rewritten:
         merged = call_super(merged, child, shape.reached_by(name))
@@ -114,31 +111,36 @@ def _text(holder: cst.Module, method: cst.FunctionDef) -> str:
     return holder.with_changes(body=[block.with_changes(body=body)]).code.removeprefix(HOLDER)
 
 
-def _merge_decorators(
-    child: cst.FunctionDef, parent: cst.FunctionDef, own_node: Function, parent_node: Function
-) -> cst.FunctionDef:
-    """The child with its own decorators when it has any, else the parent's; `@no_inherit_decorator` means none."""
-    if not child.decorators:
-        kept = inherited_decorators(own_node, parent_node)
-        decorators = [
-            tree for tree, node in zip(parent.decorators, parent_node.decorator_list, strict=True) if node in kept
-        ]
-        return child.with_changes(decorators=decorators, lines_after_decorators=parent.lines_after_decorators)
+def _merge_decorators(child: cst.FunctionDef, parent: cst.FunctionDef, taken: Sequence[bool]) -> cst.FunctionDef:
+    """The child with the decorators of the parent that are taken, and its own; `@no_inherit_decorator` only means that
+    none is taken.
+    """
     own = [one for one in child.decorators if getattr(one.decorator, "value", "") != NO_DECORATORS]
-    return child if len(own) == len(child.decorators) else child.with_changes(decorators=own)
+    inherited = itertools.compress(parent.decorators, taken)
+    below = (child if child.decorators else parent).lines_after_decorators
+    return child.with_changes(decorators=[*inherited, *own], lines_after_decorators=below)
 
 
-def _check_decorators(child: Function, parent: Function) -> Iterator[ClassFinding]:
-    """Decorators of the parent's method that make something else of an override without any, and those that no longer
+def _inherited_docstring(parent: Body, shape: ClassShape) -> Line | None:
+    """The parent's docstring, if an override without one takes it: by its quotes."""
+    tree = parent.docstring.tree if parent.docstring is not None else None
+    if not isinstance(tree, cst.SimpleStatementLine):
+        return None
+    text = cst.Module([]).code_for_node(tree.body[0]).lstrip("rRuU")
+    return parent.docstring if text.startswith(shape.inherited_docstrings) else None
+
+
+def _check_decorators(child: Function, parent: Function, taken: Sequence[ast.expr]) -> Iterator[ClassFinding]:
+    """Decorators of the parent's method that are taken and make something else of an override, and those that no longer
     apply to the parent's lines in an override with others.
     """
     takes_body = any(is_super_statement(node, child.name) for node in child.body)
-    if not child.decorator_list:
-        for one in inherited_decorators(child, parent):
-            if _decorator_name(one) in CHANGING and not takes_body:
+    if not takes_body:
+        for one in taken:
+            if _decorator_name(one) in CHANGING:
                 yield finding_at(child, half_overridden.decorator_taken, child.name, ast.unparse(one))
-    elif takes_body:
-        applied = [(_decorator_name(one), _arguments(one)) for one in child.decorator_list]
+    elif child.decorator_list:
+        applied = [(_decorator_name(one), _arguments(one)) for one in (*taken, *child.decorator_list)]
         for one in () if (NO_DECORATORS, frozenset()) in applied else parent.decorator_list:
             if _decorator_name(one) not in WITHOUT_EFFECT and (_decorator_name(one), _arguments(one)) not in applied:
                 yield finding_at(child, half_overridden.decorator_lost, child.name, ast.unparse(one))

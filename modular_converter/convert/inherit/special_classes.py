@@ -8,8 +8,8 @@ import ast
 from collections.abc import Iterator, Set
 
 from modular_converter.convert.inherit.bases import INHERITED_KEYWORDS
-from modular_converter.convert.inherit.calls import NO_DECORATORS
 from modular_converter.convert.inherit.class_findings import ClassFinding, finding_at, not_mergeable
+from modular_converter.convert.inherit.decorators import NO_DECORATORS
 from modular_converter.convert.inherit.looks_at_classes import check_looks_at_classes
 from modular_converter.convert.inherit.members import ClassBlock, Member
 from modular_converter.model.bindings import attributes_set

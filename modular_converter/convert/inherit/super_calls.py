@@ -11,14 +11,15 @@ import libcst as cst
 
 from modular_converter.convert.inherit.arguments import bind_arguments
 from modular_converter.convert.inherit.bases import ClassShape
-from modular_converter.convert.inherit.calls import first_parameter, is_super_statement, mappings, method_call
+from modular_converter.convert.inherit.calls import is_super_statement, mappings, method_call
 from modular_converter.convert.inherit.checks import check_captures, check_kinds, check_scopes
 from modular_converter.convert.inherit.class_findings import ClassFinding, finding_at, not_mergeable
+from modular_converter.convert.inherit.decorators import first_parameter
 from modular_converter.convert.inherit.hidden_effects import HiddenEffects
 from modular_converter.convert.inherit.history import Order
 from modular_converter.convert.inherit.local_names import check_names
 from modular_converter.convert.inherit.overrides import Overrides
-from modular_converter.convert.inherit.reaching import misplaced, repeated_behind_returns, returns_in
+from modular_converter.convert.inherit.reaching import misplaced, repeated_behind_returns, returns_in, sets_up
 from modular_converter.convert.inherit.statements import (
     Body,
     Line,
@@ -53,6 +54,11 @@ class Merge:
         """The name of the method."""
         return self.child.name
 
+    @property
+    def instance(self) -> str:
+        """See `first_parameter`."""
+        return first_parameter(self.child, self.parent, self.shape.added)
+
 
 def merge_statements(merge: Merge) -> list[Line]:
     """The child's body with its first `super().<same method>(…)` statement replaced by the parent's body."""
@@ -72,7 +78,7 @@ def merge_statements(merge: Merge) -> list[Line]:
         first.append(inherited.pop(0))
         before[:0] = first
     after = _without_repeated(merge, after)
-    instance = first_parameter(merge.child, merge.parent)
+    instance = merge.instance
     methods = {name: some for name, some in merge.shape.methods.items() if name != merge.name}
     hidden = HiddenEffects(methods, instance, is_init=merge.name == "__init__")
     order = Order(before, inherited, after, instance, merge.available, hidden)
@@ -82,6 +88,7 @@ def merge_statements(merge: Merge) -> list[Line]:
     assert replaced_call is not None
     copied = {one.id for one in mappings(replaced_call) if isinstance(one, ast.Name)}
     whole = [*before, *merged, *appended]
+    merge.findings.extend(_check_set_up(merge, order, body))
     told = [*_check_replacements(merge, body.replaced)] or [
         *check_names(merge.child, merge.parent, order, whole, merge.shape.module_names, copied)
     ]
@@ -96,7 +103,9 @@ def merge_statements(merge: Merge) -> list[Line]:
     kept = [part.node for part in merged if id(part.origin) in nodes]
     merge.findings.extend(check_captures(merge.child, merge.parent, call.node, kept, [part.node for part in own]))
     body_read = [*first, *merged]
-    bindings = bind_arguments(merge.child, merge.parent, call.node, merge.available, before, body_read, merge.findings)
+    bindings = bind_arguments(
+        merge.child, merge.parent, instance, call.node, merge.available, before, body_read, merge.findings
+    )
     lines = [*before, *bindings, *merged, *appended]
     return _moved_last(lines, merge) if merge.name == "__init__" else lines
 
@@ -235,9 +244,10 @@ def _bound(lines: Iterable[Line]) -> frozenset[str]:
 def _without_repeated(merge: Merge, after: Sequence[Line]) -> list[Line]:
     """The lines that the parent does not have word for word; dropped lines that would count twice are reported."""
     there = {part.normal for part in merge.parent_body.lines} if after else set()
-    instance = first_parameter(merge.child, merge.parent)
     needed = repeated_behind_returns(merge.parent_body.lines, after)
-    repeated = [one for one in after if one.normal in there and one not in needed and counts_twice(one, instance)]
+    repeated = [
+        one for one in after if one.normal in there and one not in needed and counts_twice(one, merge.instance)
+    ]
     last = merge.shape.last_statement
     dropped = (part for part in repeated if part.normal != last)
     merge.findings.extend(finding_at(part.node, statement_not_repeated.diagnose, part.normal) for part in dropped)
@@ -256,6 +266,16 @@ def _check_replacements(merge: Merge, replaced: dict[str, list[Line]]) -> Iterat
             yield not_mergeable(override.node, merge.name, reason)
         elif len(parts) > 1 and others:
             yield finding_at(override.node, several_assignments_replaced.diagnose, target, merge.name, merge.name)
+
+
+def _check_set_up(merge: Merge, order: Order, body: _Merged) -> Iterator[ClassFinding]:
+    """Report assignments whose objects the parent's lines below set up, which are written for the parent's own."""
+    for target in order.attributes(body.replaced):
+        override, method = merge.overrides.lines[target]
+        below = body.merged[body.merged.index(override) :] if method == merge.name else []
+        for line in below:
+            if line in order.of_parent and sets_up(line, target, order):
+                yield finding_at(override.node, several_assignments_replaced.set_up_below, target, line.normal)
 
 
 def _with_footer(

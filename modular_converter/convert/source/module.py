@@ -138,6 +138,11 @@ class Module:
         return found is not None and all(one.bound != name for one in found.inner_imports)
 
     @cached_property
+    def aliases(self) -> Mapping[str, str]:
+        """The names that an import gives to something with another one: `d` for `from a import b as d`."""
+        return {bound: one.name for bound, one in self.imported.items() if one.name and one.asname}
+
+    @cached_property
     def names(self) -> frozenset[str]:
         """Every name that it defines or imports."""
         return frozenset(self.definitions) | frozenset(self.imported)

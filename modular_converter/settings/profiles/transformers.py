@@ -48,6 +48,16 @@ TABLE: Mapping[str, object] = {
     "model-base": "PreTrainedModel",
     # The statement that initialises the weights: what would follow it in an `__init__` would be initialised too late.
     "last-statement": "self.post_init()",
+    # Decorators that an override adds to those of the parent's method, where it has no others. Over the parent's
+    #     @deprecate_kwarg("mask", …)        this override       @can_return_tuple
+    #     @can_return_tuple                  @deprecate_kwarg    @auto_docstring
+    #     @auto_docstring                    ("cache", …)        @deprecate_kwarg("cache", …)
+    #     def forward(self):                                     def forward(self):
+    # becomes the one on the right.
+    "added-decorators": ["deprecate_kwarg"],
+    # The quotes of a method's docstring that an override without one takes: `"""Cut it."""`, but not `"Cut it."`
+    # (`HYV4VLVideoProcessor.patchify` in 5.24; no release before has such a method).
+    "inherited-docstrings": ['"""', "'''"],
     # The assignments that open a file, whatever needs them.
     "first-assignments": ["logger", "_CHECKPOINT_FOR_DOC", "_CONFIG_FOR_DOC"],
     # A modular file may set these for its model: an assignment whose name contains one of them replaces the parent
@@ -110,6 +120,12 @@ TABLE: Mapping[str, object] = {
     # The conventions of older releases of the package, the newest first: each table holds for all releases before its
     # own. The release is that of the package which the models lie in.
     "older": [
+        {
+            # `@deprecate_kwarg` was a decorator as any other: alone above an override, it was the only one
+            # (`Qwen2_5OmniVisionBlock.forward` in 5.10 to 5.22).
+            "before": "5.24",
+            "added-decorators": [],
+        },
         {
             "before": "5.18",
             "kinds": {"VideoProcessorKwargs": "processing"},

@@ -6,7 +6,8 @@ import ast
 
 import pytest
 
-from modular_converter.convert.inherit.calls import calls_base, first_parameter, inherited_decorators, method_call
+from modular_converter.convert.inherit.calls import calls_base, method_call
+from modular_converter.convert.inherit.decorators import first_parameter, inherited_decorators
 from modular_converter.convert.inherit.merge import rename_class
 from modular_converter.convert.source.names import ModelNames
 

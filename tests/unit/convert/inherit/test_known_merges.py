@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from modular_converter.convert.inherit.decorators import NOTHING_ADDED
 from modular_converter.convert.inherit.known_merges import merge_once
 from modular_converter.convert.inherit.merge import Merged, merge_class
 from modular_converter.convert.source.module import Role, Statement
@@ -16,7 +17,17 @@ def merge_with(child: str, module_names: frozenset[str] = frozenset(), bound: fr
     own = Statement(Role.CLASS, "NewMLP", child_text(child), 1, bases=("OldMLP",))
     parent = Statement(Role.CLASS, "NewMLP", class_text("class NewMLP(nn.Module):", PARENT), 1, bases=("nn.Module",))
     return merge_once(
-        own, parent, "OldMLP", NAMES, {}, {}, SETTINGS, module_names, lambda *asked: False, lambda base: bound
+        own,
+        parent,
+        "OldMLP",
+        NAMES,
+        {},
+        {},
+        SETTINGS,
+        module_names,
+        lambda *asked: False,
+        lambda base: bound,
+        NOTHING_ADDED,
     )
 
 
