@@ -23,17 +23,21 @@ _MACHINERY = frozenset(vars(torch.nn.Module()))
 
 
 class _FusedNorm(torch.nn.Module):
-    """A root-mean-square norm with a weight; one operation if the only input has the weight's type."""
+    """A root-mean-square norm with a weight; one operation if the only input has the weight's type.
 
-    _fused_eps: float
+    ``_fused_eps`` is the name of its epsilon, which code may change; None if it has its own forward again.
+    """
+
+    _fused_eps: str | None
 
     def forward(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         weight = self._parameters["weight"]
         assert weight is not None
-        if kwargs or len(args) != 1 or args[0].dtype != weight.dtype:
+        name = self._fused_eps
+        if name is None or kwargs or len(args) != 1 or args[0].dtype != weight.dtype:
             kept: torch.Tensor = super().forward(*args, **kwargs)
             return kept
-        return F.rms_norm(args[0], weight.shape, weight, self._fused_eps)
+        return F.rms_norm(args[0], weight.shape, weight, getattr(self, name))
 
 
 def fuse_norms(model: torch.nn.Module) -> int:
@@ -41,30 +45,36 @@ def fuse_norms(model: torch.nn.Module) -> int:
     found = 0
     judged: dict[tuple[Any, ...], bool] = {}
     for module in model.modules():
-        eps = _epsilon(module)
-        if eps is None:
+        name = _epsilon(module)
+        if name is None:
             continue
         key = _configuration(module)
         agrees = judged.get(key) if key is not None else None
         if agrees is None:
-            agrees = _agrees(module, eps)
+            agrees = _agrees(module, getattr(module, name))
         if key is not None:
             judged[key] = agrees
         if agrees:
             swap_forward(module, _FusedNorm, outermost=True)
-            module.__dict__["_fused_eps"] = eps
+            module.__dict__["_fused_eps"] = name
             found += 1
     return found
 
 
-def _epsilon(module: torch.nn.Module) -> float | None:
-    """The epsilon of a module that could be such a norm, with one vector of weights and nothing else; else None."""
+def unfuse_norm(module: torch.nn.Module) -> None:
+    """Give a norm its own forward again, because one of its attributes has changed; nothing for other modules."""
+    if "_fused_eps" in module.__dict__:
+        module.__dict__["_fused_eps"] = None
+
+
+def _epsilon(module: torch.nn.Module) -> str | None:
+    """The name of the epsilon of a module that could be such a norm, with one vector of weights and nothing else; else None."""
     weight = module._parameters.get("weight")
     alone = list(module._parameters) == ["weight"] and not module._modules and not module._buffers
     if not alone or weight is None or weight.dim() != 1 or type(weight) is not torch.nn.Parameter:
         return None
-    values = [value for name in _EPSILONS if isinstance(value := getattr(module, name, None), float)]
-    return values[0] if len(values) == 1 and "forward" not in vars(module) else None
+    names = [name for name in _EPSILONS if isinstance(getattr(module, name, None), float)]
+    return names[0] if len(names) == 1 and "forward" not in vars(module) else None
 
 
 def _configuration(module: torch.nn.Module) -> tuple[Any, ...] | None:

@@ -29,7 +29,7 @@ from modular_converter.parallel.engine.checkpoint.reader import Reader, read_sha
 from modular_converter.parallel.engine.checkpoint.recipes import Recipe
 from modular_converter.parallel.engine.group.dropout import SharedDropout
 from modular_converter.parallel.engine.inference.agreement import make_agree
-from modular_converter.parallel.engine.inference.fused_norms import fuse_norms
+from modular_converter.parallel.engine.inference.fused_norms import fuse_norms, unfuse_norm
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup, make_plain
 from modular_converter.parallel.engine.inference.static_cache import choose_cache
 from modular_converter.parallel.engine.ranks.packing import COPY, read_tensor, unpack
@@ -254,6 +254,8 @@ class Worker(Answering):
         loaded = self.models[number]
         for one, in_place in changes:
             apply_difference(loaded.model, one, in_place)
+            if one.name != "training":
+                unfuse_norm(loaded.model.get_submodule(one.path))
             loaded.changed[one.path, one.name, one.is_buffer] = one
         if any(one.name == "training" for one, _ in changes):
             self._share_dropout(loaded)

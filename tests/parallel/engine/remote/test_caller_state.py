@@ -237,3 +237,17 @@ def test_the_model_taken_back_is_as_on_one_device(ranks):
     assert torch.equal(model.seen, one.seen) and model.calls == one.calls and relative_error(model.aux, one.aux) < 1e-5
     assert model.layers[0].attn.last is None
     assert equal((one, model.eval()))
+
+
+def test_a_norm_that_the_ranks_compute_in_one_kernel_follows_its_attributes(ranks):
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "vocab_size": 64}
+    one = LlamaForCausalLM(LlamaConfig(**sizes, num_attention_heads=4, num_key_value_heads=2)).eval()
+    model = parallelize(copy.deepcopy(one), session=ranks)
+    before = model(IDS).logits
+    for both in (one, model):
+        both.model.norm.variance_epsilon = 10.0
+        both.model.layers[0].self_attn.scaling = 1.0
+    assert equal((one, model)) and relative_error(model(IDS).logits, before) > 0.05
+    model._placement.end()
