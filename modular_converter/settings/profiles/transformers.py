@@ -116,7 +116,7 @@ TABLE: Mapping[str, object] = {
     },
     # The newest release whose generated files were all compared (utils/check_releases.py). A newer one may have conventions
     # that nobody here has seen, so nothing that exists is changed in it until the project accepts it (MC394).
-    "checked-release": "5.23.0",
+    "checked-release": "5.24.0",
     # The conventions of older releases of the package, the newest first: each table holds for all releases before its
     # own. The release is that of the package which the models lie in.
     "older": [
