@@ -16,7 +16,7 @@ from modular_converter.parallel.errors import ApplyError, MisfitError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, Resolution, resolve
 from modular_converter.parallel.plans.units import Units
-from modular_converter.parallel.shard.collectives import Group, GroupRegion, all_shares, borders_of
+from modular_converter.parallel.shard.collectives import Group, GroupRegion, all_shares, borders_of, exchanged, same
 from modular_converter.parallel.shard.own_integers import group_sizes, own_integer
 from modular_converter.parallel.shard.role_parameters import make_parameter
 from modular_converter.parallel.shard.shares import block_lengths, share_length, share_lengths, stretches
@@ -137,12 +137,12 @@ def _local(local: torch.Tensor, parameter: torch.nn.Parameter, piece: Piece, gro
     if piece.units is not None and piece.units.has_copies(group.size) and made.requires_grad:
         shape = tuple(parameter.shape)
         parameter_hook: Any = made.register_hook  # torch has no types for it
-        parameter_hook(lambda gradient: summed_copies(gradient, shape, piece, group))
+        parameter_hook(lambda gradient: exchanged(gradient, group, sum_of_copies, same, shape, piece))
     return made
 
 
-def summed_copies(gradient: torch.Tensor, shape: tuple[int, ...], piece: Piece, group: Group) -> torch.Tensor:
-    """The gradient of a share, summed over the ranks that hold copies of the share."""
+def sum_of_copies(gradient: torch.Tensor, group: Group, shape: tuple[int, ...], piece: Piece) -> torch.Tensor:
+    """The gradient of a share of a weight with this shape, summed over the ranks that hold copies of the share."""
     whole, dim = gradient.new_zeros(shape), piece.dim
     moves = stretches(shape[dim], piece.parts, group.rank, group.size, piece.units)
     for start, local, length in moves:

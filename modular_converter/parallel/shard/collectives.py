@@ -159,36 +159,72 @@ def run_on_threads(
         raise errors[0]
 
 
-class _Enter(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, group: Group) -> torch.Tensor:
-        ctx.group = group
-        return tensor.view_as(tensor)
+# A linear exchange of a tensor over a group, such as a sum or a gather; ``given`` are its further arguments.
+Exchange = Callable[..., torch.Tensor]
+
+
+class _Exchanged(torch.autograd.Function):
+    """An exchange whose gradient is another exchange, and the gradient of that one the first again.
+
+    So derivatives of any order are exchanges. Sums leave a sharded region and copies enter it, a gather leaves it and a
+    cut enters it; each is the other's transpose, since a whole tensor has its complete gradient on every rank.
+    """
 
     @staticmethod
-    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return ctx.group.all_reduce(grads[0]), None
-
-
-class _Sum(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, group: Group) -> torch.Tensor:
-        return group.all_reduce(tensor)
+    def forward(
+        ctx: Any, tensor: torch.Tensor, group: Any, there: Exchange, back: Exchange, given: Any, known: Any
+    ) -> torch.Tensor:
+        ctx.group, ctx.there, ctx.back, ctx.given = group, there, back, given
+        return there(tensor, group, *given) if known is None else known.view_as(known)
 
     @staticmethod
-    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return grads[0], None
-
-
-class _Gather(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, group: Group, dim: int, borders: Sequence[int]) -> torch.Tensor:
-        ctx.dim, (ctx.first, ctx.last) = dim, borders[group.rank : group.rank + 2]
-        return torch.cat(all_shares(tensor, group, dim, [last - first for first, last in pairwise(borders)]), dim)
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
+        if torch.compiler.is_compiling() or not torch.is_grad_enabled():
+            return ctx.back(gradients[0], ctx.group, *ctx.given), None, None, None, None, None
+        return exchanged(gradients[0], ctx.group, ctx.back, ctx.there, *ctx.given), None, None, None, None, None
 
     @staticmethod
-    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
-        return grads[0].narrow(ctx.dim, ctx.first, ctx.last - ctx.first), None, None, None
+    def jvp(ctx: Any, tangent: torch.Tensor, *_: Any) -> torch.Tensor:
+        return exchanged(tangent, ctx.group, ctx.there, ctx.back, *ctx.given)
+
+
+def exchanged(
+    tensor: torch.Tensor,
+    group: Any,
+    there: Exchange,
+    back: Exchange,
+    *given: Any,
+    known: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """The result of an exchange, differentiable any number of times.
+
+    Args:
+        there: gives the result from ``(tensor, group, *given)``.
+        back: its transpose, with the same arguments, for gradients.
+        known: the result, if it is known already.
+    """
+    return _Exchanged.apply(tensor, group, there, back, given, known)  # type: ignore[no-any-return,no-untyped-call]
+
+
+def same(tensor: torch.Tensor, group: Group, *given: Any) -> torch.Tensor:
+    """The tensor itself, as a new one: the transpose of a sum over ranks."""
+    return tensor.view_as(tensor)
+
+
+def sum_of_all(tensor: torch.Tensor, group: Group) -> torch.Tensor:
+    """The sum over the ranks."""
+    return group.all_reduce(tensor)
+
+
+def joined_shares(tensor: torch.Tensor, group: Group, dim: int, borders: Sequence[int]) -> torch.Tensor:
+    """The shares of all ranks, joined along a dimension; ``borders`` as in `borders_of`."""
+    return torch.cat(all_shares(tensor, group, dim, [last - first for first, last in pairwise(borders)]), dim)
+
+
+def own_share(tensor: torch.Tensor, group: Group, dim: int, borders: Sequence[int]) -> torch.Tensor:
+    """This rank's entries of a whole tensor: the transpose of ``joined_shares``."""
+    first, last = borders[group.rank : group.rank + 2]
+    return tensor.narrow(dim, first, last - first)
 
 
 def all_shares(tensor: torch.Tensor, group: Group, dim: int, lengths: Sequence[int]) -> list[torch.Tensor]:
@@ -224,12 +260,12 @@ def enter(tensor: torch.Tensor, group: Group) -> torch.Tensor:
     if not tensor.requires_grad:
         return tensor
     if torch.compiler.is_compiling() or not torch.is_grad_enabled():
-        return _Enter.apply(tensor, group)  # type: ignore[no-any-return,no-untyped-call]
+        return exchanged(tensor, group, same, sum_of_all)
     last = _ENTERED.get(group)
     if last is not None and last[0]() is tensor and last[1] == tensor._version:
         return last[2]
     entering = getattr(tensor, "entering", None)  # set by ``sequence.whole_sequence``
-    entered: torch.Tensor = _Enter.apply(tensor, group) if entering is None else entering()  # type: ignore[no-untyped-call]
+    entered: torch.Tensor = exchanged(tensor, group, same, sum_of_all) if entering is None else entering()
     _ENTERED[group] = ref(tensor), tensor._version, entered
     return entered
 
@@ -241,7 +277,7 @@ def forget_entered(group: Group) -> None:
 
 def summed(tensor: torch.Tensor, group: Group) -> torch.Tensor:
     """Take partial sums out of a sharded region: an all-reduce forward, the identity backward."""
-    return _Sum.apply(tensor, group)  # type: ignore[no-any-return,no-untyped-call]
+    return exchanged(tensor, group, sum_of_all, same)
 
 
 def gathered(tensor: torch.Tensor, group: Group, dim: int, borders: Sequence[int]) -> torch.Tensor:
@@ -250,7 +286,7 @@ def gathered(tensor: torch.Tensor, group: Group, dim: int, borders: Sequence[int
     Args:
         borders: the result of ``borders_of``.
     """
-    return _Gather.apply(tensor, group, dim, borders)  # type: ignore[no-any-return,no-untyped-call]
+    return exchanged(tensor, group, joined_shares, own_share, dim, borders)
 
 
 class GroupRegion:

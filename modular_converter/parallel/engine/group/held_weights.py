@@ -17,8 +17,8 @@ from torch.distributed.tensor import DTensor, Replicate
 from modular_converter.parallel.engine.group.placements import placement_of
 from modular_converter.parallel.engine.group.product_forwards import product_forward
 from modular_converter.parallel.plans.resolve import Piece
-from modular_converter.parallel.shard.apply import Applied, summed_copies
-from modular_converter.parallel.shard.collectives import Group, GroupRegion, borders_of
+from modular_converter.parallel.shard.apply import Applied, sum_of_copies
+from modular_converter.parallel.shard.collectives import Group, GroupRegion, borders_of, exchanged, same
 from modular_converter.parallel.shard.role_parameters import styles_of, with_role
 from modular_converter.parallel.shard.shares import share_lengths
 from modular_converter.parallel.styles.replicated_with_grad_allreduce import REPLICATED_WITH_GRAD_ALLREDUCE
@@ -58,23 +58,10 @@ class HeldWeight:
                 return held
             local = held.to_local()
         if self.copies:
-            local = _SumCopies.apply(local, self)  # type: ignore[no-untyped-call]
+            local = exchanged(local, self.group, same, sum_of_copies, self.shape, self.piece)
         if self.summed:
             return GroupRegion(self.group).enter(local)
         return with_role(local, self) if self.styles else local
-
-
-class _SumCopies(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, local: torch.Tensor, held: HeldWeight) -> torch.Tensor:
-        ctx.held = held
-        return local.view_as(local)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
-        held: HeldWeight = ctx.held
-        assert held.piece is not None
-        return summed_copies(gradients[0], held.shape, held.piece, held.group), None
 
 
 def hold_weights(
