@@ -12,9 +12,11 @@ import torch.distributed as dist
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
+from modular_converter.parallel.engine.group.kept_gathered import KeptGathered
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.proof.deviation import HALF_TYPES
+from modular_converter.parallel.shard.collectives import exchanged, same
 from modular_converter.parallel.tiny.dropout_rates import skips_layers
 from modular_converter.parallel.training import Training
 
@@ -45,12 +47,16 @@ def spread_over_data(model: Any, grid: ProcessGrid, training: Training | None) -
     for one in single:
         _average(one, grid.data)
     reshard = options.reshard and grid.layout.dp_shard > 1
+    units: dict[Any, bool] = {}
     for layer in layers:
         unit = fully_shard(layer, reshard_after_forward=reshard, ignored_params=single, **shared)
+        units[unit] = reshard
         if any(isinstance(part, (torch.nn.ModuleList, torch.nn.ModuleDict)) for part in layer.modules()):
             # Data ranks may use different experts: the sums must include the gradients of unused ones.
             unit.set_reduce_scatter_unused_params(True)
-    fully_shard(model, reshard_after_forward=False, ignored_params=single, **shared)
+    units[fully_shard(model, reshard_after_forward=False, ignored_params=single, **shared)] = False
+    if not options.compile:  # compiled code has no second derivatives
+        KeptGathered(model, units)
 
 
 def refuse_options(model: Any, grid: ProcessGrid, training: Training | None) -> None:
@@ -152,12 +158,16 @@ def _average(parameter: Any, mesh: Any) -> None:
     groups = [mesh.get_group(dim) for dim in range(mesh.ndim)]
     size = mesh.size()
 
-    def averaged(gradient: Any) -> Any:
-        local = (gradient.to_local() if isinstance(gradient, DTensor) else gradient) / size
+    def mean(tensor: torch.Tensor, groups: Any) -> torch.Tensor:
+        local = tensor / size
         for group in groups:
             dist.all_reduce(local, group=group)
+        return local
+
+    def averaged(gradient: Any) -> Any:
         if not isinstance(gradient, DTensor):
-            return local
+            return exchanged(gradient, groups, mean, same)
+        local = exchanged(gradient.to_local(), groups, mean, same)
         return DTensor.from_local(local, gradient.device_mesh, gradient.placements, run_check=False)
 
     trained = parameter.requires_grad

@@ -16,9 +16,17 @@ from torch.distributed.tensor import DTensor, Replicate
 
 from modular_converter.parallel.engine.group.placements import placement_of
 from modular_converter.parallel.engine.group.product_forwards import product_forward
+from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.resolve import Piece
 from modular_converter.parallel.shard.apply import Applied, sum_of_copies
-from modular_converter.parallel.shard.collectives import Group, GroupRegion, borders_of, exchanged, same
+from modular_converter.parallel.shard.collectives import (
+    Group,
+    GroupRegion,
+    borders_of,
+    exchanged,
+    same,
+    under_transforms,
+)
 from modular_converter.parallel.shard.role_parameters import styles_of, with_role
 from modular_converter.parallel.shard.shares import share_lengths
 from modular_converter.parallel.styles.replicated_with_grad_allreduce import REPLICATED_WITH_GRAD_ALLREDUCE
@@ -52,16 +60,35 @@ class HeldWeight:
 
     def read(self, held: Any) -> Any:
         """This process's tensor for the model's code; unchanged while ``fully_shard`` has it spread over data ranks."""
-        local = held
-        if isinstance(held, DTensor):
-            if not self.dtensor or held.device_mesh.ndim > 1:
-                return held
-            local = held.to_local()
+        if isinstance(held, DTensor) and (not self.dtensor or held.device_mesh.ndim > 1):
+            return held
+        local = self.local(held)
         if self.copies:
             local = exchanged(local, self.group, same, sum_of_copies, self.shape, self.piece)
         if self.summed:
             return GroupRegion(self.group).enter(local)
         return with_role(local, self) if self.styles else local
+
+    def local(self, held: Any) -> Any:
+        """This process's tensor, with a gradient of the form of ``held``."""
+        if not under_transforms():
+            return held.to_local() if isinstance(held, DTensor) else held
+        if self.dtensor and not isinstance(held, DTensor):
+            raise ApplyError(
+                "torch.func cannot transform sharded weights (functional_call): take torch.autograd.grad(loss, "
+                "model.parameters(), create_graph=True)"
+            )
+        # `to_local` of torch has no form for transforms.
+        return exchanged(held, held._spec, _local_of, _whole_of) if self.dtensor else held
+
+
+def _local_of(held: Any, spec: Any) -> torch.Tensor:
+    local: torch.Tensor = held._local_tensor
+    return local.view_as(local)
+
+
+def _whole_of(local: torch.Tensor, spec: Any) -> torch.Tensor:
+    return DTensor.from_local(local, spec.mesh, spec.placements, run_check=False, shape=spec.shape, stride=spec.stride)
 
 
 def hold_weights(

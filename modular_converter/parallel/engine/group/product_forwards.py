@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
-from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel.engine.base.inner_forward import is_conv1d
 from modular_converter.parallel.shard.collectives import GroupRegion
@@ -29,6 +28,7 @@ class _Held(RoleOwner, Protocol):
     def copies(self) -> bool: ...
     @property
     def summed(self) -> bool: ...
+    def local(self, held: Any) -> Any: ...
 
 
 def product_forward(kind: type[Any], held: Mapping[str, _Held]) -> Callable[..., Any] | None:
@@ -59,8 +59,9 @@ def _conv1d(self: Any, x: torch.Tensor) -> Any:
 
 
 def _local(module: Any, leaf: str) -> Any:
-    held = module._parameters.get(leaf)
-    return held.to_local() if isinstance(held, DTensor) else held
+    stored = module._parameters.get(leaf)
+    held = module._held.get(leaf)
+    return stored if held is None else held.local(stored)
 
 
 def _product(

@@ -19,6 +19,7 @@ from torch.distributed.tensor import DTensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from modular_converter.parallel.engine.group.gradient_scaler import groups_of
+from modular_converter.parallel.engine.group.kept_gathered import close_gathered
 from modular_converter.parallel.engine.group.spread import each_once
 from modular_converter.parallel.errors import ApplyError
 
@@ -86,6 +87,7 @@ def _check_replicas(module: torch.nn.Module, group: dist.ProcessGroup | None) ->
 
 
 def _before_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    close_gathered()  # the weights change
     module = sys.modules.get(_ZERO)
     if module is not None and isinstance(optimizer, module.ZeroRedundancyOptimizer):
         _check_zero(optimizer)

@@ -11,6 +11,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel.engine.group.held_weights import HeldWeight
+from modular_converter.parallel.engine.group.kept_gathered import close_gathered
 from modular_converter.parallel.engine.group.placements import chunk_lengths
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.shard.apply import put_together
@@ -135,6 +136,7 @@ def spread_of(model: torch.nn.Module) -> Iterator[Spread]:
     """
     for module in model.modules():
         if isinstance(module, FSDPModule):
+            close_gathered(module)
             module.reshard()
     for path, module in model.named_modules(remove_duplicate=False):
         held = module.__dict__.get("_held", {})

@@ -1,0 +1,160 @@
+"""Weights of ``fully_shard`` stay gathered while a derivative of their backward may need them.
+
+``fully_shard`` frees gathered weights behind a layer's backward. The graph of a gradient (``create_graph=True``) reads them
+again in the next backward, where no hook of torch gathers them: the process would read freed memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from weakref import WeakSet
+
+import torch
+from torch.distributed.fsdp import FSDPModule
+from torch.utils import _pytree as pytree
+
+from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.shard.collectives import under_transforms
+
+
+_GATHERED: WeakSet[KeptGathered] = WeakSet()
+_KEPT = "_kept_gathered"
+
+
+class KeptGathered:
+    """From a backward with a graph to the end of the backward through it, all units of a model stay gathered.
+
+    Args:
+        model: the root of ``fully_shard``.
+        reshards: its units -> whether each is freed after its forward.
+    """
+
+    def __init__(self, model: Any, reshards: Mapping[FSDPModule, bool]) -> None:
+        self.model, self.reshards = model, dict(reshards)
+        self.stored = list(model.parameters())
+        self.versions = 0
+        self.number = 0  # of the time during which weights stay gathered
+        self.handles: dict[Any, list[Any]] = {}
+        for unit in self.reshards:
+            module: Any = unit
+            module.__dict__[_KEPT] = self
+            module.register_forward_pre_hook(self._watch_inputs, with_kwargs=True)
+        model.register_forward_pre_hook(self._before_forward, prepend=True)
+        model.register_forward_hook(lambda unit, args, result: self._watched(unit, result))
+
+    def close(self) -> None:
+        """Free the gathered weights."""
+        if self not in _GATHERED:
+            return
+        _GATHERED.discard(self)
+        self.number += 1
+        for handle in (one for handles in self.handles.values() for one in handles):
+            handle.remove()
+        self.handles = {}
+        for unit, reshard in self.reshards.items():
+            unit.set_reshard_after_backward(True, recurse=False)
+            unit.set_reshard_after_forward(reshard, recurse=False)
+            unit.reshard()
+
+    def open(self, unit: Any) -> None:
+        """Keep weights from now on; called in a backward with a graph, behind the backward of a unit or before it."""
+        weights = [one for one in unit.parameters() if one.requires_grad]
+        if any(map(_will_accumulate, weights)):
+            raise ApplyError(
+                "backward(create_graph=True): with data ranks, gradients of weights are averaged without a graph; take "
+                "torch.autograd.grad(loss, inputs, create_graph=True) for gradients of inputs, or a layout such as tp2"
+            )
+        if self not in _GATHERED:
+            _GATHERED.add(self)
+            self.versions = self._versions()
+            for one in self.reshards:
+                one.set_reshard_after_backward(False, recurse=False)
+                one.set_reshard_after_forward(False, recurse=False)
+        if unit not in self.handles:
+            self.handles[unit] = [one.register_post_accumulate_grad_hook(self._accumulated) for one in weights]
+
+    def _accumulated(self, weight: Any) -> None:
+        """Let torch average the gradients at the end of this backward, also if it reaches no output of a unit."""
+        self.model._get_fsdp_state()._register_root_post_backward_final_callback()
+        torch.autograd.Variable._execution_engine.queue_callback(self.close)  # type: ignore[attr-defined]
+
+    def _before_forward(self, model: Any, args: Any) -> None:
+        if self in _GATHERED and self.versions != self._versions():
+            self.close()
+
+    def _watch_inputs(self, unit: Any, args: Any, kwargs: Any) -> Any:
+        return self._watched(unit, (args, kwargs))
+
+    def _watched(self, unit: Any, values: Any) -> Any:
+        if not torch.is_grad_enabled():
+            return values
+
+        def watched(one: Any) -> Any:
+            if not isinstance(one, torch.Tensor) or not one.requires_grad:
+                return one
+            if under_transforms():
+                raise ApplyError(
+                    "torch.func does not go with data ranks: take torch.autograd, or a layout such as tp2"
+                )
+            return _Watched.apply(one, self, unit)  # type: ignore[no-untyped-call]
+
+        return pytree.tree_map(watched, values, is_leaf=lambda one: not isinstance(one, (tuple, list, dict)))
+
+    def _versions(self) -> int:
+        return sum(one._version for one in self.stored)
+
+
+def close_gathered(module: Any = None) -> None:
+    """Free what is gathered: of the model of a unit, or of all models."""
+    kept = list(_GATHERED) if module is None else [module.__dict__.get(_KEPT)]
+    for one in kept:
+        if one is not None:
+            one.close()
+
+
+class _Watched(torch.autograd.Function):
+    """The identity of a tensor at the border of a unit, which sees whether its backward makes a graph."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, kept: KeptGathered, unit: Any) -> torch.Tensor:
+        ctx.kept, ctx.unit = kept, unit
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
+        (gradient,) = gradients
+        if torch.is_grad_enabled():
+            ctx.kept.open(ctx.unit)
+            gradient = _WatchedGradient.apply(gradient, ctx.kept)  # type: ignore[no-untyped-call]
+        return gradient, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: torch.Tensor, *_: Any) -> torch.Tensor:
+        return tangent.view_as(tangent)
+
+
+class _WatchedGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, kept: KeptGathered) -> torch.Tensor:
+        ctx.kept, ctx.number = kept, kept.number
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
+        if ctx.number != ctx.kept.number:
+            raise ApplyError(
+                "the weights of this gradient's graph were freed by another backward or step: with data ranks, add the losses, "
+                "and call backward once"
+            )
+        (gradient,) = gradients
+        if torch.is_grad_enabled():
+            gradient = _WatchedGradient.apply(gradient, ctx.kept)  # type: ignore[no-untyped-call]
+        return gradient, None
+
+
+def _will_accumulate(weight: Any) -> bool:
+    """Whether the backward that runs will add to ``weight.grad``."""
+    with torch.enable_grad():
+        node = weight.view_as(weight).grad_fn.next_functions[0][0]
+    return bool(torch._C._will_engine_execute_node(node))

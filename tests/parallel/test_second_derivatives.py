@@ -1,0 +1,33 @@
+"""Gradients of gradients in each layout, in double precision: those of one process, or an error."""
+
+import pytest
+
+
+pytest.importorskip("transformers")
+from tests.parallel.test_training import run_under_torchrun  # noqa: E402
+
+
+SCRIPT = "tests/parallel/second_script.py"
+# The routers and norms of these models compute in single precision.
+SINGLE = 1e-5
+
+
+def test_penalties_of_gradients_and_products_with_hessians_are_those_of_one_process():
+    found = run_under_torchrun(2, SCRIPT, "2")
+    assert len(found["errors"]) == 16
+    for name, error in found["errors"].items():
+        assert error < (SINGLE if "mixtral" in name else 1e-9), (name, error)
+    functional = found["functional"]
+    for name in ("vectorized", "vectorized forward"):
+        assert functional.pop(name).startswith("ApplyError: several gradients at once (vectorize=True")
+    assert functional.pop("weights").startswith("ApplyError: torch.func cannot transform sharded weights")
+    assert len(functional) == 8 and all(error < SINGLE for error in functional.values()), functional
+    assert "averaged without a graph; take torch.autograd.grad" in found["graph"]
+    assert found["step"].startswith(
+        "RuntimeError: one of the variables needed for gradient computation has been modified"
+    )
+
+
+def test_penalties_of_gradients_in_mixed_layouts_are_those_of_one_process():
+    found = run_under_torchrun(4, SCRIPT, "4")["errors"]
+    assert len(found) == 3 and all(error < (SINGLE if "mixtral" in name else 1e-9) for name, error in found.items())
