@@ -38,6 +38,13 @@ def test_training_is_that_of_the_whole_model(name, processes, more):
     assert found["full_before"] == found["loaded"] == found["saved"] == found["unsharded"] == 0.0
     assert all(max(pair) < 1e-4 for pair in found["steps"])
     assert found["trained"] < 1e-3 < found["moved"]
+    for name in ("by norm", "clipped"):
+        assert found[name].startswith(
+            "ApplyError: ByNorm does not compute each entry of a weight alone: its step on a part"
+        )
+    for name in ("norm of one", "norm of all"):
+        assert "would be that of its share of model." in found[name] and "take model.clip_grad_norm_" in found[name]
+    assert found["kept"]
 
 
 @pytest.mark.parametrize("more", [("gpt2,bart,mixtral,llama", "sdpa"), ("bert", "eager", "checkpoints")])
@@ -48,7 +55,7 @@ def test_dropout_drops_what_one_process_would_drop(more):
 
 
 DISAGREEING = """
-import json, sys
+import functools, json, sys
 import torch, torch.distributed as dist
 from transformers import LlamaConfig, LlamaForCausalLM
 from modular_converter.parallel import parallelize
@@ -71,7 +78,13 @@ try:
     parallelize(model(), plan=right.replace("down_proj rowwise", "down_proj.weight shard dim=1"), device="cpu")
 except ApplyError as error:
     found["wrong"] = str(error)
+def wrap_unscaling():
+    own = torch.amp.GradScaler._unscale_grads_
+    torch.amp.GradScaler._unscale_grads_ = functools.wraps(own)(lambda *args, **kwargs: own(*args, **kwargs))
+
+wrap_unscaling()  # other libraries do so before and behind us
 sharded = parallelize(model(), device="cpu")
+wrap_unscaling()
 optimizer = torch.optim.SGD(sharded.parameters(), lr=0.1)
 scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
 ids = torch.arange(1, 19).view(2, 9)

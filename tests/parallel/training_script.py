@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from modular_converter.parallel import parallelize
+from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.proof.deviation import relative_error
 from modular_converter.parallel.tiny.build import build, target_of
 
@@ -38,6 +39,41 @@ def furthest(state, other):
     return max(relative_error(one, two, float(two.abs().max()) or 1.0) for one, two in pairs)
 
 
+class ByNorm(torch.optim.Optimizer):
+    """A step of the length of each weight, or gradients that are clipped weight by weight."""
+
+    def __init__(self, weights, clip):
+        super().__init__(weights, {"clip": clip})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for one in group["params"]:
+                if group["clip"]:
+                    torch.nn.utils.clip_grad_norm_(one, 1e-3)
+                one.sub_(one.grad if group["clip"] else one.grad * (one.norm() / one.grad.norm()), alpha=0.01)
+
+
+def refused(call):
+    try:
+        return f"no error: {call()}"
+    except ApplyError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def statistics(model):
+    """What is said of statistics of shares that are plain tensors, of which `model.parameters()` must have some."""
+    weights = list(model.parameters())
+    for one in weights:
+        one.grad = torch.full_like(one, 0.5)
+    before = model.full_state_dict()
+    clip, part = torch.nn.utils.clip_grad_norm_, model.get_parameter("model.layers.0.self_attn.q_proj.weight")
+    found = {"by norm": refused(ByNorm(weights, False).step), "clipped": refused(ByNorm(weights, True).step)}
+    found |= {"norm of one": refused(lambda: clip(part, 1.0)), "norm of all": refused(lambda: clip(weights, 1.0))}
+    model.zero_grad()
+    return found | {"kept": furthest(model.full_state_dict(), before) == 0.0}
+
+
 def main(name, heads, meshed):
     # A vocabulary that no number of ranks divides, and key/value heads: there can be fewer than ranks.
     small = build(target_of(name, "causal"), {"vocab_size": 157, "num_key_value_heads": heads})
@@ -52,8 +88,10 @@ def main(name, heads, meshed):
 
         mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "model"))
     parallelize(sharded, mesh=mesh["model"] if mesh is not None else None, device="cpu")
+    said = statistics(sharded)
     elements = sum(p.numel() for p in sharded.parameters())
     found = {"shares": elements < 0.8 * sum(p.numel() for p in whole.parameters())}
+    found |= said
     found["full_before"] = furthest(sharded.full_state_dict(), start)
     model = sharded
     if meshed:

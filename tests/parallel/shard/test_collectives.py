@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from modular_converter.parallel.errors import RankError
-from modular_converter.parallel.shard.collectives import run_on_threads
+from modular_converter.parallel.shard.collectives import enter, run_on_threads
 
 
 ONES = torch.ones(2)
@@ -72,3 +72,25 @@ def test_each_rank_gets_the_sum_and_all_parts_and_draws_what_the_others_draw():
     run_on_threads(3, work)
     assert found[0][:2] == ([6.0, 6.0], [[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]])
     assert found[0] == found[1] == found[2]
+
+
+def test_a_tensor_that_has_changed_enters_anew():
+    """Frozen weights keep no inputs, so that code may change a tensor in place between two uses."""
+    found = {}
+
+    def work(group):
+        given = torch.ones(2, requires_grad=True)
+        tensor = given * 1
+        first = enter(tensor, group)
+        shared = enter(tensor, group) is first
+        result = first * (group.rank + 1.0)
+        tensor.mul_(3)
+        second = enter(tensor, group)
+        (result.sum() + second.sum() * 10).backward()
+        found[group.rank] = shared, second is first, given.grad.tolist()
+        return False
+
+    run_on_threads(2, work)
+    assert (
+        found[0] == found[1] == (True, False, [63.0, 63.0])
+    )  # 1 + 2 for the first use, 3 * 10 on each rank for the second

@@ -159,7 +159,7 @@ def _average(parameter: Any, mesh: Any) -> None:
     size = mesh.size()
 
     def mean(tensor: torch.Tensor, groups: Any) -> torch.Tensor:
-        local = tensor / size
+        local: torch.Tensor = tensor / size
         for group in groups:
             dist.all_reduce(local, group=group)
         return local

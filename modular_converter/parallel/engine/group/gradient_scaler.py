@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -12,29 +11,17 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
 
-_OWN = "_unscale_grads_"
-
-
-def share_overflows() -> None:
-    """Make every ``torch.amp.GradScaler`` combine the overflows of all processes that share an optimizer's weights.
+def unscale_together(users: Any, own: Any, scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+    """A scaler's unscaling that combines the overflows of all processes that share an optimizer's weights.
 
     torch's scaler looks only at this process's gradients; processes that disagree about a step would diverge.
     """
-    scaler: Any = torch.amp.GradScaler
-    own = getattr(scaler, _OWN)
-    if hasattr(own, "__wrapped__"):
-        return
-
-    @functools.wraps(own)
-    def shared(self: Any, optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
-        groups = list(groups_of(optimizer))
-        found = own(self, _local(optimizer) if groups else optimizer, *args, **kwargs)
-        for group in groups:
-            for overflow in found.values():
-                dist.all_reduce(overflow, dist.ReduceOp.MAX, group=group)
-        return found
-
-    setattr(scaler, _OWN, shared)
+    groups = list(groups_of(optimizer))
+    found = own(scaler, _local(optimizer) if groups else optimizer, *args, **kwargs)
+    for group in groups:
+        for overflow in found.values():
+            dist.all_reduce(overflow, dist.ReduceOp.MAX, group=group)
+    return found
 
 
 def _local(optimizer: torch.optim.Optimizer) -> Any:

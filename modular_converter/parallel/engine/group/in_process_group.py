@@ -31,15 +31,15 @@ from modular_converter.parallel.engine.group.data_ranks import refuse_options, s
 from modular_converter.parallel.engine.group.dropout import SharedDropout
 from modular_converter.parallel.engine.group.for_inference import make_inference, no_training, without_gradients
 from modular_converter.parallel.engine.group.from_files import FolderSource, same_checkpoint
-from modular_converter.parallel.engine.group.gradient_scaler import share_overflows
 from modular_converter.parallel.engine.group.held_weights import hold_weights, note
 from modular_converter.parallel.engine.group.join_group import join_group
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid, process_grid
-from modular_converter.parallel.engine.group.refused_wrappers import refuse_wrapped, refuse_wrong_wrappers
+from modular_converter.parallel.engine.group.refused_wrappers import refuse_wrapped
 from modular_converter.parallel.engine.group.same_calls import refuse_other_options
 from modular_converter.parallel.engine.group.sequence_parallel import SequenceParallel
 from modular_converter.parallel.engine.group.sequence_proof import sequence_plan
 from modular_converter.parallel.engine.group.sharded_model import Sharded, until_all_are_done, with_whole_heads
+from modular_converter.parallel.engine.group.torch_patches import PATCHES
 from modular_converter.parallel.engine.group.weight_sources import WeightSource
 from modular_converter.parallel.engine.inference.agreement import agreeing_methods
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup
@@ -84,8 +84,6 @@ def parallelize_here(given: Arguments) -> Any:
         make_inference(applied, grid.group, given.compile)
         note(applied, shapes)
     else:
-        share_overflows()
-        refuse_wrong_wrappers(model)
         watched = given.training is None or not given.training.compile
         model.__dict__["_dropout"] = SharedDropout(model, skeleton, grid.group.group, place, watched)
         model.__dict__["_held_modules"] = hold_weights(applied, shapes, grid.mesh, grid.data is None)
@@ -100,6 +98,8 @@ def parallelize_here(given: Arguments) -> Any:
     source.close()
     if sequence is not None:  # after `fully_shard`, whose hooks replace a layer's inputs
         model.__dict__["_sequence"] = SequenceParallel(model, sequence.zone, grid.group, sequence.products)
+    if not isinstance(grid.group, DirectGroup):
+        PATCHES.enter(model)
     if given.verbose is not None and dist.get_rank() == 0:
         print_usage(model, f"this process's share of {grid.everyone.size}", model._figures(), given.verbose)
     return model

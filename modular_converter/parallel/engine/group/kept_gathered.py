@@ -32,7 +32,7 @@ class KeptGathered:
 
     def __init__(self, model: Any, reshards: Mapping[FSDPModule, bool]) -> None:
         self.model, self.reshards = model, dict(reshards)
-        self.stored = list(model.parameters())
+        self.stored: list[Any] = []  # weights as optimizers have them
         self.versions = 0
         self.number = 0  # of the time during which weights stay gathered
         self.handles: dict[Any, list[Any]] = {}
@@ -77,9 +77,11 @@ class KeptGathered:
     def _accumulated(self, weight: Any) -> None:
         """Let torch average the gradients at the end of this backward, also if it reaches no output of a unit."""
         self.model._get_fsdp_state()._register_root_post_backward_final_callback()
-        torch.autograd.Variable._execution_engine.queue_callback(self.close)  # type: ignore[attr-defined]
+        torch.autograd.Variable._execution_engine.queue_callback(self.close)
 
     def _before_forward(self, model: Any, args: Any) -> None:
+        if not self.stored:  # not earlier: weights may be filled behind `fully_shard`
+            self.stored = list(model.parameters())
         if self in _GATHERED and self.versions != self._versions():
             self.close()
 

@@ -5,29 +5,24 @@ They would copy one process's share to all processes, average gradients of diffe
 
 from __future__ import annotations
 
-import functools
 import inspect
 import sys
 from collections.abc import Iterable
 from typing import Any
-from weakref import WeakSet
 
 import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
-from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from modular_converter.parallel.engine.group.gradient_scaler import groups_of
-from modular_converter.parallel.engine.group.kept_gathered import close_gathered
 from modular_converter.parallel.engine.group.spread import each_once
 from modular_converter.parallel.errors import ApplyError
 
 
 _ZERO = "torch.distributed.optim.zero_redundancy_optimizer"  # takes seconds to import
 _DATA = "give it the dimension for data, {given}, or take layout='{layout}' and no wrapper"
-# Models whose optimizer has made no step yet.
-_NEW: WeakSet[Any] = WeakSet()
+_REPLICAS = inspect.signature(torch.nn.parallel.DistributedDataParallel.__init__)
 
 
 def refuse_wrapped(model: torch.nn.Module) -> None:
@@ -48,24 +43,12 @@ def refuse_wrapped(model: torch.nn.Module) -> None:
         raise ApplyError(f"{bare} has no data (meta device): load the weights first, or give the path of the folder")
 
 
-def refuse_wrong_wrappers(model: torch.nn.Module) -> None:
-    """Make every ``DistributedDataParallel`` check its module, and every optimizer check the model at its first step."""
-    _NEW.add(model)
-    kind: Any = torch.nn.parallel.DistributedDataParallel
-    own = kind.__init__
-    if hasattr(own, "__wrapped__"):
-        return
-    signature = inspect.signature(own)
-
-    @functools.wraps(own)
-    def checked(self: Any, *args: Any, **kwargs: Any) -> None:
-        given = signature.bind(self, *args, **kwargs).arguments
-        mesh = given.get("device_mesh")
-        _check_replicas(given["module"], given.get("process_group") if mesh is None else mesh.get_group())
-        own(self, *args, **kwargs)
-
-    kind.__init__ = checked
-    register_optimizer_step_pre_hook(_before_step)
+def checked_replicas(users: Any, own: Any, wrapper: Any, *args: Any, **kwargs: Any) -> None:
+    """The constructor of ``DistributedDataParallel``, which first checks the module and the processes."""
+    given = _REPLICAS.bind(wrapper, *args, **kwargs).arguments
+    mesh = given.get("device_mesh")
+    _check_replicas(given["module"], given.get("process_group") if mesh is None else mesh.get_group())
+    own(wrapper, *args, **kwargs)
 
 
 def _check_replicas(module: torch.nn.Module, group: dist.ProcessGroup | None) -> None:
@@ -86,17 +69,13 @@ def _check_replicas(module: torch.nn.Module, group: dist.ProcessGroup | None) ->
             raise ApplyError(f"DistributedDataParallel over processes that hold other shares of the model: {said}")
 
 
-def _before_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-    close_gathered()  # the weights change
+def check_wrapped_optimizer(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether an optimizer is torch's ``ZeroRedundancyOptimizer``; raise ``ApplyError`` if it does not fit the shares."""
     module = sys.modules.get(_ZERO)
-    if module is not None and isinstance(optimizer, module.ZeroRedundancyOptimizer):
-        _check_zero(optimizer)
-    if not _NEW:
-        return
-    own = {id(one) for group in optimizer.param_groups for one in group["params"]}
-    for model in [one for one in _NEW if any(id(parameter) in own for parameter in one.parameters())]:
-        _check_shards(model)
-        _NEW.discard(model)
+    if module is None or not isinstance(optimizer, module.ZeroRedundancyOptimizer):
+        return False
+    _check_zero(optimizer)
+    return True
 
 
 def _check_zero(optimizer: Any) -> None:
@@ -110,7 +89,7 @@ def _check_zero(optimizer: Any) -> None:
         raise ApplyError(f"ZeroRedundancyOptimizer over processes that hold other shares of the model: {said}")
 
 
-def _check_shards(model: Any) -> None:
+def check_shards(model: Any) -> None:
     """Raise ``ApplyError`` if the caller has called ``fully_shard`` over processes that hold other shares."""
     grid = model.__dict__.get("_grid")
     if grid is None or grid.group.size == 1:

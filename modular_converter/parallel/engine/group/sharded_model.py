@@ -30,6 +30,7 @@ from modular_converter.parallel.engine.group.gradient_norm import norm_of, scale
 from modular_converter.parallel.engine.group.held_weights import release
 from modular_converter.parallel.engine.group.same_calls import refuse_other_inputs
 from modular_converter.parallel.engine.group.spread import each_once
+from modular_converter.parallel.engine.group.torch_patches import PATCHES
 from modular_converter.parallel.engine.group.training_checkpoint import Trained
 from modular_converter.parallel.engine.group.training_methods import InLayout
 from modular_converter.parallel.engine.group.whole_state import load_whole_state, save_from_group, whole_state
@@ -74,6 +75,7 @@ class Sharded(InLayout, MemoryFigures):
         applied = self._applied
         own.__class__ = own.__dict__.pop("_own_class")
         let_go(own)
+        PATCHES.leave(own)
         own.__dict__.pop("_dropout").detach()
         if "_sequence" in own.__dict__:
             own.__dict__.pop("_sequence").detach()

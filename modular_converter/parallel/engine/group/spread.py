@@ -16,7 +16,7 @@ from modular_converter.parallel.engine.group.placements import chunk_lengths
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.shard.apply import put_together
 from modular_converter.parallel.shard.collectives import ProcessGroup, all_shares
-from modular_converter.parallel.shard.shares import share_shape, stretches
+from modular_converter.parallel.shard.shares import share_lengths, share_shape, stretches
 
 
 # The first entry and the length in each dimension.
@@ -40,6 +40,15 @@ class Spread:
     def cut(self) -> bool:
         """Whether the plan cuts it over the tensor dimension."""
         return self.held is not None and self.held.piece is not None and self.held.piece.dim >= 0
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it is stored as this process's share alone, without the whole shape: no placement of torch says its cut."""
+        if not self.cut or self.held is None or self.held.piece is None or self.held.dtensor:
+            return False
+        piece = self.held.piece
+        lengths = share_lengths(piece.length, piece.parts, self.held.group.size, piece.units)
+        return any(length != piece.length for length in lengths)
 
     @property
     def shape(self) -> tuple[int, ...]:

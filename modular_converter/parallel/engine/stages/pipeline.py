@@ -13,6 +13,7 @@ from modular_converter.parallel.engine.base.without_data import Guesses, on_meta
 from modular_converter.parallel.engine.group.agreed_plan import refuse_other_weights
 from modular_converter.parallel.engine.group.join_group import join_group
 from modular_converter.parallel.engine.group.same_calls import everywhere, refuse_other_inputs
+from modular_converter.parallel.engine.group.torch_patches import PATCHES
 from modular_converter.parallel.engine.stages.action_clock import ActionClock, ClockedStage
 from modular_converter.parallel.engine.stages.chosen_plan import agreed_pipeline_plan
 from modular_converter.parallel.engine.stages.generate import Decoder
@@ -136,6 +137,7 @@ class Pipeline(StageWeights):
         held = (one for stage in self.stages.values() for one in stage.model.named_parameters())
         self._own = {names[name]: value for name, value in held}
         self._shared = shared_weights(self._own, own_group, self._place)
+        PATCHES.enter(self)
 
     def _check_stages(self) -> None:
         """For subclasses: refuse the stages of this process, while the model is still whole."""

@@ -46,6 +46,22 @@ def test_of_one_class_the_instances_that_differ_are_left_alone(variant, first):
     assert torch.allclose(model(x), fused(x), atol=1e-5)
 
 
+class Scaled(Written):
+    """A norm that is off by a factor, as by rounding or by another formula."""
+
+    def __init__(self, width, factor):
+        super().__init__(width)
+        self.factor = factor
+
+    def forward(self, x):
+        return super().forward(x) * self.factor
+
+
+@pytest.mark.parametrize("error, agrees", [(3e-6, 1), (3e-5, 0)])
+def test_rounding_agrees_and_more_does_not(error, agrees):
+    assert fuse_norms(nn.Sequential(Scaled(32, 1 + error))) == agrees
+
+
 class Grouped(Written):
     """Groups of a fixed width: one group is the whole norm."""
 

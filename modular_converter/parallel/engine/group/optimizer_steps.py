@@ -1,0 +1,116 @@
+"""Before a step: an optimizer must compute each entry alone where it gets this process's shares as plain tensors.
+
+DTensors say how they are cut, so that a norm of one is the norm of the whole weight. Some shares have no placement in
+torch (`Spread.is_part`); a statistic of one would be that of the share, and each process would take another step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+
+from modular_converter.parallel.engine.group.kept_gathered import close_gathered
+from modular_converter.parallel.engine.group.optimizer_trial import Subject, couples_weights, needs_whole_weights
+from modular_converter.parallel.engine.group.refused_wrappers import check_shards, check_wrapped_optimizer
+from modular_converter.parallel.engine.group.spread import Spread
+from modular_converter.parallel.errors import ApplyError
+
+
+# Optimizer -> the number of its weights when it was checked.
+_CHECKED: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+# Models without parts, whose gradients have the norms of whole weights.
+_WHOLE: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+
+
+def before_step(users: Any, optimizer: Any, args: Any, kwargs: Any) -> None:
+    """The checks before the first step of an optimizer, and after each change of its groups.
+
+    Args:
+        users: the sharded models and pipelines of this process.
+
+    Raises ``ApplyError`` if the step would be wrong on shares.
+    """
+    close_gathered()  # the weights change
+    count = sum(len(group["params"]) for group in optimizer.param_groups)
+    if _CHECKED.get(optimizer) == count:
+        return
+    wrapped = check_wrapped_optimizer(optimizer)
+    own = {id(one): one for group in optimizer.param_groups for one in group["params"]}
+    for user in list(users):
+        weights = [one for one in user._trained().weights if id(one.stored) in own]
+        if not weights:
+            continue
+        if isinstance(user, torch.nn.Module):
+            check_shards(user)
+        if not wrapped:
+            shapes = {key: tuple(one.shape) for key, one in own.items()}
+            shapes |= {id(one.stored): one.shape for one in weights}
+            _check_statistics(user, weights, Subject(optimizer, shapes, args[1:], kwargs, _mark))
+    _CHECKED[optimizer] = count
+
+
+def _mark(optimizer: Any) -> None:
+    """Let a copy of an optimizer make its steps unchecked, whatever groups it gets."""
+    _CHECKED[optimizer] = _Any()
+
+
+class _Any(int):
+    """Equal to each number."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = int.__hash__
+
+
+def _check_statistics(user: Any, weights: Sequence[Spread], subject: Subject) -> None:
+    kind = type(subject.optimizer).__name__
+    parts = [one for one in weights if one.is_part]
+    if parts and (said := needs_whole_weights(subject, [id(one.stored) for one in parts])):
+        raise ApplyError(
+            f"{kind} does not compute each entry of a weight alone: {said}. {_names(parts)}: this process's share as a plain "
+            "tensor, of which its statistics would be wrong; take an optimizer such as AdamW or SGD for it, or a number of "
+            "processes that divides the heads and widths"
+        )
+    if _has_other_stages(user) and couples_weights(subject):
+        raise ApplyError(
+            f"{kind} computes with several weights together, and a process has only those of its stages: take an optimizer "
+            "that treats each weight alone, or a layout without pp"
+        )
+
+
+def norm_of_whole(users: Any, own: Any, tensors: Any, *args: Any, **kwargs: Any) -> Any:
+    """The norm of gradients that torch computes for clipping.
+
+    Raises ``ApplyError`` for gradients of shares that are plain tensors, and for several gradients of a stage.
+    """
+    tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+    given = {id(one) for one in tensors}
+    for user in list(users):
+        stages = _has_other_stages(user)
+        if user in _WHOLE and not stages:
+            continue
+        weights = user._trained().weights
+        if not any(one.is_part for one in weights):
+            _WHOLE[user] = True
+        found = [one for one in weights if id(one.stored.grad) in given]
+        parts = [one for one in found if one.is_part]
+        if parts or stages and len(found) > 1:
+            name = "pipeline" if stages else "model"
+            said = "its own stages" if stages else f"its share of {_names(parts)}"
+            raise ApplyError(
+                f"a norm of gradients on one process would be that of {said}: take {name}.clip_grad_norm_(max_norm), the norm "
+                "of the whole model; weight by weight, shares that are plain tensors cannot be clipped"
+            )
+    return own(tensors, *args, **kwargs)
+
+
+def _has_other_stages(user: Any) -> bool:
+    return not isinstance(user, torch.nn.Module) and torch.distributed.get_world_size(user._group) > 1
+
+
+def _names(parts: Sequence[Spread]) -> str:
+    return parts[0].name + (f" and {len(parts) - 1} more" if len(parts) > 1 else "")

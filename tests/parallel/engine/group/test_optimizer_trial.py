@@ -1,0 +1,188 @@
+"""Whether an optimizer computes each entry of a weight alone is found by what its steps do, and nothing real changes."""
+
+import pytest
+import torch
+from torch import optim
+
+from modular_converter.parallel.engine.group.optimizer_trial import Subject, couples_weights, needs_whole_weights
+
+
+class OfLists(optim.Optimizer):
+    """Momentum in a list of its own, and a constructor of its own."""
+
+    def __init__(self, weights):
+        super().__init__(list(weights), {})
+        self.momentum = [torch.zeros_like(one) for one in self.param_groups[0]["params"]]
+
+    @torch.no_grad()
+    def step(self):
+        for one, momentum in zip(self.param_groups[0]["params"], self.momentum):
+            momentum.lerp_(one.grad, 0.1)
+            one.sub_(momentum.sign(), alpha=0.01)
+
+
+class Ahead(optim.Optimizer):
+    """Slow weights around another optimizer, in every second step."""
+
+    def __init__(self, weights):
+        self.base = optim.AdamW(weights)
+        super().__init__(self.base.param_groups, {})
+        self.slow = {one: one.detach().clone() for group in self.param_groups for one in group["params"]}
+        self.count = 0
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        self.base.step()
+        self.count += 1
+        for one, slow in self.slow.items() if self.count % 2 == 0 else ():
+            one.copy_(slow.lerp_(one, 0.5))
+
+
+class ByWeight(optim.Optimizer):
+    """Each update is divided by a norm of the weight's own, as in LAMB, above a limit."""
+
+    def __init__(self, weights, lr=1e-2, limit=0.0, rows=False):
+        super().__init__(weights, {"lr": lr})
+        self.limit, self.rows = limit, rows
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for one in group["params"]:
+                norm = one.grad.norm(dim=-1, keepdim=True) if self.rows else one.grad.norm()
+                one.sub_(one.grad / norm if float(norm.max()) > self.limit else one.grad, alpha=group["lr"])
+
+
+class Late(optim.SGD):
+    """Statistics of rows that no step uses yet."""
+
+    def step(self, closure=None):
+        for one in self.param_groups[0]["params"]:
+            self.state[one]["rows"] = self.state[one].get("rows", 0) + one.grad.pow(2).flatten(1).mean(1)
+        return super().step(closure)
+
+
+class OfLargeWeights(optim.SGD):
+    """Another step for weights above a size."""
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for one in self.param_groups[0]["params"]:
+            if min(one.shape) >= 128:
+                one.grad.sub_(one.grad.mean())
+        return super().step(closure)
+
+
+class Together(optim.SGD):
+    """One norm of all gradients."""
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        weights = self.param_groups[0]["params"]
+        norm = torch.stack([one.grad.norm() for one in weights]).norm()
+        for one in weights:
+            one.sub_(one.grad / norm, alpha=0.1)
+
+
+class OfModel(optim.SGD):
+    """It clips the gradients of a model that it holds, not those of its groups."""
+
+    def __init__(self, weights):
+        super().__init__(weights)
+        self.model = torch.nn.ParameterList(weights)
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for one in self.model:
+            one.grad.clamp_(-1, 1)
+        return super().step(closure)
+
+
+def weights_of(*shapes):
+    torch.manual_seed(0)
+    weights = [torch.nn.Parameter(torch.randn(shape)) for shape in shapes]
+    for one in weights:
+        one.grad = torch.randn_like(one)
+    return weights
+
+
+def judged(make, shapes=((12, 20), (7, 5), (4, 3, 3, 3)), args=()):
+    """Why it needs whole weights, whether it couples them; all that is real must be as before."""
+    weights = weights_of(*shapes)
+    optimizer = make(weights)
+    numbers = torch.get_rng_state()
+    before = [one.detach().clone() for one in weights], [one.grad.clone() for one in weights]
+    kept = str(optimizer.state_dict())
+    copies = []
+    subject = Subject(optimizer, {id(one): tuple(one.shape) for one in weights}, args, {}, copies.append)
+    said, coupled = needs_whole_weights(subject, list(subject.shapes)), couples_weights(subject)
+    assert all(map(torch.equal, before[0], weights)) and all(
+        torch.equal(a, b.grad) for a, b in zip(before[1], weights)
+    )
+    assert kept == str(optimizer.state_dict()) and torch.equal(numbers, torch.get_rng_state())
+    assert optimizer not in copies and len(copies) >= 4
+    return said, coupled
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda w: optim.SGD(w, lr=0.1, momentum=0.9, weight_decay=0.1),
+        lambda w: optim.SGD(w, lr=0.0),
+        optim.AdamW,
+        lambda w: optim.AdamW(w, lr=torch.tensor(0.0), amsgrad=True),
+        lambda w: optim.Adam(w, foreach=True, capturable=False),
+        lambda w: optim.Adam(w, fused=True),
+        optim.Adagrad,
+        optim.Adadelta,
+        optim.Adamax,
+        optim.NAdam,
+        optim.RAdam,
+        lambda w: optim.RMSprop(w, momentum=0.9, centered=True),
+        optim.Rprop,
+        optim.ASGD,
+        OfLists,
+        Ahead,
+    ],
+)
+def test_optimizers_that_compute_each_entry_alone(make):
+    assert judged(make) == ("", False)
+
+
+def test_a_schedule_and_a_state_change_nothing():
+    def make(weights):
+        optimizer = optim.AdamW(weights)
+        schedule = optim.lr_scheduler.LambdaLR(optimizer, lambda step: float(step > 3))
+        optimizer.step()
+        schedule.step()
+        return optimizer
+
+    assert judged(make) == ("", False)
+
+
+STEP, KEEPS = "its step on a part of a weight is not", "it keeps statistics of whole weights"
+
+
+@pytest.mark.parametrize(
+    "make, shapes, said",
+    [
+        (lambda w: ByWeight(w, lr=0.0), ((12, 20),), STEP),
+        (lambda w: ByWeight(w, limit=1e3), ((12, 20),), STEP),
+        (lambda w: ByWeight(w, limit=1e-2, rows=True), ((12, 20),), STEP),
+        (optim.Adafactor, ((12, 20),), STEP),
+        (optim.Muon, ((12, 20),), STEP),
+        (OfLargeWeights, ((200, 150),), STEP),
+        (OfLargeWeights, ((5000, 1000), (9, 9)), STEP),
+        (Late, ((12, 20),), KEEPS),
+        (OfModel, ((12, 20),), "it writes to tensors of the model that are not in its groups or state"),
+    ],
+)
+def test_optimizers_that_need_whole_weights(make, shapes, said):
+    found, coupled = judged(make, shapes)
+    assert said in found and not coupled
+
+
+def test_optimizers_of_all_weights_together():
+    assert judged(Together)[1]
+    said, _ = judged(optim.LBFGS, args=(lambda: 1 / 0,))  # the caller's closure is not called
+    assert STEP in said

@@ -1,0 +1,114 @@
+"""What is changed in torch acts once, whoever wraps it before or after, and goes with the last model."""
+
+import functools
+import gc
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.nn.utils import clip_grad_norm_
+
+from modular_converter.parallel import parallelize
+from modular_converter.parallel.engine.group.torch_patches import PATCHES, Patch, Patches
+
+
+class Of:
+    def said(self, text):
+        return [text]
+
+
+def around(users, own, self, text):
+    return ["ours", *own(self, text)]
+
+
+class User:
+    pass
+
+
+def wrapped(own):
+    """Another library's wrapper, which copies the name and the attributes of what it wraps."""
+
+    @functools.wraps(own)
+    def theirs(*args, **kwargs):
+        return ["theirs", *own(*args, **kwargs)]
+
+    return theirs
+
+
+@pytest.fixture
+def patches():
+    own = Of.said
+    yield Patches([Patch(Of, "said", around)], lambda *args: None)
+    Of.said = own
+
+
+def test_a_function_is_as_before_when_the_last_user_has_gone(patches):
+    own, first, second = Of.said, User(), User()
+    patches.enter(first)
+    patches.enter(first)
+    patches.enter(second)
+    assert Of().said("x") == ["ours", "x"]
+    patches.leave(first)
+    assert Of().said("x") == ["ours", "x"]
+    del second
+    gc.collect()
+    assert Of.said is own and patches.handle is None
+
+
+def test_wrappers_before_and_behind_ours_do_not_switch_it_off(patches):
+    own = Of.said
+    Of.said = before = wrapped(own)
+    user = User()
+    patches.enter(user)
+    assert Of().said("x") == ["ours", "theirs", "x"]
+    Of.said = behind = wrapped(Of.said)
+    for _ in range(3):
+        patches.enter(user)
+        assert Of().said("x").count("ours") == 1  # the outer one acts alone
+    patches.leave(user)
+    assert Of.said is behind and Of().said("x") == ["theirs", "theirs", "x"]
+    patches.enter(user)
+    assert Of().said("x").count("ours") == 1
+    Of.said = own  # they put the original back
+    patches.enter(user)
+    assert Of().said("x") == ["ours", "x"]
+    patches.leave(user)
+    assert Of.said is own and before is not own
+
+
+def test_an_error_inside_leaves_it_in_place(patches):
+    user = User()
+    patches.enter(user)
+    with pytest.raises(TypeError):
+        Of().said("x", "too many")
+    assert Of().said("x") == ["ours", "x"]
+    patches.leave(user)
+
+
+def functions():
+    clip = torch.nn.utils.clip_grad._get_total_norm, torch.nn.utils.get_total_norm
+    return torch.amp.GradScaler._unscale_grads_, torch.nn.parallel.DistributedDataParallel.__init__, *clip
+
+
+def test_torch_is_as_before_when_the_last_model_has_gone():
+    if dist.is_initialized():
+        pytest.skip("another group is there already")
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    before = functions()
+    try:
+        first, second = (parallelize(torch.nn.Linear(3, 3), layout="tp1", device="cpu", plan="plan x\n") for _ in "ab")
+        assert all(one is not other for one, other in zip(before, functions()))
+        first.unshard()
+        assert all(one is not other for one, other in zip(before, functions()))
+        first(torch.ones(1, 3)).sum().backward()
+        assert float(clip_grad_norm_(first.parameters(), 1.0)) > 0
+        del second
+        gc.collect()
+        assert functions() == before and PATCHES.handle is None
+        third = parallelize(torch.nn.Linear(3, 3), layout="tp1", device="cpu", plan="plan x\n")
+        assert functions() != before
+    finally:
+        dist.destroy_process_group()
+    third.weight.grad = torch.ones(3, 3)
+    torch.optim.SGD(third.parameters()).step()  # without a group, the next use takes them out
+    assert functions() == before and PATCHES.handle is None
