@@ -14,6 +14,7 @@ import argparse
 import gc
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -216,12 +217,14 @@ def table(rows: list[Row]) -> str:
     for row in rows:
         source, layout, *words = row["run"].split(":")
         name = f"{', '.join([layout, *words])}, {source}" + (f" (version {row['package']})" if row["package"] else "")
-        cells = [f"{row['seconds']:.1f}" if "seconds" in row else row["error"].replace("|", "/")[:60]]
+        # Without the number of the process, and the advice that follows.
+        error = re.sub(r"^\[rank\d+\]: ", "", row.get("error", "")).split(". ")[0].replace("|", "/")[:80]
+        cells = [f"{row['seconds']:.1f}" if "seconds" in row else error]
         cells += [f"{row[key] / GIB:.2f}" if key in row else "" for key in ("read", "peak", "kept")]
         cells += [f"{row['step_s']:.1f}" if "step_s" in row else ""]
         cells += [f"{row['step_peak'] / GIB:.2f}" if row.get("step_peak") else ""]
         if "error" in row and "seconds" in row:
-            cells[-1] = row["error"].replace("|", "/")[:60]
+            cells[-1] = error
         lines.append(f"| {name} | {row['cap_gib'] or ''} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
