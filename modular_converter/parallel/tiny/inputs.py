@@ -6,8 +6,10 @@ whether a layout fits, and how many placeholder tokens it needs.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -71,16 +73,46 @@ def make_inputs(model: torch.nn.Module) -> Values:
     return next(candidates(model))
 
 
+def inputs_that_run(model: torch.nn.Module, run: Callable[[Values], Any]) -> Values:
+    """The first keyword arguments for ``model.forward`` with which a run succeeds; the likeliest if none does.
+
+    A text model with a single layout is not run, since 32 layers take a second. Raises the error of the likeliest layout if
+    no layout can be made.
+    """
+    first: list[Values] = []
+    refusal: Exception | None = None
+    for text_alone in (False, True):
+        found = candidates(model, text_alone)
+        try:
+            first += itertools.islice(found, 2 - len(first))
+            if (
+                len(first) == 1
+                and not text_alone
+                and first[0].keys() <= next(candidates(model, True), first[0]).keys()
+            ):
+                return first[0]
+            for values in itertools.chain(first, found):
+                with contextlib.suppress(Exception):  # raised by the model's own code for another layout
+                    run(values)
+                    return values
+        except Exception as error:  # no layout of images or audio can be made
+            refusal = refusal or error
+    if not first:
+        raise refusal or LookupError("its forward takes none of the known inputs")
+    return first[0]
+
+
 def _counted(request: Request, kind: str, values: Values) -> Values:
     """The values, with the number of features that the model's tower returns for them; empty if the tower fails."""
     getter = _getter(request.model, f"get_{kind}_features")
     marker = token(request.config, kind)
     if getter is None or not request.takes("input_ids") or marker < 0:
         return values
-    taken = inspect.signature(getter).parameters
+    taken, place = inspect.signature(getter).parameters, next(request.model.parameters()).device
+    given = {key: value.to(place) if isinstance(value, torch.Tensor) else value for key, value in values.items()}
     try:
         with torch.no_grad():
-            features = getter(**{key: value for key, value in values.items() if key in taken})
+            features = getter(**{key: value for key, value in given.items() if key in taken})
     except Exception:  # the layout does not fit the tower; a model around it may change the layout first
         return {} if hasattr(request.model, f"get_{kind}_features") else values
     rows = _rows(features)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import inspect
-import operator
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -25,7 +24,8 @@ from modular_converter.parallel.tiny.dropout_rates import dropout_rates
 from modular_converter.parallel.tiny.fields import config_fields
 from modular_converter.parallel.tiny.other_forwards import continued, within_use
 from modular_converter.parallel.tiny.seed import seed_cpu
-from modular_converter.parallel.trace.graph import Comparison, Source, Trace, evaluate
+from modular_converter.parallel.trace.graph import Comparison, Source, Trace
+from modular_converter.parallel.trace.lengths import beyond_numbers, numbers_at_positions, other_length
 from modular_converter.parallel.trace.record import record, tensors_in
 from modular_converter.parallel.trace.unchanged import unchanged
 
@@ -35,7 +35,8 @@ _LONGEST, _LONG = 1100, 64
 _MOST_LENGTHS, _MOST_BRANCHES = 3, 8
 _MOST_ROWS = 64
 _MOST_NUMBERS = 1 << 22
-_SMALL = 64
+# The longest length of a proof that compares gradients.
+_LONGER = 31
 _POSITIONS = re.compile(r"position_embeddings|^n_ctx$|^n_positions$|max_.*(position|length)|context_length|max_seq")
 
 
@@ -126,22 +127,29 @@ def _lengths(target: Target, small: Small, overrides: Mapping[str, Any]) -> Iter
     ids = small.inputs.get("input_ids")
     if not isinstance(ids, torch.Tensor) or ids.dim() != 2:
         return
-    yield Use("one token", dataclasses.replace(small, inputs=_with_length(small.inputs, 1)))
+    yield Use("one token", dataclasses.replace(small, inputs=with_length(small.inputs, 1)))
     try:
         trace = record(fresh(target, overrides, small.strategy), small.inputs, small.name)
     except TraceError:
         return
     rows, length = ids.shape
-    for other in [n for n in _otherwise(trace, length, _LONGEST) if n > 1][:_MOST_LENGTHS]:
+    for other in lengths_named(trace, length):
         model = _with_room(target, small, overrides, other)
-        inputs = _with_length(small.inputs, other)
+        inputs = with_length(small.inputs, other)
         yield Use(f"{other} tokens", dataclasses.replace(small, model=model, inputs=inputs))
     for other in _otherwise(trace, rows, _MOST_ROWS)[:_MOST_LENGTHS]:
         inputs = {name: _with_rows(value, rows, other) for name, value in small.inputs.items()}
         yield Use(f"{other} rows" if other > 1 else "one row", dataclasses.replace(small, inputs=inputs))
 
 
-def _with_length(inputs: Mapping[str, Any], length: int) -> dict[str, Any]:
+def lengths_named(trace: Trace, usual: int) -> list[int]:
+    """Other numbers of ids, more than one: those for which a comparison has another result, and one beyond all numbers."""
+    others = [n for n in _otherwise(trace, usual, _LONGEST) if n > 1][:_MOST_LENGTHS]
+    beyond = beyond_numbers(numbers_at_positions(trace), max(usual, *others, _LONGER), _LONGEST)
+    return [*others, *([] if beyond is None else [beyond])]
+
+
+def with_length(inputs: Mapping[str, Any], length: int) -> dict[str, Any]:
     """The same inputs with ids of another length; if it is long, with a single row."""
     ids = {n: v for n, v in inputs.items() if isinstance(v, torch.Tensor) and n in ("input_ids", "decoder_input_ids")}
     single = length > _LONG and len(ids) == sum(isinstance(value, torch.Tensor) for value in inputs.values())
@@ -161,14 +169,8 @@ def _with_rows(value: Any, rows: int, other: int) -> Any:
 
 def _otherwise(trace: Trace, usual: int, most: int) -> list[int]:
     """Other lengths for dimensions of the usual length: the smallest that changes each comparison's result."""
-    found = set()
-    for compared in {_anywhere(one) for one in trace.compared}:
-        sides = (compared.left, compared.right)
-        if any(_has_length(side, usual) for side in sides):
-            was = _outcome(compared, usual, usual)
-            others = (n for n in _worth_trying(sides, most) if _outcome(compared, usual, n) != was)
-            found.add(next(others, usual))
-    return sorted(found - {usual})
+    found = (other_length(compared, usual, most) for compared in {_anywhere(one) for one in trace.compared})
+    return sorted({other for other in found if other is not None} - {usual})
 
 
 def _anywhere(compared: Comparison) -> Comparison:
@@ -178,32 +180,6 @@ def _anywhere(compared: Comparison) -> Comparison:
         return Source(source.kind, source.value, args=tuple(map(bare, source.args)))
 
     return Comparison(compared.operator, bare(compared.left), bare(compared.right))
-
-
-def _worth_trying(sides: Iterable[Source], most: int) -> list[int]:
-    """Small lengths, and lengths near the numbers in an expression and near their products."""
-    waiting, numbers = list(sides), {1}
-    while waiting:
-        source = waiting.pop()
-        waiting += source.args
-        numbers.add(source.value)
-    about = {a * b + more for a in numbers for b in numbers for more in (-1, 0, 1)}
-    return sorted(n for n in about | set(range(1, _SMALL + 1)) if 1 <= n <= most)
-
-
-def _outcome(compared: Comparison, usual: int, other: int) -> bool:
-    """Whether a comparison holds if dimensions of the usual length have the other length."""
-
-    def leaf(source: Source) -> int:
-        return other if source.kind == "shape" and source.value == usual else source.value
-
-    sides = (evaluate(compared.left, leaf), evaluate(compared.right, leaf))
-    return bool(getattr(operator, compared.operator)(*sides))
-
-
-def _has_length(source: Source, length: int) -> bool:
-    own = source.kind == "shape" and source.value == length
-    return own or any(_has_length(arg, length) for arg in source.args)
 
 
 def _with_room(target: Target, small: Small, overrides: Mapping[str, Any], length: int) -> torch.nn.Module:

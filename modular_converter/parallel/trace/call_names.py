@@ -79,6 +79,14 @@ def site_of_call(between: tuple[str, ...] = ()) -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
 
 
+def is_code_of_torch(between: tuple[str, ...]) -> bool:
+    """Whether the innermost running code, outside of the recorder and of paths that begin so, is torch's."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith((_HERE, *between)):
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename.startswith(torch.__path__[0])
+
+
 def _frame_of_call(between: tuple[str, ...] = ()) -> FrameType | None:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_NOT_THE_MODEL + between):

@@ -6,10 +6,12 @@ back to the attribute that must shrink with the shard.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
+
+import torch
 
 from modular_converter.parallel.trace.graph import Comparison, Source
 
@@ -57,24 +59,43 @@ for _name in ("add", "sub", "mul", "floordiv", "mod"):
         setattr(SourcedInt, _method, _binary(_name, getattr(int, _method), _swap))
 
 
-_COMPARED: ContextVar[list[Comparison] | None] = ContextVar("compared", default=None)
+def _divmod(self: SourcedInt, other: Any) -> Any:
+    return self // other, self % other
+
+
+def _divided(self: SourcedInt, other: Any) -> Any:
+    return other // self, other % self
+
+
+def _same(self: SourcedInt, *digits: Any) -> SourcedInt:
+    """``round``, ``math.floor`` and ``math.ceil`` of an integer."""
+    return self
+
+
+SourcedInt.__divmod__, SourcedInt.__rdivmod__ = _divmod, _divided  # type: ignore[method-assign, assignment]
+SourcedInt.__neg__ = lambda self: 0 - self  # type: ignore[method-assign]
+for _name in ("pos", "round", "floor", "ceil", "trunc"):
+    setattr(SourcedInt, f"__{_name}__", _same)
+
+
+Noted = Callable[[Comparison], None]
+_COMPARED: ContextVar[Noted | None] = ContextVar("compared", default=None)
 
 
 @contextmanager
-def comparisons() -> Iterator[list[Comparison]]:
-    """A context that lists the comparisons of integers that remember their source."""
-    found: list[Comparison] = []
-    token = _COMPARED.set(found)
+def comparisons(note: Noted) -> Iterator[None]:
+    """A context that notes the comparisons of integers that remember their source, those in ``min`` and ``sorted`` too."""
+    token = _COMPARED.set(note)
     try:
-        yield found
+        yield
     finally:
         _COMPARED.reset(token)
 
 
 def _note(operator: str, left: SourcedInt, right: int) -> None:
-    noted = _COMPARED.get()
-    if noted is not None:
-        noted.append(Comparison(operator, left.source, source_of(right)))
+    note = _COMPARED.get()
+    if note is not None:
+        note(Comparison(operator, left.source, source_of(right)))
 
 
 def _comparing(name: str, plain: Callable[[Any, Any], Any]) -> Callable[[SourcedInt, Any], Any]:
@@ -107,16 +128,49 @@ def _halve(self: SourcedInt, other: Any) -> Any:
 SourcedInt.__truediv__ = _halve  # type: ignore[method-assign, assignment]
 
 
+def sourced_shape(
+    func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], number: Callable[[Any], int]
+) -> Any:
+    """The result of a call that reads a shape, with integers that remember the tensor and the dimension.
+
+    Args:
+        func: ``Tensor.size``, or the getter of ``Tensor.shape``.
+        number: gives the number of a tensor.
+    """
+    result, tensor = func(*args, **kwargs), args[0]
+    own = number(tensor)
+
+    def entry(dim: int, length: int) -> SourcedInt:
+        return SourcedInt(int(length), Source("shape", int(length), tensor=own, dim=dim))
+
+    if isinstance(result, int):
+        dim = int(args[1] if len(args) > 1 else kwargs["dim"])
+        return entry(dim % max(tensor.dim(), 1), result)
+    return torch.Size([entry(dim, length) for dim, length in enumerate(result)])
+
+
+_SHAPE_GETTER = torch.Tensor.shape.__get__  # type: ignore[attr-defined]
+
+
+def reads_shape(func: Any, name: str) -> bool:
+    """Whether a function of torch gives the shape of a tensor, or one of its lengths."""
+    return func is _SHAPE_GETTER or (name == "__get__" and func == _SHAPE_GETTER) or name == "size"
+
+
 @contextmanager
-def sourced_attributes(model: Any) -> Iterator[None]:
-    """A context in which the integer attributes of all modules and of their configurations know their owner."""
+def sourced_attributes(model: Any, least: int = 2) -> Iterator[None]:
+    """A context in which the integer attributes of all modules and of their configurations know their owner.
+
+    Args:
+        least: smaller integers stay plain; 0 and 1 are mostly no sizes.
+    """
     undo: list[tuple[dict[str, Any], str, Any]] = []
     try:
         for path, module in model.named_modules():
-            _replace(vars(module), path, "", undo)
+            _replace(vars(module), path, "", undo, least)
             for field, value in list(vars(module).items()):
                 if hasattr(value, "model_type") and hasattr(value, "to_dict"):
-                    vars(module)[field] = _configuration_view(value, path, field)
+                    vars(module)[field] = _configuration_view(value, path, field, least)
                     undo.append((vars(module), field, value))
         yield
     finally:
@@ -124,30 +178,32 @@ def sourced_attributes(model: Any) -> Iterator[None]:
             scope[name] = value
 
 
-def _replace(scope: dict[str, Any], path: str, prefix: str, undo: list[tuple[dict[str, Any], str, Any]]) -> None:
+def _replace(
+    scope: dict[str, Any], path: str, prefix: str, undo: list[tuple[dict[str, Any], str, Any]], least: int
+) -> None:
     for name, value in list(scope.items()):
-        made = _sourced(value, path, prefix + name)
+        made = _sourced(value, path, prefix + name, least)
         if made is not value:
             undo.append((scope, name, value))
             scope[name] = made
 
 
-def _sourced(value: Any, path: str, name: str) -> Any:
-    if type(value) is int and value > 1:
+def _sourced(value: Any, path: str, name: str, least: int) -> Any:
+    if type(value) is int and value >= least:
         return SourcedInt(value, Source("attr", value, owner=path, name=name))
     if type(value) in (list, tuple) and value and all(type(item) is int for item in value):
         items = [
-            SourcedInt(item, Source("attr", item, owner=path, name=f"{name}[{i}]")) if item > 1 else item
+            SourcedInt(item, Source("attr", item, owner=path, name=f"{name}[{i}]")) if item >= least else item
             for i, item in enumerate(value)
         ]
         return type(value)(items)
     return value
 
 
-def _configuration_view(config: Any, path: str, field: str) -> Any:
+def _configuration_view(config: Any, path: str, field: str, least: int) -> Any:
     """A shallow copy whose integers have the source ``<module>:<field>.<name>``; the shared original is unchanged."""
     copy = object.__new__(type(config))
     scope = dict(vars(config))
-    _replace(scope, path, field + ".", [])
+    _replace(scope, path, field + ".", [], least)
     copy.__dict__.update(scope)
     return copy

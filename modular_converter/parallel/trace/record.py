@@ -38,15 +38,13 @@ from modular_converter.parallel.trace.graph import (
     Op,
     Parameter,
     Ref,
-    Source,
     Tensor,
     Trace,
 )
-from modular_converter.parallel.trace.integers import SourcedInt, comparisons, sourced_attributes
+from modular_converter.parallel.trace.integers import comparisons, reads_shape, sourced_attributes, sourced_shape
 from modular_converter.parallel.trace.unchanged import unchanged
 
 
-_SHAPE_GETTER = torch.Tensor.shape.__get__  # type: ignore[attr-defined]
 _DIMS = {"dim", "dims", "dim0", "dim1", "dimension"}
 
 
@@ -60,12 +58,12 @@ def record(model: torch.nn.Module, inputs: Mapping[str, Any], name: str = "") ->
 
     Raises ``TraceError`` if the forward fails under recording; the message names the running module.
     """
-    recorder = _Recorder(model, inputs)
+    recorder, compared = _Recorder(model, inputs), list[Comparison]()
     try:
         with (
             unchanged(model),
             sourced_attributes(model),
-            comparisons() as compared,
+            comparisons(compared.append),
             recorder.hooks(),
             torch.no_grad(),
             _Calls(recorder),
@@ -234,7 +232,7 @@ class _Calls(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", str(func))
-        if func is _SHAPE_GETTER or (name == "__get__" and func == _SHAPE_GETTER) or name == "size":
+        if reads_shape(func, name):
             return self._shape(func, args, kwargs)
         if name in ("numel", "nelement"):
             return math.prod(self._shape_of(args[0]))
@@ -250,20 +248,10 @@ class _Calls(TorchFunctionMode):
             self.recorder.current_call = outer
 
     def _shape(self, func: Any, args: Any, kwargs: Any) -> Any:
-        result = func(*args, **kwargs)
-        tensor = args[0]
-        number = self.recorder.number(tensor, CONST)
-        if isinstance(result, int):
-            dim = int(args[1] if len(args) > 1 else kwargs["dim"])
-            return self._entry(number, dim % max(tensor.dim(), 1), result)
-        return torch.Size([self._entry(number, dim, length) for dim, length in enumerate(result)])
+        return sourced_shape(func, args, kwargs, lambda tensor: self.recorder.number(tensor, CONST))
 
     def _shape_of(self, tensor: torch.Tensor) -> Any:
         return self._shape(torch.Tensor.size, (tensor,), {})
-
-    @staticmethod
-    def _entry(number: int, dim: int, length: int) -> int:
-        return SourcedInt(int(length), Source("shape", int(length), tensor=number, dim=dim))
 
 
 @functools.cache

@@ -49,3 +49,11 @@ def test_axes_shifted_against_each_other_stay_whole():
     sequence = axes.leaf(4096)
     axes.unify(axes.cut(sequence, 0, 4095), axes.cut(sequence, 1, 4096))
     assert {mark.reason for mark in axes.marks} == {"axes shifted against each other"}
+
+
+def test_a_slice_up_to_the_end_of_one_factor_stays_inside_it():
+    """Of an axis of 2 times 6 entries, the places 2 to 6 are the last four of the first six."""
+    axes = Axes()
+    axis = axes.leaf(2) + axes.leaf(6)
+    assert size(axes.cut(axis, 2, 6)) == 4 and not axes.marks
+    assert size(axes.cut(axis, 4, 8)) == 4 and axes.marks

@@ -194,3 +194,23 @@ def test_gradients_are_summed_where_whole_tensors_enter(way):
         less = dataclasses.replace(plan, rules=tuple(rule for rule in plan.rules if rule.pattern != left_out))
         verdict = check_model_on_threads(model, less, inputs, 2)
         assert not verdict.passed and "gradient" in verdict.reason
+
+
+class Returning(Block):
+    """What enters the heads is an output too: its gradient is a sum of one whole part and of partial ones."""
+
+    def forward(self, x):
+        hidden = self.norm(x)
+        heads, small = self.up(hidden).view(*x.shape[:-1], -1, WIDTH), self.small(hidden)
+        x = hidden + self.down((heads * over_heads(small)).softmax(-1).flatten(-2))
+        return self.norm(x + self.out(torch.relu(self.into(self.norm(x))))), small
+
+
+def test_the_gradient_of_an_output_is_not_summed():
+    _, inputs = model_and_inputs("a module")
+    torch.manual_seed(0)
+    model = Returning("a module").eval()
+    plan = plan_of_trace(record(model, inputs, "block"), gather=False)
+    styles = {rule.pattern: rule.style for rule in plan.rules}
+    assert styles["into"] == "colwise" and not SUMS & {*styles.values()}
+    assert check_model_on_threads(model, plan, inputs, 2).passed

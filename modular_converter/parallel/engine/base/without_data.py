@@ -27,7 +27,7 @@ class Guesses(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
         if name in _ANSWERS and args and isinstance(args[0], torch.Tensor) and args[0].is_meta:
-            return _ANSWERS[name]
+            return _ANSWERS[name](args[0])
         if name == "nonzero" and self.finds_nothing and args and args[0].is_meta:
             none = torch.empty(0, args[0].dim(), dtype=torch.int64, device=META)
             return none.unbind(1) if (kwargs or {}).get("as_tuple") else none
@@ -36,7 +36,17 @@ class Guesses(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-_ANSWERS = {"__bool__": False, "__contains__": False, "item": 0, "__int__": 0, "__index__": 0, "__float__": 0.0}
+def _number(tensor: torch.Tensor) -> bool | int | float:
+    return False if tensor.dtype == torch.bool else 0.0 if tensor.is_floating_point() else 0
+
+
+_ANSWERS: dict[str, Callable[[torch.Tensor], Any]] = {
+    **dict.fromkeys(("__bool__", "__contains__"), lambda _: False),
+    **dict.fromkeys(("__int__", "__index__"), lambda _: 0),
+    "__float__": lambda _: 0.0,
+    "item": _number,
+    "_is_all_true": lambda _: torch.tensor(True, device="cpu"),  # of checks: no data could be wrong
+}
 # Products that take no other type than bfloat16 without data.
 _BFLOAT16_ALONE = ("_grouped_mm", "grouped_mm")
 

@@ -10,8 +10,8 @@ import torch
 
 from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble_model, skeleton_of
 from modular_converter.parallel.engine.base.without_data import META, Guesses, on_meta, tried_without_data
+from modular_converter.parallel.engine.choice.trial_inputs import inputs_without_data
 from modular_converter.parallel.plans.patterns import is_inside
-from modular_converter.parallel.tiny.inputs import make_inputs
 from modular_converter.parallel.trace.graph import Trace
 from modular_converter.parallel.trace.layer_kinds import Kind, inner_path, is_layer, layer_kinds, layer_of
 from modular_converter.parallel.trace.record import record
@@ -43,7 +43,7 @@ def traced_kinds(model: torch.nn.Module) -> dict[str, Kind] | None:
         return None
     if skeleton not in _LATEST:
         try:
-            _LATEST[skeleton] = kinds_of_call(skeleton, make_inputs(model))
+            _LATEST[skeleton] = kinds_of_call(skeleton, inputs_without_data(skeleton, None))
         except Exception:  # raised by the model's own code for unexpected inputs, or without data
             _LATEST[skeleton] = None
     found = _LATEST[skeleton]

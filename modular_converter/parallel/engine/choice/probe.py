@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.engine.choice.kinds_of_layers import kinds_of, one_of_each_kind
+from modular_converter.parallel.engine.choice.trial_inputs import inputs_with_data
 from modular_converter.parallel.errors import one_line
-from modular_converter.parallel.tiny.inputs import make_inputs
 from modular_converter.parallel.trace.record import tensors_in
 from modular_converter.parallel.trace.unchanged import same_attributes
 
@@ -91,7 +91,7 @@ def probe_with(model: torch.nn.Module, inputs: Iterable[dict[str, Any]]) -> Prob
 
 def _answered(candidate: Any, model: Any) -> Iterator[tuple[dict[str, Any], list[torch.Tensor]]]:
     """Inputs and their answers: with padding if the forward takes a mask, then without."""
-    given = make_inputs(model)
+    given = inputs_with_data(model)
     types = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
     kind = next(iter(types)) if len(types) == 1 else torch.float32
     floating = {n: v for n, v in given.items() if isinstance(v, torch.Tensor) and v.is_floating_point()}

@@ -30,10 +30,13 @@ def fitted(model: Any, plan: Plan, origin: str, size: int, ranks: int, given: bo
         ranks: of the small instance that has proven the plan.
         given: whether the plan is the caller's; then a refusal by the small instance is only a warning.
 
-    Raises ``ApplyError`` if nothing would be left to shard, or the rest of the plan is wrong without the whole parts.
+    Raises ``ApplyError`` if nothing would be left to shard, the rest of the plan is wrong without the whole parts, or no
+    trial can run the model.
     """
     skeleton = skeleton_of(model)
-    found, whole = fit(skeleton, plan, size), dict[str, str]()
+    found, whole = fit(skeleton, plan, size, model), dict[str, str]()
+    if found.untried and not given:
+        raise ApplyError(untried(type(model).__name__, found.untried))
     for _ in range(_MOST_PARTS):
         whole |= found.whole
         verdict = _verdict(model, found, ranks, bool(whole))
@@ -44,7 +47,7 @@ def fitted(model: Any, plan: Plan, origin: str, size: int, ranks: int, given: bo
             raise ApplyError(_refused(size, whole, verdict))
         part, rest = left
         whole[part] = f"its unequal shares are refused: {placed(verdict.layer, verdict.reason)}"
-        found = fit(skeleton, rest, size)
+        found = fit(skeleton, rest, size, model)
     else:
         raise ApplyError(_refused(size, whole, verdict))
     if verdict is not None and not verdict.passed:
@@ -59,6 +62,14 @@ def fitted(model: Any, plan: Plan, origin: str, size: int, ranks: int, given: bo
     )
     said += f"; whole on each rank: {', '.join(whole)}" if whole else ""
     return found.plan, origin + said
+
+
+def untried(name: str, why: str) -> str:
+    """The refusal of a plan without a trial of the model, in words."""
+    return (
+        f"{name} cannot be sharded: no trial shows that a rank computes the same, since the model runs neither without "
+        f"data nor, with one layer of each kind, with random numbers ({why}); give a plan that you have checked as plan="
+    )
 
 
 def _ranks(found: Fit) -> int:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,9 +12,7 @@ import torch
 from modular_converter.findings import first_of
 from modular_converter.parallel.engine.choice.kinds_of_layers import (
     kinds_by_modules,
-    kinds_of,
     kinds_of_rest,
-    one_of_each_kind,
     traced_kinds,
 )
 from modular_converter.parallel.engine.choice.small_instances import (
@@ -26,14 +24,19 @@ from modular_converter.parallel.engine.choice.small_instances import (
     target_like,
     verified,
 )
+from modular_converter.parallel.engine.choice.trial_inputs import inputs_with_data
+from modular_converter.parallel.engine.choice.trials import with_data
 from modular_converter.parallel.plans.patterns import is_inside, matches, names_of_parts
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.plans.resolve import fitting
 from modular_converter.parallel.plans.text_checks import placed
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
+from modular_converter.parallel.shard.units import with_units
 from modular_converter.parallel.tiny.build import MOST_PARAMETERS, fresh
-from modular_converter.parallel.tiny.inputs import make_inputs
+from modular_converter.parallel.tiny.uses import lengths_named, with_length
+from modular_converter.parallel.trace.graph import Trace
 from modular_converter.parallel.trace.layer_kinds import CUT, Kind, is_shown_by
+from modular_converter.parallel.trace.record import record
 
 
 logger = logging.getLogger(__name__)
@@ -164,15 +167,26 @@ _ORDER = ("class", "weight", "setting", "operation", "integer", CUT)
 
 def _holds_on_itself(model: Any, plan: Plan, ranks: int) -> bool:
     """Whether a plan is right on one layer of each kind of the model itself."""
-    short: Any = one_of_each_kind(model, kinds_of(model))
-    if sum(parameter.numel() for parameter in short.parameters()) > MOST_PARAMETERS:
+    made = with_data(model, MOST_PARAMETERS)
+    if made is None:
         return False
     try:
-        made = copy.deepcopy(short).float().eval()
-        return check_model_on_threads(made, fitting(plan, made), make_inputs(made), ranks).passed
+        inputs = inputs_with_data(made)
+        trace = record(made, inputs)
+        fits = with_units(fitting(plan, made), made, trace, ranks)
+        return all(check_model_on_threads(made, fits, given, ranks).passed for given in _at_lengths(trace, inputs))
     except Exception as error:  # raised by the model's own code for unexpected inputs, or for so few layers
         logger.info("%s cannot be tried on its own layers: %s", type(model).__name__, error)
         return False
+
+
+def _at_lengths(trace: Trace, inputs: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The inputs, and the same with more ids than the numbers in the code name."""
+    yield inputs
+    ids = inputs.get("input_ids")
+    if isinstance(ids, torch.Tensor) and ids.dim() == 2:
+        for length in lengths_named(trace, ids.shape[1]):
+            yield with_length(inputs, length)
 
 
 def without_parts(plan: Plan, model: torch.nn.Module, parts: set[str]) -> Plan:

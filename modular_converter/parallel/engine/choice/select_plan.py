@@ -85,6 +85,13 @@ def select_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> t
     plan, origin = fitted(model, plan, origin, size, ranks, given is not None)
     plan, said = held_to_numbers(model, plan, size, ranks, given is not None)
     origin += said
+    if given is None and size > 1 and not any(STYLES[rule.style].cuts for rule in plan.rules):
+        why = origin.rpartition("left whole, since not proven: ")[2]
+        raise ApplyError(
+            f"{type(model).__name__}: nothing would be shared out, each of {size} devices would hold the whole model: {why}; "
+            "use as many devices as there are key/value heads, or a divisor of this number, another attention "
+            "(attn_implementation=), or give a plan that you have checked as plan="
+        )
     _warn_of_branches(model)
     log_kept(model, plan, size)
     return plan, origin

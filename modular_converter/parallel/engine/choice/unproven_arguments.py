@@ -15,14 +15,13 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble_model
-from modular_converter.parallel.engine.base.without_data import META
+from modular_converter.parallel.engine.base.skeleton import Skeleton
 from modular_converter.parallel.engine.choice.kinds_of_layers import kinds_of_call
 from modular_converter.parallel.engine.choice.small_instances import is_of_the_library
+from modular_converter.parallel.engine.choice.trial_inputs import inputs_without_data
 from modular_converter.parallel.errors import ApplyError, TraceError, one_line
 from modular_converter.parallel.solve.operators import cuts, views
 from modular_converter.parallel.tiny.arguments import ASKS_FOR, keywords
-from modular_converter.parallel.tiny.inputs import make_inputs
 from modular_converter.parallel.trace.layer_kinds import Kind
 from modular_converter.parallel.trace.record import tensors_in
 
@@ -94,7 +93,7 @@ class Unproven:
         try:
             return kinds_of_call(self.skeleton, {name: given[name] for name in given.keys() - without})
         except TraceError:
-            return kinds_of_call(self.skeleton, make_inputs(assemble_model(self.skeleton, META)[0]))
+            return kinds_of_call(self.skeleton, inputs_without_data(self.skeleton, None))
 
 
 def _is_given(value: Any) -> bool:

@@ -111,8 +111,8 @@ def refuse_difference_in_group(model: Any, plan: Plan, source: WeightSource, eve
     said = next(filter(None, everywhere(said, everyone)), "")
     if said:
         raise ApplyError(
-            f"one layer of each kind gives other numbers when it is sharded ({said}): give another plan=, or probe=False "
-            "to use this plan without the check"
+            f"one layer of each kind gives other numbers when it is sharded ({said}): the plan is wrong for this "
+            "model; give another plan=, or run it on one device"
         )
 
 

@@ -119,6 +119,6 @@ def refuse_difference(said: str) -> None:
     """Raise ``ApplyError`` for a difference, if there is one."""
     if said:
         raise ApplyError(
-            f"one layer of each kind gives other numbers on the ranks than here ({said}); the model is unchanged. Give "
-            "another plan=, or probe=False to use this plan without the check"
+            f"one layer of each kind gives other numbers on the ranks than here ({said}); the plan is wrong for this "
+            "model, which is unchanged: give another plan=, or run it on one device"
         )

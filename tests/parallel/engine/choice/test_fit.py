@@ -22,7 +22,7 @@ from transformers import (  # noqa: E402
 )
 
 from modular_converter.parallel.engine.base.skeleton import skeleton_of  # noqa: E402
-from modular_converter.parallel.engine.choice import fit as fit_module  # noqa: E402
+from modular_converter.parallel.engine.choice import trial_inputs  # noqa: E402
 from modular_converter.parallel.engine.choice.fit import fit  # noqa: E402
 from modular_converter.parallel.engine.choice.kept import kept  # noqa: E402
 from modular_converter.parallel.engine.choice.select_plan import select_plan  # noqa: E402
@@ -148,7 +148,7 @@ def test_the_bias_of_a_head_that_has_another_name_first_is_cut_with_the_head():
 
 
 def test_an_axis_that_cannot_be_followed_is_not_cut_anywhere(monkeypatch):
-    monkeypatch.setattr("modular_converter.parallel.engine.choice.fit._trace", lambda skeleton: None)
+    monkeypatch.setattr("modular_converter.parallel.engine.choice.fit._trace", lambda skeleton, given: None)
     plan = Plan.parse(f"plan x\n{MLP}rule lm_head colwise_gather_output\n")
     found = fitted(llama(num_attention_heads=4), plan, 5)
     assert list(found.whole) == ["model.layers.*.mlp"] and "cannot be followed" in found.whole["model.layers.*.mlp"]
@@ -206,15 +206,15 @@ def test_inputs_without_data_are_made_once(monkeypatch):
     """And looked for once where there are none, such as images of a size that no layout fits."""
     calls = []
 
-    def counted(model):
+    def counted(model, run):
         calls.append(model)
         return {"x": torch.randn(2, 3)} if len(calls) == 1 else next(iter(()))
 
-    monkeypatch.setattr(fit_module, "make_inputs", counted)
+    monkeypatch.setattr(trial_inputs, "inputs_that_run", counted)
     torch.manual_seed(0)
     first, second = (skeleton_of(torch.nn.Linear(3, width)) for width in (1931, 1933))
-    assert [fit_module.inputs_without_data(first, None)["x"].device.type for _ in range(3)] == ["meta"] * 3
+    assert [trial_inputs.inputs_without_data(first, None)["x"].device.type for _ in range(3)] == ["meta"] * 3
     for _ in range(3):
         with pytest.raises(ApplyError, match="no inputs are known: StopIteration"):
-            fit_module.inputs_without_data(second, None)
+            trial_inputs.inputs_without_data(second, None)
     assert len(calls) == 2

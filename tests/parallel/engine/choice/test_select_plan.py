@@ -27,7 +27,7 @@ def deepseek(**settings):
     sizes = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4}
     sizes |= {"num_key_value_heads": 4, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 16}
     sizes |= {"v_head_dim": 16, "vocab_size": 64, "n_routed_experts": 8, "moe_intermediate_size": 32, "topk_group": 1}
-    return DeepseekV2Model(DeepseekV2Config(**sizes, n_group=1, head_dim=8, **settings))
+    return DeepseekV2Model(DeepseekV2Config(**sizes, n_group=1, head_dim=8, num_experts_per_tok=2, **settings))
 
 
 @pytest.mark.parametrize("rank", [None, 24])

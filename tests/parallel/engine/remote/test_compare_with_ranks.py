@@ -78,7 +78,10 @@ def test_a_given_plan_that_changes_numbers_is_refused_and_the_model_is_as_it_was
     model = deep()
     with torch.no_grad():
         want = copy.deepcopy(model)(IDS)[0]
-    with pytest.raises(ApplyError, match="other numbers on the ranks than here .*probe=False"):
+    with pytest.raises(
+        ApplyError,
+        match="other numbers on the ranks than here .*the plan is wrong for this model, which is unchanged: give another plan=",
+    ):
         parallelize(model, session=ranks, plan=WRONG)
     with torch.no_grad():
         assert torch.equal(model(IDS)[0], want)
