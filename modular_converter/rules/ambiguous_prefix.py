@@ -104,7 +104,7 @@ def diagnose(location: Location, neighbour: str, prefixes: tuple[str, ...], chos
     )
 
 
-def exchanged(location: Location, user: str, found: str, wanted: str, parent: str) -> Finding:
+def other_tower(location: Location, user: str, found: str, wanted: str, parent: str) -> Finding:
     """The inherited code of `user` uses `found`, though `wanted`, an heir of the same `parent`, has the prefix of `user`."""
     return Finding(
         RULE,
@@ -116,7 +116,7 @@ def exchanged(location: Location, user: str, found: str, wanted: str, parent: st
 
 def check(facts: Facts) -> Iterator[Finding]:
     """Find neighbours whose copies get a prefix that not all classes ask for, and classes that get another tower's."""
-    yield from _exchanged(facts)
+    yield from _other_towers(facts)
     for neighbour in facts.neighbours:
         is_ambiguous = len(neighbour.asked) > 1 and not neighbour.collides_with
         heir = facts.renamed_heir(neighbour) if is_ambiguous and facts.names_unseen(neighbour) else None
@@ -125,7 +125,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             yield diagnose(facts.at_class(heir), neighbour.dotted, neighbour.asked, neighbour.prefix, cure)
 
 
-def _exchanged(facts: Facts) -> Iterator[Finding]:
+def _other_towers(facts: Facts) -> Iterator[Finding]:
     """Heirs whose inherited code uses an heir of another prefix, though the modular file has one of their own."""
     heirs: dict[tuple[str, str], dict[str | None, str]] = {}
     for heir, parent in facts.heirs:
@@ -139,4 +139,4 @@ def _exchanged(facts: Facts) -> Iterator[Finding]:
                 continue
             for name in same.values():
                 if name != wanted and name in uses and not re.search(rf"\b{name}\b", user.text):
-                    yield exchanged(facts.at_class(user), user.name, name, wanted, original)
+                    yield other_tower(facts.at_class(user), user.name, name, wanted, original)

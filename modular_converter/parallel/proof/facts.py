@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from modular_converter.parallel.trace.graph import Comparison
-from modular_converter.parallel.trace.lengths import holds, holds_at, lengths_in, lengths_near
+from modular_converter.parallel.trace.lengths import compares_at, holds, lengths_in, lengths_near
 
 
 Ratios = Collection[Fraction]
@@ -85,7 +85,7 @@ class Decided:
         if self.sides == share.sides:
             return True
         return all(
-            holds_at(self.compared, usual, other) == holds_at(share.compared, usual, other)
+            compares_at(self.compared, usual, other) == compares_at(share.compared, usual, other)
             for usual in lengths_in(self.compared) & lengths_in(share.compared)
             for other in lengths_near(self.compared, share.compared)
         )

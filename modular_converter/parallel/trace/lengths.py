@@ -17,7 +17,7 @@ def holds(compared: Comparison) -> bool:
     return bool(_OPERATORS[compared.operator](compared.left.value, compared.right.value))
 
 
-def holds_at(compared: Comparison, usual: int, other: int) -> bool:
+def compares_at(compared: Comparison, usual: int, other: int) -> bool:
     """Whether a comparison holds if dimensions of the usual length have the other length."""
 
     def leaf(source: Source) -> int:
@@ -36,8 +36,8 @@ def other_length(compared: Comparison, usual: int, most: int) -> int | None:
     """The smallest length up to ``most``, in place of the usual one, for which a comparison has another result."""
     if usual not in lengths_in(compared):
         return None
-    was = holds_at(compared, usual, usual)
-    return next((n for n in lengths_near(compared, most=most) if holds_at(compared, usual, n) != was), None)
+    was = compares_at(compared, usual, usual)
+    return next((n for n in lengths_near(compared, most=most) if compares_at(compared, usual, n) != was), None)
 
 
 def lengths_near(*compared: Comparison, most: int = 1 << 20) -> list[int]:

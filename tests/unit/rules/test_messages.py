@@ -198,7 +198,7 @@ WORDED = [
         "`New` in place of `Old`: `class NewMLP(OldMLP)`",
     ),
     (
-        ambiguous_prefix.exchanged(AT, "NewVisionLayer", "NewTextMLP", "NewVisionMLP", "OldMLP"),
+        ambiguous_prefix.other_tower(AT, "NewVisionLayer", "NewTextMLP", "NewVisionMLP", "OldMLP"),
         "`NewVisionLayer` would use `NewTextMLP`",
         "write `NewVisionMLP` there",
     ),

@@ -33,7 +33,7 @@ _MOST_INSIDE, _DEEPEST = 2000, 6
 
 
 @dataclass(frozen=True)
-class Difference:
+class StateChange:
     """An attribute or buffer of the module at ``path`` that has changed; ``GONE`` stands for none."""
 
     path: str
@@ -110,7 +110,7 @@ class WatchedState:
             for name, buffer in register.items()
         }
 
-    def differences(self) -> list[Difference]:
+    def differences(self) -> list[StateChange]:
         """What has changed since the last look, which this look replaces."""
         now = list(map(dict.get, self.owners, self.names))
         inside, buffers = self._changed_inside(), self._changed_buffers()
@@ -120,7 +120,7 @@ class WatchedState:
             return []
         return self._replaced(now, inside)
 
-    def _replaced(self, now: list[Any], inside: set[int]) -> list[Difference]:
+    def _replaced(self, now: list[Any], inside: set[int]) -> list[StateChange]:
         """The differences between attributes of the same names."""
         found = []
         for n, (old, new) in enumerate(zip(self.values, now)):
@@ -131,7 +131,7 @@ class WatchedState:
             if mark is not None:
                 self.inside[n] = mark
             if _differ(old, new, before, mark):
-                found.append(Difference(self.paths[n], self.names[n], old, new))
+                found.append(StateChange(self.paths[n], self.names[n], old, new))
         return found
 
     def accept(self, path: str, name: str, value: Any, is_buffer: bool = False) -> None:
@@ -163,7 +163,7 @@ class WatchedState:
             for (_, name), (register, buffer, mark) in self.buffers.items()
         )
 
-    def _found(self) -> list[Difference]:
+    def _found(self) -> list[StateChange]:
         old = {(path, name): n for n, (path, name) in enumerate(zip(self.paths, self.names))}
         values, inside, buffers = self.values, self.inside, self.buffers
         self.note()
@@ -171,15 +171,15 @@ class WatchedState:
         for n, (path, name) in enumerate(zip(self.paths, self.names)):
             was = old.pop((path, name), None)
             if was is None:
-                found.append(Difference(path, name, GONE, self.values[n]))
+                found.append(StateChange(path, name, GONE, self.values[n]))
             elif _differ(values[was], self.values[n], inside.get(was), self.inside.get(n)):
-                found.append(Difference(path, name, values[was], self.values[n]))
-        found += [Difference(path, name, values[n], GONE) for (path, name), n in old.items()]
+                found.append(StateChange(path, name, values[was], self.values[n]))
+        found += [StateChange(path, name, values[n], GONE) for (path, name), n in old.items()]
         for (path, name), (_, buffer, _) in self.buffers.items():
             _, before, known = buffers.pop((path, name), (None, GONE, _Written(None)))
             if buffer is not before or isinstance(buffer, torch.Tensor) and known.is_old(buffer):
-                found.append(Difference(path, name, before, buffer, True))
-        return found + [Difference(path, name, was, GONE, True) for (path, name), (_, was, _) in buffers.items()]
+                found.append(StateChange(path, name, before, buffer, True))
+        return found + [StateChange(path, name, was, GONE, True) for (path, name), (_, was, _) in buffers.items()]
 
     def _inside(self, value: Any) -> Any:
         """What a value holds, for comparison; None for a value that nothing can change."""

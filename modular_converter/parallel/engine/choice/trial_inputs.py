@@ -60,14 +60,14 @@ def inputs_of_bare(model: torch.nn.Module, kind: torch.dtype | None) -> dict[str
     """The same for a model on the meta device."""
 
     def run(inputs: dict[str, Any]) -> None:
-        given = without_data(inputs, kind)
+        given = on_meta_of_type(inputs, kind)
         tried_without_data(functools.partial(run_without_data, model, kwargs=given))
 
     with Guesses():
-        return without_data(inputs_that_run(model, run), kind)
+        return on_meta_of_type(inputs_that_run(model, run), kind)
 
 
-def without_data(inputs: Mapping[str, Any], kind: torch.dtype | None) -> dict[str, Any]:
+def on_meta_of_type(inputs: Mapping[str, Any], kind: torch.dtype | None) -> dict[str, Any]:
     """Inputs on the meta device, floating tensors converted to ``kind`` unless it is None."""
     given = {name: on_meta(value) for name, value in inputs.items()}
     if kind is None:

@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 from modular_converter.parallel.engine.base.adapted import keep_adapters
 from modular_converter.parallel.engine.base.checked_ids import check_ids
+from modular_converter.parallel.engine.base.dropout import SharedDropout
 from modular_converter.parallel.engine.base.memory import print_usage
 from modular_converter.parallel.engine.base.refused_methods import CHANGE_WEIGHTS, refusals
 from modular_converter.parallel.engine.base.skeleton import Skeleton, dismantle, kept_types
@@ -28,7 +29,6 @@ from modular_converter.parallel.engine.group.agreed_plan import (
     refuse_other_weights,
 )
 from modular_converter.parallel.engine.group.data_ranks import refuse_options, spread_over_data
-from modular_converter.parallel.engine.group.dropout import SharedDropout
 from modular_converter.parallel.engine.group.for_inference import make_inference, no_training, without_gradients
 from modular_converter.parallel.engine.group.from_files import FolderSource, same_checkpoint
 from modular_converter.parallel.engine.group.held_weights import hold_weights, note

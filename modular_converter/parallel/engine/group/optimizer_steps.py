@@ -13,7 +13,11 @@ from weakref import WeakKeyDictionary
 import torch
 
 from modular_converter.parallel.engine.group.kept_gathered import close_gathered
-from modular_converter.parallel.engine.group.optimizer_trial import Subject, couples_weights, needs_whole_weights
+from modular_converter.parallel.engine.group.optimizer_trial import (
+    TriedOptimizer,
+    couples_weights,
+    needs_whole_weights,
+)
 from modular_converter.parallel.engine.group.refused_wrappers import check_shards, check_wrapped_optimizer
 from modular_converter.parallel.engine.group.spread import Spread
 from modular_converter.parallel.errors import ApplyError
@@ -48,7 +52,7 @@ def before_step(users: Any, optimizer: Any, args: Any, kwargs: Any) -> None:
         if not wrapped:
             shapes = {key: tuple(one.shape) for key, one in own.items()}
             shapes |= {id(one.stored): one.shape for one in weights}
-            _check_statistics(user, weights, Subject(optimizer, shapes, args[1:], kwargs, _mark))
+            _check_statistics(user, weights, TriedOptimizer(optimizer, shapes, args[1:], kwargs, _mark))
     _CHECKED[optimizer] = count
 
 
@@ -66,7 +70,7 @@ class _Any(int):
     __hash__ = int.__hash__
 
 
-def _check_statistics(user: Any, weights: Sequence[Spread], subject: Subject) -> None:
+def _check_statistics(user: Any, weights: Sequence[Spread], subject: TriedOptimizer) -> None:
     kind = type(subject.optimizer).__name__
     parts = [one for one in weights if one.is_part]
     if parts and (said := needs_whole_weights(subject, [id(one.stored) for one in parts])):

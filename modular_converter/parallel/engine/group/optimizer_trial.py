@@ -30,7 +30,7 @@ _TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True)
-class Subject:
+class TriedOptimizer:
     """An optimizer before a step.
 
     Attributes:
@@ -46,7 +46,7 @@ class Subject:
     mark: Callable[[Any], None]
 
 
-def needs_whole_weights(subject: Subject, watched: Collection[int]) -> str:
+def needs_whole_weights(subject: TriedOptimizer, watched: Collection[int]) -> str:
     """Why an optimizer needs more of the watched weights than parts, in words; empty if each entry is computed alone."""
     try:
         longer, shorter = _in_some_type(subject, (1.0, _SHORTER))
@@ -59,7 +59,7 @@ def needs_whole_weights(subject: Subject, watched: Collection[int]) -> str:
     return ""
 
 
-def couples_weights(subject: Subject) -> bool:
+def couples_weights(subject: TriedOptimizer) -> bool:
     """Whether the step of a weight depends on the gradients of others; False if no trial runs."""
     keys = list(subject.shapes)
     try:
@@ -83,7 +83,9 @@ class _Trial:
         states: identity of a weight -> its state behind the last step.
     """
 
-    def __init__(self, subject: Subject, part: float, dtype: torch.dtype | None, changed: Collection[int]) -> None:
+    def __init__(
+        self, subject: TriedOptimizer, part: float, dtype: torch.dtype | None, changed: Collection[int]
+    ) -> None:
         copies = _Copies(subject, part, dtype)
         own = copies.of(subject.optimizer)
         self.moves: dict[int, list[torch.Tensor]] = {key: [] for key in subject.shapes}
@@ -107,7 +109,7 @@ class _Trial:
 
 
 def _in_some_type(
-    subject: Subject, parts: Collection[float], changed: Collection[Collection[int]] = ((), ())
+    subject: TriedOptimizer, parts: Collection[float], changed: Collection[Collection[int]] = ((), ())
 ) -> list[_Trial]:
     """Trials in double precision, or in the types of the weights if the optimizer does not take it."""
     devices = {one.device.index for one in _parameters(subject.optimizer) if one.device.type == "cuda"}
@@ -143,7 +145,7 @@ class _Copies:
         real: where the data of the real tensors are.
     """
 
-    def __init__(self, subject: Subject, part: float, dtype: torch.dtype | None) -> None:
+    def __init__(self, subject: TriedOptimizer, part: float, dtype: torch.dtype | None) -> None:
         self.mark, self.dtype = subject.mark, dtype
         longest = 2**20
         while sum(math.prod(min(n, longest) for n in shape) for shape in subject.shapes.values()) > _ENTRIES:

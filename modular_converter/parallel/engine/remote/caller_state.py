@@ -17,7 +17,7 @@ import torch
 from modular_converter.parallel.engine.base.skeleton import Skeleton
 from modular_converter.parallel.engine.base.torch_switches import TorchSwitches, refuse_modes
 from modular_converter.parallel.engine.base.watched_code import WatchedCode
-from modular_converter.parallel.engine.base.watched_state import GONE, Difference, WatchedState, is_plain
+from modular_converter.parallel.engine.base.watched_state import GONE, StateChange, WatchedState, is_plain
 from modular_converter.parallel.engine.choice.kinds_of_layers import kinds_of_call
 from modular_converter.parallel.engine.choice.trial_inputs import inputs_without_data
 from modular_converter.parallel.engine.remote.config_changes import settings_of
@@ -42,8 +42,8 @@ class CallerState:
         self.placement, self.device = placement, torch.device(placement.session.devices[0])
         self.modules = WatchedState(model, (*skip, *settings), configs_in(settings.values()))
         self.code = WatchedCode(model)
-        self.refused: dict[tuple[str, str, bool], Difference] = {}
-        self.sent: dict[tuple[str, str, bool], Difference] = {}
+        self.refused: dict[tuple[str, str, bool], StateChange] = {}
+        self.sent: dict[tuple[str, str, bool], StateChange] = {}
 
     def send(self, skeleton: Skeleton) -> None:
         """Bring the ranks up to date before a call.
@@ -73,7 +73,7 @@ class CallerState:
             self.sent |= {(one.path, one.name, one.is_buffer): _kept(one) for one in changes}
             self.refused.clear()
 
-    def _check(self, changes: list[Difference], skeleton: Skeleton) -> None:
+    def _check(self, changes: list[StateChange], skeleton: Skeleton) -> None:
         """Raise ``ApplyError`` for the first change that may not be sent."""
         for one in changes:
             if said := self._hindrance(one):
@@ -83,7 +83,7 @@ class CallerState:
             names = ", ".join(one.where for one in unsure)
             raise ApplyError(f"{names} was set, and {said}, for which the plan is not proven; {_CURE}")
 
-    def _hindrance(self, one: Difference) -> str:
+    def _hindrance(self, one: StateChange) -> str:
         value = one.value
         if (one.path, one.name) in self.placement.cut:
             return "each rank has a number of its own in its place"
@@ -98,7 +98,7 @@ class CallerState:
         return ""
 
 
-def apply_difference(model: torch.nn.Module, one: Difference, in_place: bool = False) -> None:
+def apply_difference(model: torch.nn.Module, one: StateChange, in_place: bool = False) -> None:
     """Make a change in another model of the same modules.
 
     Args:
@@ -115,23 +115,23 @@ def apply_difference(model: torch.nn.Module, one: Difference, in_place: bool = F
         scope[one.name] = one.value
 
 
-def _is_undone(first: Difference, value: Any) -> bool:
+def _is_undone(first: StateChange, value: Any) -> bool:
     """Whether a value is the one before a change; an object that was changed in place stays the same."""
     if first.old is first.value:
         return False
     return value is first.old or is_plain(value) and is_plain(first.old) and bool(value == first.old)
 
 
-def _bare(one: Difference) -> Difference:
+def _bare(one: StateChange) -> StateChange:
     """Without the old value, which need not travel; the same object stands for a change in place."""
     return one if one.old is one.value else replace(one, old=None)
 
 
-def _kept(one: Difference) -> Difference:
+def _kept(one: StateChange) -> StateChange:
     return replace(one, old=None, value=copy.deepcopy(one.value))
 
 
-def _is_number_alone(one: Difference) -> bool:
+def _is_number_alone(one: StateChange) -> bool:
     """Whether a change can alter numbers, but no shape and no branch that depends on a switch."""
     if one.name == "training" and isinstance(one.value, bool):
         return True
@@ -140,10 +140,10 @@ def _is_number_alone(one: Difference) -> bool:
     return isinstance(one.old, float) and type(one.value) in (int, float)
 
 
-def _other_operations(skeleton: Skeleton, sent: list[Difference], changes: list[Difference]) -> str:
+def _other_operations(skeleton: Skeleton, sent: list[StateChange], changes: list[StateChange]) -> str:
     """What differs between runs without data before and after the changes, in words; empty if nothing does."""
 
-    def operations(differences: list[Difference]) -> dict[str, Any]:
+    def operations(differences: list[StateChange]) -> dict[str, Any]:
         def change(model: torch.nn.Module) -> None:
             for one in differences:
                 value = one.value

@@ -11,12 +11,12 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble_model
-from modular_converter.parallel.engine.base.watched_state import GONE, Difference, WatchedState
+from modular_converter.parallel.engine.base.watched_state import GONE, StateChange, WatchedState
 from modular_converter.parallel.engine.base.without_data import META, run_without_data, tried_without_data
 from modular_converter.parallel.engine.choice.fit import OneOf
 from modular_converter.parallel.engine.remote.caller_state import apply_difference
-from modular_converter.parallel.engine.remote.same_answers import WholeFacts, facts_of
-from modular_converter.parallel.engine.remote.stored import Stays, Stored, with_marks
+from modular_converter.parallel.engine.remote.same_answers import WholeFacts, answer_facts
+from modular_converter.parallel.engine.remote.stored import Stays, StoredTensor, with_marks
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, Resolution
@@ -55,7 +55,7 @@ class Loaded:
     trial: bool = False
     plan: Plan | None = None
     state: WatchedState | None = None
-    changed: dict[tuple[str, str, bool], Difference] = field(default_factory=dict)
+    changed: dict[tuple[str, str, bool], StateChange] = field(default_factory=dict)
     dropout: Any = None
     last: Called | None = None
     stored: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class Loaded:
         if group is not None:
             with contextlib.suppress(Exception):
                 share = self._without_data(called, group)[0]
-        return WholeFacts(facts_of(whole), None if share is None else facts_of(share))
+        return WholeFacts(answer_facts(whole), None if share is None else answer_facts(share))
 
     def _without_data(self, called: Called, group: Group | None) -> tuple[Any, torch.nn.Module]:
         """The result of a call of the whole model, or of a rank's share, on the meta device; and the model afterwards."""
@@ -95,7 +95,7 @@ class Loaded:
         target = called.target(model.eval())
         return tried_without_data(lambda: run_without_data(target, called.args, called.kwargs)), model
 
-    def stored_since(self, called: Called, call: int) -> list[Difference]:
+    def stored_since(self, called: Called, call: int) -> list[StateChange]:
         """What a call has stored on modules, in the same order on all ranks."""
         assert self.state is not None
         found = self.state.differences()
@@ -108,18 +108,18 @@ class Loaded:
             self.last = called
         return sorted(found, key=lambda one: (one.path, one.name, one.is_buffer))
 
-    def without_shares(self, one: Difference, call: int, called: Called, apart: bool, group: Group) -> Difference:
+    def without_shares(self, one: StateChange, call: int, called: Called, apart: bool, group: Group) -> StateChange:
         """What the caller may see of something stored: whole buffers, plain values that depend on no share, marks."""
         if one.is_buffer and isinstance(one.value, torch.Tensor) and not apart:
             return replace(one, old=None)
         value = one.value
         if value is not GONE:
-            value = with_marks(value, Stored(one.path, one.name, (), call))
+            value = with_marks(value, StoredTensor(one.path, one.name, (), call))
             if _has_numbers(value) and self._depends_on_share(one, called, group):
                 value = Stays(one.where, "number of each rank's own")
         return replace(one, old=None, value=value)
 
-    def _depends_on_share(self, one: Difference, called: Called, group: Group) -> bool:
+    def _depends_on_share(self, one: StateChange, called: Called, group: Group) -> bool:
         """Whether plain values that a call has stored are others on a share than in the whole model, without data."""
         place = (one.path, one.name, self.kind_of(called, ()))
         if place not in self.compared:
@@ -128,12 +128,12 @@ class Loaded:
             try:
                 runs = [self._without_data(called, own)[1] for own in (None, group)]
                 values = [vars(model.get_submodule(one.path)).get(one.name) for model in runs]
-                self.compared[place] = facts_of(values[0]) != facts_of(values[1])
+                self.compared[place] = answer_facts(values[0]) != answer_facts(values[1])
             except Exception:  # the model's own code needs data
                 self.compared[place] = False
         return self.compared[place]
 
-    def stored_value(self, stored: Stored) -> tuple[torch.Tensor, WholeFacts]:
+    def stored_value(self, stored: StoredTensor) -> tuple[torch.Tensor, WholeFacts]:
         """A tensor that the last call has stored, and its form in the whole model."""
         if self.stored.get((stored.path, stored.name)) != stored.call:
             raise ApplyError(
@@ -152,7 +152,7 @@ class Loaded:
         return value, WholeFacts({(): tuple(_at(whole, stored).shape)})
 
 
-def _at(model: torch.nn.Module, stored: Stored) -> Any:
+def _at(model: torch.nn.Module, stored: StoredTensor) -> Any:
     scope = vars(model.get_submodule(stored.path))
     value = scope[stored.name] if stored.name in scope else scope["_buffers"][stored.name]
     for key in stored.keys:

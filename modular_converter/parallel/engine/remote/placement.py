@@ -13,13 +13,13 @@ import torch
 
 from modular_converter.parallel.engine.base.skeleton import Item, Skeleton
 from modular_converter.parallel.engine.base.torch_switches import TorchSwitches
-from modular_converter.parallel.engine.base.watched_state import Difference
+from modular_converter.parallel.engine.base.watched_state import StateChange
 from modular_converter.parallel.engine.ranks.failures import RemoteError
 from modular_converter.parallel.engine.ranks.packing import OnRanks, handle_for, public_names, stand_in
 from modular_converter.parallel.engine.ranks.random_states import random_states, set_random_states
 from modular_converter.parallel.engine.ranks.session import Session
 from modular_converter.parallel.engine.remote.handover import copy_rows, moves_of
-from modular_converter.parallel.engine.remote.stored import Stored
+from modular_converter.parallel.engine.remote.stored import StoredTensor
 from modular_converter.parallel.engine.remote.what_may_leave import caches_in, has_content, with_stream
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
@@ -68,7 +68,7 @@ class Placement:
     unused: weakref.finalize[Any, Any] | None = None
     latest: tuple[str, torch.Tensor] = ("", torch.empty(0))
     cut: frozenset[tuple[str, str]] = frozenset()
-    take_stored: Callable[[list[Difference]], None] = lambda found: None
+    take_stored: Callable[[list[StateChange]], None] = lambda found: None
 
     def call(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any], path: str = "") -> Any:
         """Run a method of the model on all ranks under the caller's random state; return the first rank's result.
@@ -163,12 +163,12 @@ class Placement:
             self._ask(("switches", switches))
             self.session.switches = switches
 
-    def send_state(self, changes: list[tuple[Difference, bool]]) -> None:
+    def send_state(self, changes: list[tuple[StateChange, bool]]) -> None:
         """Send changes of modules, and whether each was made in place."""
         with self.session.lock:
             self._ask(("state", self.number, changes))
 
-    def stored(self, one: Stored) -> torch.Tensor:
+    def stored(self, one: StoredTensor) -> torch.Tensor:
         """The tensor that the last call has stored on a module of the ranks; raises ``ApplyError`` if it is a share."""
         with self.session.lock:
             found: torch.Tensor = self._ask(("stored", self.number, one))[0]

@@ -28,13 +28,13 @@ from modular_converter.parallel.engine.base.adapted import (
 from modular_converter.parallel.engine.base.memory import MemoryFigures
 from modular_converter.parallel.engine.base.refused_methods import CHANGE_WEIGHTS, refusals, refuse
 from modular_converter.parallel.engine.base.skeleton import Item
-from modular_converter.parallel.engine.base.watched_state import GONE, Difference, WatchedState
+from modular_converter.parallel.engine.base.watched_state import GONE, StateChange, WatchedState
 from modular_converter.parallel.engine.checkpoint.save_model import save_model, saved_names, saves_as_library
 from modular_converter.parallel.engine.choice.unproven_arguments import UNPROVEN, refuse_unproven
 from modular_converter.parallel.engine.remote.caller_state import CallerState
 from modular_converter.parallel.engine.remote.config_changes import pickled, settings_changes, settings_of
 from modular_converter.parallel.engine.remote.placement import Placement
-from modular_converter.parallel.engine.remote.stored import Stored, without_marks
+from modular_converter.parallel.engine.remote.stored import StoredTensor, without_marks
 from modular_converter.parallel.engine.remote.weights_there import StoredThere, weight_there
 from modular_converter.parallel.engine.remote.what_may_leave import ModelThere
 from modular_converter.parallel.errors import ApplyError, PlanError
@@ -206,13 +206,13 @@ def _watch(model: torch.nn.Module, placement: Placement) -> None:
     state = _STATES[model] = CallerState(model, placement, _OWN)
     modules, there = weakref.ref(state.modules), weakref.ref(placement)
 
-    def fetch(one: Stored) -> torch.Tensor:
+    def fetch(one: StoredTensor) -> torch.Tensor:
         found = there()
         if found is None:
             raise PlanError(f"the model to which {one.where} belongs is gone; keep the model")
         return found.stored(one)
 
-    def take(stored: list[Difference]) -> None:
+    def take(stored: list[StateChange]) -> None:
         watched = modules()
         for one in stored:
             if watched is not None and one.value is not GONE:

@@ -98,7 +98,7 @@ def put_on_ranks(given: Arguments) -> Any:
             given = _with_plan(replace(given, model=checkpoint.model, dtype=None, fp16=False))
         ready = _prepare(given, session, checkpoint)
         session.start()
-        same_code(given.model, session)
+        share_constants_of_code(given.model, session)
         ready = _compared(given, session, ready) if given.probe else _told(ready, "")
         logger.info("%s on %s: %s", type(given.model).__name__, ", ".join(session.devices), ready.origin)
         placement = _place(given, session, ready)
@@ -118,7 +118,7 @@ def put_on_ranks(given: Arguments) -> Any:
     return given.model
 
 
-def same_code(model: torch.nn.Module, session: Session) -> None:
+def share_constants_of_code(model: torch.nn.Module, session: Session) -> None:
     """Give the ranks the constants of the model's code. Raises ``ApplyError`` if a function is another one there."""
     facts = WatchedCode(model).facts()
     with session.lock:

@@ -20,14 +20,14 @@ from modular_converter.parallel.engine.base.attention_heads import (
     wants_attentions,
 )
 from modular_converter.parallel.engine.base.checked_ids import check_ids
+from modular_converter.parallel.engine.base.dropout import SharedDropout
 from modular_converter.parallel.engine.base.memory import usage
 from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble_model
 from modular_converter.parallel.engine.base.torch_switches import TorchSwitches
 from modular_converter.parallel.engine.base.watched_code import CodeFacts, take_over
-from modular_converter.parallel.engine.base.watched_state import Difference, WatchedState
+from modular_converter.parallel.engine.base.watched_state import StateChange, WatchedState
 from modular_converter.parallel.engine.checkpoint.reader import Reader, read_share
 from modular_converter.parallel.engine.checkpoint.recipes import Recipe
-from modular_converter.parallel.engine.group.dropout import SharedDropout
 from modular_converter.parallel.engine.inference.agreement import make_agree
 from modular_converter.parallel.engine.inference.fused_norms import fuse_norms, unfuse_norm
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup, make_plain
@@ -50,7 +50,7 @@ from modular_converter.parallel.engine.remote.same_answers import (
     different_text,
     shares_that_stay,
 )
-from modular_converter.parallel.engine.remote.stored import Stored
+from modular_converter.parallel.engine.remote.stored import StoredTensor
 from modular_converter.parallel.engine.remote.what_may_leave import Held, as_on_rank, check_plain, hold
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
@@ -213,7 +213,7 @@ class Worker(Answering):
 
         return list(stays.values()), check
 
-    def _stored(self, loaded: Loaded, called: Called, call: int) -> list[Difference]:
+    def _stored(self, loaded: Loaded, called: Called, call: int) -> list[StateChange]:
         """What the call has stored on modules: plain values, new contents of buffers, and marks for tensors."""
         found = loaded.stored_since(called, call) if loaded.state is not None and not loaded.trial else []
         buffers = {one.where: one.value for one in found if one.is_buffer and isinstance(one.value, torch.Tensor)}
@@ -222,7 +222,7 @@ class Worker(Answering):
         apart = {path[0] for path in compared.different()}
         return [loaded.without_shares(one, call, called, one.where in apart, self.group) for one in found]
 
-    def on_stored(self, number: int, stored: Stored) -> None:
+    def on_stored(self, number: int, stored: StoredTensor) -> None:
         """Answer with a tensor that the last call has stored on a module."""
         loaded = self.models[number]
         value, facts = loaded.stored_value(stored)
@@ -249,7 +249,7 @@ class Worker(Answering):
         """Take over constants of the caller's code; answer with the names of functions that are other ones here."""
         self.answer(take_over(facts))
 
-    def on_state(self, number: int, changes: list[tuple[Difference, bool]]) -> None:
+    def on_state(self, number: int, changes: list[tuple[StateChange, bool]]) -> None:
         """Repeat the caller's changes of modules."""
         loaded = self.models[number]
         for one, in_place in changes:

@@ -175,7 +175,7 @@ def different_text(path: Path) -> str:
     )
 
 
-def facts_of(result: Any) -> dict[Path, Any]:
+def answer_facts(result: Any) -> dict[Path, Any]:
     """Path -> shape of a tensor, or value of anything else, of a result without data."""
     found: dict[Path, Any] = {}
     for path, value in tensors_by_path(result, plain=True):

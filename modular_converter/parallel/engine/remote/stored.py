@@ -14,7 +14,7 @@ from modular_converter.parallel.errors import ApplyError
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredTensor:
     """A tensor on a module of the ranks.
 
     Attributes:
@@ -69,7 +69,7 @@ def _cannot(stays: Stays) -> ApplyError:
     )
 
 
-def with_marks(value: Any, stored: Stored) -> Any:
+def with_marks(value: Any, stored: StoredTensor) -> Any:
     """A value with a mark for each tensor, and for each object that cannot travel."""
     if isinstance(value, torch.Tensor):
         return stored
@@ -82,13 +82,13 @@ def with_marks(value: Any, stored: Stored) -> Any:
     return Stays(stored.where, type(value).__name__)
 
 
-def _below(stored: Stored, key: Any) -> Stored:
-    return Stored(stored.path, stored.name, (*stored.keys, key), stored.call)
+def _below(stored: StoredTensor, key: Any) -> StoredTensor:
+    return StoredTensor(stored.path, stored.name, (*stored.keys, key), stored.call)
 
 
-def without_marks(value: Any, fetch: Callable[[Stored], torch.Tensor]) -> Any:
+def without_marks(value: Any, fetch: Callable[[StoredTensor], torch.Tensor]) -> Any:
     """The caller's value for one with marks: tensors that are fetched when they are read."""
-    if isinstance(value, Stored):
+    if isinstance(value, StoredTensor):
         return stored_there(value.where, lambda: fetch(value))
     if isinstance(value, Stays):
         return OnlyThere(value)

@@ -86,7 +86,7 @@ class _There:
                 return func(*args, **kwargs)
             if name == "detach":
                 return alias(args[0])
-            for target in written(name, args, kwargs):
+            for target in written_tensors(name, args, kwargs):
                 if isinstance(target, _There):
                     raise PlanError(_UNWRITTEN.format(name=target._label))
         return _read_only(func, name, args, kwargs)
@@ -128,7 +128,7 @@ class StoredThere(_There, torch.Tensor):
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
-        if name in ("__set__", "__delete__") or any(map(is_there, written(name, args, kwargs or {}))):
+        if name in ("__set__", "__delete__") or any(map(is_there, written_tensors(name, args, kwargs or {}))):
             raise PlanError(
                 f"{_label_in(args)} was stored by a call on the ranks; to change it, set it to a new tensor"
             )
@@ -159,13 +159,15 @@ def alias(source: Any) -> torch.Tensor:
 
 
 class _Copy(torch.Tensor):
-    """A view of a weight's fetched copy; refuses to be written, since the weight would not change."""
+    """A view of a weight's fetched copy; refuses to be written_tensors, since the weight would not change."""
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
-        if name in ("__set__", "__delete__") or any(isinstance(one, _Copy) for one in written(name, args, kwargs)):
+        if name in ("__set__", "__delete__") or any(
+            isinstance(one, _Copy) for one in written_tensors(name, args, kwargs)
+        ):
             raise PlanError(_UNWRITTEN.format(name="this weight"))
         return _read_only(func, name, args, kwargs)
 
@@ -188,7 +190,7 @@ def _property(func: Any, name: str, args: Any) -> Any:
     return _read_only(func, name, args, {})
 
 
-def written(name: str, args: Any, kwargs: Any) -> list[Any]:
+def written_tensors(name: str, args: Any, kwargs: Any) -> list[Any]:
     """The tensors that a function of torch writes to."""
     found = kwargs.get("out")
     targets = list(found) if isinstance(found, (list, tuple)) else [found]
@@ -199,7 +201,7 @@ def written(name: str, args: Any, kwargs: Any) -> list[Any]:
 
 
 def _read_only(func: Any, name: str, args: Any, kwargs: Any) -> Any:
-    """The function's result on fetched tensors; a result in their memory cannot be written."""
+    """The function's result on fetched tensors; a result in their memory cannot be written_tensors."""
     memory: set[int] = set()
 
     def fetched(value: Any) -> Any:

@@ -4,7 +4,11 @@ import pytest
 import torch
 from torch import optim
 
-from modular_converter.parallel.engine.group.optimizer_trial import Subject, couples_weights, needs_whole_weights
+from modular_converter.parallel.engine.group.optimizer_trial import (
+    TriedOptimizer,
+    couples_weights,
+    needs_whole_weights,
+)
 
 
 class OfLists(optim.Optimizer):
@@ -114,7 +118,7 @@ def judged(make, shapes=((12, 20), (7, 5), (4, 3, 3, 3)), args=()):
     before = [one.detach().clone() for one in weights], [one.grad.clone() for one in weights]
     kept = str(optimizer.state_dict())
     copies = []
-    subject = Subject(optimizer, {id(one): tuple(one.shape) for one in weights}, args, {}, copies.append)
+    subject = TriedOptimizer(optimizer, {id(one): tuple(one.shape) for one in weights}, args, {}, copies.append)
     said, coupled = needs_whole_weights(subject, list(subject.shapes)), couples_weights(subject)
     assert all(map(torch.equal, before[0], weights)) and all(
         torch.equal(a, b.grad) for a, b in zip(before[1], weights)
