@@ -9,12 +9,11 @@ from modular_converter.parallel.trace.graph import Arg, Comparison, Source, Trac
 
 
 _SMALL = 64
-_OPERATORS = {name: getattr(operator, name) for name in ("lt", "le", "gt", "ge", "eq", "ne")}
 
 
 def holds(compared: Comparison) -> bool:
     """The result of a comparison."""
-    return bool(_OPERATORS[compared.operator](compared.left.value, compared.right.value))
+    return bool(getattr(operator, compared.operator)(compared.left.value, compared.right.value))
 
 
 def compares_at(compared: Comparison, usual: int, other: int) -> bool:
@@ -24,7 +23,7 @@ def compares_at(compared: Comparison, usual: int, other: int) -> bool:
         return other if source.kind == "shape" and source.value == usual else source.value
 
     left, right = evaluate(compared.left, leaf), evaluate(compared.right, leaf)
-    return bool(_OPERATORS[compared.operator](left, right))
+    return bool(getattr(operator, compared.operator)(left, right))
 
 
 def lengths_in(compared: Comparison) -> set[int]:
