@@ -25,6 +25,7 @@ from modular_converter.parallel.commands.run import run
 from modular_converter.parallel.commands.schedule import predict_schedule
 from modular_converter.parallel.commands.show import diff, show
 from modular_converter.parallel.commands.write import write
+from modular_converter.parallel.tested_versions import tell_untested
 
 
 @click.group(context_settings=CONTEXT_SETTINGS)
@@ -40,6 +41,7 @@ def main() -> None:
     \b
     Exit code: 0 success, 1 refused or different, 2 not possible.
     """
+    tell_untested()
 
 
 @main.command("derive")

@@ -86,6 +86,7 @@ FLOORS = {
     ),
     "modular_converter.parallel": (
         "errors",
+        "tested_versions",
         "layout",
         "types_in_words",
         "training",
