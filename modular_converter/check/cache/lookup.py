@@ -78,6 +78,7 @@ class Cache:
         self._key = key_of(settings, remembered_versions(folder))
         self._hashes = CurrentHashes(settings)
         self._packages: dict[str, str] = {}
+        self._found_packages: dict[str, str] = {}
         self._is_file = functools.lru_cache(maxsize=None)(os.path.isfile)
         self.is_ordered = False
         """Whether the entries of the conversions found say that no two modular files need each other."""
@@ -112,10 +113,14 @@ class Cache:
 
     def _is_there(self, path: str, entry: CacheEntry) -> bool:
         """Whether a modular file is at the place of its entry, and its packages are where they were."""
-        return entry.place == self._place(path) and all(
-            (find_package(name, os.path.dirname(path), self._is_file) or "") == at
-            for name, at in entry.packages.items()
-        )
+        return entry.place == self._place(path) and all(self._package(one) == at for one, at in entry.packages.items())
+
+    def _package(self, asked: str) -> str:
+        """The folder of a package as it is found now. Many entries ask for the same."""
+        if asked not in self._found_packages:
+            beside, name = os.path.split(asked)
+            self._found_packages[asked] = find_package(name, beside, self._is_file) or ""
+        return self._found_packages[asked]
 
     def _conversion(self, path: str, entry: CacheEntry, entries: CacheEntries) -> Conversion:
         files = [entries.path(entries.files[number][0]) for number in entry.gives]

@@ -24,7 +24,7 @@ from modular_converter.rules import (
     unknown_parent,
 )
 from modular_converter.settings.kinds import split_stem
-from modular_converter.settings.parent_folders import models_folder_of
+from modular_converter.settings.parent_folders import is_below, models_folder_of
 from modular_converter.settings.values import Settings
 
 
@@ -200,9 +200,9 @@ def _open(
         return None
     package = ""
     if not name.is_relative:
-        home, away = library.package_of(folder)[1], library.package_of(os.path.dirname(path))[1]
-        if home.partition(".")[0] != away.partition(".")[0]:
-            package = away
+        top = library.find_package(name.module.partition(".")[0], folder)
+        if top is None or not is_below(folder, top):
+            package = name.module.rpartition(".")[0]
     return Neighbour(name.module, path, found.model, module, package)
 
 

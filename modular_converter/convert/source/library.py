@@ -47,6 +47,8 @@ class Library:
     _modules: dict[str, Module] = field(default_factory=dict)
     _names: dict[str, _KnownNames] = field(default_factory=dict)
     _hashes: dict[str, str] = field(default_factory=dict)
+    _packages: dict[str, str | None] = field(default_factory=dict)
+    """Folder of the importing file, joined with the name of a package -> the folder of the package."""
 
     def observing(self, observations: Observations) -> Library:
         """A library that shares everything read so far, and from now on notes the files read in `observations`."""
@@ -87,15 +89,13 @@ class Library:
         self.observations.files.setdefault(path, EXISTS if found else MISSING)
         return found
 
-    def package_of(self, folder: str) -> tuple[str, str]:
-        """`packages.package_of`; the files that it asks for are noted."""
-        return packages.package_of(folder, self.exists)
-
     def find_package(self, name: str, beside: str) -> str | None:
         """`packages.find_package`; the answer is noted."""
-        found = packages.find_package(name, beside)
-        self.observations.packages[name] = found or ""
-        return found
+        asked = os.path.join(beside, name)
+        if asked not in self._packages:
+            self._packages[asked] = packages.find_package(name, beside)
+        self.observations.packages[asked] = self._packages[asked] or ""
+        return self._packages[asked]
 
     def text_if_readable(self, path: str) -> str | None:
         """The text of a file as the run sees it; None for one that is missing or cannot be read."""

@@ -17,7 +17,7 @@ class Observations:
     files: dict[str, str] = field(default_factory=dict)
     """File -> its hash, or the word that takes its place (see `Conversion.reads`)."""
     packages: dict[str, str] = field(default_factory=dict)
-    """Package that was looked for by name -> its folder, "" for a package that was not found."""
+    """Folder of the file that imports, joined with the name of a package -> its folder, "" where none was found."""
     class_name: str = ""
     """The class that is being worked on, for the report of an internal error."""
 

@@ -175,17 +175,36 @@ def test_a_package_that_is_found_elsewhere_is_a_miss(tree, tmp_path, monkeypatch
         (lib / "models/base/modeling_base.py").write_text(BASE)
     modular = tree / "models/first/modular_first.py"
     modular.write_text(modular.read_text().replace("..base", "lib.models.base"))
-    monkeypatch.setattr(sys, "path", [str(tmp_path / "one"), *sys.path])
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "one"), str(tmp_path / "two"), *sys.path])
     options = CheckOptions(root=str(tree), cache=str(tree / "cache"))
     assert check(options._replace(fix=True)).exit_code == 0
     check(options)
     assert hits(tree) == ["first", "second"]
-    (tmp_path / "one/lib/__init__.py").unlink()
-    assert "first" not in hits(tree)
+    (tmp_path / "one/lib/__init__.py").unlink()  # a package with this file comes first, wherever it is
+    assert hits(tree) == ["second"]
     (tmp_path / "one/lib/__init__.py").write_text("")
     assert hits(tree) == ["first", "second"]
     monkeypatch.setattr(sys, "path", [str(tmp_path / "two"), *sys.path])
     assert "first" not in hits(tree)
+
+
+def test_a_package_that_appears_in_the_checkout_is_a_miss(tree, tmp_path, monkeypatch):
+    base = "models/base/modeling_base.py"
+    lib = tmp_path / "installed/lib"
+    (lib / base).parent.mkdir(parents=True)
+    (lib / "__init__.py").touch()
+    (lib / base).write_text(BASE)
+    modular = tree / "models/first/modular_first.py"
+    modular.write_text(modular.read_text().replace("..base", "lib.models.base"))
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "installed"), *sys.path])
+    (tree / "pyproject.toml").touch()
+    assert check(CheckOptions(root=str(tree), cache=str(tree / "cache"), fix=True)).exit_code == 0
+    run(tree)
+    assert hits(tree) == ["first", "second"]
+    (tree / "src/lib").mkdir(parents=True)
+    assert hits(tree) == ["first", "second"]
+    (tree / "src/lib/__init__.py").touch()
+    assert hits(tree) == ["second"]
 
 
 def test_strict_runs_agree_with_conversions_about_what_dependents_see(tree):

@@ -81,15 +81,12 @@ def test_packages_that_are_looked_for_are_noted(tmp_path: Path, library: Library
     write(tmp_path / "lib/models/__init__.py", "")
     write(tmp_path / "lib/__init__.py", "")
     folder = str(tmp_path / "lib/models")
-    assert library.package_of(folder) == (str(tmp_path / "lib"), "lib.models")
-    assert library.observations.reads == {
-        str(tmp_path / "__init__.py"): MISSING,
-        str(tmp_path / "lib/__init__.py"): EXISTS,
-        str(tmp_path / "lib/models/__init__.py"): EXISTS,
-    }
     assert library.find_package("lib", folder) == str(tmp_path / "lib")
     assert library.find_package("not_installed_at_all", folder) is None
-    assert library.observations.packages == {"lib": str(tmp_path / "lib"), "not_installed_at_all": ""}
+    assert library.observations.packages == {
+        f"{folder}/lib": str(tmp_path / "lib"),
+        f"{folder}/not_installed_at_all": "",
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,5 @@
+from emulib.models.llama.modeling_llama import LlamaMLP
+
+
+class EmuMLP(LlamaMLP):
+    pass

@@ -1,0 +1,53 @@
+"""Which package an absolute import means: that of the checkout, never an installed one of the same name."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+
+from modular_converter.files.packages import find_package
+
+
+INSTALLED = os.path.dirname(importlib.util.find_spec("click").origin or "")  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("files", "beside", "name", "found"),
+    [
+        (["click/__init__.py"], "click/models/emu", "click", "click"),
+        (["click/__init__.py", "click/models/__init__.py"], "click/models/emu", "click", "click"),
+        (["click/src/click/__init__.py"], "click/src/click/models/emu/deep/er", "click", "click/src/click"),
+        (["pyproject.toml", "src/click/__init__.py"], "examples/modular", "click", "src/click"),
+        (["pyproject.toml", "click/__init__.py"], "examples/modular", "click", "click"),
+        (["pyproject.toml", "click/__init__.py"], ".", "click", "click"),
+        (["a/pyproject.toml", "src/click/__init__.py"], "a/examples", "click", None),  # the nearest project alone
+        (["click/pyproject.toml"], "click/models/emu", "click", None),  # a project, not a package
+        (["click/pyproject.toml", "click/click/core.py"], "click/models/emu", "click", None),
+        (["own/__init__.py", "own/click/__init__.py"], "own/click/models", "click", None),  # own.click
+        (["click/models/emu/a.py"], "click/models/emu", "click", None),  # Python prefers the package with a file
+        (["click/__init__.py"], "click/.venv/lib/site-packages/x", "click", None),
+        (["click_x/models/emu/a.py"], "click_x/models/emu", "click_x", "click_x"),
+        (["pyproject.toml", "src/click_x/models/a.py"], "examples", "click_x", "src/click_x"),
+        (
+            ["click_x/pyproject.toml", "click_x/src/click_x/a/b.py"],
+            "click_x/src/click_x/a",
+            "click_x",
+            "click_x/src/click_x",
+        ),
+        (["x/a.py"], "x", "no-name", ""),
+        (["x/a.py"], "x", "click_x", ""),
+    ],
+)
+def test_the_checkout_comes_before_installed_packages(
+    files: list[str], beside: str, name: str, found: str | None, tmp_path: Path
+) -> None:
+    """`None` means the installed package, "" none at all."""
+    for file in files:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch()
+    (tmp_path / beside).mkdir(parents=True, exist_ok=True)
+    expected = INSTALLED if found is None else found and str(tmp_path / found)
+    assert (find_package(name, os.path.normpath(tmp_path / beside)) or "") == expected
