@@ -101,3 +101,15 @@ def super_attribute(node: ast.AST, class_name: str = "") -> str:
 def is_super(node: ast.AST) -> bool:
     """Whether this is the name `super`."""
     return isinstance(node, ast.Name) and node.id == "super"
+
+
+def is_type_checking(test: ast.expr) -> bool:
+    """Whether a condition is `TYPE_CHECKING` or `typing.TYPE_CHECKING`."""
+    return getattr(test, "id", getattr(test, "attr", "")) == "TYPE_CHECKING"
+
+
+def running_parts(statement: ast.stmt) -> list[ast.stmt]:
+    """The parts of a statement that Python runs: none below `if TYPE_CHECKING`."""
+    if isinstance(statement, ast.If) and is_type_checking(statement.test):
+        return [part for inner in statement.orelse for part in running_parts(inner)]
+    return [statement]

@@ -41,6 +41,7 @@ def align(new: Sequence[str], old: Sequence[str]) -> list[list[int]]:
     found: list[dict[int, None]] = [{} for _ in new]
     for line, source in _pairs(_words(new), _words(old)):
         found[line].setdefault(source)
+    _drop_bare(found, new, old)
     _find_moved(found, new, old)
     _follow(found, new, old)
     return [list(one) for one in found]
@@ -73,6 +74,14 @@ def _skips(new: list[str], old: list[str], left: int, right: int) -> tuple[int, 
             if ours and ours == old[there : there + AGREEMENT]:
                 return skipped, total - skipped
     return None
+
+
+def _drop_bare(found: list[dict[int, None]], new: Sequence[str], old: Sequence[str]) -> None:
+    """Take the source from a line that has words, but nothing of it than an operator: the `@` of another decorator."""
+    for line, sources in zip(new, found):
+        names = {*filter(str.isidentifier, words_of(line))}
+        if names and sources and names.isdisjoint(word for place in sources for word in words_of(old[place])):
+            sources.clear()
 
 
 def _find_moved(found: list[dict[int, None]], new: Sequence[str], old: Sequence[str]) -> None:

@@ -102,7 +102,7 @@ def test_pre_commit_refuses_what_is_stale_and_puts_it_right(repository):
 
     repository.make_stale()
     refused = hook("check-modular-conversion")
-    assert refused.returncode == 1 and "MC401" in refused.stdout, refused.stdout + refused.stderr
+    assert refused.returncode == 1 and re.search("MC40[14]", refused.stdout), refused.stdout + refused.stderr
     assert "files were modified" in hook("modular-convert").stdout
     passed = hook("check-modular-conversion")
     assert passed.returncode == 0, passed.stdout + passed.stderr
@@ -162,7 +162,7 @@ def test_the_packaged_hooks_are_installed_from_a_clone_and_do_the_same(repositor
     refused = repository.hook("check-modular-conversion", config)
     if refused.returncode != 1 and UNREACHABLE.search(refused.stdout + refused.stderr):
         pytest.skip("the package index cannot be reached")
-    assert refused.returncode == 1 and "MC401" in refused.stdout, refused.stdout + refused.stderr
+    assert refused.returncode == 1 and re.search("MC40[14]", refused.stdout), refused.stdout + refused.stderr
     assert "files were modified" in repository.hook("modular-convert", config).stdout
     passed = repository.hook("check-modular-conversion", config)
     assert passed.returncode == 0, passed.stdout + passed.stderr

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from modular_converter.convert.examine.bases import base_faults
 from modular_converter.convert.examine.fault import Fault, FaultKind
 from modular_converter.convert.examine.statements import statements_in
-from modular_converter.convert.examine.typing_only import is_type_checking, typing_only_faults
+from modular_converter.convert.examine.typing_only import typing_only_faults
 from modular_converter.findings import UNPARSABLE
 from modular_converter.model.bindings import EVERYTHING, bindings_of
-from modular_converter.model.nodes import parse
+from modular_converter.model.nodes import is_type_checking, parse
 
 
 def find_faults(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from modular_converter.convert.examine.fault import Fault, FaultKind
 from modular_converter.model.bindings import bindings_of
+from modular_converter.model.nodes import is_type_checking, running_parts
 
 
 def typing_only_faults(tree: ast.Module) -> Iterator[Fault]:
@@ -15,17 +16,12 @@ def typing_only_faults(tree: ast.Module) -> Iterator[Fault]:
     if not hidden:
         return
     for statement in tree.body:
-        scope = bindings_of(*_for_python(statement))
+        scope = bindings_of(*running_parts(statement))
         read = scope.needs if _postponed(tree) else scope.reads_now
         for name in sorted(read & hidden):
             hidden.discard(name)
             line = getattr(scope.reader(name, not _postponed(tree)), "lineno", statement.lineno)
             yield Fault(FaultKind.TYPING_ONLY, getattr(statement, "name", ""), name, line)
-
-
-def is_type_checking(test: ast.expr) -> bool:
-    """Whether a condition is `TYPE_CHECKING` or `typing.TYPE_CHECKING`."""
-    return getattr(test, "id", getattr(test, "attr", "")) == "TYPE_CHECKING"
 
 
 def _typing_only(tree: ast.Module) -> set[str]:
@@ -43,10 +39,3 @@ def _typing_only(tree: ast.Module) -> set[str]:
 
 def _postponed(tree: ast.Module) -> bool:
     return any(isinstance(node, ast.ImportFrom) and node.module == "__future__" for node in tree.body)
-
-
-def _for_python(statement: ast.stmt) -> list[ast.AST]:
-    """The parts of a statement that Python runs: none below `if TYPE_CHECKING`."""
-    if isinstance(statement, ast.If) and is_type_checking(statement.test):
-        return [part for inner in statement.orelse for part in _for_python(inner)]
-    return [statement]

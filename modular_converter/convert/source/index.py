@@ -10,7 +10,7 @@ from dataclasses import replace
 from modular_converter.convert.source.module import DEFINITIONS, ImportedName, Module, Role, Statement
 from modular_converter.findings import character_column
 from modular_converter.model.bindings import EVERYTHING, bindings_of
-from modular_converter.model.nodes import parse
+from modular_converter.model.nodes import parse, running_parts
 
 
 _RELATIVE_IMPORT = re.compile(r"from[ \t]*\.")  # matches in strings, too
@@ -227,6 +227,8 @@ def _statement(node: ast.stmt, text: str, line: int, lead: str) -> Statement:
         if imports:
             condition = frozenset(_names_of_tests(node))
             found = bindings_of(node)
+            if found.binds <= {one.bound for one in imports}:
+                found = bindings_of(*running_parts(node))  # for type checkers alone, it rebinds nothing
             block = Statement(Role.PROTECTED_IMPORT, "", text, line, lead, imports=imports, condition=condition)
             return replace(block, binds=found.binds - {EVERYTHING}, needs=found.needs)
     name = assigned_name(node)

@@ -203,12 +203,6 @@ RENDERED = {
         {},
         "if t():\n    from a import b, c as d\n",
     ),
-    "a condition with more than imports": (
-        "if t():\n    import a\n    import b\n    c = 1\n",
-        {"a"},
-        {},
-        "if t():\n    import a\n    import b\n    c = 1\n",
-    ),
     "a dotted import in a condition": (
         "if t():\n    import a.b\n    import c\n",
         {"a"},
