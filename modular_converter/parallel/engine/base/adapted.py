@@ -41,7 +41,9 @@ _CHANGES = (
     "unscale_layer",
     "update_layer",
 )
-_REFUSED, _AROUND = "_refused_of_peft", "_around"
+_REFUSED = "_refused_of_peft"
+# The attribute of a wrapped model that holds its wrapper.
+AROUND = "_around"
 
 
 def is_wrapper(model: Any) -> bool:
@@ -102,12 +104,12 @@ def wrap(wrapper: Any, base: torch.nn.Module, methods: type[Any], kind: type[Pla
     keep_adapters(wrapper, kind, text)
     own = type(wrapper)
     wrapper.__class__ = type(own.__name__, (methods, own), {"__module__": own.__module__, "__doc__": own.__doc__})
-    base.__dict__[_AROUND] = [(wrapper, own)]  # in a list, so that torch does not register the wrapper as a child
+    base.__dict__[AROUND] = [(wrapper, own)]  # in a list, so that torch does not register the wrapper as a child
 
 
 def let_go(base: torch.nn.Module) -> None:
     """Undo ``wrap`` and ``keep_adapters`` for a model that has come back."""
-    for wrapper, own in base.__dict__.pop(_AROUND, ()):
+    for wrapper, own in base.__dict__.pop(AROUND, ()):
         wrapper.__class__ = own
         _change_again(wrapper)
     _change_again(base)

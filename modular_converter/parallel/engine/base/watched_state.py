@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -83,6 +84,8 @@ class WatchedState:
         own = [path for path, module in model.named_modules() if not type(module).__module__.startswith("torch.nn.")]
         self.watched = frozenset(own if stored_alone else self.by_path)
         self.skip, self.left_out = frozenset(skip), {id(one) for one in left_out}
+        # One thread may set what its call has stored while another one looks. It is held for no longer than that.
+        self.lock = threading.RLock()
         self.note()
 
     def note(self) -> None:
@@ -112,13 +115,14 @@ class WatchedState:
 
     def differences(self) -> list[StateChange]:
         """What has changed since the last look, which this look replaces."""
-        now = list(map(dict.get, self.owners, self.names))
-        inside, buffers = self._changed_inside(), self._changed_buffers()
-        if buffers or list(map(len, self.scopes)) != self.lengths:
-            return self._found()
-        if not inside and all(map(operator.is_, now, self.values)):
-            return []
-        return self._replaced(now, inside)
+        with self.lock:
+            now = list(map(dict.get, self.owners, self.names))
+            inside, buffers = self._changed_inside(), self._changed_buffers()
+            if buffers or list(map(len, self.scopes)) != self.lengths:
+                return self._found()
+            if not inside and all(map(operator.is_, now, self.values)):
+                return []
+            return self._replaced(now, inside)
 
     def _replaced(self, now: list[Any], inside: set[int]) -> list[StateChange]:
         """The differences between attributes of the same names."""
@@ -137,15 +141,16 @@ class WatchedState:
     def accept(self, path: str, name: str, value: Any, is_buffer: bool = False) -> None:
         """Set an attribute or buffer, which is no change."""
         scope = self.by_path[path]
-        (scope["_buffers"] if is_buffer else scope)[name] = value
-        n = self.places.get((path, name))
-        if is_buffer or n is None:
-            self.note()
-            return
-        self.values[n] = value
-        self.inside.pop(n, None)
-        if (mark := self._inside(value)) is not None:
-            self.inside[n] = mark
+        with self.lock:
+            (scope["_buffers"] if is_buffer else scope)[name] = value
+            n = self.places.get((path, name))
+            if is_buffer or n is None:
+                self.note()
+                return
+            self.values[n] = value
+            self.inside.pop(n, None)
+            if (mark := self._inside(value)) is not None:
+                self.inside[n] = mark
 
     def _changed_inside(self) -> set[int]:
         values, changed = self.values, set()

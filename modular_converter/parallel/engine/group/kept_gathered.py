@@ -6,7 +6,7 @@ again in the next backward, where no hook of torch gathers them: the process wou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import WeakSet
 
@@ -92,6 +92,12 @@ class KeptGathered:
         if not torch.is_grad_enabled():
             return values
 
+        def backward(gradient: torch.Tensor | None) -> torch.Tensor | None:
+            if not torch.is_grad_enabled():
+                return gradient
+            self.open(unit)
+            return _watched_gradient(gradient, self)
+
         def watched(one: Any) -> Any:
             if not isinstance(one, torch.Tensor) or not one.requires_grad:
                 return one
@@ -99,7 +105,7 @@ class KeptGathered:
                 raise ApplyError(
                     "torch.func does not go with data ranks: take torch.autograd, or a layout such as tp2"
                 )
-            return _Watched.apply(one, self, unit)  # type: ignore[no-untyped-call]
+            return _behind(one, backward)
 
         return pytree.tree_map(watched, values, is_leaf=lambda one: not isinstance(one, (tuple, list, dict)))
 
@@ -115,44 +121,31 @@ def close_gathered(module: Any = None) -> None:
             one.close()
 
 
-class _Watched(torch.autograd.Function):
-    """The identity of a tensor at the border of a unit, which sees whether its backward makes a graph."""
+def _behind(tensor: torch.Tensor, hook: Callable[[torch.Tensor | None], torch.Tensor | None]) -> torch.Tensor:
+    """The tensor, with a hook that its backward calls; no Function, whose result could not be written in place.
 
-    @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, kept: KeptGathered, unit: Any) -> torch.Tensor:
-        ctx.kept, ctx.unit = kept, unit
-        return tensor.view_as(tensor)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
-        (gradient,) = gradients
-        if torch.is_grad_enabled():
-            ctx.kept.open(ctx.unit)
-            gradient = _WatchedGradient.apply(gradient, ctx.kept)  # type: ignore[no-untyped-call]
-        return gradient, None, None
-
-    @staticmethod
-    def jvp(ctx: Any, tangent: torch.Tensor, *_: Any) -> torch.Tensor:
-        return tangent.view_as(tangent)
+    A leaf is the caller's own, where the hook would stay: its view gets it.
+    """
+    found = tensor.view_as(tensor) if tensor.is_leaf else tensor
+    found.register_hook(hook)  # type: ignore[no-untyped-call]
+    return found
 
 
-class _WatchedGradient(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, kept: KeptGathered) -> torch.Tensor:
-        ctx.kept, ctx.number = kept, kept.number
-        return tensor.view_as(tensor)
+def _watched_gradient(gradient: torch.Tensor | None, kept: KeptGathered) -> torch.Tensor | None:
+    """A gradient with a graph, whose own backward raises an error once the weights of that graph are freed."""
+    if gradient is None or not gradient.requires_grad:
+        return gradient
+    number = kept.number
 
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
-        if ctx.number != ctx.kept.number:
+    def again(second: torch.Tensor | None) -> torch.Tensor | None:
+        if number != kept.number:
             raise ApplyError(
                 "the weights of this gradient's graph were freed by another backward or step: with data ranks, add the losses, "
                 "and call backward once"
             )
-        (gradient,) = gradients
-        if torch.is_grad_enabled():
-            gradient = _WatchedGradient.apply(gradient, ctx.kept)  # type: ignore[no-untyped-call]
-        return gradient, None
+        return _watched_gradient(second, kept) if torch.is_grad_enabled() else second
+
+    return _behind(gradient.view_as(gradient), again)
 
 
 def _will_accumulate(weight: Any) -> bool:

@@ -37,16 +37,11 @@ class FairLock:
             return True
 
     def __enter__(self) -> None:
-        """Take the lock. Raises ``PlanError`` in the thread that has it already, which would wait for itself."""
-        thread = threading.get_ident()
+        """Take the lock; see ``refuse_owner``."""
         with self.guard:
             if self.take_if_free():
                 return
-            if self.owner == thread:
-                raise PlanError(
-                    "a call of this model, or of another model on the same ranks, is running in this thread: a streamer or a "
-                    "signal handler cannot use the ranks until it has ended"
-                )
+            self.refuse_owner()
             mine = threading.Lock()
             mine.acquire()
             self.waiting.append(mine)
@@ -56,7 +51,15 @@ class FairLock:
         except BaseException:
             self._give_up(mine)
             raise
-        self.owner = thread
+        self.owner = threading.get_ident()
+
+    def refuse_owner(self) -> None:
+        """Raise ``PlanError`` in the thread that has the lock already, which would wait for itself."""
+        if self.owner == threading.get_ident():
+            raise PlanError(
+                "a call of this model, or of another model on the same ranks, is running in this thread: a streamer or a "
+                "signal handler cannot use the ranks until it has ended"
+            )
 
     def __exit__(self, *exception: object) -> None:
         self.leave()

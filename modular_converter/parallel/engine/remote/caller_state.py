@@ -8,6 +8,7 @@ sent. Any other change is sent if the model runs the same operations with it, si
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -44,6 +45,9 @@ class CallerState:
         self.code = WatchedCode(model)
         self.refused: dict[tuple[str, str, bool], StateChange] = {}
         self.sent: dict[tuple[str, str, bool], StateChange] = {}
+        self.lock = (
+            threading.RLock()
+        )  # calls of several threads: a change found by one must be there before the other's
 
     def send(self, skeleton: Skeleton) -> None:
         """Bring the ranks up to date before a call.
@@ -51,6 +55,12 @@ class CallerState:
         Raises ``ApplyError`` with the name of a change that does not reach them, as long as it is not undone.
         """
         refuse_modes(self.device)
+        # The thread that is in a call would wait here for another one, which waits for the end of that call.
+        self.placement.session.lock.refuse_owner()
+        with self.lock:
+            self._send(skeleton)
+
+    def _send(self, skeleton: Skeleton) -> None:
         if said := self.code.changed():
             raise ApplyError(
                 f"{said} is not what it was when the ranks got the model, and they do not see it; {_CURE}"

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.engine.base.adapted import (
+    AROUND,
     keep_adapters,
     let_go,
     refuse_new_scales,
@@ -58,7 +59,7 @@ _CHILDREN = ("_modules", "_parameters")
 # The entries of a module that run it: without its hooks, and with them.
 _CALLS = ("forward", "_call_impl")
 # Entries of the model itself that belong to its placement.
-_OWN = ("_placement", "_homes", "_open", "_scales", "_own_class", "_trained", UNPROVEN)
+_OWN = ("_placement", "_homes", "_open", "_scales", "_own_class", "_trained", AROUND, UNPROVEN)
 # Not in the model: the state has the model's own dictionary, and would keep a dropped model and its ranks alive.
 _STATES: weakref.WeakKeyDictionary[torch.nn.Module, CallerState] = weakref.WeakKeyDictionary()
 # The methods that put hooks on a module.
@@ -193,9 +194,9 @@ def install(model: torch.nn.Module, placement: Placement) -> None:
     model.__dict__["_homes"] = homes
     model.__dict__["_scales"] = scales_of(model)
     model.__dict__["_own_class"] = type(model)
+    keep_adapters(model, PlanError, OUT_OF_REACH)
     _watch(model, placement)
     model.__class__ = _routed_class(type(model))  # type: ignore[arg-type]
-    keep_adapters(model, PlanError, OUT_OF_REACH)
 
 
 def _watch(model: torch.nn.Module, placement: Placement) -> None:

@@ -11,7 +11,7 @@ from transformers.modeling_outputs import BaseModelOutput  # noqa: E402
 from modular_converter.parallel.engine.base.skeleton import skeleton_of  # noqa: E402
 from modular_converter.parallel.engine.base.without_data import run_without_data, tried_without_data  # noqa: E402
 from modular_converter.parallel.engine.choice.kinds_of_layers import traced_kinds  # noqa: E402
-from modular_converter.parallel.engine.remote.loaded import Loaded  # noqa: E402
+from modular_converter.parallel.engine.remote.loaded import Called, Loaded  # noqa: E402
 from tests.parallel.deceptive import DeceptiveConfig, _Model  # noqa: E402
 
 
@@ -40,7 +40,8 @@ def test_layers_of_such_a_model_have_kinds_by_their_operations(model):
 
 def test_its_answers_are_held_against_the_whole_model(model):
     skeleton = skeleton_of(model)
-    found = Loaded(model, skeleton, {}, {}).whole_shapes((), {"input_ids": torch.arange(12).view(2, 6)})
+    called = Called("", "forward", (), {"input_ids": torch.arange(12).view(2, 6)})
+    found = Loaded(model, skeleton, {}, {}).facts(called, None).whole
     assert found[("last_hidden_state",)] == (2, 6, 32) and found[("attentions",)] == 32
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from modular_converter.parallel import parallelize
+from modular_converter.parallel.engine.base.watched_state import WatchedState
 from modular_converter.parallel.engine.ranks import processes
 from modular_converter.parallel.engine.ranks.fair_lock import FairLock
 from modular_converter.parallel.errors import PlanError, RankError
@@ -137,6 +138,7 @@ def test_a_thread_does_not_wait_for_itself():
 
 def test_a_rank_that_is_stopped_is_told_apart_from_one_that_waits_for_it():
     model, _, pids = started(60.0)
+    model(X)  # the first call sends torch's settings, and both ranks must take them before one is stopped in a sum
     model._placement.session.limit_s = 3.0
     os.kill(pids[1], signal.SIGSTOP)
     with pytest.raises(RankError, match="all ranks were ended; rank 1 printed no traceback(.|\n)*rank 0 was here"):
@@ -152,6 +154,44 @@ def test_a_streamer_that_asks_the_model_is_told_and_the_model_goes_on(ranks):
         model.memory_allocated()
     assert torch.allclose(model(X), want, atol=1e-5)
     model._placement.end()
+
+
+def test_a_call_within_a_call_is_refused_while_another_thread_waits_with_a_change(ranks):
+    model = Troubled().eval()
+    parallelize(model, plan=PLAN, session=ranks)
+    model(X)
+    found, other = [], threading.Thread(target=lambda: found.append(model(X)))
+    with ranks.lock:
+        model.shift = model.shift + 1.0
+        other.start()
+        while not ranks.lock.waiting:
+            time.sleep(0.01)
+        with pytest.raises(PlanError, match="running in this thread"):
+            model(X)
+    other.join()
+    assert torch.equal(found[0], model(X))
+    model._placement.end()
+
+
+def test_what_calls_store_and_what_others_look_at_meet_in_turn():
+    """Two threads at once found "dictionary changed size during iteration" here, within fewer looks than this."""
+    model = torch.nn.Sequential(*(Troubled() for _ in range(20)))
+    state, failed = WatchedState(model), []
+
+    def store(path):
+        try:
+            for number in range(200):
+                state.accept(path, f"seen{number}", number)
+                state.differences()
+        except RuntimeError as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=store, args=(str(path),)) for path in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed and not state.differences()
 
 
 def test_calls_of_several_threads_all_get_their_own_answer(ranks):
