@@ -10,7 +10,7 @@ from modular_converter.authoring.class_changes import Heir, ParentClass, heir_of
 from modular_converter.authoring.flat_model import FlatModel
 from modular_converter.authoring.sources import SourceFile
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import Role, Statement
+from modular_converter.model.module import Role, Statement
 
 
 IMPORT_LINES = 1.5

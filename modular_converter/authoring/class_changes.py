@@ -22,8 +22,8 @@ from modular_converter.authoring.normal_form import normal
 from modular_converter.convert.inherit.decorators import NO_DECORATORS
 from modular_converter.convert.inherit.members import INDENT, ClassBlock, Member, parse_class
 from modular_converter.convert.inherit.merge import merge_class, rename_class
-from modular_converter.convert.source.index import is_docstring
 from modular_converter.convert.source.names import ModelNames
+from modular_converter.model.index import is_docstring
 from modular_converter.settings.values import Settings
 
 

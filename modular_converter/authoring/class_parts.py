@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from modular_converter.authoring.normal_form import squeezed
-from modular_converter.convert.source.index import first_line, is_docstring
+from modular_converter.model.index import first_line, is_docstring
 from modular_converter.model.members import class_node
 
 

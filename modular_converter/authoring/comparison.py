@@ -10,10 +10,10 @@ from modular_converter.authoring.normal_form import ORIGIN, normal, squeezed, te
 from modular_converter.authoring.origins import import_origin
 from modular_converter.authoring.unused import is_idle
 from modular_converter.convert.emit.imports import names_in_annotations
-from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import ImportedName, Module, Role, Statement
 from modular_converter.model.exports import has_unread_names
+from modular_converter.model.index import index_module
+from modular_converter.model.module import ImportedName, Module, Role, Statement
 
 
 @dataclass(frozen=True)

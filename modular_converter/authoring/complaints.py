@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from modular_converter.authoring.attempt import Proof
 from modular_converter.authoring.comparison import FileDifference
 from modular_converter.authoring.draft import How
-from modular_converter.convert.source.index import index_module
 from modular_converter.findings import Location
+from modular_converter.model.index import index_module
 
 
 def complaints(proof: Proof) -> Iterator[tuple[str, str]]:

@@ -10,9 +10,9 @@ from functools import lru_cache
 from modular_converter.authoring.choice import Placed
 from modular_converter.authoring.flat_model import FlatFile, FlatModel
 from modular_converter.convert.emit.imports import names_in_annotations
-from modular_converter.convert.source import lexer
-from modular_converter.convert.source.module import ImportedName, Role, Statement
+from modular_converter.model import lexer
 from modular_converter.model.exports import exported_names
+from modular_converter.model.module import ImportedName, Role, Statement
 from modular_converter.settings.kinds import module_name
 
 

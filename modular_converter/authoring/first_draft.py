@@ -8,7 +8,7 @@ from modular_converter.authoring.choice import Placed
 from modular_converter.authoring.draft import Draft, How, Import, definitions_of
 from modular_converter.authoring.flat_model import FlatModel
 from modular_converter.authoring.sources import SourceFile, gives
-from modular_converter.convert.source.module import Role
+from modular_converter.model.module import Role
 from modular_converter.settings.kinds import module_name
 
 

@@ -13,12 +13,12 @@ from modular_converter.authoring.origins import in_portable_words
 from modular_converter.convert.emit.banner import is_generated, source_path, without_banner
 from modular_converter.convert.inherit.decorators import NO_DECORATORS
 from modular_converter.convert.inherit.resolve import ModularFile
-from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import Module, Statement
 from modular_converter.convert.source.names import ModelNames
 from modular_converter.convert.source.rename import without_copy_comments
 from modular_converter.findings import UNPARSABLE, ConversionError, Location, locate_parse_error
+from modular_converter.model.index import index_module
+from modular_converter.model.module import Module, Statement
 from modular_converter.model.nodes import parse
 from modular_converter.rules import missing_file, syntax_error
 from modular_converter.settings.kinds import split_stem

@@ -9,8 +9,8 @@ from modular_converter.authoring.comparison import plain_keys
 from modular_converter.authoring.draft import Draft, How, head_text, headers
 from modular_converter.authoring.flat_model import FlatFile, FlatModel
 from modular_converter.convert.emit.format import format_files
-from modular_converter.convert.source.index import index_module
-from modular_converter.convert.source.module import Module, Role
+from modular_converter.model.index import index_module
+from modular_converter.model.module import Module, Role
 from modular_converter.settings.values import Settings
 
 

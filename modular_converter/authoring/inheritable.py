@@ -12,8 +12,8 @@ from modular_converter.authoring.sources import SourceFile, heirs_of, may_give, 
 from modular_converter.convert.inherit.resolve import neighbour_module
 from modular_converter.convert.silence import is_silenced, obey_comments
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import Module, Role, Statement
 from modular_converter.findings import ConversionError, Finding, Severity, locate_word
+from modular_converter.model.module import Module, Role, Statement
 from modular_converter.rules.inheritable_definition import RULE, diagnose
 from modular_converter.settings.parent_folders import models_folder_of
 from modular_converter.settings.values import Settings

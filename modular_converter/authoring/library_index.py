@@ -17,11 +17,11 @@ from modular_converter.authoring.normal_form import Abstraction, squeezed
 from modular_converter.check.cache.store import bound, cache_folder, digest, read_entry, write_entry
 from modular_converter.convert.required_files import required_files
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import DEFINITIONS, Module, Role
 from modular_converter.convert.source.names import ModelNames
 from modular_converter.convert.workers import without_collector
 from modular_converter.files.arguments import is_modular_name
 from modular_converter.findings import ConversionError
+from modular_converter.model.module import DEFINITIONS, Module, Role
 from modular_converter.settings.kinds import split_stem
 from modular_converter.settings.values import Settings
 

@@ -12,9 +12,9 @@ from functools import cached_property
 from modular_converter.authoring.normal_form import normal
 from modular_converter.convert.inherit.calls import is_super_statement
 from modular_converter.convert.inherit.members import Member
-from modular_converter.convert.source import lexer
-from modular_converter.convert.source.index import is_docstring
+from modular_converter.model import lexer
 from modular_converter.model.bindings import Bindings, Function, bindings_in, bindings_of, own_nodes, targets_of
+from modular_converter.model.index import is_docstring
 from modular_converter.model.members import SUPER_KWARGS
 from modular_converter.model.nodes import parse
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from modular_converter.convert.inherit.resolve import neighbour_module
-from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import ImportedName, Module, Role
 from modular_converter.findings import UNPARSABLE, ConversionError
+from modular_converter.model.index import index_module
+from modular_converter.model.module import ImportedName, Module, Role
 
 
 MOST_STEPS = 8

@@ -12,8 +12,8 @@ from modular_converter.authoring.comparison import FileDifference, guarded_keys
 from modular_converter.authoring.complaints import bound_by, complaints
 from modular_converter.authoring.draft import Draft, How, Import, explicit
 from modular_converter.authoring.gaps import with_gaps
-from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.library import Library
+from modular_converter.model.index import index_module
 
 
 MOST_TRIES = 8

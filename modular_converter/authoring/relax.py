@@ -16,8 +16,8 @@ from modular_converter.authoring.sources import SourceFile
 from modular_converter.convert.inherit.members import ClassBlock, Member, block_lines, parse_class
 from modular_converter.convert.inherit.merge import rename_class
 from modular_converter.convert.inherit.merge_members import method_key
-from modular_converter.convert.source.index import is_docstring
 from modular_converter.convert.source.names import ModelNames
+from modular_converter.model.index import is_docstring
 from modular_converter.model.nodes import parse
 
 

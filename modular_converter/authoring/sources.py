@@ -15,9 +15,9 @@ from modular_converter.convert.inherit.prefix import asked_prefix
 from modular_converter.convert.inherit.rename_neighbours import rename_neighbours
 from modular_converter.convert.inherit.resolve import module_path, neighbour_module, resolve_imports
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import Role, Statement
 from modular_converter.convert.source.rename import RenamedModule
 from modular_converter.findings import ConversionError
+from modular_converter.model.module import Role, Statement
 
 
 MOST_FILES = 10

@@ -10,10 +10,10 @@ from modular_converter.authoring.choice import Placed, choose_parents, estimates
 from modular_converter.authoring.flat_model import FlatFile, FlatModel, no_inherit_module
 from modular_converter.authoring.library_index import LibraryIndex
 from modular_converter.authoring.sources import find_sources
-from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import Role
 from modular_converter.findings import UNPARSABLE, ConversionError, locate_parse_error
+from modular_converter.model.index import index_module
+from modular_converter.model.module import Role
 from modular_converter.rules import syntax_error
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from modular_converter.authoring.flat_model import FlatFile, FlatModel
 from modular_converter.convert.emit.imports import names_in_annotations
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import Module, Role, Statement
+from modular_converter.model.module import Module, Role, Statement
 from modular_converter.model.nodes import parse
 
 

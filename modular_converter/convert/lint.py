@@ -14,7 +14,6 @@ from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, R
 from modular_converter.convert.inherit.resolve import neighbour_module
 from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFile, GeneratedFiles
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import Role
 from modular_converter.facts.conversion import (
     ClassFacts,
     Facts,
@@ -26,6 +25,7 @@ from modular_converter.facts.conversion import (
 )
 from modular_converter.findings import Finding
 from modular_converter.model.members import names_in_class
+from modular_converter.model.module import Role
 from modular_converter.rules import checks
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from modular_converter.convert.inherit.resolve import module_path, neighbour_module
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import ImportedName, Module, Role
 from modular_converter.findings import ConversionError
+from modular_converter.model.module import ImportedName, Module, Role
 
 
 _WORD = re.compile(r"\w+")

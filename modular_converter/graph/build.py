@@ -11,11 +11,11 @@ from modular_converter.convert.build_order import levels, modular_of
 from modular_converter.convert.emit.banner import is_generated
 from modular_converter.convert.inherit.resolve import module_path, neighbour_module
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import ImportedName, Role, Statement
 from modular_converter.files.generated_files import path_of_generated
 from modular_converter.files.packages import package_of
 from modular_converter.findings import ConversionError, Finding, Location, locate_word
 from modular_converter.graph.records import Edge, Graph, ImportedThing, InheritedClass, Model, ModelFile
+from modular_converter.model.module import ImportedName, Role, Statement
 from modular_converter.rules import missing_file, unknown_neighbour
 
 

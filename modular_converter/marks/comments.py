@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from modular_converter.convert.source import lexer
+from modular_converter.model import lexer
 
 
 _PATH = r"(?P<path>[A-Za-z_]\w*(?:\.\w+)*)"

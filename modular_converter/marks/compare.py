@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from modular_converter.convert.source import lexer
 from modular_converter.marks.comments import is_ignored, mark_lines
 from modular_converter.marks.units import BodyUnit, DefinitionUnits
+from modular_converter.model import lexer
 
 
 Lines = tuple[str, ...]

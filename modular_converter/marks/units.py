@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from modular_converter.convert.source.index import end_with_footer, first_line
 from modular_converter.findings import UNPARSABLE, split_lines
 from modular_converter.marks.comments import is_end, is_ignored, mark_lines, without_ignored
+from modular_converter.model.index import end_with_footer, first_line
 from modular_converter.model.nodes import parse
 
 

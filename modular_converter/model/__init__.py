@@ -1,1 +1,1 @@
-"""What code says about names, read once: scopes, what each statement binds, reads, changes and deletes."""
+"""What code says, read once: statements of modules, names that code binds and reads, imports and their definitions."""

@@ -14,9 +14,9 @@ from modular_converter.convert.inherit.merge import rename_class
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFile
 from modular_converter.convert.pipeline import first_steps
-from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import Module, Statement
+from modular_converter.model.index import index_module
+from modular_converter.model.module import Module, Statement
 from modular_converter.provenance.alignment import align, same_names
 from modular_converter.provenance.merged import Halves, merged_lines
 from modular_converter.provenance.records import LineRange, Lines, LineSource, joined

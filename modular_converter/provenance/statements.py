@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import bisect
 
-from modular_converter.convert.source.module import Statement
 from modular_converter.convert.source.rename import without_copy_comments
+from modular_converter.model.module import Statement
 from modular_converter.provenance.records import LineRange, Lines
 
 

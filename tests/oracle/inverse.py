@@ -12,7 +12,7 @@ from modular_converter.authoring.library_index import read_index
 from modular_converter.authoring.modularize import modularize
 from modular_converter.convert.batch import Run
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import Role
+from modular_converter.model.module import Role
 from tests.oracle.programs import Program
 from tests.oracle.verdict import MODULAR, settings
 

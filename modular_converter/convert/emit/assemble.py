@@ -17,9 +17,9 @@ from modular_converter.convert.emit.imports import (
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour
 from modular_converter.convert.inherit.resolve import neighbour_module
 from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFile, GeneratedFiles
-from modular_converter.convert.source import lexer
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import ImportedName, Role
+from modular_converter.model import lexer
+from modular_converter.model.module import ImportedName, Role
 from modular_converter.settings.kinds import kind_of, module_name
 
 

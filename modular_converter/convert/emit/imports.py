@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from modular_converter.convert.source.module import ImportedName, Role, Statement
+from modular_converter.model.module import ImportedName, Role, Statement
 from modular_converter.model.nodes import parse, walk
 
 

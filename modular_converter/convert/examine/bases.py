@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from modular_converter.convert.examine.fault import Fault, FaultKind
 from modular_converter.convert.examine.statements import all_statements, statements_in
-from modular_converter.convert.source.index import imported_names
+from modular_converter.model.index import imported_names
 
 
 DEEPEST = 200

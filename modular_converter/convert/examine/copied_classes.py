@@ -14,7 +14,7 @@ from modular_converter.convert.examine.code import globals_read
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.generated import GeneratedFiles
-from modular_converter.convert.source.module import Role
+from modular_converter.model.module import Role
 from modular_converter.model.nodes import parse, walk
 
 

@@ -11,10 +11,10 @@ from modular_converter.convert.inherit.missing_modules import exists, is_given, 
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour
 from modular_converter.convert.inherit.resolve import module_path
 from modular_converter.convert.inline.generated import GeneratedFiles
-from modular_converter.convert.source.index import relative_imports
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import ImportedName, Role, Statement
 from modular_converter.facts.conversion import MissingModule
+from modular_converter.model.index import relative_imports
+from modular_converter.model.module import ImportedName, Role, Statement
 
 
 def inherited_missing_modules(

@@ -6,7 +6,7 @@ import builtins
 from typing import NamedTuple
 
 from modular_converter.convert.inline.needed import OWN
-from modular_converter.convert.source.module import ImportedName, Role, Statement
+from modular_converter.model.module import ImportedName, Role, Statement
 from modular_converter.settings.values import Settings
 
 

@@ -21,7 +21,7 @@ from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFile, GeneratedFiles
 from modular_converter.convert.inline.needed import OWN
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import ImportedName, Statement
+from modular_converter.model.module import ImportedName, Statement
 
 
 class Change(NamedTuple):

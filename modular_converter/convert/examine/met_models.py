@@ -16,7 +16,7 @@ from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.generated import GeneratedFile, GeneratedFiles
 from modular_converter.convert.inline.needed import OWN
-from modular_converter.convert.source.module import Role, Statement
+from modular_converter.model.module import Role, Statement
 from modular_converter.model.nodes import parse
 
 

@@ -9,7 +9,7 @@ from modular_converter.convert.examine.meanings import origin_of
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFiles
-from modular_converter.convert.source.module import Statement
+from modular_converter.model.module import Statement
 
 
 class DerivedDefinition(NamedTuple):

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.generated import GeneratedFiles
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import DEFINITIONS, ImportedName, Module, Statement
 from modular_converter.findings import Finding, Location, locate_word
 from modular_converter.model.bindings import bindings_of
+from modular_converter.model.module import DEFINITIONS, ImportedName, Module, Statement
 from modular_converter.model.nodes import parse
 from modular_converter.rules import changed_meaning, imported_again
 

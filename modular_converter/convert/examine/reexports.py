@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from modular_converter.convert.inherit.resolve import module_path
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import Module
 from modular_converter.findings import ConversionError
+from modular_converter.model.module import Module
 
 
 DEEPEST = 10

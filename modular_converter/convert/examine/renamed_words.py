@@ -14,8 +14,8 @@ from typing import NamedTuple
 from modular_converter.convert.examine.originals import DerivedDefinition
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour
 from modular_converter.convert.inline.generated import EmittedDefinition
-from modular_converter.convert.source.module import Module
 from modular_converter.convert.source.rename import Renamer
+from modular_converter.model.module import Module
 from modular_converter.model.nodes import dotted, is_super, parse, walk
 
 

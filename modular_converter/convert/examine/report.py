@@ -27,10 +27,10 @@ from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, rename_neighbours
 from modular_converter.convert.inherit.resolve import ResolvedImports
 from modular_converter.convert.inline.generated import GeneratedFiles
-from modular_converter.convert.source import lexer
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import Role
 from modular_converter.findings import Finding, Location, locate_parse_error, locate_word
+from modular_converter.model import lexer
+from modular_converter.model.module import Role
 from modular_converter.rules import (
     changed_meaning,
     foreign_base,

@@ -10,9 +10,9 @@ from modular_converter.convert.examine.faults import top_level_names
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inherit.resolve import ResolvedImports, open_target, resolve_imports
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import Role
 from modular_converter.findings import ConversionError, did_you_mean
 from modular_converter.model.members import SUPER_KWARGS
+from modular_converter.model.module import Role
 
 
 def cure(

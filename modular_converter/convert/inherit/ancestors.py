@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 from modular_converter.convert.inherit.resolve import module_path
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import Module, Role, Statement
 from modular_converter.findings import ConversionError
 from modular_converter.model.bindings import attributes_set
 from modular_converter.model.members import class_node
+from modular_converter.model.module import Module, Role, Statement
 
 
 DEEPEST = 20

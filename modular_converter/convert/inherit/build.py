@@ -14,9 +14,9 @@ from modular_converter.convert.inherit.members import parse_class
 from modular_converter.convert.inherit.pieces import ClassPiece
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import Role, Statement
 from modular_converter.convert.source.rename import RenamedModule
 from modular_converter.findings import ConversionError, Finding, Location, locate
+from modular_converter.model.module import Role, Statement
 from modular_converter.rules import syntax_error
 
 

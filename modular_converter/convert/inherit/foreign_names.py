@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from modular_converter.convert.inherit.resolve import ModularFile, Neighbour, module_path
-from modular_converter.convert.source.index import imported_names, imports_within
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import ImportedName, Statement
 from modular_converter.convert.source.rename import Renamer
 from modular_converter.findings import UNPARSABLE, ConversionError
+from modular_converter.model.index import imported_names, imports_within
+from modular_converter.model.module import ImportedName, Statement
 from modular_converter.model.nodes import children, dotted, parse, walk
 from modular_converter.settings.kinds import module_name
 

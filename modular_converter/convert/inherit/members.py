@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from modular_converter.convert.inherit.pieces import TakenLines
-from modular_converter.convert.source.index import end_with_footer, first_line, is_docstring
 from modular_converter.findings import character_column
 from modular_converter.model.bindings import FUNCTIONS, Bindings, Function, bindings_of
+from modular_converter.model.index import end_with_footer, first_line, is_docstring
 from modular_converter.model.members import class_node
 from modular_converter.model.nodes import written
 

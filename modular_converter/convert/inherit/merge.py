@@ -33,10 +33,10 @@ from modular_converter.convert.inherit.prefix import common_suffix
 from modular_converter.convert.inherit.special_classes import check_special
 from modular_converter.convert.inherit.taken import pieces_of
 from modular_converter.convert.inherit.taken_expressions import check_taken_expressions
-from modular_converter.convert.source import lexer
-from modular_converter.convert.source.index import is_docstring
 from modular_converter.convert.source.names import ModelNames
 from modular_converter.convert.source.rename import Renamer
+from modular_converter.model import lexer
+from modular_converter.model.index import is_docstring
 from modular_converter.settings.values import Settings
 
 

@@ -12,7 +12,6 @@ from modular_converter.convert.inherit.prefix import Prefix, choose_prefix
 from modular_converter.convert.inherit.resolve import ModularFile, Neighbour, ResolvedImports
 from modular_converter.convert.source.global_names import rename_globals
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import ImportedName, Module, Role, Statement
 from modular_converter.convert.source.names import ModelNames
 from modular_converter.convert.source.rename import (
     RenamedModule,
@@ -21,6 +20,7 @@ from modular_converter.convert.source.rename import (
     absolute_module,
 )
 from modular_converter.findings import ConversionError, Location
+from modular_converter.model.module import ImportedName, Module, Role, Statement
 from modular_converter.rules import syntax_error
 from modular_converter.settings.parent_folders import models_folder_of
 

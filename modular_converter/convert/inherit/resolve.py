@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from modular_converter.convert.inherit.defining_module import defining_module
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import ImportedName, Module, Role, Statement
 from modular_converter.convert.source.names import ModelNames
 from modular_converter.files.packages import find_package
 from modular_converter.findings import ConversionError, Finding, Location, locate_word
+from modular_converter.model.module import ImportedName, Module, Role, Statement
 from modular_converter.rules import (
     base_not_a_name,
     config_from_modeling,

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from modular_converter.convert.inherit.calls import calls_base
 from modular_converter.convert.inherit.members import Member
-from modular_converter.convert.source.index import end_with_footer, first_line
 from modular_converter.findings import character_column
+from modular_converter.model.index import end_with_footer, first_line
 
 
 STAND_IN = "_"

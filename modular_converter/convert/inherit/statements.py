@@ -9,8 +9,8 @@ from functools import cached_property
 
 import libcst as cst
 
-from modular_converter.convert.source.index import is_docstring
 from modular_converter.model.bindings import Bindings, Effects, Function, bindings_of, covers, targets_of
+from modular_converter.model.index import is_docstring
 from modular_converter.model.nodes import parse, written
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from modular_converter.convert.inherit.members import ClassBlock, Member
 from modular_converter.convert.inherit.pieces import ClassPiece, TakenLines
-from modular_converter.convert.source.index import is_docstring
 from modular_converter.model.bindings import Function
+from modular_converter.model.index import is_docstring
 
 
 def pieces_of(

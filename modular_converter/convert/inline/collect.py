@@ -14,9 +14,9 @@ from modular_converter.convert.inline.generated import EmittedDefinition, Genera
 from modular_converter.convert.inline.needed import OWN, Needs, Scope, Symbol
 from modular_converter.convert.inline.order import Positions, emission_order
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import Role, Statement
 from modular_converter.convert.source.rename import RenamedModule
 from modular_converter.findings import ConversionError, locate_word
+from modular_converter.model.module import Role, Statement
 from modular_converter.rules import missing_in_sibling
 from modular_converter.settings.kinds import kind_of, module_name, split_stem
 from modular_converter.settings.values import Settings

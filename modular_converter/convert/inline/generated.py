@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from modular_converter.convert.conversion import Origin
-from modular_converter.convert.source import lexer
-from modular_converter.convert.source.module import ImportedName, Role
+from modular_converter.model import lexer
 from modular_converter.model.members import class_node
+from modular_converter.model.module import ImportedName, Role
 from modular_converter.model.nodes import walk
 
 

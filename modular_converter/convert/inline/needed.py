@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from modular_converter.convert.source.module import Role
+from modular_converter.model.module import Role
 
 
 OWN = ""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from modular_converter.convert.source import lexer
+from modular_converter.model import lexer
 from modular_converter.model.bindings import ScopeKind, bindings_of
 from modular_converter.model.nodes import parse, walk
 

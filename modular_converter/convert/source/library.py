@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from modular_converter.convert.conversion import EXISTS, MISSING, UNREADABLE
 from modular_converter.convert.source.ignore_comments import without_ignore_comments
-from modular_converter.convert.source.index import index_module
-from modular_converter.convert.source.module import Module
 from modular_converter.convert.source.names import ModelNames, read_model_names
 from modular_converter.convert.source.observations import Observations
 from modular_converter.files import packages
 from modular_converter.files.read import read_inside
 from modular_converter.findings import UNPARSABLE, ConversionError, Location, locate_parse_error
+from modular_converter.model.index import index_module
+from modular_converter.model.module import Module
 from modular_converter.rules import missing_file, not_utf8, syntax_error, too_large
 from modular_converter.settings.regular_file import FileTooLarge
 from modular_converter.settings.values import Settings

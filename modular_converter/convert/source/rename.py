@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from modular_converter.convert.source import lexer
-from modular_converter.convert.source.module import Module, Role, Statement
 from modular_converter.convert.source.names import ModelNames
+from modular_converter.model import lexer
+from modular_converter.model.module import Module, Role, Statement
 
 
 _PLAIN_LETTERS = frozenset("abcdefghjlmnopqrtuvwxyz")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modular_converter.convert.emit.exports import names_in_strings, on_one_line, render_all
-from modular_converter.convert.source.index import index_module
+from modular_converter.model.index import index_module
 
 
 def test_exports() -> None:

@@ -14,8 +14,8 @@ from modular_converter.convert.emit.imports import (
     names_in_annotations,
     render_imports,
 )
-from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.rename import absolute_imports, absolute_module
+from modular_converter.model.index import index_module
 
 
 OPTIONAL = OptionalLibraries(("torch", "torchvision"), "...utils", "is_{library}_available")

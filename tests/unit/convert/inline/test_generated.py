@@ -11,8 +11,8 @@ from modular_converter.convert.inline.generated import (
     GeneratedFiles,
     with_bases_first,
 )
-from modular_converter.convert.source.lexer import identifiers
-from modular_converter.convert.source.module import Role
+from modular_converter.model.lexer import identifiers
+from modular_converter.model.module import Role
 
 
 def definition(text: str) -> EmittedDefinition:

@@ -9,7 +9,7 @@ import pytest
 
 from modular_converter.convert.inline.needed import OWN, Needs, Scope, Symbol
 from modular_converter.convert.inline.order import Positions, emission_order
-from modular_converter.convert.source.module import Role
+from modular_converter.model.module import Role
 
 
 LLAMA = "..llama.modeling_llama"

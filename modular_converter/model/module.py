@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from modular_converter.convert.source import lexer
+from modular_converter.model import lexer
 from modular_converter.model.exports import exported_names
 
 

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from modular_converter.convert.source.module import DEFINITIONS, ImportedName, Module, Role, Statement
 from modular_converter.findings import character_column
 from modular_converter.model.bindings import EVERYTHING, bindings_of
+from modular_converter.model.module import DEFINITIONS, ImportedName, Module, Role, Statement
 from modular_converter.model.nodes import parse, running_parts
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from modular_converter.convert.source.lexer import code_only, has_template, identifiers, template_text_spans, tokens
+from modular_converter.model.lexer import code_only, has_template, identifiers, template_text_spans, tokens
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper
 
-from modular_converter.convert.source import lexer
-from modular_converter.convert.source.index import index_module
-from modular_converter.convert.source.module import Role
+from modular_converter.model import lexer
+from modular_converter.model.index import index_module
+from modular_converter.model.module import Role
 
 
 quick = settings(max_examples=120, deadline=None, derandomize=True, database=None)
