@@ -41,7 +41,13 @@ def convert(path: str, library: Library) -> Conversion:
         changed = report_changed_meanings(neighbours, classes, collection, library)
         lost = report_lost_statements(neighbours, collection, library)
         redefined = report_redefined(neighbours, collection, library)
-        found = (*lint(neighbours, classes, collection, library), *changed, *lost, *redefined)
+        found = (
+            *neighbours.resolution.findings,
+            *lint(neighbours, classes, collection, library),
+            *changed,
+            *lost,
+            *redefined,
+        )
         findings = _findings(classes, found)
     except ConversionError as error:
         return Conversion(path, {}, error.findings, reads=seen.reads)

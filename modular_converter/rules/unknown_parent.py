@@ -18,7 +18,7 @@ The model file exists, but the class or function that is imported from it does n
 in another file of that model, such as `configuration_old` instead of `modeling_old`.
 
 Import the name as the neighbour's source spells it. A name that the neighbour itself imports must be
-imported from the module that defines it.
+imported from the module that defines it. A name with only the model's name in another case is MC329, a warning.
 """,
     bad=(
         OLD_MLP,

@@ -6,18 +6,21 @@ import functools
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from modular_converter.convert.inherit.defining_module import defining_module
+from modular_converter.convert.source.global_names import rename_imported
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.names import ModelNames
+from modular_converter.convert.source.names import ModelNames, in_other_case
 from modular_converter.files.packages import find_package
 from modular_converter.findings import ConversionError, Finding, Location, locate_word
+from modular_converter.model.index import index_module
 from modular_converter.model.module import ImportedName, Module, Role, Statement
 from modular_converter.rules import (
     base_not_a_name,
     config_from_modeling,
     import_from_package_root,
+    parent_in_other_case,
     star_import,
     two_parents,
     unknown_neighbour,
@@ -78,6 +81,8 @@ class ResolvedImports:
     neighbours: Mapping[str, Neighbour]
     taken: Mapping[str, Taken]
     """Name in the modular file -> its source."""
+    findings: tuple[Finding, ...] = ()
+    """Warnings about parents whose names were read in another case."""
 
     def definition(self, name: str) -> Statement | None:
         """The (not yet renamed) definition behind a name taken from a neighbour."""
@@ -135,6 +140,9 @@ def resolve_imports(target: ModularFile, library: Library) -> ResolvedImports:
             findings += _check_taken(name, statement, found, target, library)
             taken[name.bound] = Taken(name.module, name.name)
     resolution = ResolvedImports(target, neighbours, taken)
+    in_right_case = _with_parents_in_other_case(resolution, library)
+    if in_right_case is not None:
+        return in_right_case
     findings += _check_classes(resolution, library)
     if findings:
         raise ConversionError(*findings)
@@ -259,6 +267,32 @@ def _check_taken(
         location = _locate(target, statement, name.name, library)
         return [config_from_modeling.diagnose(location, name.name, name.module)]
     return []
+
+
+def _with_parents_in_other_case(resolution: ResolvedImports, library: Library) -> ResolvedImports | None:
+    """The resolution of the modular file as if it wrote each base as its neighbour does, where the two differ in the
+    case of the model's name alone; each is told. None if there is no such base, or if more would change than its name.
+    """
+    target, meant, findings = resolution.target, dict[str, str](), list[Finding]()
+    for statement in target.module.statements:
+        for base in statement.bases:
+            if base not in resolution.taken or _exists(base, resolution):
+                continue
+            asked = resolution.taken[base]
+            neighbour = resolution.neighbours[asked.neighbour]
+            found = in_other_case(asked.name, neighbour.model, neighbour.module.classes)
+            right = replace(asked, name=found[0]) if len(found) == 1 else asked
+            bound = {asked.name, right.name} & target.module.names
+            if right == asked or any(resolution.taken.get(name) not in (asked, right) for name in bound):
+                continue
+            meant[asked.name] = right.name
+            place = _locate(target, statement, base, library)
+            findings.append(parent_in_other_case.diagnose(place, asked.name, right.name, neighbour.dotted))
+    text = rename_imported(library.text(target.path), meant) if meant else None
+    if text is None:
+        return None
+    renamed = replace(target, module=index_module(text, target.path))  # no place moves: the names are equally long
+    return replace(resolve_imports(renamed, library), findings=tuple(findings))
 
 
 def _check_classes(resolution: ResolvedImports, library: Library) -> list[Finding]:

@@ -22,12 +22,23 @@ def rename_globals(text: str, names: Mapping[str, str]) -> str:
     Raises:
         SyntaxError: libcst cannot parse the text, although Python can.
     """
-    pattern = re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, names))})(?!\w)")
+    pattern = _pattern(names)
     if not pattern.search(text):
         return text
     if not _has_other_meanings(text, names):
         return _rename_words(text, pattern, names)
     return _rename_uses(text, names)
+
+
+def rename_imported(text: str, names: Mapping[str, str]) -> str | None:
+    """The text of a module that imports some names with other ones, in the imports and in all uses; None where one is
+    a parameter, a local name, an attribute of a class or a keyword, too.
+    """
+    return None if _has_other_meanings(text, names) else _rename_words(text, _pattern(names), names)
+
+
+def _pattern(names: Mapping[str, str]) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, names))})(?!\w)")
 
 
 def _has_other_meanings(text: str, names: Mapping[str, str]) -> bool:

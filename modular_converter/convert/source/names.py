@@ -72,9 +72,23 @@ class ModelNames:
 
 def written_name(model: str, classes: Iterable[str]) -> str | None:
     """The name of a model as most of some class names begin: `Glm4v` for `glm4v`; None if none begins with it."""
-    begin = re.compile(f"(?i:{'_?'.join(map(re.escape, model.split('_')))})(?![a-z])")
-    found = Counter(match.group() for name in classes if (match := begin.match(name)))
+    found = Counter(begin for name in classes if (begin := _written_at_beginning(model, name)))
     return found.most_common(1)[0][0] if found else None
+
+
+def in_other_case(name: str, model: str, classes: Iterable[str]) -> tuple[str, ...]:
+    """The classes whose names differ from `name` in the case of the model's name, with which they begin, and in nothing
+    else: `PaliGemmaModel` for `PaligemmaModel`.
+    """
+    begin = _written_at_beginning(model, name)
+    pattern = re.compile(f"(?i:{re.escape(begin)}){re.escape(name[len(begin) :])}")
+    return tuple(one for one in classes if begin and one != name and pattern.fullmatch(one))
+
+
+def _written_at_beginning(model: str, name: str) -> str:
+    """The name of a model as the name of a class begins with it; "" where it does not."""
+    match = re.match(f"(?i:{'_?'.join(map(re.escape, model.split('_')))})(?![a-z])", name)
+    return match.group() if match else ""
 
 
 @functools.lru_cache(maxsize=8)

@@ -46,6 +46,7 @@ from modular_converter.rules import (
     nothing_to_convert,
     outside_root,
     override_not_mergeable,
+    parent_in_other_case,
     read_only_target,
     remove_unknown_attribute,
     removed_setting_read,
@@ -100,6 +101,11 @@ WORDED = [
         'additional_dependencies: ["base"]',
     ),
     (unknown_parent.diagnose(AT, "OldMlp", OLD, candidates=["OldMLP"]), f"not defined in {OLD}", "`OldMLP`"),
+    (
+        parent_in_other_case.diagnose(AT, "OLDMLP", "OldMLP", "..old.modeling_old"),
+        "`OLDMLP` is read as `OldMLP`: ..old.modeling_old does not define it, and Python raises ImportError",
+        "Write `OldMLP`, in the import too.",
+    ),
     (
         config_from_modeling.diagnose(AT, "OldConfig", "..old.modeling_old"),
         "`OldConfig` is imported from `..old.modeling_old`",

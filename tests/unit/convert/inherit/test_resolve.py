@@ -129,6 +129,20 @@ def test_neighbours_in_the_order_of_their_imports(tmp_path: Path, monkeypatch: p
         ("try:\n    from ..odl.modeling_odl import A\nexcept ImportError:\n    A = None\n", []),
         ("from ..old.modeling_old import Nothing\n", []),  # only a base has to exist
         ("from ..old.modeling_old import OldBase, Nothing\n\n\nclass A(OldBase, Nothing): ...\n", [("MC105", 4, 18)]),
+        ("from ..old.modeling_old import OldMlp\n\n\nclass A(OldMlp): ...\n", [("MC105", 4, 9)]),
+        ("from ..old.modeling_old import Oldmlp\n\n\nclass A(Oldmlp): ...\n", [("MC105", 4, 9)]),
+        (
+            "from ..old.modeling_old import OldMLP, OLDMLP\n\n\nclass A(OldMLP, OLDMLP): ...\n",
+            [("MC108", 4, 7)],  # both are OldMLP
+        ),
+        (
+            "from ..old.modeling_old import OLDMLP\n\n\nclass A(OLDMLP): ...\n\n\ndef f(OLDMLP): ...\n",
+            [("MC105", 4, 9)],  # the name has another meaning, too
+        ),
+        (
+            "from ..old.modeling_old import OLDMLP\n\n\nclass A(OLDMLP): ...\n\n\nclass OldMLP: ...\n",
+            [("MC105", 4, 9)],  # the right name is another class
+        ),
         ("class A(make()): ...\n", [("MC109", 1, 7)]),
         ("class A(a.b[c, d], e, object): ...\n", []),
         ("from ..old.modeling_old import OldMLP, scale\n\n\nclass A(OldMLP, scale): ...\n", []),
