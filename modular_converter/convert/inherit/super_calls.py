@@ -15,11 +15,16 @@ from modular_converter.convert.inherit.calls import is_super_statement, mappings
 from modular_converter.convert.inherit.checks import check_captures, check_kinds, check_scopes
 from modular_converter.convert.inherit.class_findings import ClassFinding, finding_at, not_mergeable
 from modular_converter.convert.inherit.decorators import first_parameter
+from modular_converter.convert.inherit.differences import (
+    Bodies,
+    check_names,
+    misplaced,
+    repeated_behind_returns,
+    returns_in,
+    sets_up,
+)
 from modular_converter.convert.inherit.hidden_effects import HiddenEffects
-from modular_converter.convert.inherit.history import Order
-from modular_converter.convert.inherit.local_names import check_names
 from modular_converter.convert.inherit.overrides import Overrides
-from modular_converter.convert.inherit.reaching import misplaced, repeated_behind_returns, returns_in, sets_up
 from modular_converter.convert.inherit.statements import (
     Body,
     Line,
@@ -81,16 +86,26 @@ def merge_statements(merge: Merge) -> list[Line]:
     instance = merge.instance
     methods = {name: some for name, some in merge.shape.methods.items() if name != merge.name}
     hidden = HiddenEffects(methods, instance, is_init=merge.name == "__init__")
-    order = Order(before, inherited, after, instance, merge.available, hidden)
-    body = _merge_behind(merge, order)
-    merged, appended = body.merged, body.appended
     replaced_call = method_call(call.node, merge.name)
     assert replaced_call is not None
-    copied = {one.id for one in mappings(replaced_call) if isinstance(one, ast.Name)}
-    whole = [*before, *merged, *appended]
-    merge.findings.extend(_check_set_up(merge, order, body))
+    copied = frozenset(one.id for one in mappings(replaced_call) if isinstance(one, ast.Name))
+    bodies = Bodies(
+        before,
+        inherited,
+        after,
+        merge.child,
+        merge.parent,
+        instance,
+        merge.available,
+        hidden,
+        lambda attribute: merge.shape.is_set_above(merge.name, attribute),
+        copied,
+    )
+    body = _merge_behind(merge, bodies)
+    merged, appended = body.merged, body.appended
+    merge.findings.extend(_check_set_up(merge, bodies, body))
     told = [*_check_replacements(merge, body.replaced)] or [
-        *check_names(merge.child, merge.parent, order, whole, merge.shape.module_names, copied)
+        *check_names(bodies, [*before, *merged, *appended], merged, merge.shape.module_names)
     ]
     merge.findings.extend(told)
     if inherited and merge.parent_body.footer:
@@ -131,35 +146,13 @@ def _reads_changes(line: Line, before: Sequence[Line], merge: Merge) -> bool:
     return not line.effects.reads.isdisjoint(changed)
 
 
-def _removes_too_much(merge: Merge, order: Order, part: Line) -> bool:
-    """Whether removing the parent's `x` for `del self.x` or `self.x = self.x` differs from inheritance. If a base sets
-    it, the base's value would appear. If nothing else sets it, `self.x` cannot be read. A property may do anything.
-    """
-    if not (part.deleted or only_removes(part)):
-        return False
-    own = frozenset[str]().union(merge.available, *(line.effects.binds for line in order.before))
-    if any(name.isidentifier() and name in own for name in part.deleted):  # a local name or parameter of the child
+def _removes_too_much(merge: Merge, bodies: Bodies, part: Line) -> bool:
+    """Whether `del x` means a local name of the child, or `self.x = self.x` an attribute that nothing else sets."""
+    own = bodies.parameters.union(*(line.effects.binds for line in bodies.before))
+    if any(name.isidentifier() and name in own for name in part.deleted):
         return True
-    attributes = {path.removeprefix(f"{order.instance}.") for path in (*part.deleted, *part.targets)}
-    if part.targets and not attributes & (merge.shape.attributes - merge.shape.methods.keys()):
-        return True
-    calls_base = any("super" in line.effects.reads for line in (*order.before, *order.inherited))
-    return calls_base and any(merge.shape.is_set_above(merge.name, attribute) for attribute in attributes)
-
-
-def _set_again(merge: Merge, order: Order) -> Iterator[Line]:
-    """The child's lines whose attributes a base sets, which the parent's body calls below its own assignments.
-
-    If the parent's lines in between read the attribute, the override is meant for them (lasr's tokenizer in 5.2.0).
-    """
-    late = [place for place, part in enumerate(order.inherited) if "super" in part.effects.reads]
-    above = order.inherited[: late[-1]] if late else []
-    assigned = {target for part in above for target in part.targets}
-    assigned -= {path for part in above for path in part.effects.reads}
-    for part in order.after:
-        attributes = (one for one in part.targets if one in assigned and one.startswith(f"{order.instance}."))
-        if any(merge.shape.is_set_above(merge.name, target.partition(".")[2]) for target in attributes):
-            yield part
+    attributes = {path.removeprefix(f"{bodies.instance}.") for path in part.targets} if only_removes(part) else set()
+    return bool(attributes) and attributes.isdisjoint(merge.shape.attributes - merge.shape.methods.keys())
 
 
 @dataclass(frozen=True)
@@ -173,37 +166,37 @@ class _Merged:
     """Target -> the parent's assignments that an override has replaced."""
 
 
-def _merge_behind(merge: Merge, order: Order) -> _Merged:
+def _merge_behind(merge: Merge, bodies: Bodies) -> _Merged:
     """Merge the child's statements behind its `super()` call into the parent's statements.
 
     Assignments replace the parent's, `del` removes them, and a statement that the parent has is not repeated. A
     statement that would have another meaning at that place is appended, as with inheritance.
     """
-    for part in order.after:
+    for part in bodies.after:
         merge.overrides.lines.update(dict.fromkeys(part.targets, (part, merge.name)))
-    held = {*_set_again(merge, order), *deleted_again(order.after)}
-    held |= repeated_behind_returns(order.inherited, order.after)
-    held |= {part for part in order.after if _removes_too_much(merge, order, part)}
+    held = {*deleted_again(bodies.after)}
+    held |= repeated_behind_returns(bodies.theirs, bodies.after)
+    held |= {part for part in bodies.after if _removes_too_much(merge, bodies, part)}
     for _ in range(ROUNDS):
-        body = _proposed(merge, order, held)
-        more = misplaced(order, [*order.before, *body.merged, *body.appended]) - held
+        body = _proposed(merge, bodies, held)
+        more = misplaced(bodies, [*bodies.before, *body.merged, *body.appended]) - held
         if not more:
             return body
         held |= more
-    return _proposed(merge, order, set(order.after))
+    return _proposed(merge, bodies, set(bodies.after))
 
 
-def _proposed(merge: Merge, order: Order, held: set[Line]) -> _Merged:
+def _proposed(merge: Merge, bodies: Bodies, held: set[Line]) -> _Merged:
     """The body in which exactly the lines `held` stay behind the parent's."""
-    blocks = _bound(part for part in order.inherited if not part.targets)
+    blocks = _bound(part for part in bodies.theirs if not part.targets)
     # A name that the parent binds in a block, too, is deleted behind its body: nobody knows which assignments run.
-    removed = {target for part in order.after for target in part.deleted if part not in held} - blocks
+    removed = {target for part in bodies.after for target in part.deleted if part not in held} - blocks
     overrides = {target: line for target, (line, _) in merge.overrides.lines.items() if line not in held}
     merged: list[Line] = []
     placed: set[str] = set()
     gone: set[str] = set()
     replaced: dict[str, list[Line]] = {}
-    for part in order.inherited:
+    for part in bodies.theirs:
         new = [target for target in part.targets if target in overrides]
         gone.update(set(part.targets) & removed)
         kept = part.without_targets({*removed, *new}) if removed.intersection(part.targets) or new else part
@@ -217,10 +210,10 @@ def _proposed(merge: Merge, order: Order, held: set[Line]) -> _Merged:
             if len(override.targets) == 1 or override.normal not in placed:
                 merged.append(override)
                 placed.add(override.normal)
-    there = {part.normal for part in merged} if order.after else set()
+    there = {part.normal for part in merged} if bodies.after else set()
     appended: list[Line] = []
-    gone |= _deleted_elsewhere(removed, order.inherited, order.instance)
-    for part in order.after:
+    gone |= _deleted_elsewhere(removed, bodies.theirs, bodies.instance)
+    for part in bodies.after:
         rest = part.without_targets(gone) if gone and part.deleted and part not in held else part
         # A `return` that the parent has too is needed once more behind lines that go behind the parent's.
         is_last = bool(appended) and isinstance(part.node, ast.Return)
@@ -268,13 +261,13 @@ def _check_replacements(merge: Merge, replaced: dict[str, list[Line]]) -> Iterat
             yield finding_at(override.node, several_assignments_replaced.diagnose, target, merge.name, merge.name)
 
 
-def _check_set_up(merge: Merge, order: Order, body: _Merged) -> Iterator[ClassFinding]:
+def _check_set_up(merge: Merge, bodies: Bodies, body: _Merged) -> Iterator[ClassFinding]:
     """Report assignments whose objects the parent's lines below set up, which are written for the parent's own."""
-    for target in order.attributes(body.replaced):
+    for target in bodies.attributes(body.replaced):
         override, method = merge.overrides.lines[target]
         below = body.merged[body.merged.index(override) :] if method == merge.name else []
         for line in below:
-            if line in order.of_parent and sets_up(line, target, order):
+            if line in bodies.of_parent and sets_up(line, target, bodies):
                 yield finding_at(override.node, several_assignments_replaced.set_up_below, target, line.normal)
 
 

@@ -8,9 +8,11 @@ class NewMLP:
     def __init__(self, config):
         self.width = config.width
         self.height = config.height
+        self.depth = config.depth
         self.size = 2 * self.width
         del self.width
         self.depth = 1
+        del self.depth
 
     def forward(self, value):
         scaled = value + 1

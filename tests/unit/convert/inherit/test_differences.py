@@ -6,14 +6,17 @@ import ast
 
 import pytest
 
-from modular_converter.convert.inherit.history import FARTHEST, History, Order
-from modular_converter.convert.inherit.reaching import returns_in
+from modular_converter.convert.inherit.differences import FARTHEST, Execution, returns_in
 from modular_converter.convert.inherit.statements import Line, counts_twice, line
 from modular_converter.model.bindings import covers
 
 
 def lines(text: str) -> list[Line]:
     return [line(ast.unparse(node), node) for node in ast.parse(text).body]
+
+
+def run(body: list[Line]) -> Execution:
+    return Execution(body, "self", lambda one: one.effects.writes - {"self"})
 
 
 BODY = """\
@@ -37,19 +40,19 @@ self.b: int
         ("self.b", 5, [1]),
         ("self.b.c", 3, [2]),
         ("self.b.c", 2, [1]),  # with the object that holds it
-        ("self.b.c", 8, [6, 5]),
+        ("self.b.c", 8, [6]),  # a deletion leaves no value
         ("self.d", 8, []),  # what is done to the whole instance is not followed
         ("self", 8, []),
     ],
 )
 def test_the_lines_that_make_up_a_value(path: str, end: int, places: list[int]) -> None:
     body = lines(BODY)
-    assert [body.index(one) for one in History(body, "self").writers(path, end)] == places
+    assert [body.index(one) for one in run(body).writers(path, end)] == places
 
 
 def test_many_writers_are_followed_for_some_lines() -> None:
     body = lines("a.b = 0\n" + "a.go()\n" * (FARTHEST + 5))
-    history = History(body, "self")
+    history = run(body)
     assert len(history.writers("a", len(body))) == FARTHEST
     assert history.writers("a.b", 3) == [body[2], body[1], body[0]]
 
@@ -57,12 +60,12 @@ def test_many_writers_are_followed_for_some_lines() -> None:
 @pytest.mark.parametrize(("name", "binders"), [("a", [None, 0, 0, 0, 3, 3, 3, 3, 3]), ("b", [None] * 9)])
 def test_the_last_line_above_that_binds_a_name(name: str, binders: list[int | None]) -> None:
     body = lines(BODY)
-    found = [History(body, "self").binder(name, end) for end in range(len(body) + 1)]
+    found = [run(body).binder(name, end) for end in range(len(body) + 1)]
     assert [one and body.index(one) for one in found] == binders
 
 
 def test_whether_a_name_is_bound_at_or_below_a_place() -> None:
-    history = History(lines(BODY), "self")
+    history = run(lines(BODY))
     assert [history.binds_from("a", place) for place in range(5)] == [True, True, True, True, False]
     assert not history.binds_from("x", 0)
 
@@ -70,22 +73,8 @@ def test_whether_a_name_is_bound_at_or_below_a_place() -> None:
 def test_a_line_that_is_not_repeated_stands_where_the_same_one_does() -> None:
     body = lines("a = 1\nb = 2\n")
     again, other = lines("b  =  2\nc = 3\n")
-    history = History(body, "self")
+    history = run(body)
     assert [history.place(one) for one in (*body, again, other)] == [0, 1, 1, None]
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "same"),
-    [
-        ("b = a", "b = a", True),
-        ("b = a", "b = c", False),
-        ("b = a\na = 2", "b = a", False),
-    ],
-)
-def test_two_statements_that_read_the_same(first: str, second: str, same: bool) -> None:
-    before, inherited = lines(f"a = 1\n{first}"), lines(second)
-    order = Order(before, inherited, [], "self", frozenset())
-    assert order.gives_the_same(before[1], inherited[0]) is same
 
 
 @pytest.mark.parametrize(
