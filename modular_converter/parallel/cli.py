@@ -10,6 +10,7 @@ import click
 
 from modular_converter.commands.options import CONTEXT_SETTINGS, version_option
 from modular_converter.parallel.commands.common import derived_of, ranks_option, reports_errors, set_option
+from modular_converter.parallel.commands.export import export_command
 from modular_converter.parallel.commands.kinds import (
     committed,
     derive_kind,
@@ -138,7 +139,7 @@ def coverage(
     sys.exit(0 if all(row["state"] == "verified" for row in asked) else 1)
 
 
-for command in (show, diff, write, committed, run, predict_schedule):
+for command in (show, diff, write, export_command, committed, run, predict_schedule):
     main.add_command(command)
 
 

@@ -106,6 +106,7 @@ FLOORS = {
         "costs",
         "api",
         "tables",
+        "exports",
         "commands",
         "cli",
         "__init__",

@@ -112,10 +112,10 @@ def verify_kind(
         click.echo(line, err=say is print_json)
     passed = not findings
     with RankPool(ranks) as pool:
-        for route in [False, True] if library else [False]:
-            name = "library loader" if route else "our application"
-            verdict = prove(found, plan, pool, library=route)
-            verdict = verdict if route else with_numbers(verdict, found, plan, ranks)
+        for route in ["ours", "library"] if library else ["ours"]:
+            name = "library loader" if route == "library" else "our application"
+            verdict = prove(found, plan, pool, route)
+            verdict = verdict if route == "library" else with_numbers(verdict, found, plan, ranks)
             passed &= say(model, f"{ranks} ranks, {name}", verdict)
     return passed
 

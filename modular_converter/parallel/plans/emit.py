@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,56 @@ if TYPE_CHECKING:
     import torch
 
 
+@dataclass(frozen=True)
+class Unsaid:
+    """A part of a plan that another vocabulary cannot express: the pattern of a rule or an attribute, and the reason."""
+
+    part: str
+    reason: str
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+def library_unsaid(plan: Plan, model: torch.nn.Module | None = None) -> list[Unsaid]:
+    """What transformers' vocabulary cannot express of a plan.
+
+    Args:
+        model: to find its layers without a rule in the plan that would get one, since all numbers become ``*``.
+    """
+    found = [Unsaid(rule.pattern, f"{rule.pattern}: {why}") for rule in plan.rules for why in _library_reasons(rule)]
+    found += [Unsaid(name, f"{name}: an integer that must shrink") for name in plan.attributes]
+    styles: dict[str, set[str]] = {}
+    for rule in plan.rules:
+        styles.setdefault(wildcard(rule.pattern), set()).add(rule.style)
+    for rule in plan.rules:
+        pattern = wildcard(rule.pattern)
+        if len(styles[pattern]) > 1:
+            said = f"{pattern}: its members need different styles, and that vocabulary cannot name one member"
+            found.append(Unsaid(rule.pattern, said))
+    names = names_of_parts(model) if model is not None else []
+    ruled = {name for rule in plan.rules for name in matches(rule.pattern, names)}
+    for rule in plan.rules:
+        pattern = wildcard(rule.pattern)
+        beyond = next((name for name in matches(pattern, names) if name not in ruled), None)
+        if beyond is not None:
+            said = f"{wildcard(beyond)}: {beyond} has no rule, and that vocabulary cannot name one member"
+            found.append(Unsaid(rule.pattern, said))
+    return found
+
+
+def _library_reasons(rule: PlanRule) -> Iterator[str]:
+    style = STYLES[rule.style]
+    if not style.library:
+        yield f"style {rule.style} is ours"
+    if rule.dim is not None:
+        yield f"dimension {rule.dim}"
+    if rule.parts and rule.parts != (1, 1) and not style.cuts_output:
+        yield f"packed parts {':'.join(map(str, rule.parts))}"
+    if rule.units is not None:
+        yield f"units {rule.units}"
+
+
 def to_library(plan: Plan, model: torch.nn.Module | None = None) -> dict[str, str]:
     """``{layer pattern: style}`` in the names of transformers 5.23, numbers all ``*``.
 
@@ -25,38 +76,37 @@ def to_library(plan: Plan, model: torch.nn.Module | None = None) -> dict[str, st
 
     Raises ``PlanFormatError`` with the rules that this vocabulary cannot express.
     """
-    reasons = plan.library_reasons()
-    if reasons:
-        raise PlanFormatError(f"{plan.model}: not in transformers' vocabulary: " + "; ".join(reasons))
-    result: dict[str, str] = {}
-    for rule in plan.rules:
-        pattern = wildcard(rule.pattern)
-        if result.setdefault(pattern, rule.style) != rule.style:
-            raise PlanFormatError(
-                f"{pattern}: its members need different styles, and that vocabulary cannot name one member"
-            )
-    names = names_of_parts(model) if model is not None else []
-    ruled = {name for rule in plan.rules for name in matches(rule.pattern, names)}
-    beyond = [name for pattern in result for name in matches(pattern, names) if name not in ruled]
-    if beyond:
-        raise PlanFormatError(
-            f"{wildcard(beyond[0])}: {beyond[0]} has no rule, and that vocabulary cannot name one member"
-        )
-    return result
+    unsaid = dict.fromkeys(map(str, library_unsaid(plan, model)))
+    if unsaid:
+        raise PlanFormatError(f"{plan.model}: not in transformers' vocabulary: " + "; ".join(unsaid))
+    return {wildcard(rule.pattern): rule.style for rule in plan.rules}
 
 
-def loader_doubts(plan: Plan, model: torch.nn.Module) -> list[str]:
-    """The rules of bare parameters: transformers' vocabulary has them, but its loader sums only the results of layers.
+def loader_unsaid(plan: Plan, model: torch.nn.Module) -> list[Unsaid]:
+    """The rules that transformers' vocabulary has, but its loader does not run.
 
-    Parameters of experts are no such rules: the module's own rule sums.
+    It sums only the results of layers: bare parameters are cut, and nothing is summed. Parameters of experts are no such
+    rules: the module's own rule sums. Its styles of matrices are for layers with ``in_features`` and ``out_features``.
     """
     acting = [rule.pattern for rule in plan.rules if STYLES[rule.style].acts_for_weights]
-    paths = [path for path, _ in model.named_modules()]
-    alone = [rule for rule in plan.rules if STYLES[rule.style].cuts and not matches(rule.pattern, paths)]
-    lost = [rule for rule in alone if rule.pattern.rpartition(".")[0] not in acting]
-    return [
-        f"{rule.pattern}: {rule.style} of a parameter: transformers' loader cuts it, but sums nothing" for rule in lost
-    ]
+    modules = dict(model.named_modules())
+    found = []
+    for rule in plan.rules:
+        style = STYLES[rule.style]
+        paths = matches(rule.pattern, modules)
+        other = next((path for path in paths if style.cuts and not _has_features(modules[path], style.table)), None)
+        said = ""
+        if style.cuts and not paths and rule.pattern.rpartition(".")[0] not in acting:
+            said = f"{rule.style} of a parameter: transformers' loader cuts it, but sums nothing"
+        elif other is not None:
+            said = f"{other} is a {type(modules[other]).__name__}, and transformers' loader cuts linear layers"
+        if said:
+            found.append(Unsaid(rule.pattern, f"{rule.pattern}: {said}"))
+    return found
+
+
+def _has_features(layer: torch.nn.Module, table: bool) -> bool:
+    return table or hasattr(layer, "in_features") and hasattr(layer, "out_features")
 
 
 def to_torch(plan: Plan, model: torch.nn.Module) -> dict[str, Any]:
@@ -88,13 +138,17 @@ def torch_text(plan: Plan, model: torch.nn.Module) -> str:
 
 def _torch_styles(plan: Plan, model: torch.nn.Module) -> dict[str, TorchStyle]:
     """Pattern -> torch's style, in the order of the plan."""
-    reasons = [reason for rule in plan.rules for reason in _torch_reasons(rule, model)]
-    reasons += [f"{name}: an integer that must shrink" for name in plan.attributes]
-    if reasons:
-        raise PlanFormatError(
-            f"{plan.model}: torch has no style for " + "; ".join(reasons) + "; use the plan as text or JSON"
-        )
+    unsaid = torch_unsaid(plan, model)
+    if unsaid:
+        said = "; ".join(map(str, unsaid))
+        raise PlanFormatError(f"{plan.model}: torch has no style for {said}; use the plan as text or JSON")
     return {rule.pattern: style for rule in plan.rules if (style := STYLES[rule.style].torch) is not None}
+
+
+def torch_unsaid(plan: Plan, model: torch.nn.Module) -> list[Unsaid]:
+    """What ``parallelize_module`` cannot follow of a plan."""
+    found = [Unsaid(rule.pattern, reason) for rule in plan.rules for reason in _torch_reasons(rule, model)]
+    return found + [Unsaid(name, f"{name}: an integer that must shrink") for name in plan.attributes]
 
 
 def _torch_reasons(rule: PlanRule, model: torch.nn.Module) -> Iterator[str]:

@@ -184,17 +184,6 @@ class Plan:
         whole = tuple((item["pattern"], item["reason"]) for item in value.get("whole", ()))
         return cls(value["model"], tuple(rules), attributes, whole)
 
-    def library_reasons(self) -> list[str]:
-        """The reasons why transformers' vocabulary cannot express this plan."""
-        reasons = [
-            f"{rule.pattern}: style {rule.style} is ours" for rule in self.rules if not STYLES[rule.style].library
-        ]
-        reasons += [f"{rule.pattern}: dimension {rule.dim}" for rule in self.rules if rule.dim is not None]
-        packed = [r for r in self.rules if r.parts and r.parts != (1, 1) and not STYLES[r.style].cuts_output]
-        reasons += [f"{rule.pattern}: packed parts {':'.join(map(str, rule.parts))}" for rule in packed]
-        reasons += [f"{rule.pattern}: units {rule.units}" for rule in self.rules if rule.units is not None]
-        return reasons + [f"{name}: an integer that must shrink" for name in self.attributes]
-
 
 def is_expert_plan(plan: Plan) -> bool:
     """Whether a plan divides experts, not tensors, among the ranks."""

@@ -1,14 +1,15 @@
-"""Prove a plan through transformers' own loader: ``from_pretrained(distributed_config=DistributedConfig(...))``."""
+"""Prove a plan by others' code: transformers' ``from_pretrained(distributed_config=…)``, torch's ``parallelize_module``."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import torch.distributed as dist
 
 from modular_converter.parallel.errors import one_line
-from modular_converter.parallel.plans.emit import to_library
+from modular_converter.parallel.plans.emit import to_library, to_torch
 from modular_converter.parallel.plans.plan import Plan, is_expert_plan
 from modular_converter.parallel.proof.compare import reference, run_model
 from modular_converter.parallel.proof.deviation import errors_of_backwards, worst_error
@@ -23,6 +24,7 @@ from modular_converter.parallel.proof.judge import (
     refused,
 )
 from modular_converter.parallel.tiny.build import Small
+from modular_converter.parallel.tiny.copies import copy_of
 
 
 def check_library(folder: str, small: Small, plan: Plan, ranks: int, whole: Reference) -> Verdict:
@@ -40,40 +42,66 @@ def check_library(folder: str, small: Small, plan: Plan, ranks: int, whole: Refe
     own: Any = small.model
     given = dict.fromkeys(own.tp_plan or {}, "replicate")  # sub-models and the loader add entries of their own
     given.update(to_library(plan))
-    return _check(folder, small, given, ranks, whole)
+    return _check_loaded(folder, small, given, ranks, whole)
 
 
 def check_committed(folder: str, small: Small, ranks: int, whole: Reference) -> Verdict:
     """The same with the plan in the model's own classes."""
-    return _check(folder, small, "auto", ranks, whole)
+    return _check_loaded(folder, small, "auto", ranks, whole)
 
 
-def _check(folder: str, small: Small, plan: dict[str, str] | str, ranks: int, whole: Reference) -> Verdict:
+def check_torch(small: Small, plan: Plan, ranks: int, whole: Reference) -> Verdict:
+    """Shard a copy of the small model with ``parallelize_module`` on this rank; compare its outputs and gradients.
+
+    Args:
+        plan: a plan that torch's styles can express.
+    """
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor.parallel import parallelize_module
+
+    def shard() -> Any:
+        model = copy_of(small.model)
+        return parallelize_module(model, init_device_mesh("cpu", (ranks,)), to_torch(plan, model))
+
+    return _check("parallelize_module", shard, lambda: copy_of(small.model), small, ranks, whole)
+
+
+def _check_loaded(folder: str, small: Small, plan: dict[str, str] | str, ranks: int, whole: Reference) -> Verdict:
     from transformers.distributed import DistributedConfig
 
-    if reason := proves_nothing(whole):
-        return refused(ranks, "the outputs", reason)
     model: Any = type(small.model)
     config = DistributedConfig(tp_size=ranks, tp_plan=plan)
+
+    def load(**options: Any) -> Any:
+        return model.from_pretrained(folder, **options).eval()
+
+    return _check("transformers' loader", lambda: load(distributed_config=config), load, small, ranks, whole)
+
+
+def _check(
+    through: str, load: Callable[[], Any], plain: Callable[[], Any], small: Small, ranks: int, whole: Reference
+) -> Verdict:
+    """Compare the model that ``load`` shards with the whole model's numbers, or with those of the ``plain`` model."""
+    if reason := proves_nothing(whole):
+        return refused(ranks, "the outputs", reason)
     try:
-        loaded = model.from_pretrained(folder, distributed_config=config).eval()
+        loaded = load()
         found = [outputs_of(loaded, small, gradients) for gradients in (False, True)]
         worst = max(worst_error(outputs, whole.outputs) for outputs in found)
         if worst > OUTPUT_TOLERANCE:  # loading may change a model, such as its buffers
-            plain = model.from_pretrained(folder).eval()
-            alone = outputs_of(plain, small, gradients=False)
+            alone = outputs_of(plain(), small, gradients=False)
             worst = min(worst, max(worst_error(outputs, alone) for outputs in found))
-            whole = reference(plain, small.inputs)
+            whole = reference(plain(), small.inputs)
         if worst > OUTPUT_TOLERANCE:
-            return refused(ranks, "the outputs", f"outputs through the library's loader differ by {worst:.2g}")
-        return replace(_with_gradients(loaded, small, whole, ranks), output_error=worst)
+            return refused(ranks, "the outputs", f"outputs through {through} differ by {worst:.2g}")
+        return replace(_with_gradients(through, loaded, small, whole, ranks), output_error=worst)
     except Exception as error:
         return refused(ranks, "", one_line(error, 200))
 
 
-def _with_gradients(loaded: Any, small: Small, whole: Reference, ranks: int) -> Verdict:
+def _with_gradients(through: str, loaded: Any, small: Small, whole: Reference, ranks: int) -> Verdict:
     """The verdict on the whole gradients of the parameters."""
-    scope = Evidence(ranks=(ranks,), places=("transformers' loader",), forms=(WITH_GRADIENTS,), gaps=whole.gaps)
+    scope = Evidence(ranks=(ranks,), places=(through,), forms=(WITH_GRADIENTS,), gaps=whole.gaps)
     if not whole.gradients:
         return Verdict(ranks, 0.0, 0.0, evidence=scope)
     found = run_model(
@@ -85,7 +113,7 @@ def _with_gradients(loaded: Any, small: Small, whole: Reference, ranks: int) -> 
     worst = errors.get(name, 0.0)
     if worst <= GRADIENT_TOLERANCE:
         return Verdict(ranks, 0.0, worst, evidence=scope)
-    reason = f"the gradient of {name} through the library's loader differs by {worst:.2g}"
+    reason = f"the gradient of {name} through {through} differs by {worst:.2g}"
     return Verdict(ranks, 0.0, worst, name, reason, evidence=scope)
 
 

@@ -27,7 +27,8 @@ TASK_LIMIT_S = 60.0
 class Task:
     """One verification: the model to build, the plan as text, and how to apply it.
 
-    ``route`` is ``ours``, ``library`` (transformers' loader) or ``committed`` (the same with the model's own plan).
+    ``route`` is ``ours``, ``library`` (transformers' loader), ``committed`` (the same with the model's own plan), or
+    ``torch`` (``parallelize_module``).
     """
 
     target: Any
@@ -195,12 +196,14 @@ def _answer(task: Task) -> Any:
 
 def _through_loader(task: Task, small: Any, plan: Any, size: int) -> Any:
     from modular_converter.parallel.proof.compare import reference
-    from modular_converter.parallel.proof.library import check_committed, check_library, end_groups
+    from modular_converter.parallel.proof.library import check_committed, check_library, check_torch, end_groups
 
     whole = reference(small.model, small.inputs)
     try:
         if task.route == "committed":
             return check_committed(task.folder, small, size, whole)
+        if task.route == "torch":
+            return check_torch(small, plan, size, whole)
         return check_library(task.folder, small, plan, size, whole)
     finally:
         end_groups()

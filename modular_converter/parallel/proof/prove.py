@@ -200,23 +200,21 @@ def leaves_around(flow: Flow, layer: str) -> frozenset[int]:
     return frozenset()
 
 
-def prove(derived: Derived, plan: Plan, pool: RankPool, library: bool = False, committed: bool = False) -> Verdict:
+def prove(derived: Derived, plan: Plan, pool: RankPool, route: str = "ours") -> Verdict:
     """Run a plan on the pool's processes against the whole model, and on threads with the variants.
 
     The derived plan has been checked with the variants already.
 
     Args:
-        library: through transformers' own loader.
-        committed: through this loader with the plan in the model's own classes, instead of ``plan``.
+        route: by whose code, see ``Task``; ``committed`` is the plan in the model's own classes, instead of ``plan``.
 
     Returns:
         The first failing verdict of a rank, or the worst passing one.
 
     Raises ``RankError`` if a rank died or hung.
     """
-    route = "committed" if committed else "library" if library else "ours"
     folder = ""
-    if route != "ours":
+    if route in ("library", "committed"):
         folder = tempfile.mkdtemp(prefix="modular-plan-")
         model: Any = derived.small.model
         model.save_pretrained(folder)

@@ -10,7 +10,7 @@ import torch
 
 from modular_converter.parallel.errors import PlanError, WriteError
 from modular_converter.parallel.plans.class_settings import HEAD_PLAN, Setting, base_settings, gathered_plan, holding
-from modular_converter.parallel.plans.emit import to_library
+from modular_converter.parallel.plans.emit import library_unsaid, to_library
 from modular_converter.parallel.plans.text_checks import placed
 from modular_converter.parallel.proof.on_processes import RankPool
 from modular_converter.parallel.proof.prove import Derived, derive_model, prove
@@ -114,11 +114,11 @@ def _entries(derived: Derived, checked: bool) -> dict[str, str]:
             f"{name}: the derived plan is refused: {placed(derived.verdict.layer, derived.verdict.reason)}; "
             "--unverified writes it all the same"
         )
-    reasons = derived.plan.library_reasons()
-    if reasons:
+    unsaid = library_unsaid(derived.plan)
+    if unsaid:
         raise WriteError(
             f"{name}: transformers' vocabulary cannot say this plan; `--json FILE` writes it as JSON, which can\n  "
-            + "\n  ".join(reasons)
+            + "\n  ".join(map(str, unsaid))
         )
     return to_library(derived.plan, derived.small.model)
 
@@ -131,11 +131,11 @@ def _refusal(derived: Derived, settings: Sequence[Setting], entries: Mapping[str
     if lost:
         return f"the library does not gather {', '.join(lost)} from its classes"
     plan = from_library(derived.target.name, whole)
-    for library in () if pool is None else (False, True):
+    for route in () if pool is None else ("ours", "library"):
         assert pool is not None
-        verdict = prove(derived, plan, pool, library=library)
+        verdict = prove(derived, plan, pool, route)
         if not verdict.passed:
-            where = "through transformers' loader" if library else "on its ranks"
+            where = "through transformers' loader" if route == "library" else "on its ranks"
             return f"the plan is refused {where}: {placed(verdict.layer, verdict.reason)}"
     return ""
 

@@ -175,7 +175,7 @@ def _expert_row(
     loader = ""
     if pool is not None:
         derived = Derived(target, small, trace, plan, subject, check_on_threads(subject, plan, 2), overrides)
-        loader = _said(prove(derived, plan, pool, library=True))
+        loader = _said(prove(derived, plan, pool, "library"))
     return ModelComparison(name, "differs" if why else "same", why, state, committed, loader)
 
 

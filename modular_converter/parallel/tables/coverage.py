@@ -13,6 +13,7 @@ import torch
 from transformers.models.auto import configuration_auto
 
 from modular_converter.parallel.errors import PlanError, one_line
+from modular_converter.parallel.plans.emit import library_unsaid
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import resolve
 from modular_converter.parallel.plans.text_checks import placed
@@ -189,10 +190,10 @@ def _fill(row: Row, target: Any, pool: Any, start: float) -> None:
 
 def _through_loader(derived: Any, pool: Any) -> str:
     """``verified``, the reason against the plan, or the first rule that transformers' vocabulary lacks."""
-    reasons = derived.plan.library_reasons()
-    if reasons:
-        return f"not in its vocabulary: {reasons[0]}"
-    return _said(lambda: prove(derived, derived.plan, pool, library=True))
+    unsaid = library_unsaid(derived.plan)
+    if unsaid:
+        return f"not in its vocabulary: {unsaid[0]}"
+    return _said(lambda: prove(derived, derived.plan, pool, "library"))
 
 
 def _said(run: Callable[[], Any]) -> str:
@@ -225,7 +226,7 @@ def _committed(derived: Any, sharded: float, pool: Any) -> Row | None:
         return {"state": "not comparable", "reason": str(error)[:300], "outcome": "", "types": types}
     row: Row = {"state": "verified" if verdict.passed else "refused", "reason": placed(verdict.layer, verdict.reason)}
     row.update(sharded=round(theirs, 4), collectives=verdict.collectives, outcome="worse", types=types)
-    row["loader"] = _said(lambda: prove(derived, source, pool, committed=True))
+    row["loader"] = _said(lambda: prove(derived, source, pool, "committed"))
     if not verdict.passed:
         # The library's loader runs some plans that are refused here, since it reads them differently.
         ours_alone = row["loader"] == "verified"

@@ -151,7 +151,7 @@ def committed_section(rows: list[Row]) -> str:
 
 def _silent(having: list[Row]) -> str:
     """The models for which the library's loader gives other numbers without an error."""
-    wrong = " through the library's loader differ"
+    wrong = " loader differ"
     names = [row["model"] for row in _sorted(having) if wrong in row["committed"].get("loader", "")]
     return f" It gives other outputs or gradients, without an error, for {', '.join(names)}." if names else ""
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from transformers.pytorch_utils import Conv1D
 
 from modular_converter.parallel.errors import PlanFormatError
-from modular_converter.parallel.plans.emit import loader_doubts, to_library, to_torch, torch_text
+from modular_converter.parallel.plans.emit import loader_unsaid, to_library, to_torch, torch_text
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.solve.read_library import from_library
 
@@ -68,12 +69,20 @@ def test_what_transformers_loader_cuts_without_summing_is_named():
     plan = from_library(
         "x", {"layers.*": "colwise", "table": "rowwise", "words.weight": "replicated_with_grad_allreduce"}
     )
-    assert loader_doubts(plan, Odd()) == [
+    assert [str(one) for one in loader_unsaid(plan, Odd())] == [
         "table: rowwise of a parameter: transformers' loader cuts it, but sums nothing"
     ]
     model = nn.ModuleDict({"experts": Odd()})
     experts = from_library("x", {"experts.table": "rowwise", "experts": "moe_tp_experts"})
-    assert loader_doubts(experts, model) == []
+    assert loader_unsaid(experts, model) == []
+
+
+def test_layers_that_transformers_loader_does_not_cut_are_named():
+    model = nn.ModuleDict({"up": Conv1D(8, 4), "words": nn.Embedding(8, 4)})
+    plan = from_library("x", {"up": "colwise", "words": "embedding_rowwise"})
+    assert [str(one) for one in loader_unsaid(plan, model)] == [
+        "up: up is a Conv1D, and transformers' loader cuts linear layers"
+    ]
 
 
 def test_the_library_vocabulary_comes_and_goes():

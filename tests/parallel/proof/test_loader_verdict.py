@@ -76,7 +76,7 @@ def test_equal_numbers_pass_and_the_place_is_said(check):
         (with_after(lambda x: x * torch.nan), "the outputs", "differ by inf"),
         (with_after(lambda x: 1 // 0), "", "ZeroDivisionError"),
         (with_after(lambda x: x.detach()), "up.weight", "differs by inf"),
-        (twice_the_gradient, "up.weight", "the gradient of up.weight through the library's loader differs by 1"),
+        (twice_the_gradient, "up.weight", "the gradient of up.weight through transformers' loader differs by 1"),
     ],
 )
 def test_what_the_loader_gets_wrong_is_named(change, layer, said):

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from modular_converter.parallel.errors import PlanFormatError
-from modular_converter.parallel.plans.emit import to_library, torch_text
+from modular_converter.parallel.plans.emit import library_unsaid, to_library, torch_text
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.plans.resolve import resolve
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
@@ -74,7 +74,7 @@ def test_facts_agree(name):
     assert style.role in STYLES and STYLES[style.role].forward is style.forward
     assert not style.packed_as or STYLES[style.packed_as].packed
     assert (style.inference is Inference.SILENT) == (style.collective is None)
-    if not style.cuts_output and not plan_of(style).library_reasons():
+    if not style.cuts_output and not library_unsaid(plan_of(style)):
         assert from_library("example", to_library(plan_of(style))) == plan_of(style)
 
 
@@ -115,7 +115,7 @@ def test_a_new_style_is_one_record(monkeypatch):
     assert calls(follow(record(model, inputs, "new")), plan) == 1
     assert [row.communication for row in rows(plan, model, 2, 4)] == ["", "all-reduce"]
     assert '"down": RowwiseParallel()' in torch_text(plan, model)
-    assert plan.library_reasons() == ["down: style rowwise_by_another_name is ours"]
+    assert list(map(str, library_unsaid(plan))) == ["down: style rowwise_by_another_name is ours"]
     assert check_model_on_threads(model, plan, inputs, 2).passed
     monkeypatch.setitem(STYLES, NEW.name, replace(NEW, forward=lambda use: use.function(*use.args, **use.kwargs)))
     assert not check_model_on_threads(model, plan, inputs, 2).passed, "without its sum it is wrong"

@@ -52,6 +52,6 @@ def test_each_type_with_a_plan_has_a_row_or_a_reason():
 def test_a_plan_with_which_the_loader_gives_other_numbers_is_refused(name):
     derived = derive_model(target_of(name), ratios=False)
     with RankPool(2) as pool:
-        verdict = prove(derived, derived.plan, pool, committed=True)
+        verdict = prove(derived, derived.plan, pool, "committed")
     assert not verdict.passed
-    assert "outputs through the library's loader differ by" in verdict.reason
+    assert "outputs through transformers' loader differ by" in verdict.reason

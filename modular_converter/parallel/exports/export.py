@@ -1,0 +1,131 @@
+"""Write a derived plan for another tool: what it can say and runs, and the memory that the rest costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import torch
+
+from modular_converter.parallel.errors import PlanError
+from modular_converter.parallel.exports.restrict import kept_of
+from modular_converter.parallel.exports.vocabulary import Vocabulary
+from modular_converter.parallel.plans.patterns import wildcard
+from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.plans.resolve import fitting, resolve
+from modular_converter.parallel.plans.text_checks import placed
+from modular_converter.parallel.proof.on_processes import RankPool
+from modular_converter.parallel.proof.prove import Derived, prove
+from modular_converter.parallel.shard.shares import largest_share
+from modular_converter.parallel.solve.cost import calls
+from modular_converter.parallel.solve.follow import follow
+from modular_converter.parallel.tables.summary import full_model
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of 16-bit weights: of the whole model, and of the largest share of a device under both plans.
+
+    Attributes:
+        sizes: what was measured: the default sizes of the model's classes, or the small instance.
+    """
+
+    whole: int
+    full: int
+    exported: int
+    sizes: str
+
+
+@dataclass(frozen=True)
+class Export:
+    """A plan for another tool.
+
+    Attributes:
+        plan: the part of the derived plan that the tool follows.
+        lost: pattern of a parameter that only the derived plan shards -> the reason.
+        collectives: of one forward of the small instance, under this plan and under the derived plan.
+        proven: how the tool's own code ran it; empty if it did not run here.
+    """
+
+    vocabulary: Vocabulary
+    plan: Plan
+    text: str
+    lost: dict[str, str]
+    memory: Memory
+    collectives: tuple[int, int]
+    proven: str = ""
+
+
+def export(derived: Derived, vocabulary: Vocabulary, ranks: int = 2, pool: RankPool | None = None) -> Export:
+    """The part of a derived plan that a tool can say, and that runs here.
+
+    Args:
+        ranks: devices, for the memory.
+        pool: for runs through the tool's own code, if it has a route; None to skip them.
+
+    Raises ``PlanError`` if nothing of the plan can be handed over, with the reasons.
+    """
+    model = derived.small.model
+    run_there = pool is not None and bool(vocabulary.route)
+
+    def refusal(plan: Plan) -> str:
+        verdict = derived.checked(plan, 2) if plan is not derived.plan else derived.verdict
+        if not verdict.passed:
+            return placed(verdict.layer, verdict.reason)
+        why = misread(vocabulary, plan, model)
+        if why or not run_there:
+            return why
+        assert pool is not None
+        return _refused_there(derived, plan, pool, vocabulary)
+
+    kept = kept_of(derived.trace, derived.plan, lambda plan: vocabulary.unsaid(plan, model), refusal)
+    lost = {wildcard(name): reason for name, reason in sorted(kept.lost.items())}
+    if not kept.plan.rules:
+        reasons = "; ".join(f"{pattern}: {reason}" for pattern, reason in lost.items())
+        raise PlanError(
+            f"{derived.plan.model}: nothing to export to {vocabulary.name}: {reasons or 'the plan is empty'}"
+        )
+    proven = f"{pool.size} processes" if pool is not None and run_there else ""
+    text = vocabulary.text(kept.plan, model)
+    flow = follow(derived.trace)
+    counts = calls(flow, kept.plan), calls(flow, derived.plan)
+    return Export(vocabulary, kept.plan, text, lost, memory(derived, kept.plan, ranks), counts, proven)
+
+
+def _refused_there(derived: Derived, plan: Plan, pool: RankPool, vocabulary: Vocabulary) -> str:
+    try:
+        verdict = prove(derived, plan, pool, vocabulary.route)
+    except PlanError as error:  # a rank died or hung in the tool's code
+        return str(error)
+    return "" if verdict.passed else placed(verdict.layer, verdict.reason)
+
+
+def misread(vocabulary: Vocabulary, plan: Plan, model: torch.nn.Module) -> str:
+    """The first layer that a tool reads otherwise than the plan has it; empty if there is none."""
+    if vocabulary.read is None:
+        return ""
+    wanted, read = vocabulary.styles(plan, model), vocabulary.read(vocabulary.text(plan, model), model)
+    other = next((path for path in sorted({*wanted, *read}) if wanted.get(path) != read.get(path)), None)
+    return "" if other is None else f"{other}: read as {read.get(other, 'whole')}, not {wanted.get(other, 'whole')}"
+
+
+def memory(derived: Derived, plan: Plan, ranks: int) -> Memory:
+    """The bytes on a device at the default sizes of the model's classes, or of the small instance if these fail."""
+
+    def measured(model: torch.nn.Module, sizes: str) -> Memory:
+        whole = 2 * sum(parameter.numel() for parameter in model.parameters())
+        full, own = (bytes_on_device(model, one, ranks) for one in (derived.plan, plan))
+        return Memory(whole, full, own, sizes)
+
+    try:
+        return measured(full_model(derived.small.model), "default sizes")
+    except Exception:  # defaults that do not fit together, or to the plan
+        return measured(derived.small.model, "small instance")
+
+
+def bytes_on_device(model: torch.nn.Module, plan: Plan, ranks: int) -> int:
+    """The bytes of the largest share of 16-bit weights. Raises ``PlanError`` if the plan does not fit."""
+    pieces = resolve(fitting(plan, model), model).pieces
+    return 2 * sum(
+        prod(largest_share(tuple(p.shape), pieces.get(name), ranks)) for name, p in model.named_parameters()
+    )

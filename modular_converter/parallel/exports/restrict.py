@@ -1,0 +1,187 @@
+"""The largest part of a derived plan that another tool can say, and that its own code runs.
+
+A part of a plan is not a subset of its rules: a row-wise layer without its column-wise layer is wrong. So axes are left
+whole, and the rules are written anew; large layers whose axis is left whole are sharded with a gather, if the tool can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from modular_converter.parallel.plans.emit import Unsaid
+from modular_converter.parallel.plans.patterns import is_inside, wildcard
+from modular_converter.parallel.plans.plan import Plan, PlanRule
+from modular_converter.parallel.solve.choose import choose
+from modular_converter.parallel.solve.cost import covered
+from modular_converter.parallel.solve.derive import Aim, plan_of
+from modular_converter.parallel.solve.flow import Flow
+from modular_converter.parallel.solve.follow import follow
+from modular_converter.parallel.trace.graph import Trace
+
+
+# The most runs of a tool's loader in the search for the part of a plan that it runs.
+_MOST_RUNS = 24
+
+Pair = frozenset[int]
+Names = frozenset[str]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A part of a derived plan.
+
+    Attributes:
+        lost: name of a parameter that only the derived plan shards -> the reason.
+    """
+
+    plan: Plan
+    lost: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Shards:
+    """The shards that a derived plan has, as axes of pairs, and names of weights sharded by vocabulary or gathered."""
+
+    flow: Flow
+    pairs: tuple[Pair, ...]
+    every: Names
+
+    @staticmethod
+    def of(trace: Trace, plan: Plan) -> Shards:
+        """The axes that a plan shards in pairs; a plan may leave some whole that its trace would allow."""
+        flow = follow(trace)
+        cut = covered(trace, plan)
+        found = [
+            frozenset(candidate.leaves)
+            for candidate in choose(flow).accepted
+            if any(flow.trace.parameters[place.parameter].name in cut for place in candidate.places)
+        ]
+        return Shards(flow, tuple(found), frozenset(parameter.name for parameter in trace.parameters))
+
+    def plan(self, pairs: Sequence[Pair], names: Names) -> Plan:
+        """The plan with these pairs, and with these weights sharded by vocabulary or gathered."""
+        accepted = (candidate.leaves for candidate in choose(self.flow).accepted)
+        kept = frozenset[int]().union(*pairs)
+        without = frozenset(leaf for leaves in accepted for leaf in leaves) - kept
+        return plan_of(self.flow, Aim(without=without, apart=self.every - names))
+
+    def covered(self, plan: Plan) -> Names:
+        """The parameters that a plan shards."""
+        return frozenset(covered(self.flow.trace, plan))
+
+
+def kept_of(trace: Trace, full: Plan, unsaid: Callable[[Plan], Sequence[Unsaid]], runs: Callable[[Plan], str]) -> Kept:
+    """The part of a plan to hand over; a plan without rules if there is none.
+
+    Args:
+        unsaid: gives what the tool cannot say of a plan.
+        runs: gives the reason why the tool's code does not run a plan as the whole model; empty if it does.
+    """
+    if not unsaid(full) and not (refused := runs(full)):
+        return Kept(full)
+    shards = Shards.of(trace, full)
+    reasons: dict[str, str] = {}
+    pairs, names = _said(shards, unsaid, reasons)
+    plan = shards.plan(pairs, names)
+    refused = runs(plan) if plan.rules else ""
+    if refused:
+        before = shards.covered(plan)
+        search = _Search(shards, runs)
+        pairs = search.largest(pairs, lambda some: shards.plan(some, frozenset()))
+        alone = search.largest(_alone(shards, pairs, names), lambda some: shards.plan(pairs, _joined(some)))
+        plan = shards.plan(pairs, _joined(alone))
+        reasons = dict.fromkeys(before - shards.covered(plan), refused) | reasons
+    lost = shards.covered(full) - shards.covered(plan)
+    return Kept(plan, {name: reasons.get(name, "shards together with weights that are left whole") for name in lost})
+
+
+def _joined(parts: Sequence[Names]) -> Names:
+    return frozenset[str]().union(*parts)
+
+
+def _said(
+    shards: Shards, unsaid: Callable[[Plan], Sequence[Unsaid]], reasons: dict[str, str]
+) -> tuple[list[Pair], Names]:
+    """The pairs, and the names of other weights, of which the tool can say all; ``reasons`` gets those against the rest."""
+    pairs: list[Pair] = []
+    for pair in shards.pairs:
+        alone = shards.plan([pair], frozenset())
+        against = unsaid(alone)
+        if against:
+            _note(reasons, shards.covered(alone), against)
+        else:
+            pairs.append(pair)
+    names = shards.every
+    while True:
+        plan = shards.plan(pairs, names)
+        against = unsaid(plan)
+        if not against:
+            return pairs, names
+        parts = {one.part for one in against}
+        hit = shards.covered(Plan(plan.model, tuple(rule for rule in plan.rules if _concerns(rule, parts))))
+        _note(reasons, hit, against)
+        touching = [pair for pair in pairs if shards.covered(shards.plan([pair], frozenset())) & hit]
+        if touching or not hit & names:  # without a weight to name, the cause is unknown: give up the smallest pair
+            dropped = touching or pairs[-1:]
+            if not dropped:
+                return [], frozenset()
+            pairs = [pair for pair in pairs if pair not in dropped]
+        else:
+            names -= hit
+
+
+def _note(reasons: dict[str, str], names: Names, against: Sequence[Unsaid]) -> None:
+    """Note the first reason against each weight: that against its own rule if there is one."""
+    for name in names:
+        own = (one for one in against if is_inside(wildcard(name), wildcard(one.part)))
+        reasons.setdefault(name, str(next(own, against[0])))
+
+
+def _concerns(rule: PlanRule, parts: set[str]) -> bool:
+    """Whether a rule is one of these, or of a weight inside of a module with an integer that must shrink."""
+    if rule.pattern in parts:
+        return True
+    return any(f"{rule.pattern}.".startswith(f"{part.partition(':')[0]}.") for part in parts if ":" in part)
+
+
+def _alone(shards: Shards, pairs: Sequence[Pair], names: Names) -> list[Names]:
+    """The weights sharded by vocabulary or gathered beside some pairs; the same weights of all layers go together."""
+    extra = shards.covered(shards.plan(pairs, names)) - shards.covered(shards.plan(pairs, frozenset()))
+    found: dict[str, set[str]] = {}
+    for name in extra:
+        found.setdefault(wildcard(name), set()).add(name)
+    return [frozenset(found[pattern]) for pattern in sorted(found)]
+
+
+_Part = TypeVar("_Part", bound=frozenset[Any])
+
+
+@dataclass
+class _Search:
+    """The search for the largest part that runs; ``left`` counts the runs that it may still use."""
+
+    shards: Shards
+    runs: Callable[[Plan], str]
+    left: int = _MOST_RUNS
+
+    def largest(self, parts: Sequence[_Part], plan: Callable[[Sequence[_Part]], Plan]) -> list[_Part]:
+        """The parts whose plan runs: all, or what runs of each half, together or else of the larger half."""
+        if not parts or self._passes(plan(parts)):
+            return list(parts)
+        if len(parts) == 1:
+            return []
+        middle = len(parts) // 2
+        first, second = self.largest(parts[:middle], plan), self.largest(parts[middle:], plan)
+        if first and second and self._passes(plan([*first, *second])):
+            return [*first, *second]
+        return max(first, second, key=lambda some: self._elements(plan(some)))
+
+    def _passes(self, plan: Plan) -> bool:
+        self.left -= 1
+        return self.left >= 0 and bool(plan.rules) and not self.runs(plan)
+
+    def _elements(self, plan: Plan) -> int:
+        names = self.shards.covered(plan)
+        return sum(one.size for one in self.shards.flow.trace.parameters if one.name in names)

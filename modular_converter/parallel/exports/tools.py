@@ -1,0 +1,9 @@
+"""All tools that take plans, by name."""
+
+from __future__ import annotations
+
+from modular_converter.parallel.exports.library import ACCELERATE, TORCH, TRANSFORMERS
+from modular_converter.parallel.exports.vocabulary import Vocabulary
+
+
+TOOLS: dict[str, Vocabulary] = {tool.name: tool for tool in (TRANSFORMERS, ACCELERATE, TORCH)}

@@ -1,0 +1,36 @@
+"""What another tool can say of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from modular_converter.parallel.plans.emit import Unsaid
+from modular_converter.parallel.plans.plan import Plan
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """A tool that takes plans.
+
+    Attributes:
+        name: of the tool, as its users write it.
+        version: of the tool, whose facts these are.
+        use: where the text goes.
+        unsaid: gives what the tool cannot say of a plan for a model.
+        text: writes a plan without such parts.
+        route: of ``RankPool``, by which its code, or the loader that it calls, runs a plan here; empty if none does.
+        read: gives module path -> our style, as the tool reads a plan's text for a model; None if ``route`` shows it.
+        styles: gives the same from a plan, to compare.
+    """
+
+    name: str
+    version: str
+    use: str
+    unsaid: Callable[[Plan, torch.nn.Module], Sequence[Unsaid]]
+    text: Callable[[Plan, torch.nn.Module], str]
+    route: str = ""
+    read: Callable[[str, torch.nn.Module], Mapping[str, str]] | None = None
+    styles: Callable[[Plan, torch.nn.Module], Mapping[str, str]] = lambda plan, model: {}
