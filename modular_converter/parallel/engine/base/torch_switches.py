@@ -7,11 +7,15 @@ from dataclasses import astuple, dataclass, fields
 from typing import Any
 
 import torch
+import torch.nn.modules.module as _modules
 from torch.overrides import _get_current_function_mode_stack as _function_modes
 from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from modular_converter.parallel.errors import ApplyError
+
+
+_HOOKS_OF_ALL = (_modules._global_forward_hooks, _modules._global_forward_pre_hooks)
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,12 @@ class TorchSwitches:
 
 
 def refuse_modes(device: torch.device) -> None:
-    """Raise ``ApplyError`` inside a mode of torch that would see nothing of what other processes compute."""
+    """Raise ``ApplyError`` for a mode or hook of torch that would see nothing of what other processes compute."""
+    if any(_HOOKS_OF_ALL):
+        raise ApplyError(
+            f"the model's modules run on ranks ({device}), which a hook of all modules (register_module_forward_hook and the "
+            "like) does not reach; remove it, or put a hook on the model itself"
+        )
     if not torch._C._len_torch_function_stack() and not torch._C._len_torch_dispatch_stack():
         return
     stack: Any = _function_modes  # torch has no types for it

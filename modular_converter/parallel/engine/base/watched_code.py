@@ -55,16 +55,34 @@ class WatchedCode:
         self.where = names
         self.scopes = [vars(sys.modules[place]) for place, _ in names]
         self.names = [name for _, name in names]
+        # The ranks import torch's own code, too; a patch of it here does not reach them.
+        torchs = {kind: None for module in model.modules() for kind in type(module).__mro__ if _is_torchs(kind)}
+        self.of_torch: list[tuple[str, Any]] = [(kind.__qualname__, kind) for kind in torchs]
+        self.of_torch.append((torch.nn.functional.__name__, torch.nn.functional))
+        self.read = {
+            name
+            for kind in self.kinds
+            for value in vars(kind).values()
+            if isinstance(function := _function(value), FunctionType)
+            for name in _said(function.__code__)
+        }
+        self.later: set[tuple[type[Any], str]] = set()
+        self.unsent = False
         self.note()
 
     def note(self) -> None:
         """Take the code of now as the one to compare with."""
         self.members = [dict(vars(kind)) for kind in self.kinds]
+        self.members_of_torch = [dict(vars(scope)) for _, scope in self.of_torch]
         self.values = list(map(dict.get, self.scopes, self.names))
         self.inside = {n: repr(value) for n, value in enumerate(self.values) if not is_plain(value) and is_data(value)}
 
     def changed(self) -> str:
-        """A name that is no longer what it was, with both values if they are plain; empty if there is none."""
+        """A name that is no longer what it was, with both values if they are plain; empty if there is none.
+
+        A new plain attribute of a class that its own methods do not name, such as one in which a library's base class
+        keeps an answer, is no such name: ``unsent`` says that there is one which other processes do not have.
+        """
         try:
             same = all(vars(kind) == members for kind, members in zip(self.kinds, self.members))
         except Exception:  # a comparison of arrays
@@ -72,6 +90,9 @@ class WatchedCode:
         now = list(map(dict.get, self.scopes, self.names))
         if not same and (found := self._changed_member()):
             return found
+        for (place, scope), members in zip(self.of_torch, self.members_of_torch):
+            if vars(scope) != members and (found := _other_function(vars(scope), members)):
+                return f"torch's {place}.{found}"
         if all(map(operator.is_, now, self.values)) and all(repr(now[n]) == said for n, said in self.inside.items()):
             return ""
         for n, (old, new) in enumerate(zip(self.values, now)):
@@ -83,6 +104,13 @@ class WatchedCode:
         for kind, members in zip(self.kinds, self.members):
             for name in [*members, *(vars(kind).keys() - members.keys())]:
                 old, new = members.get(name), vars(kind).get(name)
+                if ((kind, name) in self.later or name not in members) and is_plain(new) and name not in self.read:
+                    if name not in vars(kind):
+                        del members[name]
+                    elif old is not new:
+                        members[name], self.unsent = new, True
+                        self.later.add((kind, name))
+                    continue
                 if old is not new and not _is_pythons(name) and not _equal(old, new):
                     return f"{kind.__module__}.{kind.__qualname__}.{name}{_in_words(old, new)}"
         return ""
@@ -115,6 +143,35 @@ def take_over(facts: CodeFacts) -> list[str]:
         for where, value in own.items()
         if (mark := _mark(value)) != facts.code[where] and (mark or value is None)
     ]
+
+
+def _is_torchs(kind: type[Any]) -> bool:
+    return issubclass(kind, torch.nn.Module) and kind.__module__.startswith("torch.nn.")
+
+
+def _other_function(now: Any, before: dict[str, Any]) -> str:
+    """The name of a function of torch that has one of others, or none, in its place; empty if there is none.
+
+    Torch changes some itself: its compiler, when it is imported.
+    """
+    changed = (name for name, old in before.items() if now.get(name) is not old and not _is_pythons(name))
+    other = (name for name in changed if callable(before[name]) or callable(now.get(name)))
+    return next((name for name in other if not _is_of_torch(now.get(name))), "")
+
+
+def _is_of_torch(value: Any) -> bool:
+    """Whether torch's own code made a function, also one that bears another one's names."""
+    return isinstance(value, FunctionType) and value.__globals__.get("__name__", "").startswith("torch.")
+
+
+def _said(code: CodeType) -> Iterator[str]:
+    """The names and texts in a function, by which it can read an attribute."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _said(constant)
+        elif isinstance(constant, str):
+            yield constant
 
 
 def _scope(where: Name) -> Any:

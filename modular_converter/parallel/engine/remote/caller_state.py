@@ -43,6 +43,8 @@ class CallerState:
         self.placement, self.device = placement, torch.device(placement.session.devices[0])
         self.modules = WatchedState(model, (*skip, *settings), configs_in(settings.values()))
         self.code = WatchedCode(model)
+        self.weights = list(model.parameters())
+        self.kinds = list(map(type, self.weights))
         self.refused: dict[tuple[str, str, bool], StateChange] = {}
         self.sent: dict[tuple[str, str, bool], StateChange] = {}
         self.lock = (
@@ -61,11 +63,18 @@ class CallerState:
             self._send(skeleton)
 
     def _send(self, skeleton: Skeleton) -> None:
+        if list(map(type, self.weights)) != self.kinds:
+            raise ApplyError(
+                f"a weight was swapped with a tensor of this process, which the ranks do not see; {_CURE}"
+            )
         if said := self.code.changed():
             raise ApplyError(
                 f"{said} is not what it was when the ranks got the model, and they do not see it; {_CURE}"
             )
         placement, switches = self.placement, TorchSwitches.here()
+        if self.code.unsent:
+            placement.send_code(self.code.facts())
+            self.code.unsent = False
         if switches != placement.session.switches:
             placement.send_switches(switches)
         found = self.modules.differences()

@@ -13,6 +13,7 @@ import torch
 
 from modular_converter.parallel.engine.base.skeleton import Item, Skeleton
 from modular_converter.parallel.engine.base.torch_switches import TorchSwitches
+from modular_converter.parallel.engine.base.watched_code import CodeFacts
 from modular_converter.parallel.engine.base.watched_state import StateChange
 from modular_converter.parallel.engine.ranks.failures import RemoteError
 from modular_converter.parallel.engine.ranks.packing import OnRanks, handle_for, public_names, stand_in
@@ -162,6 +163,11 @@ class Placement:
         with self.session.lock:
             self._ask(("switches", switches))
             self.session.switches = switches
+
+    def send_code(self, facts: CodeFacts) -> None:
+        """Let the ranks take over plain values of the model's classes and modules."""
+        with self.session.lock:
+            self._ask(("code", facts))
 
     def send_state(self, changes: list[tuple[StateChange, bool]]) -> None:
         """Send changes of modules, and whether each was made in place."""

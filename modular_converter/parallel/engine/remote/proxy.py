@@ -27,7 +27,7 @@ from modular_converter.parallel.engine.base.adapted import (
     scales_of,
 )
 from modular_converter.parallel.engine.base.memory import MemoryFigures
-from modular_converter.parallel.engine.base.refused_methods import CHANGE_WEIGHTS, refusals, refuse
+from modular_converter.parallel.engine.base.refused_methods import CHANGE_WEIGHTS, refusals
 from modular_converter.parallel.engine.base.skeleton import Item
 from modular_converter.parallel.engine.base.watched_state import GONE, StateChange, WatchedState
 from modular_converter.parallel.engine.checkpoint.save_model import save_model, saved_names, saves_as_library
@@ -62,13 +62,8 @@ _CALLS = ("forward", "_call_impl")
 _OWN = ("_placement", "_homes", "_open", "_scales", "_own_class", "_trained", AROUND, UNPROVEN)
 # Not in the model: the state has the model's own dictionary, and would keep a dropped model and its ranks alive.
 _STATES: weakref.WeakKeyDictionary[torch.nn.Module, CallerState] = weakref.WeakKeyDictionary()
-# The methods that put hooks on a module.
-_HOOKS = (
-    "register_forward_hook",
-    "register_forward_pre_hook",
-    "register_full_backward_hook",
-    "register_full_backward_pre_hook",
-)
+# The entries of a module that hold its hooks.
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 class Parallelized(MemoryFigures):
@@ -161,13 +156,16 @@ class Parallelized(MemoryFigures):
 
 
 class _Fixed(dict[str, Any]):
-    """The children or weights of a module on the ranks; refuses replacements, such as peft's."""
+    """The children, weights or hooks of a module on the ranks; refuses replacements, such as peft's."""
 
-    def __setitem__(self, name: str, value: Any) -> None:
-        raise PlanError(_UNREACHED.format(name=name))
+    def __init__(self, content: dict[str, Any], said: str) -> None:
+        super().__init__(content)
+        self.said = said
 
-    def __delitem__(self, name: str) -> None:
-        raise PlanError(_UNREACHED.format(name=name))
+    def _refused(self, *changed: Any, **more: Any) -> Any:
+        raise PlanError(self.said.format(name=next(iter(changed or more), "this")))
+
+    __setitem__ = __delitem__ = __ior__ = setdefault = update = pop = popitem = clear = _refused
 
 
 def install(model: torch.nn.Module, placement: Placement) -> None:
@@ -185,10 +183,12 @@ def install(model: torch.nn.Module, placement: Placement) -> None:
                 module._parameters[leaf] = made[id(parameter)]
     _call_on_ranks(model)
     # By path: with the model's own dictionary in it, the list would keep a dropped model alive.
-    inside = list(model.named_modules())
-    model.__dict__["_open"] = [(path, name, vars(module)[name]) for path, module in inside for name in _CHILDREN]
-    for _, module in inside:
-        vars(module).update({name: _Fixed(vars(module)[name]) for name in _CHILDREN})
+    opened = model.__dict__["_open"] = []
+    for path, module in list(model.named_modules()):
+        unheard = _UNHEARD.format(name=type(module).__name__)
+        said = dict.fromkeys(_CHILDREN, _UNREACHED) | dict.fromkeys(_HOOKS if path else (), unheard)
+        opened += [(path, name, vars(module)[name]) for name in said]
+        vars(module).update({name: _Fixed(vars(module)[name], text) for name, text in said.items()})
     placement.settings = pickled(settings_of(model))
     model.__dict__["_placement"] = placement
     model.__dict__["_homes"] = homes
@@ -243,9 +243,8 @@ def _call_on_ranks(model: torch.nn.Module) -> None:
     for path, module in model.named_modules():
         if module is model:
             continue
-        name = type(module).__name__
-        module.__dict__.update(dict.fromkeys(_HOOKS, functools.partial(refuse, PlanError, _UNHEARD.format(name=name))))
         if next(module.parameters(), None) is not None:
+            name = type(module).__name__
             module.__dict__.update({call: functools.partial(_inside, root, path, name, call) for call in _CALLS})
 
 
@@ -272,7 +271,7 @@ def give_back(model: Any) -> torch.nn.Module:
     for scope, leaf, parameter in model.__dict__.pop("_homes"):
         scope[leaf] = parameter
     for module in model.modules():
-        for name in (*_CALLS, *_HOOKS):
+        for name in _CALLS:
             module.__dict__.pop(name, None)
     for path in model.__dict__.pop("_trained"):
         inside[path].training = True

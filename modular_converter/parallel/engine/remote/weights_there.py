@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import torch
 
 from modular_converter.parallel.errors import PlanError
@@ -219,6 +220,8 @@ def _read_only(func: Any, name: str, args: Any, kwargs: Any) -> Any:
         return value.clone() if name in _SHARES_MEMORY else value
 
     def marked(value: Any) -> Any:
+        if isinstance(value, numpy.ndarray):
+            value.flags.writeable = False
         if isinstance(value, (list, tuple)):
             kind: Any = type(value)
             return kind(*map(marked, value)) if hasattr(value, "_fields") else kind(map(marked, value))

@@ -57,6 +57,7 @@ SENT = {
     "a buffer in place": lambda m: m.shift.add_(1.0),
     "a buffer's data": lambda m: m.shift.data.mul_(0.5),
     "an entry of a buffer": lambda m: m.shift.__setitem__(3, 2.0),
+    "through numpy": lambda m: m.shift.numpy().__imul__(2.0),
     "another buffer": lambda m: setattr(m, "shift", torch.full((64,), 0.3)),
     "dropouts alone": lambda m: [block.drop.train() for block in m.layers],
     "dropouts of shares": lambda m: [block.attn.drop.train() for block in m.layers],
@@ -173,6 +174,46 @@ def test_code_that_was_patched_later_is_refused(pair, monkeypatch, scope, name, 
         patch.setattr(scope, name, value)
         with pytest.raises(ApplyError, match=rf"{name} .*is not what it was when the ranks got the model"):
             pair[1](IDS)
+    assert equal(pair)
+
+
+def doubled(input, *more, **named):
+    return input * 2
+
+
+@pytest.mark.parametrize("scope, name", [(torch.nn.functional, "relu"), (torch.nn.Linear, "forward")])
+def test_a_patch_of_torch_is_refused(pair, monkeypatch, scope, name):
+    with monkeypatch.context() as patch:
+        patch.setattr(scope, name, doubled)
+        with pytest.raises(ApplyError, match=rf"torch's .*{name} is not what it was when the ranks got the model"):
+            pair[1](IDS)
+    assert equal(pair)
+
+
+@pytest.mark.parametrize("kind", ["register_module_forward_hook", "register_module_forward_pre_hook"])
+def test_hooks_of_all_modules_are_refused(pair, kind):
+    handle = getattr(torch.nn.modules.module, kind)(lambda *given: None)
+    try:
+        with pytest.raises(ApplyError, match="which a hook of all modules"):
+            pair[1](IDS)
+    finally:
+        handle.remove()
+    assert equal(pair)
+
+
+def test_a_note_on_a_class_reaches_the_ranks_and_is_no_patch(pair, monkeypatch):
+    for value in (3.0, "other"):
+        monkeypatch.setattr(code.Mlp, f"note_{value}", value, raising=False)
+        assert equal(pair)
+
+
+def test_a_weight_that_was_swapped_is_refused(pair):
+    weight = pair[1].layers[0].mlp.up.weight
+    mine = torch.nn.Parameter(weight * 2)
+    torch.utils.swap_tensors(weight, mine)
+    with pytest.raises(ApplyError, match="a weight was swapped"):
+        pair[1](IDS)
+    torch.utils.swap_tensors(weight, mine)
     assert equal(pair)
 
 

@@ -1,0 +1,47 @@
+"""A look at a model's state finds every write to its tensors, also one that leaves their versions as they are."""
+
+import pytest
+import torch
+
+from modular_converter.parallel.engine.base.watched_state import WatchedState
+
+
+class Holder(torch.nn.Module):
+    def __init__(self, entries, dtype):
+        super().__init__()
+        self.register_buffer("held", torch.zeros(entries, dtype=dtype))
+        self.plain, self.inside = torch.zeros(entries, dtype=dtype), [torch.zeros(entries, dtype=dtype)]
+
+
+WRITES = {
+    "data": lambda t: t.data[-1:].fill_(1),
+    "numpy": lambda t: t.numpy().__setitem__(0, 1),
+    "storage": lambda t: t.untyped_storage().fill_(1),
+    "in place": lambda t: t.add_(1),
+    "other data": lambda t: setattr(t, "data", t.data + 1),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("entries, dtype", [(1, torch.float64), (7, torch.int64), (1 << 20, torch.float32)])
+@pytest.mark.parametrize("place", ["held", "plain", "inside"])
+def test_every_write_is_seen_once(write, entries, dtype, place):
+    model = Holder(entries, dtype)
+    state = WatchedState(model)
+    assert not state.differences()
+    tensor = getattr(model, place)
+    WRITES[write](tensor[0] if place == "inside" else tensor)
+    found = state.differences()
+    assert [one.where for one in found] == [place] and found[0].is_buffer == (place == "held")
+    assert not state.differences()
+
+
+def test_buffers_that_go_come_or_are_replaced():
+    model = Holder(3, torch.float32)
+    model.register_buffer("later", None)
+    state = WatchedState(model)
+    model.later = torch.zeros(2)
+    model.held = model.held.clone()
+    assert {one.where for one in state.differences()} == {"later", "held"} and not state.differences()
+    del model.held
+    assert [one.where for one in state.differences()] == ["held"] and not state.differences()
