@@ -44,6 +44,7 @@ from modular_converter.files.arguments import discover  # noqa: E402
 from modular_converter.settings.load import load_settings  # noqa: E402
 from modular_converter.settings.release import parse_release  # noqa: E402
 from modular_converter.settings.toml_files import read_toml  # noqa: E402
+from modular_converter.settings.values import Settings  # noqa: E402
 
 
 PACKAGE = "transformers"
@@ -56,10 +57,15 @@ MOST_BYTES = 20_000_000
 class Difference:
     """A generated file of a release that differs from the conversion."""
 
-    file: str
+    path: str
     reason: str
     """`refused`, `formatting`, `no source`, `convention`, or "" where nothing explains it."""
     detail: str
+
+    @property
+    def file(self) -> str:
+        """The name of the file."""
+        return os.path.basename(self.path)
 
 
 @dataclass(frozen=True)
@@ -87,7 +93,8 @@ def main() -> int:
     options = parser.parse_args()
     results = []
     for version in sorted(options.versions, key=parse_release, reverse=True):
-        result = check(version, models_of(version, options.cache), options.workers)
+        models = models_of(version, options.cache)
+        result = check(version, models, options.workers, load_settings(models))
         results.append(result)
         print(f"{version}: {result.exact} of {result.published} exact, {result.modular} modular files", flush=True)
         for one in result.differences:
@@ -126,14 +133,13 @@ def unpack(wheel: str, folder: str) -> None:
     os.rename(partial, folder)
 
 
-def check(version: str, models: str, workers: int) -> Result:
+def check(version: str, models: str, workers: int, settings: Settings) -> Result:
     """Convert a release and explain each difference."""
-    settings = load_settings(models)
     paths = discover([models], None).paths
     conversions = Run(settings, workers=workers).convert(paths)
     generated = {file: text for conversion in conversions for file, text in conversion.files.items()}
     published = dict(published_files(models))
-    explain = Explainer(version, models, conversions, published)
+    explain = Explainer(version, models, conversions, published, settings)
     differences = [
         explain(path, published.get(path, ""), generated.get(path, ""))
         for path in sorted({*published, *generated})
@@ -158,10 +164,15 @@ class Explainer:
     """Finds the reason why a published file differs from the conversion of its release's sources."""
 
     def __init__(
-        self, version: str, models: str, conversions: Sequence[Conversion], published: Mapping[str, str]
+        self,
+        version: str,
+        models: str,
+        conversions: Sequence[Conversion],
+        published: Mapping[str, str],
+        settings: Settings,
     ) -> None:
         self.version = version
-        self.library = Library(load_settings(models))
+        self.library = Library(settings)
         self.published = published
         self.by_folder = {os.path.dirname(conversion.path): conversion for conversion in conversions}
         self.names = re.compile("|".join(sorted(self._model_names(models), key=len, reverse=True)), re.IGNORECASE)
@@ -169,19 +180,21 @@ class Explainer:
     def __call__(self, path: str, published: str, ours: str) -> Difference:
         """The difference of one file, with its reason."""
         file = os.path.basename(path)
-        conversion = self.by_folder[os.path.dirname(path)]
+        conversion = self.by_folder.get(os.path.dirname(path))
+        if conversion is None:
+            return Difference(path, "no source", "its modular file is not in the release")
         errors = [finding for finding in conversion.findings if finding.is_error]
         if errors:
-            return Difference(file, "refused", f"{errors[0].code}: {errors[0].message}")
+            return Difference(path, "refused", f"{errors[0].code}: {errors[0].message}")
         if published and ours and formatted(published) == formatted(ours):
-            return Difference(file, "formatting", "equal once both are formatted")
+            return Difference(path, "formatting", "equal once both are formatted")
         known = next((one for one in known_differences() if self._applies(one, file)), None)
         if known:
-            return Difference(file, "convention", known["reason"])
+            return Difference(path, "convention", known["reason"])
         line = self._line_without_source(conversion.path, published, ours)
         if line:
-            return Difference(file, "no source", line)
-        return Difference(file, "", first_difference(published, ours))
+            return Difference(path, "no source", line)
+        return Difference(path, "", first_difference(published, ours))
 
     def _applies(self, known: Mapping[str, Any], file: str) -> bool:
         release = parse_release(self.version)
@@ -189,13 +202,18 @@ class Explainer:
 
     def _line_without_source(self, modular: str, published: str, ours: str) -> str:
         """A line that only the published file has and that no source has, whatever the models are called."""
-        sources = {self._neutral(line) for text in self._sources(modular) for line in text.splitlines()}
         mine = set(ours.splitlines())
-        for number, line in enumerate(published.splitlines(), start=1):
-            code = line.strip()
-            is_written = line not in mine and not re.match(r"from |import |#|[)\]}]|$", code)
-            if is_written and self._neutral(line) not in sources:
-                return f"line {number}, `{code}`, is in none of its sources"
+        written = {
+            number: line
+            for number, line in enumerate(published.splitlines(), start=1)
+            if line not in mine and not re.match(r"from |import |#|[)\]}]|$", line.strip())
+        }
+        signs = {_signs(line) for line in written.values()}  # the same in lines that differ in names alone
+        lines = {line for text in self._sources(modular) for line in text.splitlines() if _signs(line) in signs}
+        sources = set(map(self._neutral, lines))
+        for number, line in written.items():
+            if self._neutral(line) not in sources:
+                return f"line {number}, `{line.strip()}`, is in none of its sources"
         return ""
 
     def _sources(self, modular: str) -> Iterator[str]:
@@ -219,6 +237,11 @@ class Explainer:
     def _model_names(self, models: str) -> set[str]:
         folders = {entry.name for entry in os.scandir(models) if entry.is_dir() and len(entry.name) > 2}
         return {form for name in folders for form in (re.escape(name), re.escape(name.replace("_", "")))}
+
+
+def _signs(line: str) -> str:
+    """A line without its words and blanks."""
+    return re.sub(r"[\w\s]", "", line)
 
 
 @cache
@@ -246,16 +269,20 @@ def first_difference(published: str, ours: str) -> str:
     return " | ".join(line for line in lines if line[:2] not in ("--", "++", "@@"))[:160]
 
 
+def row(result: Result) -> str:
+    """The row of a release."""
+    counts = Counter(difference.reason or "unexplained" for difference in result.differences)
+    why = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
+    return f"| {result.version} | {result.modular} | {result.published} | {result.exact} | {why or '–'} |"
+
+
 def table(results: Sequence[Result]) -> Iterator[str]:
     """The lines of the page."""
     yield f"Checked on {datetime.date.today():%d %B %Y}."
     yield ""
     yield "| release | modular files | generated files | exact | differ, and why |"
     yield "| --- | ---: | ---: | ---: | --- |"
-    for one in results:
-        counts = Counter(difference.reason or "unexplained" for difference in one.differences)
-        why = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
-        yield f"| {one.version} | {one.modular} | {one.published} | {one.exact} | {why or '–'} |"
+    yield from map(row, results)
     yield ""
     yield "| file | releases | why |"
     yield "| --- | --- | --- |"

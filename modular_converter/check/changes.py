@@ -76,8 +76,8 @@ def _comments(old: str, new: str, trees: Iterable[TreeChange]) -> list[FileChang
     if [one for one in old.split("\n") if "#" in one] == [one for one in new.split("\n") if "#" in one]:
         return []  # the tokenizer takes longer than all else
     olds, news = _comments_of(old), _comments_of(new)
-    gone = [_with_comments(one.old, old) for one in trees if one.kind.startswith("leaves out")]
-    come = [_with_comments(one.new, new) for one in trees if one.kind.startswith("adds")]
+    gone = [with_comments(one.old, old) for one in trees if one.kind.startswith("leaves out")]
+    come = [with_comments(one.new, new) for one in trees if one.kind.startswith("adds")]
     olds = [one for one in olds if not any(start <= one[0] < end for start, end in gone)]
     news = [one for one in news if not any(start <= one[0] < end for start, end in come)]
     blocks = matching_blocks([text for _, text in olds], [text for _, text in news])
@@ -104,7 +104,7 @@ def _comments_of(text: str) -> list[tuple[int, str]]:
     return [(one.start[0], one.string.lstrip("#").strip()) for one in tokens if one.type == tokenize.COMMENT]
 
 
-def _with_comments(span: LineSpan, text: str) -> LineSpan:
+def with_comments(span: LineSpan, text: str) -> LineSpan:
     """A span with the comments directly above it."""
     lines = text.split("\n")
     start = span.start
