@@ -26,16 +26,16 @@ from keyword import kwlist
 
 from check_releases import Result, check, models_of, published_files, row
 from profile_switches import Explanation, Switches, Trials, explanations, in_words, switches_of, with_switches
-from release_examples import name_at, passage, sources
+from release_examples import IMPORT, definitions, name_at, passage, sources
 
 from modular_converter.check.alike import FEWEST, find_groups
 from modular_converter.check.blame import Cause
 from modular_converter.check.changes import FileChange, file_changes
 from modular_converter.check.compare import StaleFile
 from modular_converter.convert.required_files import required_files
-from modular_converter.convert.source.lexer import identifiers
 from modular_converter.files.arguments import discover
 from modular_converter.findings import ConversionError
+from modular_converter.model.lexer import identifiers
 from modular_converter.settings.load import load_settings
 
 
@@ -158,19 +158,19 @@ class Lesson:
         names = [os.path.basename(one.path) for one in kind.members]
         yield ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
         for word, inside, outside in self._words(kind):
-            yield f"`{word}` stands in {inside} of these definitions in modular files, and in {outside} other modular files."
+            yield f"`{word}` stands in {inside} of these definitions in modular files, and in {outside} others."
         yield from self._example(kind)
 
     def _words(self, kind: Kind) -> list[tuple[str, str, str]]:
         """The words that set the definitions of a kind apart in modular files: word, how many of both have it."""
-        texts = [self._concerned(kind, one) for one in kind.members]
-        members = {one.conversion.path for one in kind.members}
-        others = [self.words[path] for path in self.paths if path not in members]
+        keys = {(one.conversion.path, kind.definition_in(one)) for one in kind.members}
+        texts = [self.definitions[key] for key in sorted(keys & self.definitions.keys())]
+        others = [words for key, words in self.words.items() if key not in keys]
         inside = Counter(word for text in texts for word in identifiers(text) - {*kwlist})
         outside = Counter(word for words in others for word in words)
         shares = {word: count / len(texts) - outside[word] / max(1, len(others)) for word, count in inside.items()}
         place = {word: texts[0].find(word) % (len(texts[0]) + 1) for word in shares}
-        best = sorted(shares, key=lambda word: (-round(shares[word], 2), place[word], word))[:WORDS]
+        best = sorted(shares, key=lambda word: (-round(shares[word], 1), place[word], word))[:WORDS]
         return [
             (word, f"{inside[word]} of {len(texts)}", f"{outside[word]} of {len(others)}")
             for word in best
@@ -178,16 +178,21 @@ class Lesson:
         ]
 
     @cached_property
-    def words(self) -> Mapping[str, frozenset[str]]:
-        """The words of each modular file."""
-        return {path: identifiers(self.trials.library.text(path)) for path in self.paths}
+    def definitions(self) -> Mapping[tuple[str, str], str]:
+        """The text of each definition of the modular files, by path and name."""
+        return {
+            (path, name): "\n".join(lines[span.start - 1 : span.end - 1])
+            for path in self.paths
+            for lines in [self.trials.library.text(path).split("\n")]
+            for name, span in definitions("\n".join(lines))
+            if name != IMPORT
+        }
 
-    def _concerned(self, kind: Kind, stale: StaleFile) -> str:
-        """The definition that differs, as the modular file has it; all of the modular file where it has none."""
-        path = stale.conversion.path
-        text = self.trials.library.text(path)
-        found = passage(path, text, kind.definition_in(stale))
-        return found.text if found else text
+    @cached_property
+    def words(self) -> Mapping[tuple[str, str], frozenset[str]]:
+        """The words of each definition that has no others in it."""
+        outer = {(path, name.partition(".")[0]) for path, name in self.definitions if "." in name}
+        return {key: identifiers(text) for key, text in self.definitions.items() if key not in outer}
 
     def _example(self, kind: Kind) -> Iterator[str]:
         """The shortest definition with this change: in its sources, as converted, as published."""

@@ -31,7 +31,7 @@ class Passage(NamedTuple):
 def name_at(text: str, line: int) -> str:
     """The innermost class or function of a class that a line is in, or that begins behind it: `GemmaMLP.forward`."""
     found = IMPORT
-    for name, span in _definitions(text):
+    for name, span in definitions(text):
         if span.start <= line < span.end:
             found = name  # a member comes behind its class
         elif span.start > line and found == IMPORT and name != IMPORT:
@@ -42,7 +42,7 @@ def name_at(text: str, line: int) -> str:
 def passage(path: str, text: str, name: str) -> Passage | None:
     """The definition of this name in a text, with its place; None where there is none."""
     lines = text.split("\n")
-    spans = [span for one, span in _definitions(text) if one == name]
+    spans = [span for one, span in definitions(text) if one == name]
     if not spans:
         return None
     cut = lines[spans[0].start - 1 : spans[-1].end - 1]
@@ -74,8 +74,8 @@ def sources(modular: str, name: str, library: Library) -> Iterator[Passage]:
     yield from (one for one in found if one is not None)
 
 
-def _definitions(text: str) -> list[tuple[str, LineSpan]]:
-    """The definitions of a module and the members of its classes, with the comments above; and the imports."""
+def definitions(text: str) -> list[tuple[str, LineSpan]]:
+    """The statements of a module and the methods of its classes by name, in order, with the comments above."""
     try:
         body = parse(text).body
     except UNPARSABLE:
