@@ -18,6 +18,7 @@ from modular_converter.files.read import read_inside
 from modular_converter.findings import UNPARSABLE, ConversionError, Location, locate_parse_error
 from modular_converter.model.index import index_module
 from modular_converter.model.module import Module
+from modular_converter.model.resolver import Resolver
 from modular_converter.rules import missing_file, not_utf8, syntax_error, too_large
 from modular_converter.settings.regular_file import FileTooLarge
 from modular_converter.settings.values import Settings
@@ -96,6 +97,11 @@ class Library:
             self._packages[asked] = packages.find_package(name, beside)
         self.observations.packages[asked] = self._packages[asked] or ""
         return self._packages[asked]
+
+    @functools.cached_property
+    def resolver(self) -> Resolver:
+        """The modules and definitions behind imports, as the run sees them; the files that it reads are noted."""
+        return Resolver(self)
 
     def text_if_readable(self, path: str) -> str | None:
         """The text of a file as the run sees it; None for one that is missing or cannot be read."""

@@ -1,0 +1,248 @@
+"""Where an imported name is defined: the one answer, across files. Modules are read and never imported."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+from modular_converter.findings import UNPARSABLE, ConversionError
+from modular_converter.model.bindings import bindings_of
+from modular_converter.model.exports import has_unread_names
+from modular_converter.model.index import index_module
+from modular_converter.model.module import ImportedName, Module, Role, Statement
+from modular_converter.model.nodes import dotted, parse
+
+
+MOST_STEPS = 20
+"""The most imports that are followed from file to file; longer chains are of no author."""
+
+
+MOST_PARTS = 5
+"""The most names in an assignment that is looked at as another name for something: `a = b.c.d.e`."""
+
+
+class Files(Protocol):
+    """The files that modules are read from."""
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a file."""
+
+    def text(self, path: str) -> str:
+        """The text of a file. Raises `ConversionError`."""
+
+    def module(self, path: str) -> Module:
+        """The statements of a file. Raises `ConversionError`."""
+
+    def find_package(self, name: str, beside: str) -> str | None:
+        """The folder of the package that files in the folder `beside` import as `name`."""
+
+
+class Definition(NamedTuple):
+    """What a name means: a definition at the top level of a file, or a whole module."""
+
+    path: str
+    name: str | None = None
+    """None for the module itself."""
+
+
+class Resolver:
+    """The modules and definitions behind imports.
+
+    A name is followed through the modules that only import it: by a plain import, by `*`, by an import under a condition
+    if it is the only one, and by one for type checkers where nothing else binds the name, as in packages that import
+    their modules when they are first used. A name with several definitions, one for each condition, is defined where
+    the condition stands.
+    """
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._exported: dict[str, frozenset[str]] = {}
+
+    def stem(self, module: str, beside: str) -> str | None:
+        """The path of a module without `.py`, whether it exists or not; None for an unknown package.
+
+        Args:
+            module: dotted, relative or absolute.
+            beside: the folder of the file that imports it.
+        """
+        names = module.lstrip(".")
+        parts = names.split(".") if names else []
+        if names != module:
+            folder = beside
+            for _ in range(len(module) - len(names) - 1):
+                folder = os.path.dirname(folder)
+        else:
+            package = self._files.find_package(parts[0], beside)
+            if package is None:
+                return None
+            folder, parts = package, parts[1:]
+        return os.path.join(folder, *parts)
+
+    def path(self, module: str, beside: str) -> str | None:
+        """The path that the file of a module has if it is no package; None for an unknown package."""
+        stem = self.stem(module, beside)
+        return None if stem is None else f"{stem}.py"
+
+    def file(self, module: str, beside: str) -> str | None:
+        """The file of a module or package that exists."""
+        stem = self.stem(module, beside)
+        return None if stem is None else self.file_of_stem(stem)
+
+    def file_of_stem(self, stem: str) -> str | None:
+        """The file of the module or package at a path without `.py`. A package hides a module, as for Python."""
+        candidates = os.path.join(stem, "__init__.py"), f"{stem}.py"
+        return next((one for one in candidates if self._files.exists(one)), None)
+
+    def definition(self, module: str, name: str, beside: str) -> Definition | None:
+        """What `from module import name` in a file of the folder `beside` means; None if it cannot be found.
+
+        `name` is "" for `import module`.
+        """
+        stem = self.stem(module, beside)
+        if stem is None:
+            return None
+        path = self.file_of_stem(stem)
+        if path is not None:
+            return self.name_in(path, name) if name else Definition(path)
+        return self._submodule(stem, name) if name else None  # of a folder without `__init__.py`
+
+    def name_in(self, path: str, name: str) -> Definition | None:
+        """What a name at the top level of a file means, or `a.b` where `a` is a module.
+
+        None for a name that the file does not have, for a circle, and for attributes of what is no module.
+        """
+        return self._meaning(path, name, set())
+
+    def _meaning(self, path: str, name: str, seen: set[tuple[str, str]]) -> Definition | None:
+        first, *rest = name.split(".")
+        found = self._follow(path, first, seen)
+        for part in rest:
+            if found is None or found.name is not None:
+                return None
+            found = self._follow(found.path, part, seen)
+        return found
+
+    def _follow(self, path: str, name: str, seen: set[tuple[str, str]]) -> Definition | None:
+        module = self._module(path)
+        if module is None:
+            return None
+        if (path, name) not in seen and len(seen) <= MOST_STEPS:
+            seen.add((path, name))
+            if sources := self._sources(name, path, module):
+                found = (self._behind_import(one, name, path, seen) for one in sources)
+                return next((one for one in found if one is not None), None)
+            if alias := _aliased(name, module):
+                return self._meaning(path, alias, seen) or Definition(path, name)
+            if name in module.names or any(name in one.uses and name in _bound(one) for one in module.statements):
+                return Definition(path, name)
+        folder, file_name = os.path.split(path)
+        return self._submodule(folder, name) if file_name == "__init__.py" else None
+
+    def _behind_import(
+        self, imported: ImportedName, name: str, path: str, seen: set[tuple[str, str]]
+    ) -> Definition | None:
+        folder = os.path.dirname(path)
+        if not imported.name:
+            return self.definition(imported.module if imported.asname else imported.bound, "", folder)
+        name = name if imported.name == "*" else imported.name
+        file = self.file(imported.module, folder)
+        return self.definition(imported.module, name, folder) if file is None else self._follow(file, name, seen)
+
+    def _submodule(self, folder: str, name: str) -> Definition | None:
+        path = self.file_of_stem(os.path.join(folder, name))
+        return None if path is None else Definition(path)
+
+    def _sources(self, name: str, path: str, module: Module) -> list[ImportedName]:
+        """The imports that a name may come from, the most likely first; none for a name that is made in the module, on
+        some condition at least.
+        """
+        if module.is_made(name):
+            return []
+        plain, guarded, for_checkers = _imports(module)
+        named = [one for one in (*plain, *guarded) if one.bound == name] or [
+            one for one in for_checkers if one.bound == name
+        ]
+        if named:
+            are_the_same = len({(one.module, one.name) for one in named}) == 1
+            return named[-1:] if are_the_same or named[-1] in plain else []
+        for group in (plain, guarded, for_checkers):
+            stars = [one for one in group if one.name == "*" and name in self._star(one.module, path)]
+            if stars:
+                return stars[::-1] if len(stars) == 1 or group is plain else []
+        return []
+
+    def _star(self, module: str, path: str) -> frozenset[str]:
+        """The names that `from module import *` binds in a file."""
+        file = self.file(module, os.path.dirname(path))
+        return self.exported(file) if file is not None else frozenset()
+
+    def exported(self, path: str) -> frozenset[str]:
+        """The names that `*` stands for: those of `__all__`, else all public names, also where a list is computed."""
+        if path not in self._exported:
+            self._exported[path] = frozenset()  # for modules with star imports of each other
+            self._exported[path] = frozenset(self._read_exported(path))
+        return self._exported[path]
+
+    def _read_exported(self, path: str) -> Iterator[str]:
+        try:
+            module = self._end(path)
+        except ConversionError:
+            return
+        listed = module.definitions.get("__all__")
+        if listed is not None:
+            yield from module.exported
+            others = (one for one in module.statements if one is not listed and "__all__" in one.uses)
+            if not has_unread_names(listed.text) and not any(others):
+                return
+        module = self._module(path) or module
+        names = module.names.union(*map(_bound, module.statements))
+        yield from (name for name in names if not name.startswith("_"))
+        for statement in module.statements:
+            for one in (*statement.imports, *statement.inner_imports):
+                if one.name == "*":
+                    yield from self._star(one.module, path)
+
+    def _end(self, path: str) -> Module:
+        """A file from the first line on that begins with `__all__`: mostly its last lines, so that little is parsed."""
+        text = "\n" + self._files.text(path)
+        start = text.find("\n__all__")
+        if start < 0:
+            return self._files.module(path)
+        try:
+            return index_module(text[start:], path)
+        except UNPARSABLE:  # such as a line of a docstring
+            return self._files.module(path)
+
+    def _module(self, path: str) -> Module | None:
+        try:
+            return self._files.module(path)
+        except ConversionError:
+            return None
+
+
+def _aliased(name: str, module: Module) -> str | None:
+    """What a definition gives another name to: `b.c` of `a = b.c`, where `b` is imported, or bound above it."""
+    statement = module.definitions.get(name)
+    if statement is None or statement.role is not Role.ASSIGNMENT or len(statement.uses) > MOST_PARTS:
+        return None
+    node = parse(statement.text).body
+    path = dotted(node[0].value) if len(node) == 1 and isinstance(node[0], ast.Assign) else ""
+    first = path.partition(".")[0]
+    is_above = module.places.get(first, len(module.statements)) < module.places[name]
+    return path if path and (is_above or first in module.imported) else None
+
+
+def _bound(statement: Statement) -> frozenset[str]:
+    """The names that a statement binds which is no definition: `one, two = …`, a loop, a function under a condition."""
+    return bindings_of(parse(statement.text)).binds if statement.role is Role.OTHER else frozenset()
+
+
+def _imports(module: Module) -> tuple[list[ImportedName], list[ImportedName], list[ImportedName]]:
+    """The imports of a module: without a condition, on one, and for type checkers."""
+    groups: tuple[list[ImportedName], list[ImportedName], list[ImportedName]] = ([], [], [])
+    for statement in module.statements:
+        kind = 0 if statement.role is Role.IMPORT else 2 if "TYPE_CHECKING" in statement.condition else 1
+        groups[kind].extend((*statement.imports, *statement.inner_imports))
+    return groups
