@@ -15,13 +15,13 @@ from typing import NamedTuple
 from modular_converter.convert.examine.code import globals_read, same_code
 from modular_converter.convert.examine.left_of_parent import left_of_parent
 from modular_converter.convert.examine.meaning import BUILTINS, Meaning, builtin, imported, is_replacement
-from modular_converter.convert.examine.reexports import DefinitionPlace, place_of
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFile, GeneratedFiles
 from modular_converter.convert.inline.needed import OWN
 from modular_converter.convert.source.library import Library
 from modular_converter.model.module import ImportedName, Statement
+from modular_converter.model.resolver import Definition
 
 
 class Change(NamedTuple):
@@ -156,9 +156,9 @@ class _Names:
         """Whether a neighbour imports an object under a name that renaming leaves as it is."""
         return source != OWN and name in self.neighbours.neighbours[source].neighbour.module.imported
 
-    def _place(self, meaning: Meaning) -> DefinitionPlace | None:
+    def _place(self, meaning: Meaning) -> Definition | None:
         name = meaning.imported[len(meaning.module) :].removeprefix(".")
-        return place_of(meaning.module, name, os.path.dirname(self.neighbours.target.path), self.library)
+        return self.library.resolver.definition(meaning.module, name, os.path.dirname(self.neighbours.target.path))
 
     def _package_and_leaf(self, imported: str) -> tuple[str, str]:
         package = self.library.settings.package if imported.startswith(".") else imported.partition(".")[0]

@@ -20,7 +20,7 @@ from modular_converter.settings.load import load_settings
         ('__all__ = ["Feed"]\nclass Feed:\n    """About\n__all__\n    """\n', True),
         ('"""About\n__all__ of this\n"""\n\n\nclass Feed: ...\n\n\n__all__ = ["Feed"]\n', True),
         ("class Feed: ...\n\n\n__all__ = ['Other']\n", False),
-        ("class Feed: ...\n", False),
+        ("class Feed: ...\n", True),
     ],
 )
 def test_a_package_exports_what_its_modules_list(text: str, is_exported: bool, tmp_path: Path) -> None:
@@ -33,5 +33,4 @@ def test_a_package_exports_what_its_modules_list(text: str, is_exported: bool, t
     found = import_origin(
         ImportedName("..old", "Feed", ""), str(tmp_path / "models" / "new" / "modeling_new.py"), library
     )
-    place = "modeling_old.py" if is_exported else "__init__.py"
-    assert found == (str(package / place), "Feed")
+    assert found == ((str(package / "modeling_old.py"), "Feed") if is_exported else "..old.Feed")
