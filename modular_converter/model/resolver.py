@@ -80,6 +80,13 @@ class Resolver:
             folder, parts = package, parts[1:]
         return os.path.join(folder, *parts)
 
+    def is_own(self, module: str, beside: str) -> bool:
+        """Whether a module belongs to the package that the file which imports it lies in."""
+        if module.startswith("."):
+            return True
+        package = self._files.find_package(module.partition(".")[0], beside)
+        return package is not None and os.path.join(beside, "").startswith(os.path.join(package, ""))
+
     def path(self, module: str, beside: str) -> str | None:
         """The path that the file of a module has if it is no package; None for an unknown package."""
         stem = self.stem(module, beside)

@@ -6,9 +6,7 @@ import ast
 import os
 from collections.abc import Iterator
 
-from modular_converter.convert.inherit.resolve import module_path
 from modular_converter.convert.source.library import Library
-from modular_converter.findings import ConversionError
 from modular_converter.model.bindings import attributes_set
 from modular_converter.model.members import class_node
 from modular_converter.model.module import Module, Role, Statement
@@ -27,34 +25,32 @@ def lineage(
     """
     if name == "object":
         return
-    statement = module.definitions.get(name)
-    if statement is None:
-        elsewhere = _module_of(name, module, library, mentions) if depth <= DEEPEST else None
-        if elsewhere is None:
-            yield None
-        else:
-            yield from lineage(name, elsewhere, library, mentions, depth + 1)
-    elif statement.role is not Role.CLASS or depth > DEEPEST:
+    found = library.resolver.name_in(module.path, name) if _may_hold(name, module, library, mentions) else None
+    home = library.module(found.path) if found is not None else module
+    statement = home.definitions.get(found.name or "") if found is not None else None
+    if statement is None or statement.role is not Role.CLASS or depth > DEEPEST:
         yield None
-    else:
-        yield statement
-        for base in statement.bases:
-            yield from lineage(base, module, library, mentions, depth + 1)
+        return
+    yield statement
+    for base in statement.bases:
+        yield from lineage(base, home, library, mentions, depth + 1)
 
 
-def _module_of(name: str, module: Module, library: Library, mentions: str) -> Module | None:
-    """The module that a class is imported from, if its file can be read and holds a text."""
-    imported = module.imported.get(name)
-    if imported is None or imported.name != name:
-        return None
-    path = module_path(imported.module, os.path.dirname(module.path))
-    if path is None or not library.exists(path):
-        return None
-    try:
-        # Parsing the base of all models takes as long as converting a small one.
-        return library.module(path) if not mentions or mentions in library.text(path) else None
-    except ConversionError:
-        return None
+def _may_hold(name: str, module: Module, library: Library, mentions: str) -> bool:
+    """Whether a class is looked for: in its own package alone, and there only in files that hold a text.
+
+    Parsing the base of all models takes as long as converting a small one.
+    """
+    first = name.partition(".")[0]
+    imported = module.imported.get(first) if first not in module.definitions else None
+    if imported is None:
+        return True
+    folder = os.path.dirname(module.path)
+    if not library.resolver.is_own(imported.module, folder):
+        return False
+    file = library.resolver.file(imported.module, folder) if mentions else None
+    is_package = file is not None and os.path.basename(file) == "__init__.py"
+    return file is None or is_package or mentions in (library.text_if_readable(file) or "")
 
 
 def sets_attribute(statement: Statement, method: str, attribute: str) -> bool:

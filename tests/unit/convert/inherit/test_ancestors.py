@@ -31,6 +31,17 @@ def test_ancestors_are_followed_into_other_modules(tmp_path: pathlib.Path) -> No
     assert names(tmp_path, texts, "A") == ["A", None, None, None, None]
 
 
+def test_other_names_and_packages_are_followed_to_the_class(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep/two.py").write_text(
+        "class Root: ...\n\nclass Two(Root):\n    special = 1\n\n__all__ = ['Two']\n"
+    )
+    (tmp_path / "deep/__init__.py").write_text("from .two import *\n")
+    text = "from .deep import Two as Base\nfrom . import deep\n\nOther = Base\n\nclass A(Other): ...\nclass B(deep.Two): ...\n"
+    assert names(tmp_path, {"one": text}, "A", mentions="special") == ["A", "Two", "Root"]
+    assert names(tmp_path, {"one": text}, "B") == ["B", "Two", "Root"]
+
+
 def test_what_is_no_class_has_no_ancestors(tmp_path: pathlib.Path) -> None:
     texts = {"one": "def f(): ...\n\nclass A(f): ...\n"}
     assert names(tmp_path, texts, "A") == ["A", None]
