@@ -13,7 +13,7 @@ from modular_converter.authoring.normal_form import Abstraction, normal
 from modular_converter.convert.build_order import modular_of
 from modular_converter.convert.inherit.prefix import asked_prefix
 from modular_converter.convert.inherit.rename_neighbours import rename_neighbours
-from modular_converter.convert.inherit.resolve import module_path, neighbour_module, resolve_imports
+from modular_converter.convert.inherit.resolve import neighbour_module, resolve_imports
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import RenamedModule
 from modular_converter.findings import ConversionError
@@ -143,7 +143,7 @@ def files_in_circles(flat: FlatModel, index: LibraryIndex, library: Library) -> 
         used = frozenset[str]().union(*(one.uses for one in file.module.statements if not one.imports))
         for name in (name for one in file.module.statements if one.role is Role.IMPORT for name in one.imports):
             is_neighbour = name.bound in used and neighbour_module(name.module, library.settings) is not None
-            path = module_path(name.module, flat.folder) if is_neighbour else None
+            path = library.resolver.path(name.module, flat.folder) if is_neighbour else None
             if path and modular_of(path, library.settings) in heirs:
                 found[file.path] = f"it imports {name.name} from {name.module}, whose model takes from this one"
     return found

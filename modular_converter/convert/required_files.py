@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterable
+from collections import deque
 
-from modular_converter.convert.inherit.resolve import module_path, neighbour_module
+from modular_converter.convert.inherit.ancestors import lineage
+from modular_converter.convert.inherit.resolve import neighbour_module
 from modular_converter.convert.source.library import Library
+from modular_converter.convert.source.observations import Observations
 from modular_converter.findings import ConversionError
-from modular_converter.model.module import ImportedName, Module, Role
-
-
-_WORD = re.compile(r"\w+")
+from modular_converter.model.module import Module, Role
 
 
 def required_files(path: str, library: Library) -> frozenset[str]:
@@ -22,18 +20,22 @@ def required_files(path: str, library: Library) -> frozenset[str]:
     """
     imports = (one.imports for one in _module(path, library).statements if one.role is Role.IMPORT)
     names = (name for imported in imports for name in imported if neighbour_module(name.module, library.settings))
-    return _files_of(names, path)
+    folder = os.path.dirname(path)
+    return frozenset(file for one in {name.module for name in names} if (file := library.resolver.path(one, folder)))
 
 
 def ancestor_files(path: str, library: Library) -> frozenset[str]:
-    """The files that the bases of a module's classes are imported from, whether they exist or not.
+    """The files in which the ancestors of a module's classes are looked for, whether they exist or not.
 
     A conversion reads them when a modular file removes attributes, to know which attributes exist.
     None for a file that cannot be read or is not Python: the conversion stops there, too.
     """
+    seen = Observations()
+    library = library.observing(seen)
     module = _module(path, library)
-    bases = {word for one in module.statements for base in one.bases for word in _WORD.findall(base)}
-    return _files_of((name for bound, name in module.imported.items() if bound in bases), path)
+    for name in module.classes:
+        deque(lineage(name, module, library), maxlen=0)
+    return frozenset(one for one in seen.files if os.path.isdir(os.path.dirname(one)))
 
 
 def removes_attributes(path: str, library: Library) -> bool:
@@ -46,8 +48,3 @@ def _module(path: str, library: Library) -> Module:
         return library.module(path)
     except ConversionError:
         return Module(path, "", ())
-
-
-def _files_of(names: Iterable[ImportedName], path: str) -> frozenset[str]:
-    folder = os.path.dirname(path)
-    return frozenset(file for module in {name.module for name in names} if (file := module_path(module, folder)))

@@ -95,18 +95,12 @@ class _Grounds:
         neighbours = required_files(path, self._library)
         return {*neighbours, *(self._above(neighbours) if removes_attributes(path, self._library) else ())}
 
-    def _above(self, neighbours: Collection[str]) -> set[str]:
+    def _above(self, neighbours: Collection[str]) -> frozenset[str]:
         """The files in which the ancestors of the classes of these may lie."""
-        seen: set[str] = set()
-        waiting = list(neighbours)
-        while waiting:
-            path = waiting.pop()
+        for path in neighbours:
             if path not in self._ancestors:
                 self._ancestors[path] = frozenset() if is_installed(path) else ancestor_files(path, self._library)
-            new = self._ancestors[path] - seen
-            seen |= new
-            waiting += new
-        return seen
+        return frozenset[str]().union(*(self._ancestors[path] for path in neighbours))
 
 
 def _affected(changed: Touched, paths: Iterable[str], grounds: _Grounds) -> list[str]:

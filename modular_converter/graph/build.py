@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from modular_converter.convert.build_order import levels, modular_of
 from modular_converter.convert.emit.banner import is_generated
-from modular_converter.convert.inherit.resolve import module_path, neighbour_module
+from modular_converter.convert.inherit.resolve import neighbour_module
 from modular_converter.convert.source.library import Library
 from modular_converter.files.generated_files import path_of_generated
 from modular_converter.files.packages import package_of
@@ -179,7 +179,7 @@ def _source_of(name: ImportedName, path: str, line: int, reading: _Reading) -> s
     if neighbour_module(name.module, reading.library.settings) is None:
         return ""
     folder = os.path.dirname(path)
-    source = module_path(name.module, folder)
+    source = reading.library.resolver.path(name.module, folder)
     if source and (reading.library.exists(source) or _will_exist(source, reading.library)):
         return source
     looked = os.path.relpath(source, folder).replace(os.sep, "/") if source else name.module.partition(".")[0]

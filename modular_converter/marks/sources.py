@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import UNPARSABLE, ConversionError, did_you_mean
 from modular_converter.marks.units import DefinitionLines, dedented, definition_places
+from modular_converter.settings.parent_folders import upwards
 
 
 LONGEST = 1000
@@ -47,20 +48,11 @@ class Sources:
         return any(self._module(root, dotted) == (path, name.split(".")) for root in roots)
 
     def _roots(self, path: str, package: str) -> Iterator[str]:
-        """The folders that may be the package: above the file, beside its models, installed."""
-        above = os.path.dirname(path)
-        models = ""
-        while os.path.dirname(above) != above:
-            if os.path.basename(above) == package:
-                yield above
-            if not models and os.path.basename(above) == "models":
-                models = os.path.dirname(above)
-            above = os.path.dirname(above)
-        if models:
-            yield models
-        installed = self.library.find_package(package, os.path.dirname(path))
-        if installed:
-            yield installed
+        """The folders that may be the package: beside its models, and the one that an import would mean."""
+        folder = os.path.dirname(path)
+        models = (os.path.dirname(one) for one in upwards(folder) if os.path.basename(one) == "models")
+        found = next(models, None), self.library.find_package(package, folder)
+        yield from (one for one in found if one is not None)
 
     def _in(self, root: str, dotted: str) -> tuple[str, ...]:
         module, names = self._module(root, dotted)
@@ -85,9 +77,8 @@ class Sources:
         parts = dotted.split(".")[1:] if len(dotted) <= LONGEST else []
         for length in range(len(parts), 0, -1):
             stem = os.path.join(root, *parts[:length])
-            for file in (f"{stem}.py", os.path.join(stem, "__init__.py")):
-                if self.library.exists(file):
-                    return file, parts[length:]
+            if file := self.library.resolver.file_of_stem(stem):
+                return file, parts[length:]
         return "", []
 
     def _reason(self, dotted: str, path: str) -> str:

@@ -9,7 +9,6 @@ from modular_converter.convert.emit.imports import names_in_annotations
 from modular_converter.convert.examine.code import globals_read
 from modular_converter.convert.inherit.missing_modules import exists, is_given, looked_for
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour
-from modular_converter.convert.inherit.resolve import module_path
 from modular_converter.convert.inline.generated import GeneratedFiles
 from modular_converter.convert.source.library import Library
 from modular_converter.facts.conversion import MissingModule
@@ -34,7 +33,7 @@ def inherited_missing_modules(
             here, is_top = renamed.import_in_target(name), statement.role is Role.IMPORT
             if here.module in found or (is_top and here.bound in bound):
                 continue
-            there, path = _path(name, os.path.dirname(renamed.neighbour.path)), _path(here, folder)
+            there, path = _stem(name, os.path.dirname(renamed.neighbour.path), library), _stem(here, folder, library)
             if there == path:
                 continue
             is_missing = not exists(path, here.name, library) and not is_given(path, target, kinds, library)
@@ -54,11 +53,10 @@ def _relative_imports(renamed: RenamedNeighbour) -> Iterator[tuple[Statement, Im
         yield from ((statement, name) for name in relative_imports(statement))
 
 
-def _path(name: ImportedName, folder: str) -> str:
+def _stem(name: ImportedName, folder: str, library: Library) -> str:
     """The file of a relative import in a file of `folder`, without its suffix; of `from . import x` that of `x`."""
     dots_only = not name.module.strip(".")
-    path = module_path(f"{name.module}{name.name}" if dots_only else name.module, folder) or ""
-    return path.removesuffix(".py")
+    return library.resolver.stem(f"{name.module}{name.name}" if dots_only else name.module, folder) or ""
 
 
 def _imports_from(imports: tuple[ImportedName, ...], dotted: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from modular_converter.convert.inherit.resolve import module_path, neighbour_module
+from modular_converter.convert.inherit.resolve import neighbour_module
 from modular_converter.convert.source.library import Library
 from modular_converter.settings.kinds import module_name
 
@@ -22,7 +22,7 @@ def is_of_other_model(dotted: str, path: str, library: Library) -> bool:
     if match is None or match[1] in settings.no_models:
         return False
     here = os.path.dirname(path)
-    found = module_path(dotted, here, library.find_package)
+    found = library.resolver.path(dotted, here)
     if found is None or match[2]:
         return found is not None and library.exists(found)
     folder = found.removesuffix(".py")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from modular_converter.convert.inherit.resolve import ModularFile, Neighbour, module_path
+from modular_converter.convert.inherit.resolve import ModularFile, Neighbour
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import Renamer
 from modular_converter.findings import UNPARSABLE, ConversionError
@@ -101,9 +101,9 @@ def _imported(
 
 def _defined(imported: ImportedName, neighbour: Neighbour, library: Library) -> frozenset[str]:
     """The names that the module of an import defines; none if it cannot be read."""
-    path = module_path(imported.module, os.path.dirname(neighbour.path), library.find_package)
+    path = library.resolver.file(imported.module, os.path.dirname(neighbour.path))
     try:
-        return library.module(path).names if path and library.exists(path) else frozenset()
+        return library.module(path).names if path else frozenset()
     except ConversionError:
         return frozenset()
 

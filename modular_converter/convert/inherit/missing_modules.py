@@ -58,13 +58,13 @@ def looked_for(path: str, folder: str) -> str:
 
 def _path(name: ImportedName, folder: str, library: Library) -> str:
     """The file of a relative import without its suffix; "" for an import from elsewhere, and for a neighbour."""
-    parts = name.module.lstrip(".").split(".")
-    level = len(name.module) - len(".".join(parts))
-    if level not in (MODEL, MODELS) or not parts[0] or neighbour_module(name.module, library.settings):
+    names = name.module.lstrip(".")
+    level = len(name.module) - len(names)
+    if level not in (MODEL, MODELS) or not names or neighbour_module(name.module, library.settings):
         return ""
-    if level == MODELS and parts[0] in library.settings.no_models:
+    if level == MODELS and names.partition(".")[0] in library.settings.no_models:
         return ""
-    return os.path.join(folder if level == MODEL else os.path.dirname(folder), *parts)
+    return library.resolver.stem(name.module, folder) or ""
 
 
 def _files(path: str, name: str) -> Iterator[str]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from modular_converter.convert.inherit.defining_module import defining_module
 from modular_converter.convert.source.global_names import rename_imported
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.names import ModelNames, in_other_case
-from modular_converter.files.packages import find_package
 from modular_converter.findings import ConversionError, Finding, Location, locate_word
 from modular_converter.model.index import index_module
 from modular_converter.model.module import ImportedName, Module, Role, Statement
@@ -164,23 +163,6 @@ def _neighbour_module(dotted: str, kinds: tuple[str, ...]) -> NeighbourModule | 
     return NeighbourModule(match[1], *split) if split else None
 
 
-def module_path(dotted: str, beside: str, find: Callable[[str, str], str | None] = find_package) -> str | None:
-    """The file of a module, relative to the folder `beside` or absolute; None for an unknown package."""
-    stripped = dotted.lstrip(".")
-    level = len(dotted) - len(stripped)
-    parts = stripped.split(".")
-    if level:
-        folder = beside
-        for _ in range(level - 1):
-            folder = os.path.dirname(folder)
-    else:
-        package = find(parts[0], beside)
-        if package is None:
-            return None
-        folder, parts = package, parts[1:]
-    return os.path.join(folder, *parts) + ".py"
-
-
 def _open(
     name: ImportedName,
     statement: Statement,
@@ -191,7 +173,7 @@ def _open(
 ) -> Neighbour | None:
     """Read the neighbour behind an import, or note why it cannot be read."""
     folder = os.path.dirname(target.path)
-    path = module_path(name.module, folder, library.find_package)
+    path = library.resolver.path(name.module, folder)
     if path is None or not library.exists(path):
         location = _locate(target, statement, name.module, library)
         if path is None:
@@ -248,7 +230,7 @@ def _meant_neighbour(dotted: str, folder: str, library: Library) -> tuple[str, s
     meant = f"{package}.models.{'.'.join(parts)}" if package else f"..{'.'.join(parts)}"
     if neighbour_module(meant, library.settings) is None:
         return None
-    looked, right = (module_path(one, folder, library.find_package) for one in (dotted, meant))
+    looked, right = (library.resolver.path(one, folder) for one in (dotted, meant))
     if looked is None or right is None or library.exists(looked) or not library.exists(right):
         return None
     return meant, os.path.relpath(looked, folder).replace(os.sep, "/")

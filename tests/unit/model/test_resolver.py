@@ -89,6 +89,23 @@ def test_definitions(tmp_path: pathlib.Path, module: str, name: str, found: tupl
     assert place == (found and (str(tmp_path / found[0]), found[1]))
 
 
+@pytest.mark.parametrize(
+    ("dotted", "path"),
+    [
+        (".a", "/x/y/a.py"),
+        ("..a.b", "/x/a/b.py"),
+        ("...a", "/a.py"),
+        ("lib", "/lib.py"),
+        ("lib.a.b", "/lib/a/b.py"),
+        ("other.a", None),
+    ],
+)
+def test_the_file_of_a_module(dotted: str, path: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = Library(profile_settings())
+    monkeypatch.setattr(library, "find_package", lambda name, beside: "/lib" if name == "lib" else None)
+    assert library.resolver.path(dotted, "/x/y") == path
+
+
 def test_a_name_is_followed_through_some_modules(tmp_path: pathlib.Path) -> None:
     for number in range(MOST_STEPS + 2):
         (tmp_path / f"m{number}.py").write_text(f"from .m{number + 1} import x\n")

@@ -13,7 +13,6 @@ from modular_converter.convert.inherit.missing_modules import missing_modules
 from modular_converter.convert.inherit.resolve import (
     NeighbourModule,
     ResolvedImports,
-    module_path,
     neighbour_module,
     open_target,
     resolve_imports,
@@ -75,21 +74,6 @@ def resolve(root: Path, modular: str) -> ResolvedImports:
 )
 def test_neighbours_are_told_by_their_names(dotted: str, found: tuple[str, str, str] | None) -> None:
     assert neighbour_module(dotted, SETTINGS) == (found and NeighbourModule(*found))
-
-
-@pytest.mark.parametrize(
-    ("dotted", "path"),
-    [
-        (".a", "/x/y/a.py"),
-        ("..a.b", "/x/a/b.py"),
-        ("...a", "/a.py"),
-        ("lib", "/lib.py"),
-        ("lib.a.b", "/lib/a/b.py"),
-        ("other.a", None),
-    ],
-)
-def test_the_file_of_a_module(dotted: str, path: str | None) -> None:
-    assert module_path(dotted, "/x/y", lambda name, beside: "/lib" if name == "lib" else None) == path
 
 
 def test_neighbours_in_the_order_of_their_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
