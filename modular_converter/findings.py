@@ -22,6 +22,10 @@ Example = tuple[tuple[str, str], ...]
 """A tiny tree of files, each with its path below the root and its text."""
 
 
+SIMILAR = 0.8
+"""The similarity of a word to a known name, 1 for the same, from which it is taken for misspelt although not all names
+are known: `scael` has 0.8 to `scale`, `hidden_size` 0.67 to `hidden_act`.
+"""
 MOST_CANDIDATES = 1000
 """The number of names that a misspelt name is compared with. A comparison takes microseconds, but a file may misspell
 thousands of names.
@@ -250,7 +254,7 @@ def first_of(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def nearest(word: str, candidates: Iterable[str]) -> str | None:
+def nearest(word: str, candidates: Iterable[str], similarity: float = 0.6) -> str | None:
     """The candidate that is most similar to `word`; one that differs in case alone comes first. None when no candidate
     is close, or there are too many to compare.
     """
@@ -259,7 +263,7 @@ def nearest(word: str, candidates: Iterable[str]) -> str | None:
     known = set(candidates)
     found = sorted(name for name in known if name.lower() == word.lower() and name != word)
     if not found and len(known) <= MOST_CANDIDATES:
-        found = difflib.get_close_matches(word, sorted(known), n=1)
+        found = difflib.get_close_matches(word, sorted(known), n=1, cutoff=similarity)
     return found[0] if found else None
 
 

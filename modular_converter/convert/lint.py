@@ -19,13 +19,14 @@ from modular_converter.facts.conversion import (
     Facts,
     GeneratedDefinition,
     Grandparent,
+    KnownAttributes,
     ModularDefinition,
     NeighbourFacts,
     Parent,
 )
 from modular_converter.findings import Finding
 from modular_converter.model.members import names_in_class
-from modular_converter.model.module import Role
+from modular_converter.model.module import Module, Role
 from modular_converter.rules import checks
 
 
@@ -62,14 +63,16 @@ def gather_facts(
         neighbours=tuple(seen.values()),
         files={file.kind: _file(file) for file in collection.files},
         exports_of=lambda neighbour: originals[neighbour.dotted].exported,
-        attributes_of=lambda parent: _renamed_attributes(parent, renamed[parent.neighbour.dotted], library),
+        attributes_of=lambda parent: _attributes(parent, renamed[parent.neighbour.dotted], library),
         renamed=lambda parent, name: renamed[parent.neighbour.dotted].definitions.renamer.name(name),
         missing_modules=[
             *missing_modules(target, [file.kind for file in collection.files], library),
             *inherited_missing_modules(neighbours, collection, library),
         ],
-        customary_names=library.settings.customary_names,
+        cased=target.cased,
+        customary_names=[*library.settings.customary_names, *_left_to_neighbour(target.module, library)],
         plan_names=library.settings.plan_names,
+        class_lists=library.settings.class_lists,
         model_base=library.settings.model_base,
         replaced_dependency=library.settings.replaced_dependency,
     )
@@ -123,11 +126,15 @@ def _generated(one: EmittedDefinition) -> GeneratedDefinition:
     return GeneratedDefinition(one.name, one.text, one.role is Role.CLASS, one.uses, copied_from)
 
 
-def _renamed_attributes(parent: Parent, renamed: RenamedNeighbour, library: Library) -> frozenset[str] | None:
-    """The names that a class and its ancestors bind, before and after renaming; None when one cannot be read."""
-    found = frozenset[str]()
-    for statement in lineage(parent.original, renamed.neighbour.module, library):
-        if statement is None:
-            return None
-        found |= names_in_class(statement.text)
-    return found | renamed.definitions.renamer.names(found)
+def _left_to_neighbour(module: Module, library: Library) -> Iterator[str]:
+    """The names that are assigned `None` only to leave the assignment of a neighbour in place."""
+    for name, one in module.definitions.items():
+        if any(part in name for part in library.settings.overriding_unless_none) and one.text.endswith("= None"):
+            yield name
+
+
+def _attributes(parent: Parent, renamed: RenamedNeighbour, library: Library) -> KnownAttributes:
+    """The names that a class and its ancestors bind, before and after renaming."""
+    above = list(lineage(parent.original, renamed.neighbour.module, library))
+    found = frozenset[str]().union(*(names_in_class(one.text) for one in above if one is not None))
+    return KnownAttributes(found | renamed.definitions.renamer.names(found), None not in above)

@@ -24,6 +24,15 @@ class ModularDefinition(NamedTuple):
     is_class: bool
 
 
+class KnownAttributes(NamedTuple):
+    """The class attributes and methods of a class and its ancestors."""
+
+    names: frozenset[str]
+    """Their names before and after renaming."""
+    is_whole: bool
+    """Whether the source of every ancestor could be read."""
+
+
 class _Parsed:
     """A class with a text, which is parsed when its members are first asked for."""
 
@@ -159,17 +168,20 @@ class Facts:
     """The generated files by kind (`modeling`), each with its definitions by name."""
     exports_of: Callable[[NeighbourFacts], Collection[str]]
     """Gives the names in the `__all__` of a neighbour."""
-    attributes_of: Callable[[Parent], frozenset[str] | None]
-    """Gives the class attributes and methods of a parent and of all its ancestors, under their names before and after
-    renaming; None where the source of one ancestor cannot be read."""
+    attributes_of: Callable[[Parent], KnownAttributes]
+    """Gives the class attributes and methods of a parent and of its ancestors."""
     renamed: Callable[[Parent, str], str]
     """Gives the name in generated code of a member of a parent."""
     missing_modules: Collection[MissingModule] = ()
     """Modules beside the model that generated code imports and that do not exist."""
+    cased: str = ""
+    """The name of the model in its classes: `Emu`."""
     customary_names: Collection[str] = ()
     """Definitions that a file may have although they are unused."""
     plan_names: Collection[str] = ()
     """Class attributes that hold plans of parallelism."""
+    class_lists: Collection[str] = ()
+    """Class attributes that list classes by name."""
     model_base: str = ""
     """The base of every model; each model's own base has this name at its end."""
     replaced_dependency: Severity = Severity.ERROR

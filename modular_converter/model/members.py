@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -177,8 +177,17 @@ class Members:
     @property
     def removals(self) -> Iterator[ast.Name]:
         """The targets of `x = AttributeError(…)`, which removes the parent's `x`."""
+        return self._names_assigned(makes_attribute_error)
+
+    @property
+    def named_exceptions(self) -> Iterator[ast.Name]:
+        """The targets of `x = AttributeError`, which removes nothing."""
+        return self._names_assigned(lambda value: getattr(value, "id", "") == "AttributeError")
+
+    def _names_assigned(self, wanted: Callable[[ast.AST | None], bool]) -> Iterator[ast.Name]:
+        """The first targets of the assignments of some values, where they are plain names."""
         for node in self.node.body:
-            if makes_attribute_error(getattr(node, "value", None)):
+            if wanted(getattr(node, "value", None)):
                 yield from (target for target in _targets(node)[:1] if isinstance(target, ast.Name))
 
     def binds(self, attribute: str) -> bool:

@@ -12,7 +12,7 @@ from modular_converter.rules._examples import configuration_old, modeling_old, m
 
 
 if TYPE_CHECKING:
-    from modular_converter.facts.conversion import Facts
+    from modular_converter.facts.conversion import ClassFacts, Facts
 
 
 NEIGHBOURS = (
@@ -44,7 +44,7 @@ RULE = Rule(
     explanation="""\
 The package exports the names in `__all__`. This class is not in the `__all__` of the modular file, so users cannot
 import it from the package, although its parent is in the `__all__` of its own file, or it is a model for a task
-(`NewForTagging`).
+(`NewForTagging`). A modular file without any `__all__` is reported once, at its first such class.
 
 Add its name to `__all__`.
 """,
@@ -87,24 +87,31 @@ __all__ = ["NewConfig", "NewModel"]
 )
 
 
-def diagnose(location: Location, name: str) -> Finding:
-    """`name` is the class."""
-    return Finding(
-        RULE,
-        location,
-        f"public class `{name}` is missing from `__all__`",
-        help=f'Add `"{name}"` to `__all__`.',
-    )
+def diagnose(location: Location, name: str, public: tuple[str, ...] = ()) -> Finding:
+    """`name` is the class. Where the file has no `__all__`, `public` are all classes that belong there."""
+    if not public:
+        message, cure = f"public class `{name}` is missing from `__all__`", f'Add `"{name}"` to `__all__`.'
+    else:
+        message = f"public class `{name}` is exported by no file: the modular file has no `__all__`"
+        names = ", ".join(f'"{one}"' for one in public)
+        cure = f"Write `__all__ = [{names}]` at the end of the file."
+    return Finding(RULE, location, message, help=cure)
 
 
 def check(facts: Facts) -> Iterator[Finding]:
     """Find classes that `__all__` lacks, and that are heads or whose parents are exported by their own files."""
-    for one in facts.classes.values() if facts.exported else ():
-        if one.name in facts.exported or one.name.startswith("_"):
-            continue
-        is_public = one.parent is not None and one.parent.original in facts.exports_of(one.parent.neighbour)
-        if is_public or _is_head(one.name, facts):
-            yield diagnose(facts.at_class(one), one.name)
+    public = [one for one in facts.classes.values() if _is_public(one, facts)]
+    if facts.exported:
+        yield from (diagnose(facts.at_class(one), one.name) for one in public if one.name not in facts.exported)
+    elif public and "__all__" not in facts.source:
+        yield diagnose(facts.at_class(public[0]), public[0].name, tuple(one.name for one in public))
+
+
+def _is_public(one: ClassFacts, facts: Facts) -> bool:
+    if one.name.startswith("_"):
+        return False
+    is_exported = one.parent is not None and one.parent.original in facts.exports_of(one.parent.neighbour)
+    return is_exported or _is_head(one.name, facts)
 
 
 def _is_head(name: str, facts: Facts) -> bool:

@@ -163,6 +163,7 @@ READERS: Mapping[str, Callable[[object], object]] = {
     "overriding-unless-none": _texts,
     "customary-names": _texts,
     "plan-names": _texts,
+    "class-lists": _texts,
     "no-inherit-module": _text,
     "formatter": _one_of(FORMATTERS),
     "formatter-version": _version,

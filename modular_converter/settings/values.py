@@ -107,6 +107,8 @@ class Settings:
     """Definitions that a file may have although nothing uses them."""
     plan_names: tuple[str, ...]
     """Attributes and class variables that hold a plan of parallelism."""
+    class_lists: tuple[str, ...]
+    """Class variables that list classes of the model by name."""
     formatter: str
     """One of `FORMATTERS`."""
     replaced_dependency: Severity

@@ -212,11 +212,32 @@ def _check_ordinary(name: ImportedName, statement: Statement, target: ModularFil
     if meant is not None:
         location = _locate(target, statement, name.module, library)
         return [unknown_neighbour.diagnose(location, name.module, meant[1], candidates=[meant[0]])]
-    if name.module != library.settings.package or not name.name:
+    if not name.name:
+        return []
+    folder = os.path.dirname(target.path)
+    module = _module_of_model(name, folder, library)
+    if name.module == library.settings.package:
+        module = defining_module(name.name, name.module, folder, library)
+    elif not module:
         return []
     location = _locate(target, statement, name.name, library)
-    module = defining_module(name.name, name.module, os.path.dirname(target.path), library)
     return [import_from_package_root.diagnose(location, name.name, name.module, module=module)]
+
+
+def _module_of_model(name: ImportedName, folder: str, library: Library) -> str:
+    """For a name that is imported from the folder of a model, the module in it that defines the name; "" for none."""
+    model = name.module.rpartition(".")[2]
+    for kind in library.settings.file_kinds:
+        dotted = f"{name.module}.{kind}_{model}"
+        path = (
+            module_path(dotted, folder, library.find_package) if neighbour_module(dotted, library.settings) else None
+        )
+        try:
+            if path is not None and library.exists(path) and name.name in library.module(path).definitions:
+                return dotted
+        except ConversionError:
+            continue
+    return ""
 
 
 def _meant_neighbour(dotted: str, folder: str, library: Library) -> tuple[str, str] | None:

@@ -78,6 +78,8 @@ TABLE: Mapping[str, object] = {
         "_ep_plan",
         "ep_plan",
     ],
+    # Where models list classes of their own by name.
+    "class-lists": ["_no_split_modules"],
     # "ruff", "black" or "none". Without a ruff configuration of the project, ruff runs under transformers.ruff.toml.
     "formatter": "ruff",
     # The version of that formatter with which the library is formatted. Another version writes nothing (MC118).

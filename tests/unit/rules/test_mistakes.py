@@ -19,6 +19,8 @@ from .configuration_llama import LlamaConfig
 
 
 class LlamaMLP(nn.Module):
+    scale = 2
+
     def __init__(self, config):
         super().__init__()
         self.gate_proj = nn.Linear(config.hidden_size, 8, bias=config.mlp_bias)
@@ -71,6 +73,7 @@ FILES = {
 }
 MODELING = "from ..llama.modeling_llama import "
 CONFIG = "from ..llama.configuration_llama import LlamaConfig\n"
+EXPORTS = '\n\n__all__ = ["YakConfig"]\n\n\n'
 PASS = ":\n    pass\n\n\n"
 
 MISTAKES = {
@@ -157,6 +160,41 @@ MISTAKES = {
         '        raise AttributeError("not needed")\n',
         (5, "MC317", "Put one blank line above it"),
     ),
+    "a removal without parentheses": (
+        MODELING + "LlamaMLP\n\n\nclass YakMLP(LlamaMLP):\n    scale = AttributeError\n",
+        (5, "MC330", "Write `scale = AttributeError()`."),
+    ),
+    "a removal of a misspelt name, below a base that cannot be read": (
+        MODELING + "LlamaMLP\n\n\nclass YakMLP(LlamaMLP):\n    scael = AttributeError()\n",
+        (5, "MC202", "Did you mean `scale`?"),
+    ),
+    "no exports at all": (
+        CONFIG
+        + MODELING
+        + "LlamaModel\n\n\nclass YakConfig(LlamaConfig)"
+        + PASS
+        + "class YakModel(LlamaModel)"
+        + PASS,
+        (5, "MC309", 'Write `__all__ = ["YakConfig", "YakModel"]` at the end'),
+    ),
+    "the model type of the parent": (
+        CONFIG + '\n\nclass YakConfig(LlamaConfig):\n    model_type = "llama"\n',
+        (5, "MC331", "Drop the line"),
+    ),
+    "a class that is listed and does not exist": (
+        MODELING + "LlamaMLP, LlamaPreTrainedModel\n\n\nclass YakMLP(LlamaMLP)" + PASS + "class YakPreTrainedModel"
+        '(LlamaPreTrainedModel):\n    _no_split_modules = ["LlamaDecoderLayer", "YakMPL"]\n',
+        (9, "MC332", "Did you mean `YakMLP`?"),
+    ),
+    "a setting that is misspelt": (
+        CONFIG + "\n\nclass YakConfig(LlamaConfig):\n    gate_rank: int = 4\n\n\nclass YakGate:\n"
+        "    def __init__(self, config):\n        self.rank = config.gate_rnk\n",
+        (10, "MC333", "Did you mean `gate_rank`?"),
+    ),
+    "a parent from the folder of its model": (
+        "from ..llama import LlamaConfig\n\n\nclass YakConfig(LlamaConfig)" + PASS,
+        (1, "MC107", "`from ..llama.configuration_llama import LlamaConfig`"),
+    ),
     "a parent by its module": (
         "from ..llama import modeling_llama as ml\n\n\nclass YakMLP(ml.LlamaMLP)" + PASS,
         (4, "MC504", "Write `class YakMLP(LlamaMLP)`"),
@@ -177,11 +215,20 @@ RIGHT = {
     "super with arguments": MODELING
     + "LlamaMLP\n\n\nclass YakMLP(LlamaMLP):\n    def forward(self, x):\n        return super(YakMLP, self).forward(x)\n",
     "a setting that is read under a condition": CONFIG
-    + "\n\nclass YakConfig(LlamaConfig):\n    mlp_bias = AttributeError()\n\n\nclass YakMLP:\n"
+    + EXPORTS
+    + "class YakConfig(LlamaConfig):\n    mlp_bias = AttributeError()\n\n\nclass YakMLP:\n"
     "    def __init__(self, config, bias=None):\n        self.bias = config.mlp_bias if bias is None else bias\n",
     "a setting with another name": CONFIG
-    + '\n\nclass YakConfig(LlamaConfig):\n    attribute_map = {"mlp_bias": "bias"}\n    mlp_bias = AttributeError()\n\n\n'
+    + EXPORTS
+    + 'class YakConfig(LlamaConfig):\n    attribute_map = {"mlp_bias": "bias"}\n    mlp_bias = AttributeError()\n\n\n'
     "class YakMLP:\n    def __init__(self, config):\n        self.bias = config.mlp_bias\n",
+    "a setting of the parent, a method of the library's base, a class of another model": CONFIG
+    + MODELING
+    + "LlamaPreTrainedModel"
+    + EXPORTS.replace("]", ', "YakPreTrainedModel"]')
+    + "class YakConfig(LlamaConfig):\n    text_configs: int = 4\n    model_type = 'yak'\n\n\n"
+    "class YakPreTrainedModel(LlamaPreTrainedModel):\n    _no_split_modules = ['LlamaDecoderLayer', 'YakGate']\n\n\n"
+    "class YakGate:\n    def __init__(self, config):\n        self.size = config.get_text_configs().hidden_size\n",
     "the output of a head": "class YakForTaggingOutput(dict)"
     + PASS
     + "class YakModel"
