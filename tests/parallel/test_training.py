@@ -297,8 +297,12 @@ def test_the_plan_that_process_0_selects_is_that_of_all(tmp_path):
     assert found["own"]["model.layers.0.mlp.up_proj.weight"] == [64, 32]
 
 
-def test_a_process_that_saves_alone_is_told_so_and_does_not_hang():
+def test_a_process_that_calls_what_all_must_call_alone_is_told_so_and_does_not_hang():
     found = run_under_torchrun(2, "tests/parallel/alone_script.py")
-    assert "process 0 has called save_pretrained, and processes [1] have not within" in found["first"]
-    assert "process 1 has called save_pretrained, and processes [0] have not within" in found["second"]
+    assert len(found["said"]) == 6 and len(found["staged"]) == 2
+    for method, (caller, text) in found["said"].items():
+        other = 1 - caller
+        assert f"process {caller} has called {method}, and processes [{other}] have not within" in text
+    for method, text in found["staged"].items():
+        assert f"process 1 has called {method}, and processes [0] have not within" in text
     assert found["saved"]

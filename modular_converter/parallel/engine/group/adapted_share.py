@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from modular_converter.parallel.engine.base.adapted import path_of_base, state_of_adapters, wrap
+from modular_converter.parallel.engine.group.all_present import meet
 from modular_converter.parallel.engine.group.in_process_group import ALONE
 from modular_converter.parallel.engine.group.spread import spread_of
 from modular_converter.parallel.engine.group.whole_state import whole_tensors
@@ -42,6 +43,7 @@ class AdaptedShare:
 
     def save_pretrained(self, folder: str | os.PathLike[str], **more: Any) -> None:
         """Save the adapters as peft does, from the first process; only their weights are gathered."""
+        meet("save_pretrained")
         own: Any = super()
         base, prefix = self.get_base_model(), self._prefix()
         state = torch.nn.Module.state_dict(base, prefix=prefix, keep_vars=True)

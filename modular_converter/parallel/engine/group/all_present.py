@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import _get_default_store
@@ -12,29 +13,33 @@ from modular_converter.parallel.errors import ApplyError
 
 # Seconds in which all processes must call the method.
 LIMIT_S = 15.0
-_MET = [0]
+# Processes -> the number of their meetings.
+_MET: dict[str, int] = {}
 
 
-def meet(method: str) -> None:
-    """Wait until all processes have called a method; all processes must call this.
+def meet(method: str, group: dist.ProcessGroup | None = None) -> None:
+    """Wait until all processes of a group have called a method; all of them must call this.
 
     A process that gives up withdraws, so that the next call of all of them meets again. The second round keeps a process
     from going on that has seen another one just before it withdrew.
 
     Raises ``ApplyError`` with the missing processes after ``LIMIT_S``.
     """
-    rank, size, store = dist.get_rank(), dist.get_world_size(), _get_default_store()
+    rank, store = dist.get_rank(), _get_default_store()
+    ranks = dist.get_process_group_ranks(group)
+    name = hashlib.sha256(repr(ranks).encode()).hexdigest()[:16]
+    met = _MET.setdefault(name, 0)
     for turn in ("here", "go"):
-        keys = [f"modular_converter/{_MET[0]}/{turn}/{number}" for number in range(size)]
+        keys = {number: f"modular_converter/{name}/{met}/{turn}/{number}" for number in ranks}
         store.set(keys[rank], method)
         try:
-            store.wait(keys, datetime.timedelta(seconds=LIMIT_S))
+            store.wait(list(keys.values()), datetime.timedelta(seconds=LIMIT_S))
         except (RuntimeError, ValueError) as error:  # DistStoreError is a RuntimeError
-            missing = [number for number, key in enumerate(keys) if not store.check([key])]
-            store.delete_key(f"modular_converter/{_MET[0]}/here/{rank}")
+            missing = [number for number, key in keys.items() if not store.check([key])]
+            store.delete_key(f"modular_converter/{name}/{met}/here/{rank}")
             store.delete_key(keys[rank])
             raise ApplyError(
                 f"process {rank} has called {method}, and processes {missing} have not within {LIMIT_S:.0f} s: all processes "
                 "must call it, since each has a part of the weights; call dist.barrier() before it where one comes later"
             ) from error
-    _MET[0] += 1
+    _MET[name] += 1

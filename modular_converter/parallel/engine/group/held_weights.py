@@ -1,11 +1,13 @@
 """How a process holds the weights of a sharded model: DTensors for torch's tools, local tensors for the model's code.
 
 ``module._parameters`` has the DTensors, for optimizers, ``fully_shard`` and ``clip_grad_norm_``. The module gets a class of
-its own with a property for each weight, as in torch's parametrizations: it gives this process's tensor with its role.
+its own with a property for each weight, as in torch's parametrizations: in a forward it gives this process's tensor with
+its role, and the DTensor to any other code, which would take a share for the whole weight.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +16,7 @@ import torch
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate
 
+from modular_converter.parallel.engine.base.weights_there import weight_there
 from modular_converter.parallel.engine.group.placements import placement_of
 from modular_converter.parallel.engine.group.product_forwards import product_forward
 from modular_converter.parallel.errors import ApplyError
@@ -33,6 +36,7 @@ from modular_converter.parallel.styles.replicated_with_grad_allreduce import REP
 from modular_converter.parallel.styles.style import Style
 
 
+_CALL = torch.nn.Module._call_impl.__code__
 # (Class, names of weights, forward) -> the class with properties. Compiled code needs one class for all modules alike.
 _MADE: dict[tuple[type[Any], tuple[str, ...], Any], type[Any]] = {}
 
@@ -57,6 +61,14 @@ class HeldWeight:
     borders: tuple[int, ...] = ()
     copies: bool = False
     summed: bool = False
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it is stored as this process's share alone, without the whole shape: no placement of torch says its cut."""
+        if self.piece is None or self.piece.dim < 0 or self.dtensor:
+            return False
+        lengths = share_lengths(self.piece.length, self.piece.parts, self.group.size, self.piece.units)
+        return any(length != self.piece.length for length in lengths)
 
     def read(self, held: Any) -> Any:
         """This process's tensor for the model's code; unchanged while ``fully_shard`` has it spread over data ranks."""
@@ -205,4 +217,38 @@ def _class_of(own: type[Any], held: dict[str, HeldWeight]) -> type[Any]:
 
 
 def _reader(leaf: str) -> property:
-    return property(lambda module: module._held[leaf].read(module._parameters[leaf]))
+    def read(module: Any) -> Any:
+        held, stored = module._held[leaf], module._parameters[leaf]
+        if torch.compiler.is_compiling() or isinstance(stored, DTensor) and not held.dtensor or _runs(module):
+            return held.read(stored)
+        return _unread(held, stored, f"{leaf} of a {type(module).__name__}") if held.is_part else stored
+
+    return property(read)
+
+
+def _unread(held: HeldWeight, stored: torch.Tensor, name: str) -> torch.Tensor:
+    """A share that no placement of torch describes, for code outside of a forward: its facts, and an error for its numbers."""
+
+    def refuse() -> torch.Tensor:
+        raise ApplyError(
+            f"{name} is this process's share, and code outside of a forward would take it for the whole weight: read it from "
+            "full_state_dict(), or the share with model.get_parameter(name)"
+        )
+
+    empty = torch.empty(held.shape, dtype=stored.dtype, device="meta")
+    return weight_there(empty, name, stored.requires_grad, stored.device, refuse)
+
+
+def _runs(module: torch.nn.Module) -> bool:
+    """Whether code of a module's forward, or of one around it, is reading; any other code is to see no share.
+
+    The first caller is as a rule the forward itself. Products of linear layers do not come here.
+    """
+    frame = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code is _CALL or frame.f_code.co_name == "forward":
+            around = frame.f_locals.get("self")
+            if isinstance(around, torch.nn.Module) and any(one is module for one in around.modules()):
+                return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False

@@ -36,6 +36,7 @@ from modular_converter.parallel.engine.group.join_group import join_group
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid, process_grid
 from modular_converter.parallel.engine.group.refused_wrappers import refuse_wrapped
 from modular_converter.parallel.engine.group.same_calls import refuse_other_options
+from modular_converter.parallel.engine.group.same_settings import watch_settings
 from modular_converter.parallel.engine.group.sequence_parallel import SequenceParallel
 from modular_converter.parallel.engine.group.sequence_proof import sequence_plan
 from modular_converter.parallel.engine.group.sharded_model import Sharded, until_all_are_done, with_whole_heads
@@ -100,6 +101,7 @@ def parallelize_here(given: Arguments) -> Any:
         model.__dict__["_sequence"] = SequenceParallel(model, sequence.zone, grid.group, sequence.products)
     if not isinstance(grid.group, DirectGroup):
         PATCHES.enter(model)
+    watch_settings(model, grid)
     if given.verbose is not None and dist.get_rank() == 0:
         print_usage(model, f"this process's share of {grid.everyone.size}", model._figures(), given.verbose)
     return model

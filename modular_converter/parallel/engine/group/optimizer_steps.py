@@ -19,7 +19,7 @@ from modular_converter.parallel.engine.group.optimizer_trial import (
     needs_whole_weights,
 )
 from modular_converter.parallel.engine.group.refused_wrappers import check_shards, check_wrapped_optimizer
-from modular_converter.parallel.engine.group.spread import Spread
+from modular_converter.parallel.engine.group.spread import Spread, gathered_weights
 from modular_converter.parallel.errors import ApplyError
 
 
@@ -44,6 +44,7 @@ def before_step(users: Any, optimizer: Any, args: Any, kwargs: Any) -> None:
     wrapped = check_wrapped_optimizer(optimizer)
     own = {id(one): one for group in optimizer.param_groups for one in group["params"]}
     for user in list(users):
+        _refuse_gathered(user, own)
         weights = [one for one in user._trained().weights if id(one.stored) in own]
         if not weights:
             continue
@@ -54,6 +55,18 @@ def before_step(users: Any, optimizer: Any, args: Any, kwargs: Any) -> None:
             shapes |= {id(one.stored): one.shape for one in weights}
             _check_statistics(user, weights, TriedOptimizer(optimizer, shapes, args[1:], kwargs, _mark))
     _CHECKED[optimizer] = count
+
+
+def _refuse_gathered(user: Any, own: Any) -> None:
+    models = [user] if isinstance(user, torch.nn.Module) else list(user.stages.values())
+    found = {id(one) for model in models for key, one in gathered_weights(model).items() if key in own}
+    name = next((one.name for one in user._trained().weights if id(one.stored) in found), None)
+    if name is not None:
+        raise ApplyError(
+            f"the optimizer was made of weights as a forward leaves them: its {name} is a copy that was gathered for products, "
+            "and a step would not change the model; give it model.parameters() of the parallelized model, or make it "
+            "before the first forward"
+        )
 
 
 def _mark(optimizer: Any) -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.fsdp._fully_shard._fsdp_common import TrainingState
 from torch.distributed.tensor import DTensor
+from torch.utils import _pytree as pytree
 
 from modular_converter.parallel.engine.base.adapted import let_go, refuse_saving_adapters
 from modular_converter.parallel.engine.base.attention_heads import (
@@ -29,7 +32,8 @@ from modular_converter.parallel.engine.group.all_present import meet
 from modular_converter.parallel.engine.group.gradient_norm import norm_of, scale_gradients
 from modular_converter.parallel.engine.group.held_weights import release
 from modular_converter.parallel.engine.group.same_calls import refuse_other_inputs
-from modular_converter.parallel.engine.group.spread import each_once
+from modular_converter.parallel.engine.group.same_settings import compared, forget_settings
+from modular_converter.parallel.engine.group.spread import each_once, gathered_weights
 from modular_converter.parallel.engine.group.torch_patches import PATCHES
 from modular_converter.parallel.engine.group.training_checkpoint import Trained
 from modular_converter.parallel.engine.group.training_methods import InLayout
@@ -66,16 +70,26 @@ class Sharded(InLayout, MemoryFigures):
             raise AttributeError(f"{type(self).__name__} has no parameter {target!r}")
         return found
 
+    def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, torch.nn.Parameter]]:
+        """The parameters in the form for optimizers, at any time but within a forward or backward."""
+        own: Any = self
+        idle = isinstance(own, FSDPModule) and own._get_fsdp_state()._training_state is TrainingState.IDLE
+        stored = gathered_weights(own) if idle else {}
+        for name, one in super().named_parameters(*args, **kwargs):  # type: ignore[misc]
+            yield name, stored.get(id(one), one)
+
     def unshard(self) -> Any:
         """Make the model whole again, in place, on every rank; all ranks must call it.
 
         With data ranks, ``fully_shard`` replaces this method; use ``full_state_dict`` there.
         """
+        meet("unshard", self._grid.everyone.group)
         own: Any = self
         applied = self._applied
         own.__class__ = own.__dict__.pop("_own_class")
         let_go(own)
         PATCHES.leave(own)
+        forget_settings(own)
         own.__dict__.pop("_dropout").detach()
         if "_sequence" in own.__dict__:
             own.__dict__.pop("_sequence").detach()
@@ -93,6 +107,7 @@ class Sharded(InLayout, MemoryFigures):
         Args:
             first_only: other ranks than the first get an empty dict, and hold at most one whole weight at a time.
         """
+        meet("full_state_dict", self._grid.everyone.group)
         own: Any = self
         kept = self._grid.everyone.rank == 0 or not first_only
         found = whole_state(own, kept)
@@ -108,6 +123,7 @@ class Sharded(InLayout, MemoryFigures):
 
         Raises ``ApplyError`` with the names that are missing or unknown.
         """
+        meet("load_full_state_dict", self._grid.everyone.group)
         load_whole_state(self, state, self._grid.everyone)
 
     def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
@@ -177,6 +193,23 @@ def until_all_are_done(own: Callable[..., Any]) -> Callable[..., Any]:
     return synced
 
 
+def _refusing_spread_gradients(result: Any) -> Any:
+    """What a forward returns; its gradient is no DTensor, as it would be behind ``loss + penalty`` of DTensors."""
+
+    def refuse(gradient: Any) -> None:
+        if isinstance(gradient, DTensor):
+            raise ApplyError(
+                "the loss was added to a number of DTensors, such as a penalty of the weights: add the whole number, "
+                "penalty.full_tensor(); as a DTensor it may also be this process's part alone"
+            )
+
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        for one in pytree.tree_leaves(result):
+            if isinstance(one, torch.Tensor) and one.requires_grad and not one.is_leaf:
+                one.register_hook(refuse)  # type: ignore[no-untyped-call]
+    return result
+
+
 def with_whole_heads(own: Callable[..., Any]) -> Callable[..., Any]:
     """A method that returns the attention weights of all ranks, with gradients; inner calls return their own."""
 
@@ -184,28 +217,33 @@ def with_whole_heads(own: Callable[..., Any]) -> Callable[..., Any]:
     def whole(self: Any, *args: Any, **kwargs: Any) -> Any:
         if "_applied" not in self.__dict__:  # a whole model of the same class: `type(model).from_pretrained(folder)`
             return own(self, *args, **kwargs)
-        group = self._applied.group
-        compared = self.__dict__.setdefault("_compared", set())
-        if self.training not in compared and not torch.compiler.is_compiling():
-            compared.add(self.training)  # evaluation uses another data loader
-            refuse_other_inputs(args, kwargs, group, self.data_rank)
-        if "_recording" in self.__dict__ or not wants_attentions(self, args, kwargs):
-            result = own(self, *args, **kwargs)
-            forget_entered(group)
-            return result
-        self.__dict__["_recording"] = True
-        try:
-            pieces = self._applied.resolution.pieces
-            with heads_recorded(local_modules(self, pieces)) as owners:
-                result = own(self, *args, **kwargs)
-            return whole_heads(
-                result,
-                self,
-                HeadCounts.of(pieces, group),
-                owners,
-                lambda value, counts: gathered(value, group, 1, borders_of(counts)),
-            )
-        finally:
-            del self.__dict__["_recording"]
+        with compared(self):
+            return _called(own, self, args, kwargs)
 
     return whole
+
+
+def _called(own: Callable[..., Any], self: Any, args: Any, kwargs: Any) -> Any:
+    group = self._applied.group
+    seen = self.__dict__.setdefault("_compared", set())
+    if self.training not in seen and not torch.compiler.is_compiling():
+        seen.add(self.training)  # evaluation uses another data loader
+        refuse_other_inputs(args, kwargs, group, self.data_rank)
+    if "_recording" in self.__dict__ or not wants_attentions(self, args, kwargs):
+        result = own(self, *args, **kwargs)
+        forget_entered(group)
+        return _refusing_spread_gradients(result)
+    self.__dict__["_recording"] = True
+    try:
+        pieces = self._applied.resolution.pieces
+        with heads_recorded(local_modules(self, pieces)) as owners:
+            result = own(self, *args, **kwargs)
+        return whole_heads(
+            result,
+            self,
+            HeadCounts.of(pieces, group),
+            owners,
+            lambda value, counts: gathered(value, group, 1, borders_of(counts)),
+        )
+    finally:
+        del self.__dict__["_recording"]

@@ -16,7 +16,7 @@ from modular_converter.parallel.engine.group.placements import chunk_lengths
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.shard.apply import put_together
 from modular_converter.parallel.shard.collectives import ProcessGroup, all_shares
-from modular_converter.parallel.shard.shares import share_lengths, share_shape, stretches
+from modular_converter.parallel.shard.shares import share_shape, stretches
 
 
 # The first entry and the length in each dimension.
@@ -43,12 +43,8 @@ class Spread:
 
     @property
     def is_part(self) -> bool:
-        """Whether it is stored as this process's share alone, without the whole shape: no placement of torch says its cut."""
-        if not self.cut or self.held is None or self.held.piece is None or self.held.dtensor:
-            return False
-        piece = self.held.piece
-        lengths = share_lengths(piece.length, piece.parts, self.held.group.size, piece.units)
-        return any(length != piece.length for length in lengths)
+        """See ``HeldWeight.is_part``."""
+        return self.held is not None and self.held.is_part
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -152,6 +148,21 @@ def spread_of(model: torch.nn.Module) -> Iterator[Spread]:
         for leaf, stored in module._parameters.items():
             if stored is not None:
                 yield Spread(f"{path}.{leaf}" if path else leaf, stored, held.get(leaf))
+
+
+def gathered_weights(model: torch.nn.Module) -> dict[int, torch.nn.Parameter]:
+    """Identity of a whole weight that ``fully_shard`` has made for products -> its form for optimizers.
+
+    After a forward without a backward, modules hold some of the whole ones, which no step of an optimizer would change.
+    """
+    found: dict[int, torch.nn.Parameter] = {}
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            for one in (one for group in module._get_fsdp_state()._fsdp_param_groups for one in group.fsdp_params):
+                whole = getattr(one, "_unsharded_param", None)
+                if whole is not None:
+                    found[id(whole)] = one.sharded_param
+    return found
 
 
 def each_once(model: torch.nn.Module) -> list[Spread]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from modular_converter.parallel.engine.group.all_present import meet
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid
 from modular_converter.parallel.engine.group.training_checkpoint import (
     Resumed,
@@ -42,7 +43,9 @@ class Checkpoints:
 
         Raises ``ApplyError`` if a state of the optimizer has another shape than its weight, or notes are not JSON values.
         """
-        return save_checkpoint(Path(folder), self._trained(), optimizer, step, dict(notes or {}), keep)
+        trained = self._trained()
+        meet("save_checkpoint", trained.group.group)
+        return save_checkpoint(Path(folder), trained, optimizer, step, dict(notes or {}), keep)
 
     def load_checkpoint(self, folder: str | os.PathLike[str], optimizer: torch.optim.Optimizer) -> Resumed | None:
         """Load the last complete checkpoint of a folder, saved in any layout; all ranks must call it.
@@ -52,7 +55,9 @@ class Checkpoints:
 
         Raises ``ApplyError`` if it belongs to another model, or to an optimizer with other groups.
         """
-        return load_checkpoint(Path(folder), self._trained(), optimizer)
+        trained = self._trained()
+        meet("load_checkpoint", trained.group.group)
+        return load_checkpoint(Path(folder), trained, optimizer)
 
 
 class InLayout(Checkpoints):

@@ -20,6 +20,7 @@ from modular_converter.parallel.engine.base.attention_heads import (
     wants_attentions,
 )
 from modular_converter.parallel.engine.base.checked_ids import check_ids
+from modular_converter.parallel.engine.base.config_changes import Change, apply_changes, settings_of
 from modular_converter.parallel.engine.base.dropout import SharedDropout
 from modular_converter.parallel.engine.base.memory import usage
 from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble_model
@@ -40,7 +41,6 @@ from modular_converter.parallel.engine.ranks.random_states import adopt, changed
 from modular_converter.parallel.engine.ranks.shared_memory import Arena
 from modular_converter.parallel.engine.remote.answering import Answering, failure
 from modular_converter.parallel.engine.remote.caller_state import apply_difference, configs_in
-from modular_converter.parallel.engine.remote.config_changes import Change, apply_changes, settings_of
 from modular_converter.parallel.engine.remote.handover import Span, copy_rows, moves_of
 from modular_converter.parallel.engine.remote.loaded import Called, Loaded, fill_whole
 from modular_converter.parallel.engine.remote.same_answers import (

@@ -14,6 +14,7 @@ from modular_converter.parallel.engine.checkpoint.load_model import is_folder
 from modular_converter.parallel.engine.choice.arguments import Arguments
 from modular_converter.parallel.engine.choice.unproven_arguments import UNPROVEN, Unproven, refuse_unproven
 from modular_converter.parallel.engine.group.agreed_plan import agreed_unproven
+from modular_converter.parallel.engine.group.all_present import meet
 from modular_converter.parallel.engine.group.data_ranks import recompute_layers, refuse_options, spread_over_data
 from modular_converter.parallel.engine.group.held_weights import hold_weights
 from modular_converter.parallel.engine.group.in_process_group import opened, plan_and_skeleton
@@ -106,6 +107,7 @@ class PipelineInLayout(InLayout, Pipeline):
         Args:
             first_only: other processes than the first get an empty dict, and hold at most one whole weight at a time.
         """
+        meet("full_state_dict", self._grid.everyone.group)
         everyone, found = self._grid.everyone, dict[str, torch.Tensor]()
         kept = everyone.rank == 0 or not first_only
         spreads, buffers = self.spreads(), self._buffers()

@@ -1,0 +1,163 @@
+"""Settings that processes change between calls must be the same where they run one forward together.
+
+Each process looks at its own settings before a call, and notes in the store of the process group that it begins the call,
+and what has changed. Only one that finds a change waits for the others' notes. So a call without a change waits for nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import pickle
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.distributed_c10d import _get_default_store
+
+from modular_converter.parallel.engine.base.config_changes import pickled, settings_changes, settings_of
+from modular_converter.parallel.engine.base.torch_switches import TorchSwitches
+from modular_converter.parallel.engine.base.watched_state import is_plain
+from modular_converter.parallel.engine.group.process_grid import ProcessGrid
+from modular_converter.parallel.errors import ApplyError
+
+
+# Seconds: that of a collective of NCCL.
+LIMIT_S = 600.0
+# What torch keeps on each module, without its mode.
+_MACHINERY = frozenset(vars(torch.nn.Module())) - {"training"}
+_WATCHED = "_same_settings"
+
+
+class SameSettings:
+    """Plain attributes of modules, ``training`` among them, its configuration, and torch's settings of this process.
+
+    Attributes of a name that is new since ``parallelize`` are the caller's own, and may differ.
+
+    Args:
+        grid: the processes; those of the tensor dimension are compared, and those that share out weights for data ranks.
+    """
+
+    def __init__(self, model: torch.nn.Module, grid: ProcessGrid) -> None:
+        group = grid.everyone if grid.layout.dp_shard > 1 else grid.group
+        self.ranks, self.place = dist.get_process_group_ranks(group.group), grid.place
+        self.key = "modular_converter/settings/" + hashlib.sha256(repr(self.ranks).encode()).hexdigest()[:16]
+        found = [
+            (path, name, vars(module))
+            for path, module in model.named_modules()
+            for name, value in vars(module).items()
+            if name not in _MACHINERY and is_plain(value)
+        ]
+        self.where = [f"{path}.{name}" if path else name for path, name, _ in found]
+        self.names, self.owners = [name for _, name, _ in found], [owner for _, _, owner in found]
+        self.values, self.call, self.inside = self._now(), 0, False
+        self.switches, self.settings = _switches(), _settings(model)
+
+    @contextlib.contextmanager
+    def compared(self, model: torch.nn.Module) -> Iterator[None]:
+        """A call of the model, outermost; raises ``ApplyError`` before it if processes have other settings for it."""
+        if self.inside or len(self.ranks) == 1:
+            yield
+            return
+        before, store, own = (self.values, self.switches, self.settings), _get_default_store(), dist.get_rank()
+        said = self._changes(model)
+        self.call += 1
+        place = f"{self.key}/{self.call}/{own}"
+        if said:
+            store.set(place, repr(said))
+        store.set(f"{self.key}/{own}", str(self.call))
+        if said and (other := self._difference(said)):
+            self.call -= 1  # the others may wait in this call
+            self.values, self.switches, self.settings = before  # a setting that stays is an error again
+            raise ApplyError(other)
+        self.inside = True
+        try:
+            yield
+        finally:
+            self.inside = False
+            self.values = self._now()  # what the call has stored
+
+    def _now(self) -> list[Any]:
+        return list(map(dict.get, self.owners, self.names))
+
+    def _changes(self, model: torch.nn.Module) -> dict[str, str]:
+        """Each setting that is another one than in the last call, with its value."""
+        found, now = {}, self._now()
+        for where, old, new in zip(self.where, self.values, now):
+            if old is not new and not (type(old) is type(new) and old == new):
+                found[where] = repr(new) if is_plain(new) else type(new).__name__
+        self.values, old, self.switches = now, self.switches, _switches()
+        if old != self.switches:
+            after = _said(*self.switches)
+            found |= {f"torch's {name}": repr(after[name]) for name, one in _said(*old).items() if one != after[name]}
+        known, self.settings = self.settings, _settings(model)
+        if known != self.settings:
+            for path, values, _ in settings_changes(pickle.loads(known), settings_of(model)):
+                found |= {".".join((*path, name)): repr(value)[:200] for name, value in values.items()}
+        return found
+
+    def _difference(self, said: dict[str, str]) -> str:
+        """What another process has set instead, in words; empty if all have set the same."""
+        store, own = _get_default_store(), dist.get_rank()
+        for rank in self.ranks:
+            self._wait_for(rank)
+            place = f"{self.key}/{self.call}/{rank}"
+            other = store.get(place).decode() if store.check([place]) else ""
+            if other != repr(said):
+                found = ", ".join(f"{name} to {value}" for name, value in list(said.items())[:3])
+                return (
+                    f"process {own} has set {found}, and process {rank} has {'set others' if other else 'not'}: they compute "
+                    "this call together, so settings must be the same on all"
+                )
+        return ""
+
+    def _wait_for(self, rank: int) -> None:
+        """Until a process has begun this call. Raises ``ApplyError`` after the time in which a collective would fail."""
+        store, place, end = _get_default_store(), f"{self.key}/{rank}", time.monotonic() + LIMIT_S
+        while not store.check([place]) or int(store.get(place)) < self.call:
+            if time.monotonic() > end:
+                raise ApplyError(f"process {rank} has not called the model within {LIMIT_S:.0f} s, and this one has")
+            time.sleep(0.001)
+
+
+def watch_settings(model: torch.nn.Module, grid: ProcessGrid) -> None:
+    """Compare the settings of a model's calls from now on."""
+    model.__dict__[_WATCHED] = SameSettings(model, grid)
+
+
+def forget_settings(model: torch.nn.Module) -> None:
+    """Compare no more."""
+    model.__dict__.pop(_WATCHED, None)
+
+
+def compared(model: torch.nn.Module) -> contextlib.AbstractContextManager[None]:
+    """The block of a call of a model; compiled code is not compared."""
+    found: SameSettings | None = None if torch.compiler.is_compiling() else model.__dict__.get(_WATCHED)
+    return contextlib.nullcontext() if found is None else found.compared(model)
+
+
+def numbers_of(model: torch.nn.Module) -> list[tuple[str, str]]:
+    """The numbers and switches that modules inside a model have, and its mode; the model's own others may be the caller's."""
+    found = [("training", str(model.training))]
+    for path, module in model.named_modules():
+        if path:
+            own = [(name, value) for name, value in vars(module).items() if name not in _MACHINERY]
+            found += [(f"{path}.{name}", repr(value)) for name, value in own if isinstance(value, (bool, int, float))]
+    return found
+
+
+def _switches() -> tuple[TorchSwitches, bool]:
+    return TorchSwitches.here(), torch.is_grad_enabled()
+
+
+def _said(switches: TorchSwitches, gradients: bool) -> dict[str, Any]:
+    return switches.said() | {"grad mode": gradients}
+
+
+def _settings(model: torch.nn.Module) -> bytes:
+    try:
+        return pickled(settings_of(model))
+    except ApplyError:  # an object in them that only this process can have
+        return pickle.dumps(None)

@@ -1,0 +1,94 @@
+"""Settings that one process alone changes between the calls of a model that all run; the first process prints what happened."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import torch
+import torch.distributed as dist
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from modular_converter.parallel import parallelize
+from modular_converter.parallel.errors import ApplyError
+
+
+IDS = torch.arange(1, 19).view(2, 9)
+
+
+def llama():
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "vocab_size": 64}
+    return LlamaForCausalLM(LlamaConfig(**sizes, num_attention_heads=4, num_key_value_heads=2)).eval()
+
+
+# Name -> the change and its opposite.
+CHANGES = {
+    "mode": (lambda model: model.train(), lambda model: model.eval()),
+    "mode inside": (lambda model: model.model.layers[1].train(), lambda model: model.model.layers[1].eval()),
+    "number": (
+        lambda model: setattr(model.model.layers[0].self_attn, "scaling", 0.5),
+        lambda model: setattr(model.model.layers[0].self_attn, "scaling", 8**-0.5),
+    ),
+    "config": (
+        lambda model: setattr(model.config, "output_hidden_states", True),
+        lambda model: setattr(model.config, "output_hidden_states", False),
+    ),
+    "type": (
+        lambda model: torch.set_default_dtype(torch.float64),
+        lambda model: torch.set_default_dtype(torch.float32),
+    ),
+    "gradients": (lambda model: torch.set_grad_enabled(False), lambda model: torch.set_grad_enabled(True)),
+}
+
+
+def call(model):
+    try:
+        model(input_ids=IDS)
+        return ""
+    except ApplyError as error:
+        return str(error)
+
+
+def main(layout, change, undo):
+    """What process 1 is told that has made a change alone, in its next call too, when it has undone it, and when all make it."""
+    model, alone = parallelize(llama(), layout=layout, device="cpu", probe=False), dist.get_rank() == 1
+    said = [call(model)]
+    if alone:
+        change(model)
+        said += [call(model), call(model)]
+        undo(model)
+    said.append(call(model))  # in which the other process waits
+    for one in (change, undo):
+        one(model)
+        said.append(call(model))
+    return said
+
+
+def different(layout):
+    model = parallelize(llama(), layout=layout, device="cpu", probe=False)
+    call(model)
+    model.model.layers[0].self_attn.scaling = 1.0 + dist.get_rank()
+    return call(model)
+
+
+def built(layout):
+    model = llama()
+    model.model.layers[0].mlp.train(dist.get_rank() == 1)
+    try:
+        parallelize(model, layout=layout, device="cpu", probe=False)
+        return ""
+    except ApplyError as error:
+        return str(error)
+
+
+if __name__ == "__main__":
+    dist.init_process_group("gloo")
+    found = {name: main(sys.argv[1], *change) for name, change in CHANGES.items()}
+    found |= {"different": different(sys.argv[1]), "built": built(sys.argv[1])}
+    everyone = [None, None]
+    dist.all_gather_object(everyone, found)
+    if dist.get_rank() == 0:
+        print(json.dumps(everyone[1]), flush=True)
+    dist.barrier()
+    dist.destroy_process_group()

@@ -1,0 +1,96 @@
+"""Weights that the caller reads and trains beside forwards, under torchrun; the first process prints its results as JSON."""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import DTensor
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from modular_converter.parallel import Training, parallelize
+from modular_converter.parallel.errors import ApplyError
+
+
+IDS = torch.arange(1, 19).view(2, 9)
+
+
+def llama(heads=4, groups=2):
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 8 * heads, "intermediate_size": 64, "num_hidden_layers": 2, "vocab_size": 64}
+    return LlamaForCausalLM(LlamaConfig(**sizes, num_attention_heads=heads, num_key_value_heads=groups))
+
+
+def whole(number):
+    return number.full_tensor() if isinstance(number, DTensor) else number
+
+
+# Numbers of weights by their names, by attributes and by the parameters of a module.
+PENALTIES = {
+    "all": lambda model: sum(whole(one.pow(2).sum()) for one in model.parameters()),
+    "norms": lambda model: sum(whole(one.norm()) for name, one in model.named_parameters() if "norm" not in name),
+    "cut": lambda model: whole(model.model.layers[0].mlp.up_proj.weight.abs().sum()),
+    "product": lambda model: whole((model.lm_head.weight @ model.lm_head.weight.T).norm()),
+    "rows": lambda model: whole(model.model.embed_tokens.weight.pow(2).sum()),
+    "layer": lambda model: sum(whole(one.pow(2).sum()) for one in model.model.layers[1].parameters()),
+    "tensor": lambda model: (torch.ones(3, model.config.hidden_size) @ whole(model.lm_head.weight).T).norm(),
+}
+
+
+def said(call):
+    try:
+        return f"no error: {call()}"
+    except ApplyError as error:
+        return str(error)
+
+
+def step(model, optimizer, penalty=None):
+    optimizer.zero_grad()
+    loss = model(input_ids=IDS, labels=IDS).loss
+    loss = loss if penalty is None else loss + 0.1 * penalty(model)
+    loss.backward()
+    optimizer.step()
+    return float(loss)
+
+
+def furthest(model, one):
+    state = model.full_state_dict()
+    return max(float((state[name] - value).abs().max()) for name, value in one.state_dict().items())
+
+
+def main(layout, reshard):
+    training = Training(reshard=reshard) if layout.startswith("fsdp") else None
+    one = llama()
+    model = parallelize(copy.deepcopy(one), layout=layout, device="cpu", probe=False, training=training)
+    model(input_ids=IDS, labels=IDS)  # leaves weights gathered where data ranks share them
+    pair = [(model, torch.optim.SGD(model.parameters(), lr=0.1)), (one, torch.optim.SGD(one.parameters(), lr=0.1))]
+    found = {"late": max(abs(step(*pair[0]) - step(*pair[1])) for _ in range(2)) + furthest(model, one)}
+    for name, penalty in PENALTIES.items():
+        found[name] = abs(step(*pair[0], penalty) - step(*pair[1], penalty)) + furthest(model, one)
+    found["mixed"] = said(lambda: step(*pair[0], lambda model: sum(p.pow(2).sum() for p in model.parameters())))
+    model(input_ids=IDS)
+    late = torch.optim.SGD(model.lm_head.parameters(), lr=0.5)
+    found["late and inside"] = said(lambda: step(model, late))
+    return found
+
+
+def uneven():
+    model = parallelize(llama(3, 3), layout="tp2", device="cpu", probe=False)
+    weight = model.model.layers[0].self_attn.q_proj.weight
+    return {"shape": list(weight.shape), "read": said(lambda: weight.sum())}
+
+
+if __name__ == "__main__":
+    dist.init_process_group("gloo")
+    runs = [
+        (layout, reshard) for layout in sys.argv[1:] for reshard in (True, False) if reshard or layout[:4] == "fsdp"
+    ]
+    found = {f"{layout} {reshard}": main(layout, reshard) for layout, reshard in runs}
+    found["uneven"] = uneven() if "tp2" in sys.argv else None
+    if dist.get_rank() == 0:
+        print(json.dumps(found), flush=True)
+    dist.barrier()
+    dist.destroy_process_group()
