@@ -80,6 +80,8 @@ def export(derived: Derived, vocabulary: Vocabulary, ranks: int = 2, pool: RankP
 
     kept = kept_of(derived.trace, derived.plan, lambda plan: vocabulary.unsaid(plan, model), refusal)
     lost = {wildcard(name): reason for name, reason in sorted(kept.lost.items())}
+    if lacks := vocabulary.lacks(kept.plan, derived.trace, model):
+        raise PlanError(f"{derived.plan.model}: {vocabulary.name} cannot run it: {lacks}")
     if not kept.plan.rules:
         reasons = "; ".join(f"{pattern}: {reason}" for pattern, reason in lost.items())
         raise PlanError(

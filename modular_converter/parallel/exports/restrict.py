@@ -18,18 +18,21 @@ from modular_converter.parallel.solve.cost import covered
 from modular_converter.parallel.solve.derive import Aim, plan_of
 from modular_converter.parallel.solve.flow import Flow
 from modular_converter.parallel.solve.follow import follow
+from modular_converter.parallel.styles.colwise_gather_output import COLWISE_GATHER_OUTPUT
+from modular_converter.parallel.styles.embedding_rowwise import EMBEDDING_ROWWISE
 from modular_converter.parallel.trace.graph import Trace
 
 
 # The most runs of a tool's loader in the search for the part of a plan that it runs.
 _MOST_RUNS = 24
 
+_Item = TypeVar("_Item", int, str)
 Pair = frozenset[int]
 Names = frozenset[str]
 
 
 @dataclass(frozen=True)
-class Kept:
+class Restricted:
     """A part of a derived plan.
 
     Attributes:
@@ -52,7 +55,10 @@ class Shards:
     def of(trace: Trace, plan: Plan) -> Shards:
         """The axes that a plan shards in pairs; a plan may leave some whole that its trace would allow."""
         flow = follow(trace)
-        cut = covered(trace, plan)
+        paired = tuple(
+            rule for rule in plan.rules if rule.style not in (COLWISE_GATHER_OUTPUT.name, EMBEDDING_ROWWISE.name)
+        )
+        cut = covered(trace, Plan(plan.model, paired))
         found = [
             frozenset(candidate.leaves)
             for candidate in choose(flow).accepted
@@ -62,17 +68,24 @@ class Shards:
 
     def plan(self, pairs: Sequence[Pair], names: Names) -> Plan:
         """The plan with these pairs, and with these weights sharded by vocabulary or gathered."""
-        accepted = (candidate.leaves for candidate in choose(self.flow).accepted)
-        kept = frozenset[int]().union(*pairs)
-        without = frozenset(leaf for leaves in accepted for leaf in leaves) - kept
+        choice = choose(self.flow)
+        every = [*choice.accepted, *(candidate for candidate, _ in choice.refused)]  # one may take another's place
+        without = frozenset(leaf for candidate in every for leaf in candidate.leaves) - _joined(pairs)
         return plan_of(self.flow, Aim(without=without, apart=self.every - names))
+
+    @property
+    def leaves(self) -> frozenset[int]:
+        """The axes of all pairs."""
+        return _joined(self.pairs)
 
     def covered(self, plan: Plan) -> Names:
         """The parameters that a plan shards."""
         return frozenset(covered(self.flow.trace, plan))
 
 
-def kept_of(trace: Trace, full: Plan, unsaid: Callable[[Plan], Sequence[Unsaid]], runs: Callable[[Plan], str]) -> Kept:
+def kept_of(
+    trace: Trace, full: Plan, unsaid: Callable[[Plan], Sequence[Unsaid]], runs: Callable[[Plan], str]
+) -> Restricted:
     """The part of a plan to hand over; a plan without rules if there is none.
 
     Args:
@@ -80,7 +93,7 @@ def kept_of(trace: Trace, full: Plan, unsaid: Callable[[Plan], Sequence[Unsaid]]
         runs: gives the reason why the tool's code does not run a plan as the whole model; empty if it does.
     """
     if not unsaid(full) and not (refused := runs(full)):
-        return Kept(full)
+        return Restricted(full)
     shards = Shards.of(trace, full)
     reasons: dict[str, str] = {}
     pairs, names = _said(shards, unsaid, reasons)
@@ -92,13 +105,17 @@ def kept_of(trace: Trace, full: Plan, unsaid: Callable[[Plan], Sequence[Unsaid]]
         pairs = search.largest(pairs, lambda some: shards.plan(some, frozenset()))
         alone = search.largest(_alone(shards, pairs, names), lambda some: shards.plan(pairs, _joined(some)))
         plan = shards.plan(pairs, _joined(alone))
+        if plan.rules and runs(plan):
+            plan = Plan(full.model)
         reasons = dict.fromkeys(before - shards.covered(plan), refused) | reasons
     lost = shards.covered(full) - shards.covered(plan)
-    return Kept(plan, {name: reasons.get(name, "shards together with weights that are left whole") for name in lost})
+    return Restricted(
+        plan, {name: reasons.get(name, "shards together with weights that are left whole") for name in lost}
+    )
 
 
-def _joined(parts: Sequence[Names]) -> Names:
-    return frozenset[str]().union(*parts)
+def _joined(parts: Sequence[frozenset[_Item]]) -> frozenset[_Item]:
+    return frozenset[_Item]().union(*parts)
 
 
 def _said(

@@ -9,6 +9,7 @@ import torch
 
 from modular_converter.parallel.plans.emit import Unsaid
 from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.trace.graph import Trace
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Vocabulary:
         route: of ``RankPool``, by which its code, or the loader that it calls, runs a plan here; empty if none does.
         read: gives module path -> our style, as the tool reads a plan's text for a model; None if ``route`` shows it.
         styles: gives the same from a plan, to compare.
+        lacks: gives the reason why the tool cannot run a part of a derived plan for its trace; empty if it can.
     """
 
     name: str
@@ -34,3 +36,4 @@ class Vocabulary:
     route: str = ""
     read: Callable[[str, torch.nn.Module], Mapping[str, str]] | None = None
     styles: Callable[[Plan, torch.nn.Module], Mapping[str, str]] = lambda plan, model: {}
+    lacks: Callable[[Plan, Trace, torch.nn.Module], str] = lambda plan, trace, model: ""

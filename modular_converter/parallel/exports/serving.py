@@ -1,0 +1,156 @@
+"""The vocabularies of vLLM and SGLang, which run a model's transformers code with linear layers of their own.
+
+Facts of vLLM 0.33.0 (``vllm/model_executor/models/transformers/base.py`` and ``utils.py``) and SGLang 0.5.23
+(``sglang/srt/models/transformers.py``), which `utils/check_exports.py` compares with the installed packages:
+
+* A pattern is a regular expression that matches the beginning of the path of an ``nn.Linear``; the first that matches
+  gives its style, and layers without one are whole.
+* Tables of the vocabulary, the head and stacked experts are sharded by the engine itself, without a rule.
+* Each device runs heads / devices of each attention, so attention must be sharded by heads.
+* There are no gradients, so rules for gradients are left out.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.exports.restrict import Shards
+from modular_converter.parallel.exports.vocabulary import Vocabulary
+from modular_converter.parallel.plans.emit import Unsaid
+from modular_converter.parallel.plans.patterns import is_inside, matches
+from modular_converter.parallel.plans.plan import Plan, PlanRule
+from modular_converter.parallel.styles import STYLES
+from modular_converter.parallel.trace.graph import Trace
+
+
+VLLM_STYLES = {name: name for name in ("colwise", "rowwise", "colwise_gather_output", "rowwise_split_input")}
+SGLANG_STYLES = {
+    "colwise": "colwise",
+    "rowwise": "rowwise",
+    "colwise_gather_output": "colwise_rep",
+    "rowwise_split_input": "rowwise_rep",
+}
+REPLICATE = "replicate"
+_ATTENTION = "scaled_dot_product"
+_EXPERTS = re.compile(r"(^|\.)experts(\.|$)")
+
+
+def _unsaid(styles: Mapping[str, str], plan: Plan, model: torch.nn.Module) -> list[Unsaid]:
+    modules = dict(model.named_modules())
+    found = [
+        Unsaid(rule.pattern, f"{rule.pattern}: {why}")
+        for rule in plan.rules
+        for why in _reasons(styles, rule, modules)
+    ]
+    return found + [Unsaid(name, f"{name}: an integer that must shrink") for name in plan.attributes]
+
+
+def _reasons(styles: Mapping[str, str], rule: PlanRule, modules: Mapping[str, torch.nn.Module]) -> Iterator[str]:
+    style = STYLES[rule.style]
+    if not _acts(rule) or style.table or _EXPERTS.search(rule.pattern):
+        return
+    paths = matches(rule.pattern, modules)
+    if rule.style not in styles or rule.dim is not None or rule.parts or rule.units:
+        yield str(rule).partition(" ")[2]
+    elif not paths:
+        yield f"{rule.style} of a parameter without a layer"
+    elif other := next((path for path in paths if not isinstance(modules[path], torch.nn.Linear)), None):
+        yield f"{other} is a {type(modules[other]).__name__}, no Linear"
+
+
+def _acts(rule: PlanRule) -> bool:
+    """Whether a rule does something without gradients."""
+    style = STYLES[rule.style]
+    return style.cuts or style.collective is not None
+
+
+def _styles(plan: Plan, model: torch.nn.Module) -> dict[str, str]:
+    """Path of a linear layer -> the style that the plan gives it."""
+    layers = _layers(model)
+    return {path: rule.style for rule in plan.rules if _acts(rule) for path in matches(rule.pattern, layers)}
+
+
+def _layers(model: torch.nn.Module) -> list[str]:
+    """The paths of linear layers outside of experts."""
+    found = (path for path, module in model.named_modules() if isinstance(module, torch.nn.Linear))
+    return [path for path in found if not _EXPERTS.search(path)]
+
+
+def _text(styles: Mapping[str, str], plan: Plan, model: torch.nn.Module) -> str:
+    """The entries with ``*``, or with exact expressions if ``*`` would match more than the number of a layer."""
+    layers = _layers(model)
+    rules = {rule.pattern: styles[rule.style] for rule in plan.rules if _acts(rule) and matches(rule.pattern, layers)}
+    text = json.dumps({"base_model_tp_plan": rules}, indent=4) + "\n"
+    if _read(styles, text, model) == _styles(plan, model):
+        return text
+    exact = {re.escape(pattern).replace(r"\*", r"\d+") + "$": style for pattern, style in rules.items()}
+    return json.dumps({"base_model_tp_plan": exact}, indent=4) + "\n"
+
+
+def _read(styles: Mapping[str, str], text: str, model: torch.nn.Module) -> dict[str, str]:
+    """Path of a linear layer -> our style, as the engine matches the entries and those of the model's parts."""
+    entries: dict[str, str] = dict(json.loads(text)["base_model_tp_plan"])
+    for name, child in model.named_children():
+        for pattern, style in (getattr(child, "tp_plan", None) or {}).items():
+            entries.setdefault(f"{name}.{pattern}", style)
+    ours = {theirs: name for name, theirs in styles.items()}
+    found = {}
+    for path in _layers(model):
+        style = next(
+            (style for pattern, style in entries.items() if re.match(f"model.{pattern}", f"model.{path}")), ""
+        )
+        if style in ours:
+            found[path] = ours[style]
+    return found
+
+
+def _lacks(plan: Plan, trace: Trace, model: torch.nn.Module) -> str:
+    """The reason why no tensor-parallel run is possible: attention that is not sharded by heads, or not replaceable."""
+    if not getattr(model, "_supports_attention_backend", False):
+        return "transformers does not let an engine replace this model's attention"
+    shards = Shards.of(trace, plan)
+    decoder = _path_of_decoder(model)
+    inside = (op for op in trace.ops if is_inside(op.module, decoder))
+    calls = [op for op in inside if _ATTENTION in op.name or "softmax" in op.name]
+    if not any(len(shards.flow.of(op.inputs()[0])) > 2 for op in calls):
+        return "the trace has no attention to share out by heads"
+    for op in calls:  # the last two axes are positions and features; a softmax over two axes is a router
+        outer = shards.flow.of(op.inputs()[0])[:-2]
+        heads = {atom.number for seq in outer for atom in shards.flow.axes.leaves(seq)}
+        if outer and not heads & shards.leaves:
+            return f"{op.module}: its attention is not sharded by heads, of which the engine gives each device a share"
+    return ""
+
+
+def _path_of_decoder(model: Any) -> str:
+    """The path of the part whose attention the engine replaces; encoders of images keep theirs."""
+    decoder = model.get_decoder()
+    return next((path for path, module in model.named_modules() if module is decoder), "")
+
+
+def _engine(name: str, version: str, use: str, styles: Mapping[str, str]) -> Vocabulary:
+    return Vocabulary(
+        name=name,
+        version=version,
+        use=use,
+        unsaid=functools.partial(_unsaid, styles),
+        text=functools.partial(_text, styles),
+        read=functools.partial(_read, styles),
+        styles=_styles,
+        lacks=_lacks,
+    )
+
+
+VLLM = _engine("vllm", "0.33.0", "vllm serve MODEL --model-impl transformers --hf-overrides '…'", VLLM_STYLES)
+SGLANG = _engine(
+    "sglang",
+    "0.5.23",
+    "python -m sglang.launch_server --model-impl transformers --json-model-override-args '…'",
+    SGLANG_STYLES,
+)

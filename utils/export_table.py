@@ -1,0 +1,173 @@
+"""Export many verified models to other tools, for the table of docs/exports.md.
+
+`python utils/export_table.py --done exports.jsonl --limit 50 transformers torch` takes 50 more models of docs/plans.md, in
+a random order that is always the same, so that the rows so far are a sample; `--causal` takes only models with a head for
+generation. `--table` prints the table of all rows, and `--update docs/exports.md` writes it. Each model has a limit of
+time. Tools with code that runs here run each plan on two processes, vLLM's and SGLang's rules are followed by
+`modular_converter/parallel/exports/serving.py` (`utils/check_exports.py` compares these with the packages).
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import random
+import re
+import statistics
+import warnings
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from marked_pages import write_part
+
+
+PAGE = Path(__file__).resolve().parent.parent / "docs"
+LIMIT_S = 120
+LIGHT = 1.001
+"""Up to this factor of the derived plan's bytes a share counts as full."""
+
+
+def verified() -> list[str]:
+    """The verified models of docs/plans.md, in a fixed random order."""
+    found = re.findall(r"^\| ([\w.-]+) \| verified[^|]*\| \d+% \|", (PAGE / "plans.md").read_text(), re.MULTILINE)
+    names = sorted(set(found))
+    random.Random(0).shuffle(names)
+    return names
+
+
+def is_causal(name: str) -> bool:
+    """Whether the library has a head for generation over this model type."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    return name in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+
+def target(name: str) -> Any:
+    """What to build for a name of the table: a model type, or a type of the folder with this name."""
+    from modular_converter.parallel.errors import PlanError
+    from modular_converter.parallel.tiny.build import target_of, targets_of_folder
+
+    try:
+        return target_of(name)
+    except PlanError:
+        return next(iter(targets_of_folder(name)))
+
+
+def rows_of(name: str, tools: list[str], pool: Any) -> list[dict[str, Any]]:
+    """A row for each tool."""
+    from modular_converter.parallel.errors import PlanError, one_line
+    from modular_converter.parallel.exports.export import export
+    from modular_converter.parallel.exports.tools import TOOLS
+    from modular_converter.parallel.proof.prove import derive_model
+    from modular_converter.parallel.tables.coverage import limited
+
+    found = []
+    derived = None
+    for tool in tools:
+        row: dict[str, Any] = {"model": name, "to": tool, "causal": is_causal(name), "state": "failed"}
+        try:
+            with limited(LIMIT_S, 10 * LIMIT_S):
+                derived = derived or derive_model(target(name))
+                made = export(derived, TOOLS[tool], 2, pool if TOOLS[tool].route else None)
+                size = made.memory
+                row |= {"state": "exported", "whole": size.whole, "full": size.full, "bytes": size.exported}
+                row |= {"collectives": made.collectives, "lost": made.lost, "sizes": size.sizes, "proven": made.proven}
+        except PlanError as error:
+            row |= {"state": "refused", "reason": one_line(error, 300)}
+        except Exception as error:  # one model must not stop the table
+            row["reason"] = one_line(error, 300)
+        found.append(row)
+    return found
+
+
+def run(tools: list[str], done: Path, limit: int, causal: bool) -> None:
+    """Append the rows of up to ``limit`` models that lack a row for one of the tools."""
+    from modular_converter.parallel.proof.on_processes import RankPool
+
+    known = {(row["model"], row["to"]) for row in read(done)}
+    todo = [name for name in verified() if not causal or is_causal(name)]
+    with RankPool(2) as pool:
+        for name in [name for name in todo if any((name, tool) not in known for tool in tools)][:limit]:
+            rows = rows_of(name, [tool for tool in tools if (name, tool) not in known], pool)
+            with done.open("a", encoding="utf-8") as file:
+                file.write("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def read(done: Path) -> list[dict[str, Any]]:
+    """The rows so far."""
+    return [json.loads(line) for line in done.read_text().splitlines()] if done.exists() else []
+
+
+def table(rows: list[dict[str, Any]], date: str) -> str:
+    """How many models each tool takes, with their full share or less."""
+    from modular_converter.parallel.exports.tools import TOOLS
+
+    total, heads = len(verified()), sum(map(is_causal, verified()))
+    versions = f"transformers {version('transformers')}, torch {version('torch').partition('+')[0]}"
+    lines = [
+        f"{versions}, {date}; models drawn at random of the {total} verified types, {heads} of them with a causal head. The"
+        " last column is the median, among plans with less than the full share, of the bytes on a device of two beside"
+        " those of the derived plan.",
+        "",
+        "| tool | models | exported | full share | full share, more collectives | less, stated | nothing | bytes if less |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for tool in TOOLS:
+        for kind, own in (("", [r for r in rows if r["to"] == tool]),):
+            only = all(row["causal"] for row in own)
+            lines += [_line(tool + (" (causal)" if only else kind), own)] if own else []
+    return "\n".join([*lines, "", *_reasons(rows)])
+
+
+def _line(name: str, rows: list[dict[str, Any]]) -> str:
+    out = [row for row in rows if row["state"] == "exported"]
+    full = [row for row in out if row["bytes"] <= LIGHT * row["full"]]
+    more = [row for row in full if row["collectives"][0] > row["collectives"][1]]
+    less = [row["bytes"] / row["full"] for row in out if row not in full]
+    median = f"{statistics.median(less):.2f}" if less else ""
+    share = f"{len(out)} ({len(out) / len(rows):.0%})"
+    cells = (name, len(rows), share, len(full) - len(more), len(more), len(less), len(rows) - len(out), median)
+    return "| " + " | ".join(map(str, cells)) + " |"
+
+
+def _reasons(rows: list[dict[str, Any]]) -> list[str]:
+    """The models that a tool does not take, by reason."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        if row["state"] != "exported":
+            said = re.sub(r"[\w.*]+: ", "", row.get("reason", "").partition(": ")[2])[:110]
+            found.setdefault(f"{row['to']}: {said}", []).append(row["model"])
+    return [
+        f"* {reason}: {', '.join(sorted(names))}" for reason, names in sorted(found.items(), key=lambda i: -len(i[1]))
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tools", nargs="*")
+    parser.add_argument("--done", type=Path, default=Path("exports.jsonl"))
+    parser.add_argument("--limit", type=int, default=0, help="how many more models")
+    parser.add_argument("--causal", action="store_true", help="only models with a head for generation")
+    parser.add_argument("--update", type=Path, help="a page with the two markers")
+    options = parser.parse_args()
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    warnings.simplefilter("ignore")
+    import torch
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    torch.set_num_threads(1)
+    if options.limit:
+        run(options.tools, options.done, options.limit, options.causal)
+    text = table(read(options.done), datetime.date.today().isoformat())
+    if options.update:
+        write_part(options.update, "table", text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
