@@ -80,7 +80,7 @@ def _kept(kind: Any, model: Any) -> float:
     """The share of the weights on the rank with most."""
     import torch
 
-    from modular_converter.parallel.engine.choice.kept import kept
+    from modular_converter.parallel.choice.kept import kept
 
     placement = model._placement
     with torch.device("meta"):

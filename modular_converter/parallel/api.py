@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from modular_converter.parallel.engine.base.adapted import base_of
-from modular_converter.parallel.engine.base.compiled import uncompiled
-from modular_converter.parallel.engine.base.main_guard import refuse_import_in_child
-from modular_converter.parallel.engine.checkpoint.adapter_folder import is_adapter, open_adapter
-from modular_converter.parallel.engine.choice.arguments import (
+from modular_converter.parallel.choice.select_plan import GivenPlan
+from modular_converter.parallel.engine.arguments import (
     LOST_WEIGHTS,
     Arguments,
     check_arguments,
     in_process_group,
 )
-from modular_converter.parallel.engine.choice.select_plan import GivenPlan
+from modular_converter.parallel.engine.base.adapted import base_of
+from modular_converter.parallel.engine.base.compiled import uncompiled
+from modular_converter.parallel.engine.base.main_guard import refuse_import_in_child
+from modular_converter.parallel.engine.checkpoint.adapter_folder import is_adapter, open_adapter
 from modular_converter.parallel.layout import Layout
 from modular_converter.parallel.proof.plain_module import inputs_by_name
 from modular_converter.parallel.quantised.torchao_int8 import pack_layers, unpack_layers

@@ -65,7 +65,7 @@ def derive_command(
         return
     found = derived_of(model, settings, head)
     if limit is not None:
-        from modular_converter.parallel.engine.choice.same_numbers import derived_with_numbers
+        from modular_converter.parallel.choice.same_numbers import derived_with_numbers
         from modular_converter.parallel.proof.prove import held_to
 
         found = derived_with_numbers(held_to(found, limit))

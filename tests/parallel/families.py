@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from modular_converter.parallel.api import parallelize
-from modular_converter.parallel.engine.choice.select_plan import select_plan
+from modular_converter.parallel.choice.select_plan import select_plan
 from modular_converter.parallel.errors import PlanError, one_line
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.proof.deviation import relative_error

@@ -19,8 +19,8 @@ from peft.helpers import rescale_adapter_scale  # noqa: E402
 from peft.tuners.lora.config import MontecloraConfig, VeloraConfig  # noqa: E402
 
 from modular_converter.parallel import parallelize  # noqa: E402
-from modular_converter.parallel.engine.choice.select_plan import select_plan  # noqa: E402
-from modular_converter.parallel.engine.choice.small_instances import (  # noqa: E402
+from modular_converter.parallel.choice.select_plan import select_plan  # noqa: E402
+from modular_converter.parallel.choice.small_instances import (  # noqa: E402
     derived_plan,
     small_settings,
     target_like,

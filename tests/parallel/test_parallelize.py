@@ -10,7 +10,7 @@ import torch
 pytest.importorskip("transformers")
 
 from modular_converter.parallel import parallelize  # noqa: E402
-from modular_converter.parallel.engine.base.skeleton import kept_types  # noqa: E402
+from modular_converter.parallel.choice.skeleton import kept_types  # noqa: E402
 from modular_converter.parallel.engine.ranks.session import Session  # noqa: E402
 from modular_converter.parallel.errors import PlanError  # noqa: E402
 from modular_converter.parallel.proof.deviation import relative_error  # noqa: E402

@@ -75,7 +75,7 @@ def overrides_of(settings: tuple[str, ...]) -> dict[str, Any]:
 
 def derived_of(model: str, settings: tuple[str, ...], head: str = "base") -> Derived:
     """Build and trace MODEL, and derive a plan that holds in all uses and keeps the model's numbers at its default sizes."""
-    from modular_converter.parallel.engine.choice.same_numbers import derived_with_numbers
+    from modular_converter.parallel.choice.same_numbers import derived_with_numbers
     from modular_converter.parallel.proof.prove import derive_model
     from modular_converter.parallel.tiny.build import target_of
 

@@ -94,7 +94,7 @@ def verify_kind(
 
         small, inputs, chain = pipeline_derived(model, settings, plan_file=plan_file)
         return say(model, f"{ranks} stages", verify_pipeline(small.model, chain, inputs, ranks))
-    from modular_converter.parallel.engine.choice.same_numbers import with_numbers
+    from modular_converter.parallel.choice.same_numbers import with_numbers
     from modular_converter.parallel.plans.resolve import check_whole, resolve
     from modular_converter.parallel.proof.on_processes import RankPool
     from modular_converter.parallel.proof.prove import prove

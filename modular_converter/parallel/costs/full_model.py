@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import torch
 
 from modular_converter.parallel.costs.model_costs import count_chain
-from modular_converter.parallel.engine.checkpoint.saved_config import class_for, nested_values, saved_config
 from modular_converter.parallel.errors import BuildError, PlanError, ScheduleError, one_line
 from modular_converter.parallel.pipeline.chain import chain_of
 from modular_converter.parallel.proof.situations import with_mask
@@ -20,6 +19,7 @@ from modular_converter.parallel.tiny.build import build, target_of
 from modular_converter.parallel.tiny.build_errors import check_fields
 from modular_converter.parallel.tiny.fields import config_fields
 from modular_converter.parallel.tiny.inputs import candidates
+from modular_converter.parallel.tiny.saved_config import class_for, nested_values, saved_config
 from modular_converter.parallel.tiny.sizes import BATCH
 from modular_converter.parallel.tiny.target import Target
 from modular_converter.parallel.trace.record import record

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from modular_converter.parallel.engine.base.without_data import Guesses
+from modular_converter.parallel.choice.without_data import Guesses
 from modular_converter.parallel.errors import BuildError, ScheduleError, one_line
 from modular_converter.parallel.schedule.chain_work import ChainWork, PartWork
 from modular_converter.parallel.trace.record import tensors_in

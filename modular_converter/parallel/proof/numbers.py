@@ -41,7 +41,7 @@ _CUTS = ("slice",)
 _FEW = 16
 _WING = Path(__file__).parents[1]
 # Code of this wing between a model's line and its operation; styles and collectives have numbers of their own.
-_BETWEEN = tuple(str(_WING / name) for name in ("proof", "trace", "tiny", "engine", "shard/role_parameters"))
+_BETWEEN = tuple(str(_WING / name) for name in ("proof", "trace", "tiny", "choice", "engine", "shard/role_parameters"))
 LINE = "line"
 """In place of an operator: how often a line of code ran."""
 

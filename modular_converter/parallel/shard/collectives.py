@@ -67,6 +67,19 @@ class ProcessGroup:
         return result
 
 
+class FakeGroup:
+    """One rank of a group that does not exist, as torch's "fake" backend: results have the right shapes, not values."""
+
+    def __init__(self, size: int, rank: int = 0) -> None:
+        self.rank, self.size = rank, size
+
+    def all_reduce(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.clone()
+
+    def all_gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
+        return [tensor] * self.size
+
+
 class ThreadBoard:
     """The exchange of tensors between ranks that are threads: each rank stores its tensor, all wait, all read.
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from modular_converter.parallel.engine.base.skeleton import skeleton_of
-from modular_converter.parallel.engine.choice.fit import fit
+from modular_converter.parallel.choice.fit import fit
+from modular_converter.parallel.choice.skeleton import skeleton_of
 from modular_converter.parallel.errors import one_line
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import fitting

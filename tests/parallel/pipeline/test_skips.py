@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from modular_converter.parallel.engine.base.without_data import Guesses, on_meta
+from modular_converter.parallel.choice.without_data import Guesses, on_meta
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.derive import derive_pipelines, pipeline_of_trace
 from modular_converter.parallel.pipeline.flow import flow_of

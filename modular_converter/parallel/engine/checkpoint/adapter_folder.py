@@ -10,8 +10,8 @@ import torch
 
 from modular_converter.parallel.engine.base.refused_weights import refuse_quantised
 from modular_converter.parallel.engine.checkpoint.model_class import class_of
-from modular_converter.parallel.engine.checkpoint.saved_config import read_settings, saved_model
 from modular_converter.parallel.errors import BuildError, one_line
+from modular_converter.parallel.tiny.saved_config import read_settings, saved_model
 
 
 _SETTINGS, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"

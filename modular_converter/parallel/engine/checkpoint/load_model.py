@@ -27,8 +27,8 @@ from modular_converter.parallel.engine.checkpoint.model_class import class_of
 from modular_converter.parallel.engine.checkpoint.reader import Reader
 from modular_converter.parallel.engine.checkpoint.recipes import Recipe, Stored
 from modular_converter.parallel.engine.checkpoint.recorded import RecordedTensor
-from modular_converter.parallel.engine.checkpoint.saved_config import saved_generation_config
 from modular_converter.parallel.errors import BuildError, one_line
+from modular_converter.parallel.tiny.saved_config import saved_generation_config
 
 
 _NAMED = 5

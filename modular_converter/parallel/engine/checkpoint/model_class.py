@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from modular_converter.parallel.engine.checkpoint.files import holds_adapter
-from modular_converter.parallel.engine.checkpoint.saved_config import read_settings, saved_config
 from modular_converter.parallel.errors import BuildError
+from modular_converter.parallel.tiny.saved_config import read_settings, saved_config
 
 
 def class_of(folder: Path, model_class: Any, overrides: Mapping[str, Any] | None = None) -> tuple[Any, Any]:

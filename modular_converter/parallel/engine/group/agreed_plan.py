@@ -12,9 +12,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from modular_converter.parallel.engine.choice.expert_plan import expert_plan
-from modular_converter.parallel.engine.choice.select_plan import GivenPlan, given_plan, select_plan
-from modular_converter.parallel.engine.choice.small_instances import unproven_arguments
+from modular_converter.parallel.choice.expert_plan import expert_plan
+from modular_converter.parallel.choice.select_plan import GivenPlan, given_plan, select_plan
+from modular_converter.parallel.choice.small_instances import unproven_arguments
 from modular_converter.parallel.engine.group.same_calls import everywhere
 from modular_converter.parallel.engine.group.same_settings import numbers_of
 from modular_converter.parallel.engine.group.weight_sources import WeightSource

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from modular_converter.parallel.choice.kinds_of_layers import kinds_of, one_of_each_kind
+from modular_converter.parallel.engine.arguments import Arguments
+from modular_converter.parallel.engine.base.probe import Probe, probe_of
 from modular_converter.parallel.engine.checkpoint.load_model import Checkpoint, open_checkpoint
 from modular_converter.parallel.engine.checkpoint.reader import Reader, read_share
-from modular_converter.parallel.engine.choice.arguments import Arguments
-from modular_converter.parallel.engine.choice.kinds_of_layers import kinds_of, one_of_each_kind
-from modular_converter.parallel.engine.choice.probe import Probe, probe_of
 from modular_converter.parallel.engine.group.same_calls import everywhere
 from modular_converter.parallel.engine.group.spread import Spread, within
 from modular_converter.parallel.engine.group.weight_sources import WeightSource

@@ -12,16 +12,16 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from modular_converter.parallel.choice.skeleton import Skeleton, dismantle, kept_types
+from modular_converter.parallel.engine.arguments import Arguments
 from modular_converter.parallel.engine.base.adapted import keep_adapters
 from modular_converter.parallel.engine.base.checked_ids import check_ids
 from modular_converter.parallel.engine.base.dropout import SharedDropout
 from modular_converter.parallel.engine.base.memory import print_usage
+from modular_converter.parallel.engine.base.preflight import check_fit
 from modular_converter.parallel.engine.base.refused_methods import CHANGE_WEIGHTS, refusals
-from modular_converter.parallel.engine.base.skeleton import Skeleton, dismantle, kept_types
+from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN, Unproven, refusing_unproven
 from modular_converter.parallel.engine.checkpoint.load_model import is_folder
-from modular_converter.parallel.engine.choice.arguments import Arguments
-from modular_converter.parallel.engine.choice.preflight import check_fit
-from modular_converter.parallel.engine.choice.unproven_arguments import UNPROVEN, Unproven, refusing_unproven
 from modular_converter.parallel.engine.group.agreed_plan import (
     agreed_plan,
     agreed_unproven,

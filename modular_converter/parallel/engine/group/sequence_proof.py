@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.engine.base.skeleton import Skeleton
-from modular_converter.parallel.engine.choice.small_instances import small_instance, small_settings, target_like
+from modular_converter.parallel.choice.skeleton import Skeleton
+from modular_converter.parallel.choice.small_instances import small_instance, small_settings, target_like
 from modular_converter.parallel.engine.group.agreed_plan import from_first_process
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid
 from modular_converter.parallel.engine.group.sequence_parallel import SequenceParallel

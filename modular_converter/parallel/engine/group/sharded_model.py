@@ -26,8 +26,8 @@ from modular_converter.parallel.engine.base.attention_heads import (
 )
 from modular_converter.parallel.engine.base.checked_ids import uncheck_ids
 from modular_converter.parallel.engine.base.memory import MemoryFigures, usage
+from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN
 from modular_converter.parallel.engine.checkpoint.save_model import saves_as_library
-from modular_converter.parallel.engine.choice.unproven_arguments import UNPROVEN
 from modular_converter.parallel.engine.group.all_present import meet
 from modular_converter.parallel.engine.group.gradient_norm import norm_of, scale_gradients
 from modular_converter.parallel.engine.group.held_weights import release

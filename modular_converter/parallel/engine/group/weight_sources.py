@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.engine.base.skeleton import kept_types
+from modular_converter.parallel.choice.skeleton import kept_types
+from modular_converter.parallel.engine.base.probe import Probe, probe_of
 from modular_converter.parallel.engine.checkpoint.load_model import replace_parameters
-from modular_converter.parallel.engine.choice.probe import Probe, probe_of
 from modular_converter.parallel.engine.group.spread import Spread, each_once, within
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, Resolution

@@ -15,14 +15,14 @@ from typing import Any
 
 import torch
 
+from modular_converter.parallel.choice.kinds_of_layers import kinds_of_call
+from modular_converter.parallel.choice.skeleton import Skeleton
+from modular_converter.parallel.choice.trial_inputs import inputs_without_data
 from modular_converter.parallel.engine.base.config_changes import settings_of
-from modular_converter.parallel.engine.base.skeleton import Skeleton
 from modular_converter.parallel.engine.base.torch_switches import TorchSwitches, refuse_modes
 from modular_converter.parallel.engine.base.watched_code import WatchedCode
 from modular_converter.parallel.engine.base.watched_state import GONE, StateChange, WatchedState, is_plain
 from modular_converter.parallel.engine.base.weights_there import is_there
-from modular_converter.parallel.engine.choice.kinds_of_layers import kinds_of_call
-from modular_converter.parallel.engine.choice.trial_inputs import inputs_without_data
 from modular_converter.parallel.engine.remote.placement import Placement
 from modular_converter.parallel.errors import ApplyError, one_line
 

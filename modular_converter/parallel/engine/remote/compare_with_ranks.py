@@ -8,13 +8,12 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.engine.base.skeleton import assemble_model, dismantle, kept_types
-from modular_converter.parallel.engine.base.without_data import META
+from modular_converter.parallel.choice.skeleton import assemble_model, dismantle, kept_types
+from modular_converter.parallel.choice.small_instances import proven_inputs
+from modular_converter.parallel.choice.without_data import META
+from modular_converter.parallel.engine.base.preflight import check_fit
+from modular_converter.parallel.engine.base.probe import Probe, probe_of, probe_with
 from modular_converter.parallel.engine.checkpoint.load_model import Checkpoint
-from modular_converter.parallel.engine.choice.fit import OneOf
-from modular_converter.parallel.engine.choice.preflight import check_fit
-from modular_converter.parallel.engine.choice.probe import Probe, probe_of, probe_with
-from modular_converter.parallel.engine.choice.small_instances import proven_inputs
 from modular_converter.parallel.engine.ranks.failures import RemoteError
 from modular_converter.parallel.engine.ranks.session import Session
 from modular_converter.parallel.engine.remote.place import place
@@ -25,6 +24,7 @@ from modular_converter.parallel.plans.resolve import fitting
 from modular_converter.parallel.proof.deviation import HALF_TYPES
 from modular_converter.parallel.proof.evidence import FOR_INFERENCE
 from modular_converter.parallel.shard.apply import apply
+from modular_converter.parallel.shard.collectives import FakeGroup
 from modular_converter.parallel.shard.units import without_units
 
 
@@ -103,7 +103,7 @@ def _said(probe: Probe, plan: Plan, session: Session, kept: Any, half: bool) -> 
 
 def _placed(model: torch.nn.Module, plan: Plan, session: Session, kept: Any) -> Placement:
     skeleton, tensors = dismantle(model, kept)
-    pieces = apply(assemble_model(skeleton, META)[0], plan, OneOf(len(session.devices))).resolution.pieces
+    pieces = apply(assemble_model(skeleton, META)[0], plan, FakeGroup(len(session.devices))).resolution.pieces
     parameters = {n: item.name for n, item in enumerate(skeleton.items) if item.parameter}
     split = {n: pieces[name] for n, name in parameters.items() if name in pieces}
     borrowed = [

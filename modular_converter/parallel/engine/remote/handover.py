@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from modular_converter.parallel.engine.base.skeleton import Item
+from modular_converter.parallel.choice.skeleton import Item
 from modular_converter.parallel.plans.resolve import Piece
 from modular_converter.parallel.shard.shares import stretches
 

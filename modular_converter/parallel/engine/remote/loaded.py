@@ -10,10 +10,9 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble_model
+from modular_converter.parallel.choice.skeleton import Skeleton, assemble_model
+from modular_converter.parallel.choice.without_data import META, run_without_data, tried_without_data
 from modular_converter.parallel.engine.base.watched_state import GONE, StateChange, WatchedState
-from modular_converter.parallel.engine.base.without_data import META, run_without_data, tried_without_data
-from modular_converter.parallel.engine.choice.fit import OneOf
 from modular_converter.parallel.engine.remote.caller_state import apply_difference
 from modular_converter.parallel.engine.remote.same_answers import WholeFacts, answer_facts
 from modular_converter.parallel.engine.remote.stored import Stays, StoredTensor, with_marks
@@ -21,7 +20,7 @@ from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, Resolution
 from modular_converter.parallel.shard.apply import apply
-from modular_converter.parallel.shard.collectives import Group
+from modular_converter.parallel.shard.collectives import FakeGroup, Group
 
 
 @dataclass
@@ -91,7 +90,7 @@ class Loaded:
             value = one.value.to(META) if isinstance(one.value, torch.Tensor) else copy.deepcopy(one.value)
             apply_difference(model, replace(one, value=value))
         if group is not None and self.plan is not None:
-            apply(model, self.plan, OneOf(group.size, group.rank))
+            apply(model, self.plan, FakeGroup(group.size, group.rank))
         target = called.target(model.eval())
         return tried_without_data(lambda: run_without_data(target, called.args, called.kwargs)), model
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 import torch
 
-from modular_converter.parallel.engine.base.skeleton import Item, Skeleton
+from modular_converter.parallel.choice.skeleton import Item, Skeleton
 from modular_converter.parallel.engine.checkpoint.recipes import Recipe
 from modular_converter.parallel.engine.ranks.packing import write_tensor
 from modular_converter.parallel.engine.ranks.session import Session

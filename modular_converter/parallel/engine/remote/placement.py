@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.engine.base.skeleton import Item, Skeleton
+from modular_converter.parallel.choice.skeleton import Item, Skeleton
 from modular_converter.parallel.engine.base.torch_switches import TorchSwitches
 from modular_converter.parallel.engine.base.watched_code import CodeFacts
 from modular_converter.parallel.engine.base.watched_state import StateChange

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from modular_converter.parallel.choice.skeleton import Item
 from modular_converter.parallel.engine.base.adapted import (
     AROUND,
     keep_adapters,
@@ -29,11 +30,10 @@ from modular_converter.parallel.engine.base.adapted import (
 from modular_converter.parallel.engine.base.config_changes import pickled, settings_changes, settings_of
 from modular_converter.parallel.engine.base.memory import MemoryFigures
 from modular_converter.parallel.engine.base.refused_methods import CHANGE_WEIGHTS, refusals
-from modular_converter.parallel.engine.base.skeleton import Item
+from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN, refuse_unproven
 from modular_converter.parallel.engine.base.watched_state import GONE, StateChange, WatchedState
 from modular_converter.parallel.engine.base.weights_there import StoredThere, weight_there
 from modular_converter.parallel.engine.checkpoint.save_model import save_model, saved_names, saves_as_library
-from modular_converter.parallel.engine.choice.unproven_arguments import UNPROVEN, refuse_unproven
 from modular_converter.parallel.engine.remote.caller_state import CallerState
 from modular_converter.parallel.engine.remote.placement import Placement
 from modular_converter.parallel.engine.remote.stored import StoredTensor, without_marks

@@ -8,20 +8,10 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.engine.base.memory import print_usage
-from modular_converter.parallel.engine.base.skeleton import Skeleton, dismantle, kept_types
-from modular_converter.parallel.engine.base.watched_code import WatchedCode
-from modular_converter.parallel.engine.checkpoint.load_model import (
-    Checkpoint,
-    hollow,
-    is_folder,
-    open_checkpoint,
-)
-from modular_converter.parallel.engine.choice.arguments import LOST_WEIGHTS, Arguments, check_start
-from modular_converter.parallel.engine.choice.kept import log_kept
-from modular_converter.parallel.engine.choice.preflight import check_fit, check_home, check_text, devices_for
-from modular_converter.parallel.engine.choice.select_plan import given_plan, select_plan
-from modular_converter.parallel.engine.choice.small_instances import (
+from modular_converter.parallel.choice.kept import log_kept
+from modular_converter.parallel.choice.select_plan import given_plan, select_plan
+from modular_converter.parallel.choice.skeleton import Skeleton, dismantle, kept_types
+from modular_converter.parallel.choice.small_instances import (
     depth_fields,
     derived_plan,
     settings_with_layers,
@@ -29,7 +19,17 @@ from modular_converter.parallel.engine.choice.small_instances import (
     target_like,
     unproven_arguments,
 )
-from modular_converter.parallel.engine.choice.unproven_arguments import UNPROVEN, Unproven
+from modular_converter.parallel.engine.arguments import LOST_WEIGHTS, Arguments, check_start
+from modular_converter.parallel.engine.base.memory import print_usage
+from modular_converter.parallel.engine.base.preflight import check_fit, check_home, check_text, devices_for
+from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN, Unproven
+from modular_converter.parallel.engine.base.watched_code import WatchedCode
+from modular_converter.parallel.engine.checkpoint.load_model import (
+    Checkpoint,
+    hollow,
+    is_folder,
+    open_checkpoint,
+)
 from modular_converter.parallel.engine.ranks.failures import RemoteError
 from modular_converter.parallel.engine.ranks.session import Session
 from modular_converter.parallel.engine.remote.compare_with_ranks import (

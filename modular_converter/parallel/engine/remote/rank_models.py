@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from modular_converter.parallel.choice.skeleton import Skeleton, assemble_model
 from modular_converter.parallel.engine.base.attention_heads import (
     HeadCounts,
     attentions_whole,
@@ -23,7 +24,6 @@ from modular_converter.parallel.engine.base.checked_ids import check_ids
 from modular_converter.parallel.engine.base.config_changes import Change, apply_changes, settings_of
 from modular_converter.parallel.engine.base.dropout import SharedDropout
 from modular_converter.parallel.engine.base.memory import usage
-from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble_model
 from modular_converter.parallel.engine.base.torch_switches import TorchSwitches
 from modular_converter.parallel.engine.base.watched_code import CodeFacts, take_over
 from modular_converter.parallel.engine.base.watched_state import StateChange, WatchedState

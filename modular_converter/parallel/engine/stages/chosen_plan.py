@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from modular_converter.parallel.engine.choice.small_instances import small_instance, small_settings, target_like
+from modular_converter.parallel.choice.small_instances import small_instance, small_settings, target_like
 from modular_converter.parallel.engine.group.agreed_plan import from_first_process
 from modular_converter.parallel.pipeline.flow import layers_entry
 from modular_converter.parallel.pipeline.plain_module import derive_pipeline, proven_pipeline_plan

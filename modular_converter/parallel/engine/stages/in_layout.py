@@ -8,11 +8,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from modular_converter.parallel.choice.skeleton import Skeleton, kept_types
+from modular_converter.parallel.engine.arguments import Arguments
 from modular_converter.parallel.engine.base.dropout import SharedDropout
-from modular_converter.parallel.engine.base.skeleton import Skeleton, kept_types
+from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN, Unproven, refuse_unproven
 from modular_converter.parallel.engine.checkpoint.load_model import is_folder
-from modular_converter.parallel.engine.choice.arguments import Arguments
-from modular_converter.parallel.engine.choice.unproven_arguments import UNPROVEN, Unproven, refuse_unproven
 from modular_converter.parallel.engine.group.agreed_plan import agreed_unproven
 from modular_converter.parallel.engine.group.all_present import meet
 from modular_converter.parallel.engine.group.data_ranks import recompute_layers, refuse_options, spread_over_data

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.pipelining.schedules import PipelineScheduleMulti, get_schedule_class
 
-from modular_converter.parallel.engine.base.without_data import Guesses, on_meta
+from modular_converter.parallel.choice.without_data import Guesses, on_meta
 from modular_converter.parallel.engine.group.agreed_plan import refuse_other_weights
 from modular_converter.parallel.engine.group.join_group import join_group
 from modular_converter.parallel.engine.group.same_calls import everywhere, refuse_other_inputs

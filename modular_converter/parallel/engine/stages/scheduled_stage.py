@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from modular_converter.parallel.engine.base.without_data import META
+from modular_converter.parallel.choice.without_data import META
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.flow import LayerFlow
 from modular_converter.parallel.pipeline.stage import StageModule

@@ -11,12 +11,12 @@ pytest.importorskip("transformers")
 from transformers.pytorch_utils import Conv1D  # noqa: E402
 
 from modular_converter.parallel import parallelize  # noqa: E402
-from modular_converter.parallel.engine.choice.fit import OneOf  # noqa: E402
 from modular_converter.parallel.engine.inference.plain_forwards import make_plain  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan, PlanRule  # noqa: E402
 from modular_converter.parallel.plans.resolve import Piece, Resolution  # noqa: E402
 from modular_converter.parallel.proof.deviation import relative_error  # noqa: E402
 from modular_converter.parallel.shard.apply import Applied  # noqa: E402
+from modular_converter.parallel.shard.collectives import FakeGroup  # noqa: E402
 from modular_converter.parallel.shard.role_parameters import make_parameter  # noqa: E402
 from modular_converter.parallel.styles.embedding_rowwise import EMBEDDING_ROWWISE  # noqa: E402
 from tests.parallel.layers import PLAN, Layers  # noqa: E402
@@ -86,7 +86,7 @@ def test_an_output_that_is_summed_of_every_kind_of_module(ranks):
 
 
 def test_a_module_with_two_names_keeps_the_role_of_its_weight():
-    model, group = nn.Module(), OneOf(2)
+    model, group = nn.Module(), FakeGroup(2)
     model.words = model.again = nn.Embedding(6, 8)
     whole = model.words.weight
     role = make_parameter(whole.detach(), whole, frozenset({EMBEDDING_ROWWISE.name}), group, (0, 3, 6))

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modular_converter.parallel.engine.base.skeleton import Item, assemble_model, dismantle
+from modular_converter.parallel.choice.skeleton import Item, assemble_model, dismantle
 from modular_converter.parallel.engine.ranks.failures import RemoteError
 from modular_converter.parallel.engine.ranks.shared_memory import Arena
 from modular_converter.parallel.engine.remote.handover import copy_rows, moves_of, parcels, slot_bytes
@@ -179,7 +179,7 @@ def anonymous_and_shared(pid):
 @pytest.mark.parametrize("weights_in_the_heap", [False, True])
 def test_the_hosts_memory_stays_below_the_model_and_a_fifth(ranks, weights_in_the_heap, monkeypatch):
     from modular_converter.parallel import parallelize
-    from modular_converter.parallel.engine.choice import trials
+    from modular_converter.parallel.choice import trials
 
     # A model without known inputs is tried with a copy that has data, up to this size: it would count as the hand-over's.
     monkeypatch.setattr(trials, "MOST_WITH_DATA", 0)

@@ -24,7 +24,6 @@ from transformers import (  # noqa: E402
 
 from modular_converter.parallel import parallelize  # noqa: E402
 from modular_converter.parallel.engine.base.attention_heads import HeadCounts, local_modules, whole_heads  # noqa: E402
-from modular_converter.parallel.engine.choice.fit import OneOf  # noqa: E402
 from modular_converter.parallel.engine.remote.what_may_leave import (  # noqa: E402
     caches_in,
     check_plain,
@@ -34,6 +33,7 @@ from modular_converter.parallel.engine.remote.what_may_leave import (  # noqa: E
 from modular_converter.parallel.errors import ApplyError, PlanError  # noqa: E402
 from modular_converter.parallel.plans.resolve import Piece  # noqa: E402
 from modular_converter.parallel.proof.deviation import relative_error  # noqa: E402
+from modular_converter.parallel.shard.collectives import FakeGroup  # noqa: E402
 
 
 IDS = torch.arange(1, 19).view(2, 9)
@@ -232,7 +232,7 @@ def test_weights_of_unknown_makers_are_told_by_their_field_and_query_heads():
 
     share = torch.ones(1, 2, 3, 3)
     result = {"cross_attentions": (share,), "other": share, "attentions": torch.ones(1, 4, 3, 3)}
-    counts = HeadCounts(OneOf(2), False)
+    counts = HeadCounts(FakeGroup(2), False)
     whole_heads(result, Model, counts, {}, lambda value, own: torch.cat([value, value], 1))
     assert {name: (v[0] if isinstance(v, tuple) else v).shape[1] for name, v in result.items()} == {
         "cross_attentions": 4,

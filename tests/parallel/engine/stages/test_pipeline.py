@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 import torch
 
-from modular_converter.parallel.engine.base.without_data import Guesses, on_meta
+from modular_converter.parallel.choice.without_data import Guesses, on_meta
 from modular_converter.parallel.engine.stages import shared_weights as shared_weights_module
 from modular_converter.parallel.engine.stages.pipeline import Pipeline
 from modular_converter.parallel.engine.stages.shared_weights import (

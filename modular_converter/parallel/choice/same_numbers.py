@@ -1,0 +1,334 @@
+"""Compare what the code computes from shapes, on a rank and in the whole model, at the model's own sizes.
+
+A number such as ``min(1.0, 1024 / weight.shape[0])`` may be the same on the ranks of a small instance and differ on the
+ranks of the model; so may a size, ``min(heads, 16)``, and the way that a branch goes, ``if heads > 16``. Trials show it
+in every layer, at the usual length of inputs and at each that the numbers of the code name.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.choice.fit import fit, shares_members, without_part_around
+from modular_converter.parallel.choice.proven_fit import MORE_RANKS, UNEVEN_RANKS, untried
+from modular_converter.parallel.choice.skeleton import Skeleton, skeleton_of
+from modular_converter.parallel.choice.small_instances import (
+    small_instance,
+    small_settings,
+    target_like,
+    verified,
+)
+from modular_converter.parallel.choice.trial_inputs import inputs_with_data
+from modular_converter.parallel.choice.trials import Trial, trials
+from modular_converter.parallel.choice.without_data import META
+from modular_converter.parallel.errors import ApplyError, PlanError, one_line
+from modular_converter.parallel.plans.patterns import wildcard
+from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.plans.resolve import fitting
+from modular_converter.parallel.plans.text_checks import placed
+from modular_converter.parallel.proof.facts import Decided, Ratios, shrunk
+from modular_converter.parallel.proof.judge import Verdict, refused
+from modular_converter.parallel.proof.numbers import LINE, Numbers, Place, differences, numbers_in, numbers_of
+from modular_converter.parallel.proof.prove import Derived
+from modular_converter.parallel.shard.apply import apply
+from modular_converter.parallel.shard.collectives import FakeGroup
+from modular_converter.parallel.shard.units import plan_for_ranks, without_units
+from modular_converter.parallel.tiny.published import published
+from modular_converter.parallel.tiny.uses import with_length
+from modular_converter.parallel.trace.lengths import beyond_numbers, other_length
+
+
+logger = logging.getLogger(__name__)
+# The devices for new tensors of the code: first with data, so that their values are compared too.
+_PLACES = (torch.device("cpu"), META)
+# The longest inputs of a trial.
+_LONGEST, _MOST_LENGTHS = 1100, 3
+# A model is refused after so many parts were left whole, one by one.
+_MOST_PARTS = 8
+
+
+def held_to_numbers(model: Any, plan: Plan, size: int, ranks: int, given: bool) -> tuple[Plan, str]:
+    """The plan without the parts whose code computes other numbers from a rank's shapes, and a note for its origin.
+
+    Numbers that also differ on the small instance's ranks are covered by its proof.
+
+    Args:
+        size: the ranks of the model.
+        ranks: of the small instance that has proven the plan.
+        given: whether the plan is the caller's; then it is unchanged, with a warning.
+
+    Raises ``ApplyError`` if such code is in no part that can stay whole, the rest of the plan is wrong without the part, or
+    no trial can run the model.
+    """
+    skeleton, name = skeleton_of(model), type(model).__name__
+    compared = _Compared.of(skeleton, model)
+    small = functools.cache(lambda: _shown_by_model(model, plan, ranks))
+    parts: dict[str, str] = {}
+    while not isinstance(place := compared.first_new(plan, size, small), str):
+        said = _in_words(place)
+        if given:
+            logger.warning("%s: a given plan changes the model's numbers: %s: %s", name, place[0][0], said)
+            break
+        left = without_part_around(model, plan, place[0][0])
+        if left is None or len(parts) == _MOST_PARTS:
+            raise ApplyError(f"{name} cannot be sharded: {place[0][0] or 'the model'}: {said}")
+        part, plan = left
+        parts[part] = said
+        logger.warning("%s: %s stays whole on each of %d ranks: %s", name, part, size, said)
+    if parts:
+        verdict = verified(target_like(model), small_settings(model), ranks, without_units(plan))
+        if not verdict.passed:
+            raise ApplyError(
+                f"{name}: the plan is wrong with {', '.join(parts)} whole: {placed(verdict.layer, verdict.reason)}"
+            )
+    if place and not given:
+        raise ApplyError(untried(name, str(place)))
+    if place:  # the author of a given plan has to prove it
+        said = f"numbers that its code computes from shapes could not be compared ({place})"
+        logger.info("%s: %s: compare an answer with the answer of one device", name, said)
+        return plan, f"; {said}"
+    return plan, f"; whole, as their code computes numbers from shapes: {', '.join(parts)}" if parts else ""
+
+
+def with_numbers(verdict: Verdict, derived: Derived, plan: Plan, ranks: int) -> Verdict:
+    """The verdict on a plan; refused if code computes other numbers on a rank at the default sizes of the model's classes.
+
+    If the numbers cannot be compared, the verdict's evidence says so.
+    """
+    if not verdict.passed:
+        return verdict
+    try:
+        model = published(derived.target, dict(derived.overrides))
+        skeleton = skeleton_of(model)
+        plan = fit(skeleton, fitting(plan, model), ranks).plan
+        compared = _Compared.of(skeleton)
+    except Exception as error:  # defaults that do not fit together, or a plan that shards nothing at these sizes
+        return _with_gap(verdict, one_line(error, 100))
+    place = compared.first_new(plan, ranks, functools.cache(lambda: _shown(derived.small.model, plan, ranks)))
+    if isinstance(place, str):
+        return _with_gap(verdict, place) if place else verdict
+    return refused(ranks, place[0][0], f"{_in_words(place)}, at the default sizes of the model's classes")
+
+
+def derived_with_numbers(derived: Derived) -> Derived:
+    """The same, with the layers of such code whole if the rest of the plan holds, else with a refusal."""
+    ranks = derived.verdict.ranks
+    verdict = with_numbers(derived.verdict, derived, derived.plan, ranks)
+    if verdict.passed or not derived.verdict.passed:
+        return replace(derived, verdict=verdict)
+    plan, again = derived.plan, verdict
+    for _ in range(_MOST_PARTS):
+        left = without_part_around(derived.small.model, plan, again.layer)
+        if left is None:
+            break
+        plan = left[1]
+        again = with_numbers(derived.checked(plan, ranks), derived, plan, ranks)
+        if again.passed:
+            return replace(derived, plan=plan, verdict=again, retreat=placed(verdict.layer, verdict.reason))
+    return replace(derived, verdict=verdict)
+
+
+def _with_gap(verdict: Verdict, why: str) -> Verdict:
+    said = f"numbers that code computes from shapes at the default sizes of the model's classes ({why})"
+    return replace(verdict, evidence=verdict.evidence.with_gap(said))
+
+
+def _in_words(place: tuple[Place, str]) -> str:
+    site = place[0][1].rpartition("/")[2]
+    if place[0][2] == LINE:
+        return f"its code runs a line {place[1]} on a rank ({site})"
+    return f"its code computes {place[1]} on a rank ({site})"
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """What a small instance shows, whole and on ranks, at places in any layer.
+
+    Attributes:
+        differing: the places where a rank computes something else, which the proof covers.
+        results: place -> the results of its comparisons that are the same, whole and on a rank.
+    """
+
+    differing: set[Place] = field(default_factory=set)
+    results: dict[Place, set[bool]] = field(default_factory=dict)
+
+    def lacks(self, place: Place, result: bool) -> bool:
+        """Whether a comparison has no such result here; code that does not run here has been proven elsewhere."""
+        return result not in self.results.get(_anywhere(place), {result})
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """A whole model in the first trial that runs, to compare with its ranks.
+
+    Attributes:
+        trial: None if none runs.
+        whole: number of ids in an input, None for the usual number -> the whole model's numbers.
+        why: the reason why no trial runs.
+    """
+
+    trial: Trial | None
+    whole: dict[int | None, Numbers]
+    why: str = ""
+
+    @staticmethod
+    def of(skeleton: Skeleton, model: Any = None) -> _Compared:
+        """The numbers of a model, at the usual length of inputs and at the others that its numbers name."""
+        why = ""
+        for trial in trials(skeleton, model):
+            usual = _numbers(trial)
+            if isinstance(usual, str):
+                why = why or usual
+                continue
+            others = ((length, _numbers(trial, length=length)) for length in _lengths(trial, usual))
+            found: dict[int | None, Numbers] = {None: usual}
+            found.update((length, one) for length, one in others if not isinstance(one, str))  # it may be too long
+            return _Compared(trial, found)
+        return _Compared(None, {}, why or "it is too large for a trial with data")
+
+    def first_new(self, plan: Plan, size: int, small: Callable[[], _Shown]) -> tuple[Place, str] | str:
+        """The first place that differs on a rank as on no rank of the small instance, and the difference in words.
+
+        Without such a place, the reason why the numbers could not be compared; empty if they agree.
+        """
+        if self.trial is None:
+            return self.why
+        for rank, ratios in _ranks_to_try(self.trial, plan, size).items():
+            for length, whole in self.whole.items():
+                share = _numbers(self.trial, plan, size, rank, length)
+                if isinstance(share, str):
+                    return f"rank {rank}: {share}"
+                for place, (one, other) in sorted(differences(whole, share, ratios).items()):
+                    if _anywhere(place) not in small().differing:
+                        said = f"{one or 'no number'} in the whole model and {other or 'no number'}"
+                        return place, said if length is None else f"{said}, for {length} tokens,"
+                for place, result in _decided_by_shares(whole, share):
+                    if small().lacks(place, result.holds):
+                        return place, f"{result}, which is so in no small instance, in the whole model and"
+        return ""
+
+
+def _decided_by_shares(whole: Numbers, share: Numbers) -> Iterator[tuple[Place, Decided]]:
+    """The comparisons whose sides are other numbers on a rank."""
+    for place in sorted(whole.keys() & share.keys()):
+        yield from ((place, one) for one in shrunk(whole[place], share[place]))
+
+
+def _ranks_to_try(trial: Trial, plan: Plan, size: int) -> dict[int, Ratios]:
+    """The first rank, and the last rank if it has other shapes, with the fractions of lengths that they hold.
+
+    All ranks would take a second each for 32 layers.
+    """
+    whole = trial.model()
+    shapes = dict[tuple[torch.Size, ...], int]()
+    result: dict[int, Ratios] = {}
+    for rank in dict.fromkeys((0, size - 1)):
+        model = trial.model()
+        apply(model, fitting(plan, model), FakeGroup(size, rank))
+        own = tuple(tensor.shape for tensor in (*model.parameters(), *model.buffers()))
+        if shapes.setdefault(own, rank) == rank:
+            result[rank] = _ratios(whole, model)
+    return result
+
+
+def _ratios(whole: torch.nn.Module, share: torch.nn.Module) -> Ratios:
+    """The fractions of the lengths of weights, and of integers in attributes, that a rank holds."""
+    pairs: set[tuple[int, int]] = set()
+    for one, own in zip(whole.parameters(), share.parameters()):
+        pairs.update(zip(one.shape, own.shape))
+    for module, part in zip(whole.modules(), share.modules()):
+        for name, value in vars(module).items():
+            if type(value) is int and type(other := vars(part).get(name)) is int:
+                pairs.add((value, other))
+    return frozenset(Fraction(own, one) for one, own in pairs if one and own != one)
+
+
+def _shown_by_model(model: Any, plan: Plan, ranks: int) -> _Shown:
+    try:
+        small = small_instance(target_like(model), small_settings(model)).model
+    except PlanError:
+        return _Shown()
+    return _shown(small, plan, ranks)
+
+
+def _shown(small: torch.nn.Module, plan: Plan, ranks: int) -> _Shown:
+    """What a small instance and its ranks show, in the numbers of ranks of its proofs; nothing if they do not run."""
+    compared, found = _Compared.of(skeleton_of(small), small), _Shown()
+    if compared.trial is None:
+        return found
+    uneven = MORE_RANKS if shares_members(plan) else UNEVEN_RANKS if any(rule.units for rule in plan.rules) else ranks
+    for number in dict.fromkeys((ranks, uneven)):
+        try:
+            own = plan_for_ranks(fitting(without_units(plan), small), small, inputs_with_data(small), number)
+            tried = _ranks_to_try(compared.trial, own, number)
+        except ApplyError:  # a plan that the small instance refuses
+            continue
+        for rank, ratios in tried.items():
+            _add(found, compared, own, (number, rank), ratios)
+    return found
+
+
+def _add(found: _Shown, compared: _Compared, plan: Plan, place_of_rank: tuple[int, int], ratios: Ratios) -> None:
+    """Add what one of the ranks (their number, and its own) shows at each length."""
+    for length, whole in compared.whole.items():
+        assert compared.trial is not None
+        share = _numbers(compared.trial, plan, *place_of_rank, length)
+        if isinstance(share, str):
+            continue
+        found.differing.update(map(_anywhere, differences(whole, share, ratios)))
+        for place in whole.keys() & share.keys():
+            one, own = (
+                {fact.holds for fact in facts if isinstance(fact, Decided)} for facts in (whole[place], share[place])
+            )
+            if one:
+                found.results.setdefault(_anywhere(place), set()).update(one & own)
+
+
+def _anywhere(place: Place) -> Place:
+    """The same place in any layer."""
+    return wildcard(place[0]), *place[1:]
+
+
+def _lengths(trial: Trial, usual: Numbers) -> list[int]:
+    """The other numbers of ids in an input at which the code does something else."""
+    ids = trial.inputs().get("input_ids")
+    if not isinstance(ids, torch.Tensor) or ids.dim() != 2:
+        return []
+    length = ids.shape[1]
+    decided = {fact for facts in usual.values() for fact in facts if isinstance(fact, Decided)}
+    others = {other_length(fact.compared, length, _LONGEST) for fact in decided} - {None}
+    found = sorted(other for other in others if other is not None)[:_MOST_LENGTHS]
+    beyond = beyond_numbers(numbers_in(usual), max((length, *found)), _LONGEST)
+    return [*found, *([] if beyond is None else [beyond])]
+
+
+def _numbers(
+    trial: Trial, plan: Plan | None = None, size: int = 1, rank: int = 0, length: int | None = None
+) -> Numbers | str:
+    """The numbers of a trial of the whole model, or of a rank; or the reason why it fails.
+
+    Args:
+        length: the number of ids in an input; None for the usual one.
+    """
+    why = ""
+    for place in _PLACES:
+        model = trial.model()
+        if getattr(model, "config", None) is None:
+            return "a module without a configuration shows no inputs"
+        try:
+            if plan is not None:
+                apply(model, fitting(plan, model), FakeGroup(size, rank))
+            given = trial.inputs()
+            with place:
+                run = functools.partial(trial.run_with, model, with_length(given, length) if length else given)
+                return numbers_of(model, run, with_data=trial.filled is not None)
+        except Exception as error:  # errors of the model's own code without data
+            why = one_line(error)
+    return f"no run without data: {why}"

@@ -1,0 +1,142 @@
+"""Compare a user's model with its ranks before the hand-over of its weights: one layer of each kind, on the same inputs.
+
+A small instance, built from classes and a configuration, lacks layers that were replaced later, the values of weights,
+and the types in use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.choice.kinds_of_layers import kinds_of, one_of_each_kind
+from modular_converter.parallel.choice.trial_inputs import inputs_with_data
+from modular_converter.parallel.errors import one_line
+from modular_converter.parallel.trace.record import tensors_in
+from modular_converter.parallel.trace.unchanged import same_attributes
+
+
+# Relative to the norm of an output: wrong plans differ by a good part of it, another order of sums by a few roundings.
+_TOLERANCE, _TOLERANCE_OF_HALF = 1e-3, 6e-2
+# The fraction of exact outputs, such as places of a maximum, that may differ because of ties.
+_EXACT = 0.02
+# A model is run whole up to this number of parameters, if its short copy does not run.
+_SMALL, _SMALL_TO_READ = 1_000_000_000, 50_000_000
+_EXTREME = 1e30
+Filled = Callable[[torch.nn.Module], torch.nn.Module]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A model with one layer of each kind, which shares the user's weights; inputs, and its answers to them."""
+
+    model: torch.nn.Module
+    inputs: tuple[dict[str, Any], ...]
+    answers: tuple[list[torch.Tensor], ...]
+
+    def difference(self, run: Callable[[dict[str, Any]], Any], half: bool) -> str:
+        """The difference between another model's answers and the probe's, in words; empty if there is none.
+
+        Args:
+            run: computes the other model's answer to inputs.
+            half: whether it computes in half precision.
+        """
+        for inputs, want in zip(self.inputs, self.answers):
+            found = tensors_in(run(inputs))
+            if len(found) != len(want):
+                return f"{len(found)} outputs instead of {len(want)}"
+            for number, pair in enumerate(zip(found, want)):
+                error = _error(*pair)
+                if not error <= (_TOLERANCE_OF_HALF if half else _TOLERANCE):
+                    return f"output {number} differs by {error:.2g} of its norm"
+        return ""
+
+
+def probe_of(model: torch.nn.Module, filled: Filled | None = None) -> Probe | str:
+    """The probe of a user's model, or the reason why there is none.
+
+    Args:
+        filled: makes a copy with weights, for a model without weights.
+    """
+    short: Any = one_of_each_kind(model, kinds_of(model))
+    tried: list[Any] = [short]
+    if sum(parameter.numel() for parameter in model.parameters()) <= (_SMALL if filled is None else _SMALL_TO_READ):
+        tried.append(model)
+    reason = ""
+    for candidate in tried:
+        try:
+            candidate = candidate if filled is None else filled(candidate)
+            with _as_it_was(candidate):
+                pairs = list(_answered(candidate, model))
+        except Exception as error:  # raised by the model's own code for unexpected inputs
+            reason = one_line(error)
+            continue
+        if any(bool(t.isfinite().any()) for _, answer in pairs for t in answer if t.is_floating_point()):
+            return Probe(candidate, *zip(*pairs))
+        reason = "its answers are not finite"
+    return reason
+
+
+def probe_with(model: torch.nn.Module, inputs: Iterable[dict[str, Any]]) -> Probe:
+    """The probe of a model with given inputs. Raises the errors of its forward."""
+    given = tuple(inputs)
+    with _as_it_was(model):
+        return Probe(model, given, tuple(_answer(model, one) for one in given))
+
+
+def _answered(candidate: Any, model: Any) -> Iterator[tuple[dict[str, Any], list[torch.Tensor]]]:
+    """Inputs and their answers: with padding if the forward takes a mask, then without."""
+    given = inputs_with_data(model)
+    types = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
+    kind = next(iter(types)) if len(types) == 1 else torch.float32
+    floating = {n: v for n, v in given.items() if isinstance(v, torch.Tensor) and v.is_floating_point()}
+    given |= {name: value.to(kind) for name, value in floating.items()}
+    ids = given.get("input_ids")
+    if isinstance(ids, torch.Tensor) and ids.dim() == 2 and "attention_mask" not in given:
+        mask = torch.ones_like(ids)
+        # At the end: for a first token that attends to no token, kernels give different results.
+        mask[0, ids.shape[1] - ids.shape[1] // 4 :] = 0
+        padded = {**given, "attention_mask": mask}
+        with contextlib.suppress(Exception):  # its forward takes no mask
+            yield padded, _answer(candidate, padded)
+    yield given, _answer(candidate, given)
+
+
+@contextlib.contextmanager
+def _as_it_was(model: torch.nn.Module) -> Iterator[None]:
+    """Restore the buffers and attributes that a forward writes to."""
+    before = [(buffer, buffer.clone()) for buffer in model.buffers() if not buffer.is_meta]
+    with same_attributes(model):
+        yield
+    with torch.no_grad():
+        for buffer, was in before:
+            buffer.copy_(was)
+
+
+def _answer(model: Any, inputs: dict[str, Any]) -> list[torch.Tensor]:
+    was = model.training
+    with torch.no_grad():
+        try:
+            return [tensor.clone() for tensor in tensors_in(model.eval().forward(**copy.copy(inputs)))]
+        finally:
+            model.train(was)
+
+
+def _error(found: torch.Tensor, want: torch.Tensor) -> float:
+    """The norm of the difference over the norm of the wanted values; for exact types 1 if too many entries differ."""
+    if found.shape != want.shape:
+        return float("inf")
+    if not want.is_floating_point():
+        wrong = float((found != want).double().mean()) if want.numel() else 0.0
+        return 0.0 if wrong <= _EXACT else 1.0
+    found, want = found.double().cpu(), want.double()
+    known = want.isfinite() & (want.abs() < _EXTREME)
+    if not torch.equal(known, found.isfinite() & (found.abs() < _EXTREME)):
+        return float("inf")
+    size = float(torch.linalg.vector_norm(want[known]))
+    return float(torch.linalg.vector_norm((found - want)[known])) / size if size else 0.0

@@ -1,1 +1,0 @@
-"""Choose the plan for a model, and check that it fits."""

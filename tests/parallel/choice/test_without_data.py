@@ -1,0 +1,50 @@
+"""Runs without data of code that makes new tensors without a device: beside a model without data they have data."""
+
+import pytest
+
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+from torch import nn  # noqa: E402
+from transformers.modeling_outputs import BaseModelOutput  # noqa: E402
+
+from modular_converter.parallel.choice.kinds_of_layers import traced_kinds  # noqa: E402
+from modular_converter.parallel.choice.skeleton import skeleton_of  # noqa: E402
+from modular_converter.parallel.choice.without_data import run_without_data, tried_without_data  # noqa: E402
+from modular_converter.parallel.engine.remote.loaded import Called, Loaded  # noqa: E402
+from tests.parallel.deceptive import DeceptiveConfig, _Model  # noqa: E402
+
+
+class Masked(_Model):
+    """Its mask is made on the default device, and it returns a number of a shape."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.embed = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.layers = nn.ModuleList([nn.Linear(config.hidden_size, config.hidden_size)])
+
+    def forward(self, input_ids):
+        mask = torch.ones(input_ids.shape[1], input_ids.shape[1]).tril()
+        hidden = mask @ self.layers[0](self.embed(input_ids))
+        return BaseModelOutput(last_hidden_state=hidden, attentions=hidden.shape[-1])
+
+
+@pytest.fixture
+def model():
+    return Masked(DeceptiveConfig(hidden_size=32)).eval()
+
+
+def test_layers_of_such_a_model_have_kinds_by_their_operations(model):
+    assert any(fact[0] == "operation" for fact in traced_kinds(model)["layers.0"])
+
+
+def test_its_answers_are_held_against_the_whole_model(model):
+    skeleton = skeleton_of(model)
+    called = Called("", "forward", (), {"input_ids": torch.arange(12).view(2, 6)})
+    found = Loaded(model, skeleton, {}, {}).facts(called, None).whole
+    assert found[("last_hidden_state",)] == (2, 6, 32) and found[("attentions",)] == 32
+
+
+def test_the_error_of_the_first_try_is_told(model):
+    with pytest.raises(AttributeError, match="shape"):
+        tried_without_data(lambda: run_without_data(model.to("meta"), (None,)))
