@@ -10,9 +10,9 @@ import bisect
 import enum
 import functools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec
 
 
 if TYPE_CHECKING:
@@ -59,11 +59,17 @@ class Rule(NamedTuple):
     """Whether it is about a whole run, so that reports begin with it."""
     by_default: bool = True
     """Whether it is reported by default; else only when its code is selected."""
+    formerly: str | None = None
+    """The code of the rule that it was a part of, which still means it in settings and comments."""
 
     @property
     def can_be_ignored(self) -> bool:
         """Whether an author may silence it. An error means a wrong result, however a setting weighs it."""
         return self.severity is Severity.WARNING
+
+    def is_meant_by(self, prefix: str) -> bool:
+        """Whether its code, or its former code, begins like this."""
+        return self.code.startswith(prefix) or (self.formerly is not None and self.formerly.startswith(prefix))
 
 
 @dataclass(frozen=True)
@@ -158,6 +164,25 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.location}: {self.severity.value} {self.code} {self.message}"
+
+
+Given = ParamSpec("Given")
+
+
+@dataclass(frozen=True)
+class ClassFinding:
+    """A finding about a class of the modular file, whose place in the file is not known yet."""
+
+    node: ast.AST
+    """The place: a node of the class's syntax tree, whose lines count from the class."""
+    diagnose: Callable[[Location], Finding]
+
+
+def finding_at(
+    node: ast.AST, diagnose: Callable[Concatenate[Location, Given], Finding], *given: Given.args, **named: Given.kwargs
+) -> ClassFinding:
+    """The finding that a rule's function words, with its arguments except the place."""
+    return ClassFinding(node, lambda place: diagnose(place, *given, **named))
 
 
 class ConversionError(Exception):

@@ -19,11 +19,11 @@ from modular_converter.authoring.class_compare import (
 )
 from modular_converter.authoring.method_changes import calling_base, full_override, shorter_override
 from modular_converter.authoring.normal_form import normal
-from modular_converter.convert.inherit.decorators import NO_DECORATORS
-from modular_converter.convert.inherit.members import INDENT, ClassBlock, Member, parse_class
 from modular_converter.convert.inherit.merge import merge_class, rename_class
 from modular_converter.convert.source.names import ModelNames
+from modular_converter.model.class_blocks import INDENT, ClassBlock, Member, parse_class
 from modular_converter.model.index import is_docstring
+from modular_converter.model.overriding import NO_DECORATORS
 from modular_converter.settings.values import Settings
 
 

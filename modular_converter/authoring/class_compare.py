@@ -8,8 +8,8 @@ import re
 from collections.abc import Sequence
 
 from modular_converter.authoring.normal_form import normal
-from modular_converter.convert.inherit.members import ClassBlock, Member, parse_class
-from modular_converter.convert.inherit.merge_members import method_key
+from modular_converter.model.class_blocks import ClassBlock, Member, parse_class
+from modular_converter.model.overriding import method_key
 
 
 DOCSTRING, DECORATORS = "docstring", "decorators"

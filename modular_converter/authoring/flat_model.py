@@ -11,7 +11,6 @@ from functools import cached_property
 from modular_converter.authoring.normal_form import texts_of
 from modular_converter.authoring.origins import in_portable_words
 from modular_converter.convert.emit.banner import is_generated, source_path, without_banner
-from modular_converter.convert.inherit.decorators import NO_DECORATORS
 from modular_converter.convert.inherit.resolve import ModularFile
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.names import ModelNames
@@ -20,6 +19,7 @@ from modular_converter.findings import UNPARSABLE, ConversionError, Location, lo
 from modular_converter.model.index import index_module
 from modular_converter.model.module import Module, Statement
 from modular_converter.model.nodes import parse
+from modular_converter.model.overriding import NO_DECORATORS
 from modular_converter.rules import missing_file, syntax_error
 from modular_converter.settings.kinds import split_stem
 from modular_converter.settings.parent_folders import models_folder_of

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from modular_converter.authoring.normal_form import normal
-from modular_converter.convert.inherit.calls import is_super_statement
-from modular_converter.convert.inherit.members import Member
 from modular_converter.model import lexer
 from modular_converter.model.bindings import Bindings, Function, bindings_in, bindings_of, own_nodes, targets_of
+from modular_converter.model.class_blocks import Member
 from modular_converter.model.index import is_docstring
 from modular_converter.model.members import SUPER_KWARGS
 from modular_converter.model.nodes import parse
+from modular_converter.model.overriding import is_super_statement
 
 
 INDENT = " " * 8

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from modular_converter.convert.conversion import Conversion
 from modular_converter.files.unchecked_release import about_release, is_about_release
-from modular_converter.findings import Finding, Location, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.rules import bad_ignore, off_by_default, unused_ignore
 from modular_converter.settings.values import Settings
 
@@ -47,20 +47,20 @@ def is_silenced(finding: Finding, path: str, settings: Settings) -> bool:
     """Whether the settings leave out a finding about a modular file."""
     if not finding.rule.can_be_ignored:
         return False
-    code = finding.code
+    rule = finding.rule
     if any(
-        _longest(code, entries)
+        _longest(rule, entries)
         for pattern, entries in settings.per_file_ignores.items()
         if _fits(path, pattern, settings)
     ):
         return True
-    selected = _longest(code, settings.select)
-    return not selected or _longest(code, settings.ignore) >= selected
+    selected = _longest(rule, settings.select)
+    return not selected or _longest(rule, settings.ignore) >= selected
 
 
-def _longest(code: str, prefixes: Iterable[str]) -> int:
-    """The length of the longest of some prefixes of a code; 0 for none."""
-    return max((len(prefix) for prefix in prefixes if code.startswith(prefix)), default=0)
+def _longest(rule: Rule, prefixes: Iterable[str]) -> int:
+    """The length of the longest of some prefixes of a rule's code or former code; 0 for none."""
+    return max((len(prefix) for prefix in prefixes if rule.is_meant_by(prefix)), default=0)
 
 
 def _fits(path: str, pattern: str, settings: Settings) -> bool:
@@ -119,5 +119,5 @@ def _is_about(finding: Finding, place: Location, prefix: str) -> bool:
         finding.rule.can_be_ignored
         and location.path == place.path
         and place.line in lines
-        and finding.code.startswith(prefix)
+        and finding.rule.is_meant_by(prefix)
     )

@@ -9,12 +9,12 @@ from functools import cached_property
 
 from modular_converter.convert.emit.banner import without_banner
 from modular_converter.convert.inherit.build import BuiltClass
-from modular_converter.convert.inherit.members import block_lines
 from modular_converter.convert.inherit.merge import rename_class
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFile
 from modular_converter.convert.pipeline import first_steps
 from modular_converter.convert.source.library import Library
+from modular_converter.model.class_blocks import block_lines
 from modular_converter.model.index import index_module
 from modular_converter.model.module import Module, Statement
 from modular_converter.provenance.alignment import align, same_names

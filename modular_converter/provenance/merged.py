@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from modular_converter.convert.inherit.pieces import ClassPiece, TakenLines
+from modular_converter.model.class_blocks import ClassPiece, TakenLines
 from modular_converter.model.nodes import parse
 from modular_converter.provenance.alignment import align, words_of
 from modular_converter.provenance.records import Lines, joined

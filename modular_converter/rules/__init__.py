@@ -1,6 +1,7 @@
-"""The rules: one file each, with its text (`RULE`), its message (`diagnose`), mostly its check (`check`), and its cure
-if that is plain (`fix`). A mistake that the conversion itself finds while it reads or writes files needs no `check`:
-that code imports the rule's file and calls `diagnose`. To add a rule, add its file. Nothing else lists the rules.
+"""The rules: one file each, with its text (`RULE`), its message (`diagnose`), mostly its check (`check` of a finished
+conversion, `compare` of a class with its parent), and its cure if that is plain (`fix`). A mistake that the conversion
+itself finds while it reads or writes files needs no `check`: that code imports the rule's file and calls `diagnose`. To
+add a rule, add its file. Nothing else lists the rules.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from modular_converter.findings import Finding, Fix, Rule, did_you_mean
 
 if TYPE_CHECKING:
     from modular_converter.facts.conversion import Facts
+    from modular_converter.facts.two_classes import TwoClasses
+    from modular_converter.findings import ClassFinding
 
 PACKAGES = ("modular_converter.rules", "modular_converter.parallel.lint")
 """The packages whose files are rules, but for files that begin with `_`.
@@ -31,6 +34,9 @@ FixOf = Callable[[str, Finding], "Fix | None"]
 
 Check = Callable[["Facts"], Iterable[Finding]]
 """Yields the findings of one rule about a finished conversion."""
+
+Comparison = Callable[["TwoClasses"], Iterable["ClassFinding"]]
+"""Yields the findings of one rule about a class that is merged with its parent."""
 
 
 class UnknownRuleError(LookupError):
@@ -50,6 +56,12 @@ def all_rules() -> tuple[Rule, ...]:
 def checks() -> tuple[Check, ...]:
     """The checks of all rules that have one, in the order of the codes."""
     return tuple(module.check for module in _modules() if hasattr(module, "check"))
+
+
+@functools.lru_cache(maxsize=1)
+def class_comparisons() -> tuple[Comparison, ...]:
+    """The function `compare` of all rules that have one, in the order of the codes."""
+    return tuple(module.compare for module in _modules() if hasattr(module, "compare"))
 
 
 def by_name(name: str) -> Rule:
@@ -86,7 +98,7 @@ def rule_prefix(entry: str) -> str:
 def ignorable_prefix(entry: str) -> str:
     """The same for rules to be ignored. Raises `NotIgnorableError` where the entry means errors alone."""
     prefix = rule_prefix(entry)
-    if not any(rule.can_be_ignored for rule in all_rules() if rule.code.startswith(prefix)):
+    if not any(rule.can_be_ignored for rule in all_rules() if rule.is_meant_by(prefix)):
         raise NotIgnorableError(f"`{entry}` cannot be ignored, because an error means a wrong result.")
     return prefix
 

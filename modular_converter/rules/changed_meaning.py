@@ -45,13 +45,10 @@ RULE = Rule(
 A generated file has one name space, but its code comes from several files. Where two of them give one name two
 meanings, only one gets into the generated file: the other file's code then calls a function, inherits from a class or
 reads a constant that it was not written for. Two neighbours with an `eager_attention_forward` each are the usual case.
-If your code uses a neighbour's class under its own name, and inherited code uses a copy of it, the generated file has
-two classes: a member of one enumeration is no member of the other, and an instance of one is none of the other.
-Renaming may also make two names one.
 
 Keep the two apart. Classes get other names when the modular file names the heirs of one neighbour with a prefix of
 their own (`NewTextAttention`). A function or constant has to be written out in the modular file under another name,
-and the method that uses it as well. Inherit from a class that is copied, and use the heir.
+and the method that uses it as well.
 """,
     bad=(
         FIRST,
@@ -123,44 +120,4 @@ def displaced(location: Location, name: str, found: str) -> Finding:
         location,
         f"`{name}` of the modular file is replaced by `{name}` of {found}, for which inherited code was written",
         help=f"Give yours another name, and override the code that has to use it in place of `{name}`.",
-    )
-
-
-def copied(location: Location, user: str, name: str, copy: str, module: str) -> Finding:
-    """`user` uses the class `name` of the neighbour `module`, of which inherited code has the copy `copy`."""
-    return Finding(
-        RULE,
-        location,
-        f"the generated `{user}` would use `{name}` of `{module}`, and inherited code its copy `{copy}`: two classes",
-        help=f"Write `class {copy}({name})` with `pass` in the modular file, and `{copy}` where you use it.",
-    )
-
-
-def parent_lost(location: Location, user: str, parent: str, heir: str, module: str) -> Finding:
-    """`user` asks for instances of `parent`, of which the generated `heir` is none."""
-    return Finding(
-        RULE,
-        location,
-        f"the generated `{user}` would ask for `{parent}` of `{module}`, from which the generated `{heir}` does not inherit",
-        help=f"Ask for `{heir}`, or for both.",
-    )
-
-
-def renamed_into(location: Location, user: str, old: str, new: str, module: str) -> Finding:
-    """Renaming makes `old` of the neighbour `module` the same name as `new`, which its code has beside it."""
-    return Finding(
-        RULE,
-        location,
-        f"`{old}` of `{module}` is renamed to `{new}`, which its code has already: the two are one in `{user}`",
-        help=f"Write the code that uses the two out in the modular file, with other names than `{new}`.",
-    )
-
-
-def redefined(location: Location, user: str, name: str, file: str, first: int, last: int) -> Finding:
-    """A file defines `name` on two lines, and `user`, which is created between them, uses the first definition."""
-    return Finding(
-        RULE,
-        location,
-        f"the generated `{user}` would use `{name}` of {file}:{last}, not of {file}:{first} as written",
-        help=f"Give the two different names, or write `{user}` out in the modular file.",
     )

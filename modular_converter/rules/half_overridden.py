@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from modular_converter.findings import Finding, Location, Rule, Severity
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modular_converter.findings import ClassFinding, Finding, Location, Rule, Severity, finding_at
+from modular_converter.model.overriding import decorated_by, is_property, is_removal, method_key
 from modular_converter.rules._examples import configuration_old, modular_new
+
+
+if TYPE_CHECKING:
+    from modular_converter.facts.two_classes import TwoClasses
 
 
 NEIGHBOUR = configuration_old("""\
@@ -32,10 +41,6 @@ Some members of a class have two halves: a field of a dataclass has an annotatio
 and a setter. `width = 32` takes the place of the parent's `width: int = 16`, and the generated class has no such field
 any more. A getter without a setter takes the place of the parent's getter alone, and the parent's setter stays, where
 inheritance would leave the property without one.
-
-The options of `@dataclass` are a half, too: those of your class count for the parent's fields, and the parent's
-(`kw_only`, `order`, `frozen`) are gone. So are decorators: a method without any takes the parent's, `@property` and
-`@lru_cache` too, and where yours has decorators of its own, the parent's do not apply to the parent's lines in it.
 
 Write both halves.
 """,
@@ -88,36 +93,26 @@ def accessor_kept(location: Location, name: str, accessor: str) -> Finding:
     )
 
 
-def decorator_differs(location: Location, effect: str, cure: str) -> Finding:
-    """`effect` describes how the one `@dataclass` of the generated class differs from two."""
-    return Finding(RULE, location, f"`@dataclass` {effect}, which inheritance would not do", help=cure)
-
-
-def decorator_taken(location: Location, name: str, decorator: str) -> Finding:
-    """The child's method has no decorators, so it takes those of the parent's, which make something else of it."""
-    return Finding(
-        RULE,
-        location,
-        f"`{name}` takes the parent's `@{decorator}`, which inheritance would not give it",
-        help=f"Write `@{decorator}` above it, or `@no_inherit_decorator` for none.",
-    )
-
-
-def decorator_lost(location: Location, name: str, decorator: str) -> Finding:
-    """The child's method has decorators of its own, and the parent's lines."""
-    return Finding(
-        RULE,
-        location,
-        f"the parent's `@{decorator}` does not apply to its lines in `{name}`, which has decorators of its own",
-        help=f"Write `@{decorator}` below yours too, or write out what it does.",
-    )
-
-
-def decorator_replaced(location: Location, decorator: str) -> Finding:
-    """The child's class has decorators of its own, and the methods that one of the parent's made are gone."""
-    return Finding(
-        RULE,
-        location,
-        f"`@{decorator}` of the parent is replaced by your decorators, and what it makes is gone",
-        help=f"Write `@{decorator}` above your class too.",
-    )
+def compare(classes: TwoClasses) -> Iterator[ClassFinding]:
+    """Find fields that lose their annotation, and properties with a getter of the child and a setter of the parent."""
+    annotations = {
+        node.target.id: node.annotation
+        for node in (member.node for member in classes.parent.members)
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+    methods = [member.function for member in classes.child.members if member.is_function]
+    own = set(map(method_key, methods))
+    for member in classes.child.members:
+        node = member.node
+        for target in node.targets if isinstance(node, ast.Assign) and not is_removal(member) else ():
+            if isinstance(target, ast.Name) and target.id in annotations:
+                annotation = ast.unparse(annotations[target.id])
+                yield finding_at(node, annotation_lost, target.id, annotation)
+    for accessor in (member.function for member in classes.parent.members if member.is_function):
+        name = accessor.name
+        getter = next((one for one in methods if one.name == name and not decorated_by(one)), None)
+        if getter is None or not is_property(getter, classes.added) or decorated_by(accessor) != name:
+            continue
+        if method_key(accessor) not in own:
+            kept = method_key(accessor).rpartition(".")[2]
+            yield finding_at(getter, accessor_kept, name, kept)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.rules._examples import modeling_old, new_mlp
+from modular_converter.rules._merging import not_mergeable
 
 
 NEIGHBOUR = modeling_old("""\
@@ -23,12 +24,13 @@ RULE = Rule(
     severity=Severity.ERROR,
     summary="an override cannot be merged with the parent's code without a change of its meaning",
     explanation="""\
-The generated class has one body where inheritance has two methods, one of which calls the other. Some overrides cannot
-be written as one body: lines behind `super().f()` that the parent's `return` would skip; a parameter that the parent's
-lines read and the child does not have; an `async` method of a plain one; a local name that hides a function which the
-parent's lines call, or that an inner function shares with the other method; the parent's own name in the child's code.
+The generated class has one body where inheritance has two methods, one of which calls the other. Some pairs cannot be
+written as one body: lines behind `super().f()` that the parent's `return` would skip; an `async` method of a plain
+one; a generator as a statement; an assignment that would take the place of several which build on each other.
 
-The message says which of these it is. Write the parent's lines out in the override, and change what you need.
+Write the parent's lines out in the override, and change what you need. Other obstacles have codes of their own: MC206
+(the parent as a class), MC207 (the order of bases), MC208 (how the class is made), MC209 (names in the class), MC210
+(parameters without a value), MC211 (local names of both methods).
 """,
     bad=(
         NEIGHBOUR,
@@ -51,6 +53,42 @@ class NewMLP(OldMLP):
 )
 
 
-def diagnose(location: Location, override: str, reason: str, help: str) -> Finding:
-    """`reason` names the obstacle, `help` the text to write instead."""
-    return Finding(RULE, location, f"`{override}` cannot be merged with the parent's: {reason}", help=help)
+def returns_before(location: Location, method: str) -> Finding:
+    """The parent's `return` within a block skips a line of the child."""
+    return not_mergeable(RULE, location, method, f"the parent's `{method}` may return before this statement")
+
+
+def assigned_often(location: Location, method: str, target: str, times: int) -> Finding:
+    """The child's assignment reads what it assigns to, and would take the place of several."""
+    reason = f"the parent assigns `{target}` {times} times, and each would become this statement"
+    return not_mergeable(RULE, location, method, reason)
+
+
+def other_kind(location: Location, method: str, *, parent_waits: bool) -> Finding:
+    """One of the two methods is a coroutine, and the other is not, or does not wait for it."""
+    kind = "a coroutine" if parent_waits else "no coroutine"
+    cure = f"Write `async def {method}` and `await super().{method}(…)` where the parent's is a coroutine."
+    return not_mergeable(RULE, location, method, f"the parent's `{method}` is {kind}", cure)
+
+
+def generator(location: Location, method: str, *, of_parent: bool) -> Finding:
+    """One of the two methods yields, and the call needs the object that it returns."""
+    reason = f"the parent's `{method}` is a generator"
+    if not of_parent:
+        reason = f"it is a generator, but the parent's `{method}` is not"
+    return not_mergeable(RULE, location, method, reason)
+
+
+def too_deep(location: Location, method: str) -> Finding:
+    """An expression that Python parses, but whose tree is too deep to be written out recursively."""
+    reason = "an expression of it, or of the parent's method, is nested too deeply"
+    return not_mergeable(
+        RULE, location, method, reason, "Write the expression as several statements, each with a part of it."
+    )
+
+
+def unknown_syntax(location: Location, method: str, message: str) -> Finding:
+    """Syntax that this Python parses and libcst does not."""
+    reason = f"libcst does not know its syntax, or that of the parent's method ({message})"
+    cure = "Write it in the syntax of an earlier Python, or install a newer libcst."
+    return not_mergeable(RULE, location, method, reason, cure)

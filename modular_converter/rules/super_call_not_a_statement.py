@@ -7,14 +7,15 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modular_converter.findings import Finding, Location, Rule, Severity
+from modular_converter.findings import ClassFinding, Finding, Location, Rule, Severity, finding_at
 from modular_converter.model.members import super_method
-from modular_converter.model.nodes import walk
+from modular_converter.model.nodes import super_attribute, walk
 from modular_converter.rules._examples import OLD_MLP, new_mlp
 
 
 if TYPE_CHECKING:
     from modular_converter.facts.conversion import Facts
+    from modular_converter.facts.two_classes import TwoClasses
     from modular_converter.model.members import Method, SuperCall
 
 
@@ -101,6 +102,17 @@ def _skips(facts: Facts) -> Iterator[Finding]:
             parent = parents.get(own) if own != one.name else None
             if parent is not None and (parent.defines(method) or method in parent.members.names):
                 yield skipped(facts.at_node(one, node), f"{ast.unparse(call)}.{method}()", method, own, parent.written)
+
+
+def compare(classes: TwoClasses) -> Iterator[ClassFinding]:
+    """Find attributes that are read from `super()` without a call, and that the parent binds."""
+    for member in classes.child.members:
+        nodes = walk(member.node) if "super(" in member.text else []
+        calls = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+        for node in nodes:
+            name = super_attribute(node)
+            if name in classes.parent.binds and id(node) not in calls:
+                yield finding_at(node, diagnose, name, classes.base.partition("[")[0], is_call=False)
 
 
 def check(facts: Facts) -> Iterator[Finding]:

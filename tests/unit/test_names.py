@@ -15,6 +15,7 @@ ONE_IN_EACH = {
     "version": "formatters",
     "diagnose": "rules",
     "fix": "rules; the check of generated files writes those that differ",
+    "compare": "rules; the check of generated files compares texts",
     "check": "rules; the check of generated files is called like its command",
     "render": "formats of reports and of the graph",
 }

@@ -6,9 +6,8 @@ import ast
 from collections.abc import Sequence
 
 from modular_converter.convert.examine.code import globals_read
-from modular_converter.convert.inherit.decorators import AddedDecorators, inherited_decorators
-from modular_converter.convert.inherit.members import ClassBlock, Member, parse_class
-from modular_converter.convert.inherit.pieces import ClassPiece
+from modular_converter.model.class_blocks import ClassBlock, ClassPiece, Member, parse_class
+from modular_converter.model.overriding import AddedDecorators, inherited_decorators
 
 
 def left_of_parent(

@@ -13,7 +13,7 @@ from modular_converter.findings import Finding, Location, locate_word
 from modular_converter.model.bindings import bindings_of
 from modular_converter.model.module import DEFINITIONS, ImportedName, Module, Statement
 from modular_converter.model.nodes import parse
-from modular_converter.rules import changed_meaning, imported_again
+from modular_converter.rules import imported_again, name_defined_twice
 
 
 def report_redefined(neighbours: Neighbourhood, files: GeneratedFiles, library: Library) -> Iterator[Finding]:
@@ -40,7 +40,7 @@ def report_redefined(neighbours: Neighbourhood, files: GeneratedFiles, library: 
             for name in sorted(again & statement.uses):
                 if lines := _made_between(module, statement, name):
                     place = there or Location(path, statement.line)
-                    yield changed_meaning.redefined(place, user, name, file, *lines).with_source(text)
+                    yield name_defined_twice.redefined(place, user, name, file, *lines).with_source(text)
 
 
 def _users(neighbours: Neighbourhood, files: GeneratedFiles) -> dict[tuple[str, int], str]:

@@ -33,12 +33,14 @@ from modular_converter.model import lexer
 from modular_converter.model.module import Role
 from modular_converter.rules import (
     changed_meaning,
+    class_beside_its_copy,
     foreign_base,
     formatter_failed,
     inconsistent_bases,
     invalid_result,
     missing_in_sibling,
     renamed_for_others,
+    renamed_into_name_in_use,
     syntax_error,
     typing_only_name,
     undefined_name,
@@ -81,14 +83,14 @@ def report_changed_meanings(
     reported = [_changed_meaning(same, path, text, neighbours) for same in changes.values()]
     for one in find_copied_classes(neighbours, files):
         place = locate_word(path, one.name, text, one.line)
-        reported.append(changed_meaning.copied(place, one.user, one.name, one.copy, one.neighbour))
+        reported.append(class_beside_its_copy.copied(place, one.user, one.name, one.copy, one.neighbour))
     for lost in find_lost_parents(neighbours, classes, files):
         place = locate_word(path, lost.parent, text, lost.line)
-        reported.append(changed_meaning.parent_lost(place, lost.user, lost.parent, lost.heir, lost.neighbour))
+        reported.append(class_beside_its_copy.parent_lost(place, lost.user, lost.parent, lost.heir, lost.neighbour))
     derived = derived_definitions(neighbours, classes, files)
     for met in find_met_names(neighbours, derived):
         place = locate_word(path, met.neighbour, text)
-        reported.append(changed_meaning.renamed_into(place, met.user, met.old, met.new, met.neighbour))
+        reported.append(renamed_into_name_in_use.renamed_into(place, met.user, met.old, met.new, met.neighbour))
     for word in find_renamed_words(neighbours, derived, library.settings.package):
         place = _in_modular(path, text, word.user.origin, "")
         reported.append(renamed_for_others.diagnose(place, word.old, word.new, word.where, word.user.name))

@@ -5,19 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Container, Iterator, Mapping, Sequence
 
-from modular_converter.convert.inherit.calls import mappings, method_call, starred
-from modular_converter.convert.inherit.class_findings import (
-    ClassFinding,
-    argument_unpacked,
-    finding_at,
-    parameter_missing,
-)
-from modular_converter.convert.inherit.decorators import first_parameter
 from modular_converter.convert.inherit.statements import Line, line
+from modular_converter.findings import ClassFinding, finding_at
 from modular_converter.model.bindings import Function, bindings_of, parameters_of
 from modular_converter.model.members import SUPER_KWARGS
 from modular_converter.model.nodes import children, walk
-from modular_converter.rules import super_argument_ignored
+from modular_converter.model.overriding import first_parameter, mappings, method_call, starred
+from modular_converter.rules import parameter_without_value, super_argument_ignored
 
 
 BINDING = ("staticmethod", "classmethod")
@@ -52,7 +46,10 @@ def bind_arguments(
     names = available | assigned
     given = _given(call, instance, parent)
     defaults = _defaults(parent.args) if not (starred(call) or mappings(call)) else {}
-    found = {name: argument_unpacked(statement, child.name, name) for name in _unpacked(call, given, parent)}
+    found = {
+        name: finding_at(statement, parameter_without_value.unpacked, child.name, name)
+        for name in _unpacked(call, given, parent)
+    }
     for name in _left_out(call, given, parent) & (parameters_of(child) | assigned):
         passed = _as_passed(name, parent)
         found[name] = finding_at(statement, super_argument_ignored.not_passed, child.name, passed)
@@ -69,7 +66,9 @@ def bind_arguments(
         value = given.get(name, defaults.get(name))
         if name in found or (value is None and name in arguments_read):
             told.add(name)
-            findings.append(found.get(name) or parameter_missing(statement, child.name, name))
+            findings.append(
+                found.get(name) or finding_at(statement, parameter_without_value.no_value, child.name, name)
+            )
         elif value is not None and (name in given or name in arguments_read):
             bindings[name] = value
     findings += _tell_ignored(ignored, bindings, child.name, parent)
@@ -77,7 +76,7 @@ def bind_arguments(
         findings.append(finding_at(one, super_argument_ignored.not_taken, child.name, ast.unparse(one)))
     lines = _in_order(call, given, bindings, told, statement)
     hidden = frozenset[str]().union(*(part.effects.reads for part in lines)) & bindings.keys()
-    findings += [parameter_missing(statement, child.name, name) for name in sorted(hidden)]
+    findings += [finding_at(statement, parameter_without_value.no_value, child.name, name) for name in sorted(hidden)]
     return lines
 
 

@@ -6,15 +6,12 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from modular_converter.convert.inherit.decorators import NOTHING_ADDED, AddedDecorators
-from modular_converter.convert.inherit.members import ClassBlock
 from modular_converter.convert.inherit.prefix import common_suffix
+from modular_converter.facts.two_classes import INHERITED_KEYWORDS
 from modular_converter.model.bindings import FUNCTIONS, Function
+from modular_converter.model.class_blocks import ClassBlock
+from modular_converter.model.overriding import NOTHING_ADDED, AddedDecorators
 from modular_converter.settings.values import Settings
-
-
-INHERITED_KEYWORDS = frozenset({"metaclass", "total"})
-"""Keywords of a class that count for its heirs: the metaclass in Python, `total` of a typed dictionary by convention."""
 
 
 def _never(method: str, attribute: str) -> bool:

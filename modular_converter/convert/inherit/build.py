@@ -7,16 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from modular_converter.convert.inherit.ancestors import lineage, sets_attribute
-from modular_converter.convert.inherit.class_findings import ClassFinding
-from modular_converter.convert.inherit.decorators import NOTHING_ADDED, AddedDecorators
 from modular_converter.convert.inherit.known_merges import merge_once
-from modular_converter.convert.inherit.members import parse_class
-from modular_converter.convert.inherit.pieces import ClassPiece
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import RenamedModule
-from modular_converter.findings import ConversionError, Finding, Location, locate
+from modular_converter.findings import ClassFinding, ConversionError, Finding, Location, locate
+from modular_converter.model.class_blocks import ClassPiece, parse_class
 from modular_converter.model.module import Role, Statement
+from modular_converter.model.overriding import NOTHING_ADDED, AddedDecorators
 from modular_converter.rules import syntax_error
 
 

@@ -16,12 +16,12 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from modular_converter.convert.inherit.class_findings import ClassFinding, finding_at, not_mergeable
 from modular_converter.convert.inherit.hidden_effects import HiddenEffects
 from modular_converter.convert.inherit.statements import Line, only_removes
-from modular_converter.model.bindings import Function, bindings_in, bindings_of, covers, own_nodes
+from modular_converter.findings import ClassFinding, finding_at
+from modular_converter.model.bindings import Function, bindings_in, bindings_of, covers, is_generator, own_nodes
 from modular_converter.model.nodes import walk
-from modular_converter.rules import shared_local_name
+from modular_converter.rules import local_name_of_both, override_not_mergeable, shared_local_name
 
 
 FARTHEST = 50
@@ -371,11 +371,9 @@ def check_names(
             elif wanted is not None or name in bodies.parameters:
                 yield from _check_own(bodies, line, name, wanted, found)
             elif name in theirs and (name in module_names or hasattr(builtins, name)):
-                reason = f"this line reads the `{name}` of your module, and the parent's lines have a local `{name}`"
-                yield not_mergeable(line.node, bodies.child.name, reason)
+                yield finding_at(line.node, local_name_of_both.hides_module, bodies.child.name, name)
             elif found is None and flat.binds_from(name, place + 1):
-                reason = f"this line would stand above the line that binds `{name}`"
-                yield not_mergeable(line.node, bodies.child.name, reason)
+                yield finding_at(line.node, local_name_of_both.bound_below, bodies.child.name, name)
 
 
 def _check_own(
@@ -391,8 +389,7 @@ def _check_own(
         state = "has the value that the parent's lines give it"
         yield finding_at(line.node, shared_local_name.diagnose, name, state, method)
     else:
-        reason = f"the parent's lines assign to a local `{name}` too"
-        yield not_mergeable(line.node, method, reason, f"Give your `{name}` another name.")
+        yield finding_at(line.node, local_name_of_both.assigned_by_both, method, name)
 
 
 def _give_the_same(bodies: Bodies, one: Line, other: Line) -> bool:
@@ -429,9 +426,8 @@ def _check_captured(bodies: Bodies, lines: Sequence[Line]) -> Iterator[ClassFind
         others = binders[not is_own]
         names = line.bindings.reads_later & others.keys() if others else frozenset()
         for name in sorted(names if is_own else names - replaced, reverse=True):
-            reason = f"an inner function reads `{name}`, and both the parent's lines and yours assign to it"
             node = line.node if is_own else others[name].node
-            found.append(not_mergeable(node, bodies.child.name, reason, f"Give your `{name}` another name."))
+            found.append(finding_at(node, local_name_of_both.captured, bodies.child.name, name))
         binders[is_own].update(dict.fromkeys(line.effects.binds, line))
     yield from reversed(found)
 
@@ -451,3 +447,46 @@ def _keeps(node: ast.AST, name: str) -> bool:
         if any(isinstance(value, ast.Name) and value.id == name for value in values):
             return True
     return False
+
+
+def check_captures(
+    child: Function, parent: Function, statement: ast.stmt, kept: Sequence[ast.stmt], own: Sequence[ast.stmt]
+) -> Iterator[ClassFinding]:
+    """Names that the lines of one method read from their module, and that the other method binds to something else."""
+    mine, theirs = bindings_in(child), bindings_in(parent)
+    used = bindings_of(*kept)
+    for name in sorted(mine.local & theirs.module_names & used.module_names):
+        yield finding_at(statement, local_name_of_both.hides_module_of_parent, child.name, name)
+    for name in sorted(mine.declared_global & theirs.local & (used.module_names | used.local)):
+        yield finding_at(statement, local_name_of_both.made_global, child.name, name)
+
+
+def check_scopes(child: Function, parent: Function, statement: ast.stmt) -> Iterator[ClassFinding]:
+    """Calls that see the names of the method around them: a merged method has those of both bodies."""
+    for node in walk(*child.body, *parent.body):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and _sees_scope(node, node.func.id):
+            yield finding_at(statement, local_name_of_both.sees_all, child.name, node.func.id)
+            return
+
+
+def _sees_scope(call: ast.Call, function: str) -> bool:
+    return function in ("locals", "eval", "exec") or (function in ("vars", "dir") and not call.args)
+
+
+def check_kinds(child: Function, parent: Function, statement: ast.stmt, around: int) -> Iterator[ClassFinding]:
+    """Coroutines and generators whose bodies cannot replace each other.
+
+    Args:
+        statement: the `super()` statement of the child.
+        around: the number of statements before and behind it.
+    """
+    is_awaited = isinstance(getattr(statement, "value", None), ast.Await)
+    if isinstance(parent, ast.AsyncFunctionDef) != is_awaited or (
+        is_awaited and not isinstance(child, ast.AsyncFunctionDef)
+    ):
+        waits = isinstance(parent, ast.AsyncFunctionDef)
+        yield finding_at(statement, override_not_mergeable.other_kind, child.name, parent_waits=waits)
+    if (isinstance(statement, ast.Expr) or around) and is_generator(parent):
+        yield finding_at(statement, override_not_mergeable.generator, child.name, of_parent=True)
+    if isinstance(statement, ast.Return) and is_generator(child) and not is_generator(parent):
+        yield finding_at(statement, override_not_mergeable.generator, child.name, of_parent=False)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from modular_converter.convert.inherit.decorators import first_parameter
 from modular_converter.model.bindings import Effects, Function, bindings_of, fills
 from modular_converter.model.nodes import dotted, super_attribute, walk
+from modular_converter.model.overriding import first_parameter
 
 
 MOST_FOLLOWED = 50

@@ -6,10 +6,10 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from modular_converter.convert.inherit.decorators import AddedDecorators
 from modular_converter.convert.inherit.merge import Merged, merge_class
 from modular_converter.convert.source.names import ModelNames
 from modular_converter.model.module import Statement
+from modular_converter.model.overriding import AddedDecorators
 from modular_converter.settings.values import Settings
 
 

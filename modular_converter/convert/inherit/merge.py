@@ -8,37 +8,31 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from modular_converter.convert.inherit.bases import ClassShape, class_header, merge_bases, shape_of
-from modular_converter.convert.inherit.calls import calls_base
-from modular_converter.convert.inherit.checks import (
-    check_class,
-    check_class_names,
-    check_halves,
-    check_mixins,
-    check_names_of_classes,
-    check_replaced_bases,
-)
-from modular_converter.convert.inherit.class_findings import ClassFinding, too_deep
-from modular_converter.convert.inherit.decorators import (
-    NO_DECORATORS,
-    AddedDecorators,
-    inherited_decorators,
-)
-from modular_converter.convert.inherit.members import ClassBlock, Member, parse_class
+from modular_converter.convert.inherit.bases import ClassShape, class_header, merge_bases, replaced_base, shape_of
 from modular_converter.convert.inherit.merge_members import merge_members
-from modular_converter.convert.inherit.overrides import Overrides
-from modular_converter.convert.inherit.pieces import ClassPiece
 from modular_converter.convert.inherit.prefix import common_suffix
-from modular_converter.convert.inherit.special_classes import check_special
 from modular_converter.convert.inherit.taken import pieces_of
-from modular_converter.convert.inherit.taken_expressions import check_taken_expressions
 from modular_converter.convert.source.names import ModelNames
 from modular_converter.convert.source.rename import Renamer
+from modular_converter.facts.two_classes import TwoClasses
+from modular_converter.findings import ClassFinding, finding_at
 from modular_converter.model import lexer
+from modular_converter.model.class_blocks import ClassBlock, ClassPiece, Member, parse_class
 from modular_converter.model.index import is_docstring
+from modular_converter.model.overriding import (
+    NO_DECORATORS,
+    AddedDecorators,
+    calls_base,
+    inherited_decorators,
+)
+from modular_converter.rules import class_comparisons, override_not_mergeable
 from modular_converter.settings.values import Settings
 
+
+if TYPE_CHECKING:  # libcst is imported late
+    from modular_converter.convert.inherit.statements import Overrides
 
 COMMENT_BEFORE_PARAMETERS = re.compile(r"def \w+[^\n(]*\(\s*#")
 
@@ -96,15 +90,19 @@ def merge_class(
         parent = replace(parent, members=tuple(one for one in parent.members if one.binds != {"__doc__"}))
     bases = merge_bases(child, parent, parent_base, ancestors, settings.implied_bases)
     shape = shape_of(child, parent, bases, settings, module_names, is_set_above, binds, added)
-    merger = _MethodMerger(shape, Overrides(), [])
-    merger.findings.extend(check_class(child, parent, parent_base))
-    merger.findings.extend(check_mixins(child, parent, parent_base, siblings))
-    merger.findings.extend(check_replaced_bases(child, parent, siblings, ancestors, settings.model_base))
-    merger.findings.extend(check_halves(child, parent, added))
-    merger.findings.extend(check_class_names(child, parent, module_names))
-    merger.findings.extend(check_names_of_classes(child, parent, parent_base, bases))
-    merger.findings.extend(check_taken_expressions(child, parent, added))
-    merger.findings.extend(check_special(child, parent))
+    classes = TwoClasses(
+        child,
+        parent,
+        parent_base,
+        bases,
+        {base: replaced_base(base, parent.bases) for base in child.bases},
+        siblings,
+        ancestors,
+        module_names,
+        added,
+        settings.model_base,
+    )
+    merger = _MethodMerger(shape, {}, [finding for compare in class_comparisons() for finding in compare(classes)])
     members = merge_members(child, parent, merger.override, merger.new, added)
     decorators = _decorators(child, parent)
     docstring = _docstring(child) or parent.docstring
@@ -146,7 +144,7 @@ class _MethodMerger:
         try:
             return merge()
         except RecursionError:
-            self.findings.append(too_deep(child.node, child.function.name))
+            self.findings.append(finding_at(child.node, override_not_mergeable.too_deep, child.function.name))
             return child
 
     def _takes_from(self, child: Member, parent: Member) -> bool:

@@ -7,12 +7,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from modular_converter.convert.inherit.decorators import AddedDecorators
-from modular_converter.convert.inherit.members import INDENT, ClassBlock, Member
 from modular_converter.convert.inherit.order import in_legal_order
 from modular_converter.model.bindings import Function
-from modular_converter.model.members import makes_attribute_error
+from modular_converter.model.class_blocks import INDENT, ClassBlock, Member
 from modular_converter.model.nodes import parse
+from modular_converter.model.overriding import (
+    AddedDecorators,
+    decorated_by,
+    is_property,
+    is_raising_stub,
+    is_removal,
+    method_key,
+)
 
 
 def merge_members(
@@ -223,55 +229,6 @@ def _is_overridden(
 
 def _is_accessor_of(other: Member, member: Member) -> bool:
     return other.is_function and member.is_function and decorated_by(other.function) == member.function.name
-
-
-def is_property(function: Function, added: AddedDecorators) -> bool:
-    """Whether an override of a property is a property too; it may take the parent's decorators."""
-    decorators = [ast.unparse(decorator) for decorator in function.decorator_list]
-    takes_inherited = added.keeps_inherited(function)
-    return not _only_raises(function) and (takes_inherited or any(one.endswith("property") for one in decorators))
-
-
-def method_key(function: Function) -> str:
-    """The key of a method in its class: its name, or `x.setter`, `f.register(int)` beside `x` and `f`."""
-    owner = decorated_by(function)
-    if not owner:
-        return function.name
-    decorator = next(one for one in map(ast.unparse, function.decorator_list) if one.startswith(f"{owner}."))
-    if owner == function.name:
-        return decorator
-    return f"{decorator} {ast.unparse(function.args)}"
-
-
-def decorated_by(function: Function) -> str:
-    """The member `x` of the class whose `@x.setter` or `@x.register` decorates a method; "" without one."""
-    for decorator in function.decorator_list:
-        called = decorator.func if isinstance(decorator, ast.Call) else decorator
-        if not (isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name)):
-            continue
-        if called.value.id == function.name or called.attr == "register":
-            return called.value.id
-    return ""
-
-
-def is_removal(member: Member) -> bool:
-    """Whether this is `x = AttributeError(…)`."""
-    return makes_attribute_error(getattr(member.node, "value", None))
-
-
-def is_raising_stub(member: Member) -> bool:
-    """Whether a method does nothing but raise an error, which in a child means: the parent's method is gone.
-
-    Only a plain stub counts: after a blank line (so not the first statement of the class), without decorators and
-    docstring. Any other stub is an ordinary override, as in the corpus (deepseek_vl, deepseek_ocr2).
-    """
-    return member.lead.strip(" \t") == "\n" and not member.function.decorator_list and _only_raises(member.function)
-
-
-def _only_raises(function: Function) -> bool:
-    first = function.body[0]
-    raised = first.exc if isinstance(first, ast.Raise) else None
-    return isinstance(raised, ast.Call) and isinstance(raised.func, ast.Name) and raised.func.id.endswith("Error")
 
 
 def _completed(member: Member, place: Member, alone: bool) -> Member:

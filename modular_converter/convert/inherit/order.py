@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from modular_converter.convert.inherit.members import Member
+from modular_converter.model.class_blocks import Member
 
 
 def in_legal_order(preferred: Sequence[Member], merged: Sequence[Member], own: Sequence[Member]) -> list[Member]:

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import libcst as cst
 
 from modular_converter.convert.inherit.base_calls import CallSuper
 from modular_converter.convert.inherit.bases import ClassShape
-from modular_converter.convert.inherit.calls import calls_base, is_super_statement
-from modular_converter.convert.inherit.class_findings import ClassFinding, bad_signature, finding_at, unknown_syntax
-from modular_converter.convert.inherit.decorators import NO_DECORATORS, first_parameter, inherited_decorators
-from modular_converter.convert.inherit.members import Member
-from modular_converter.convert.inherit.overrides import Overrides
 from modular_converter.convert.inherit.shorten import shorten
 from modular_converter.convert.inherit.signature import merge_signature
-from modular_converter.convert.inherit.statements import Body, Line, body_of, with_body
+from modular_converter.convert.inherit.statements import Body, Line, Overrides, body_of, with_body
 from modular_converter.convert.inherit.super_calls import Merge, merge_statements
 from modular_converter.convert.inherit.taken import taken_statements
-from modular_converter.model.bindings import Function
-from modular_converter.rules import half_overridden
+from modular_converter.findings import ClassFinding, finding_at
+from modular_converter.model.class_blocks import Member
+from modular_converter.model.overriding import (
+    NO_DECORATORS,
+    calls_base,
+    first_parameter,
+    inherited_decorators,
+)
+from modular_converter.rules import override_not_mergeable, parameter_without_value
 
 
 HOLDER = "class _:\n"
-CHANGING = frozenset({"property", "cached_property", "lru_cache", "cache"})
-"""The decorators that make something else than a plain method, so that callers have to know of them."""
-WITHOUT_EFFECT = frozenset({"abstractmethod", "overload", "override", "final", "no_type_check"})
 
 
 def merge_override(
@@ -43,7 +41,6 @@ def merge_override(
         findings: extended by what cannot be merged.
     """
     taken = inherited_decorators(child.function, parent.function, shape.added)
-    findings.extend(_check_decorators(child.function, parent.function, taken))
     name = child.function.name
     rewritten = name if calls_base(child.text, name) else ""
     own, inherited = shorten(child, rewritten), shorten(parent, rewritten)
@@ -56,10 +53,10 @@ def merge_override(
             bool(first_parameter(child.function, parent.function, shape.added)),
         )
     except cst.ParserSyntaxError as error:
-        findings.append(unknown_syntax(child.node, name, error.message))
+        findings.append(finding_at(child.node, override_not_mergeable.unknown_syntax, name, error.message))
         return child
     except cst.CSTValidationError as error:
-        findings.append(bad_signature(child.node, name, error))
+        findings.append(finding_at(child.node, parameter_without_value.bad_signature, name, error))
         return child
     child_body = body_of(tree, child.function, own.statements)
     parent_body = body_of(parent_tree, parent.function, inherited.statements)
@@ -78,7 +75,9 @@ def call_super_for_bases(member: Member, reached: frozenset[str], findings: list
     try:
         holder, own = _parse(member.text)
     except cst.ParserSyntaxError as error:
-        findings.append(unknown_syntax(member.node, member.function.name, error.message))
+        findings.append(
+            finding_at(member.node, override_not_mergeable.unknown_syntax, member.function.name, error.message)
+        )
         return member
     return replace(member, text=_text(holder, call_super(own, member, reached)))
 
@@ -128,41 +127,6 @@ def _inherited_docstring(parent: Body, shape: ClassShape) -> Line | None:
         return None
     text = cst.Module([]).code_for_node(tree.body[0]).lstrip("rRuU")
     return parent.docstring if text.startswith(shape.inherited_docstrings) else None
-
-
-def _check_decorators(child: Function, parent: Function, taken: Sequence[ast.expr]) -> Iterator[ClassFinding]:
-    """Decorators of the parent's method that are taken and make something else of an override, and those that no longer
-    apply to the parent's lines in an override with others.
-    """
-    takes_body = any(is_super_statement(node, child.name) for node in child.body)
-    if not takes_body:
-        for one in taken:
-            if _decorator_name(one) in CHANGING:
-                yield finding_at(child, half_overridden.decorator_taken, child.name, ast.unparse(one))
-    elif child.decorator_list:
-        applied = [(_decorator_name(one), _arguments(one)) for one in (*taken, *child.decorator_list)]
-        for one in () if (NO_DECORATORS, frozenset()) in applied else parent.decorator_list:
-            if _decorator_name(one) not in WITHOUT_EFFECT and (_decorator_name(one), _arguments(one)) not in applied:
-                yield finding_at(child, half_overridden.decorator_lost, child.name, ast.unparse(one))
-
-
-def _decorator_name(decorator: ast.expr) -> str:
-    """`lru_cache` of `@functools.lru_cache(maxsize=1)`."""
-    called = decorator.func if isinstance(decorator, ast.Call) else decorator
-    return ast.unparse(called).rpartition(".")[2]
-
-
-def _arguments(decorator: ast.expr) -> frozenset[str]:
-    """The arguments of a decorator but for texts, which are words for a reader: `@auto_docstring(custom_intro="…")`."""
-    if not isinstance(decorator, ast.Call):
-        return frozenset()
-    values: list[tuple[ast.AST, ast.expr]] = [(one, one) for one in decorator.args]
-    values += [(one, one.value) for one in decorator.keywords]
-    return frozenset(ast.unparse(one) for one, value in values if not _is_text(value))
-
-
-def _is_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
 def _names(method: cst.FunctionDef) -> frozenset[str]:

@@ -7,10 +7,10 @@ import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from modular_converter.convert.inherit.calls import calls_base
-from modular_converter.convert.inherit.members import Member
 from modular_converter.findings import character_column
+from modular_converter.model.class_blocks import Member
 from modular_converter.model.index import end_with_footer, first_line
+from modular_converter.model.overriding import calls_base
 
 
 STAND_IN = "_"

@@ -11,29 +11,30 @@ import libcst as cst
 
 from modular_converter.convert.inherit.arguments import bind_arguments
 from modular_converter.convert.inherit.bases import ClassShape
-from modular_converter.convert.inherit.calls import is_super_statement, mappings, method_call
-from modular_converter.convert.inherit.checks import check_captures, check_kinds, check_scopes
-from modular_converter.convert.inherit.class_findings import ClassFinding, finding_at, not_mergeable
-from modular_converter.convert.inherit.decorators import first_parameter
 from modular_converter.convert.inherit.differences import (
     Bodies,
+    check_captures,
+    check_kinds,
     check_names,
+    check_scopes,
     misplaced,
     repeated_behind_returns,
     returns_in,
     sets_up,
 )
 from modular_converter.convert.inherit.hidden_effects import HiddenEffects
-from modular_converter.convert.inherit.overrides import Overrides
 from modular_converter.convert.inherit.statements import (
     Body,
     Line,
+    Overrides,
     counts_twice,
     deleted_again,
     only_removes,
 )
+from modular_converter.findings import ClassFinding, finding_at
 from modular_converter.model.bindings import Function, parameters_of
-from modular_converter.rules import several_assignments_replaced, statement_not_repeated
+from modular_converter.model.overriding import first_parameter, is_super_statement, mappings, method_call
+from modular_converter.rules import override_not_mergeable, several_assignments_replaced, statement_not_repeated
 
 
 ROUNDS = 10
@@ -173,7 +174,7 @@ def _merge_behind(merge: Merge, bodies: Bodies) -> _Merged:
     statement that would have another meaning at that place is appended, as with inheritance.
     """
     for part in bodies.after:
-        merge.overrides.lines.update(dict.fromkeys(part.targets, (part, merge.name)))
+        merge.overrides.update(dict.fromkeys(part.targets, (part, merge.name)))
     held = {*deleted_again(bodies.after)}
     held |= repeated_behind_returns(bodies.theirs, bodies.after)
     held |= {part for part in bodies.after if _removes_too_much(merge, bodies, part)}
@@ -191,7 +192,7 @@ def _proposed(merge: Merge, bodies: Bodies, held: set[Line]) -> _Merged:
     blocks = _bound(part for part in bodies.theirs if not part.targets)
     # A name that the parent binds in a block, too, is deleted behind its body: nobody knows which assignments run.
     removed = {target for part in bodies.after for target in part.deleted if part not in held} - blocks
-    overrides = {target: line for target, (line, _) in merge.overrides.lines.items() if line not in held}
+    overrides = {target: line for target, (line, _) in merge.overrides.items() if line not in held}
     merged: list[Line] = []
     placed: set[str] = set()
     gone: set[str] = set()
@@ -250,13 +251,12 @@ def _without_repeated(merge: Merge, after: Sequence[Line]) -> list[Line]:
 def _check_replacements(merge: Merge, replaced: dict[str, list[Line]]) -> Iterator[ClassFinding]:
     """Report assignments that replace several, or statements of another method."""
     for target, parts in replaced.items():
-        override, method = merge.overrides.lines[target]
+        override, method = merge.overrides[target]
         others = [part for part in parts if part.normal != override.normal]
         if method != merge.name and others:
             yield finding_at(override.node, several_assignments_replaced.diagnose, target, method, merge.name)
         elif len(parts) > 1 and others and target in override.effects.reads:
-            reason = f"the parent assigns `{target}` {len(parts)} times, and each would become this statement"
-            yield not_mergeable(override.node, merge.name, reason)
+            yield finding_at(override.node, override_not_mergeable.assigned_often, merge.name, target, len(parts))
         elif len(parts) > 1 and others:
             yield finding_at(override.node, several_assignments_replaced.diagnose, target, merge.name, merge.name)
 
@@ -264,7 +264,7 @@ def _check_replacements(merge: Merge, replaced: dict[str, list[Line]]) -> Iterat
 def _check_set_up(merge: Merge, bodies: Bodies, body: _Merged) -> Iterator[ClassFinding]:
     """Report assignments whose objects the parent's lines below set up, which are written for the parent's own."""
     for target in bodies.attributes(body.replaced):
-        override, method = merge.overrides.lines[target]
+        override, method = merge.overrides[target]
         below = body.merged[body.merged.index(override) :] if method == merge.name else []
         for line in below:
             if line in bodies.of_parent and sets_up(line, target, bodies):
@@ -297,9 +297,7 @@ def _reach_the_end(merge: Merge, merged: list[Line], call: Line, appended: list[
         assert result is not None
         tree = last.tree.with_changes(body=[cst.Expr(result)])
         return [*merged[:-1], Line(tree, ast.copy_location(ast.Expr(value), last.node))]
-    merge.findings.append(
-        not_mergeable(appended[0].node, merge.name, f"the parent's `{merge.name}` may return before this statement")
-    )
+    merge.findings.append(finding_at(appended[0].node, override_not_mergeable.returns_before, merge.name))
     return merged
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from modular_converter.convert.inherit.members import ClassBlock, Member
-from modular_converter.convert.inherit.pieces import ClassPiece, TakenLines
 from modular_converter.model.bindings import Function
+from modular_converter.model.class_blocks import ClassBlock, ClassPiece, Member, TakenLines
 from modular_converter.model.index import is_docstring
 
 

@@ -80,6 +80,25 @@ def test_a_comment_silences_its_line_and_never_reaches_the_generated_file(modula
             assert text == plain[path]
 
 
+@pytest.mark.parametrize("entry", ["MC335", "MC323", "MC33", "method-decorators"])
+def test_the_code_of_the_rule_that_it_was_a_part_of_still_silences(modular, entry):
+    old = modular.parents[1] / "old" / "modeling_old.py"
+    old.write_text(
+        "from torch import nn\n\n\nclass OldMLP(nn.Module):\n    @property\n    def a(self):\n        return 1\n"
+    )
+    text = (
+        "from ..old.modeling_old import OldMLP\n\n\nclass NewMLP(OldMLP):\n    def a(self):{}\n        return 2\n\n\n"
+        '__all__ = ["NewMLP"]\n'
+    )
+    modular.write_text(text.format(""))
+    assert found(modular) == [("MC335", 5)]
+    settings(modular, f'ignore = ["{entry}"]\n')
+    assert found(modular) == []
+    settings(modular, "")
+    modular.write_text(text.format(f"  # modular: ignore[{entry}]"))
+    assert found(modular) == []
+
+
 def test_what_is_wrong_with_a_comment_is_said_at_the_comment(modular):
     write(modular, "# modular: ignore[MC390, MC502]")
     fixed, unknown = (one for one in convert_file(modular).findings if one.code == "MC392")

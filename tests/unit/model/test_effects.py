@@ -7,8 +7,8 @@ import textwrap
 
 import pytest
 
-from modular_converter.convert.inherit.members import parse_class
 from modular_converter.model.bindings import bindings_of
+from modular_converter.model.class_blocks import parse_class
 
 
 EFFECTS = {

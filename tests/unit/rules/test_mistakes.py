@@ -153,7 +153,7 @@ MISTAKES = {
     "an override that lacks a parameter": (
         MODELING + "LlamaAttention\n\n\nclass YakAttention(LlamaAttention):\n    def __init__(self, config):\n"
         "        super().__init__(config)\n",
-        (6, "MC204", "Add `layer_idx` to the parameters"),
+        (6, "MC210", "Add `layer_idx` to the parameters"),
     ),
     "a stub directly below its class": (
         MODELING + "LlamaMLP\n\n\nclass YakMLP(LlamaMLP):\n    def forward(self, x):\n"

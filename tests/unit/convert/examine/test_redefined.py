@@ -14,7 +14,7 @@ CLASS = "class {}:\n    def own(self, x):\n        return {}(x)\n"
 def found(folder, above, read="by"):
     """The findings about a modular file with statements above the code that reads a name."""
     modular = f"{OWN}{above}\n\n" + CLASS.format("NewMLP(OldMLP)", read)
-    told = (one for one in convert(folder, modular).findings if one.code in ("MC205", "MC320"))
+    told = (one for one in convert(folder, modular).findings if one.code in ("MC205", "MC338"))
     return [(one.code, one.location.line, one.message) for one in told]
 
 
@@ -41,7 +41,7 @@ def test_a_name_that_is_imported_twice(tmp_path, above, is_told):
 def test_what_a_default_reads_is_the_last_definition_above_it(tmp_path):
     above = "OTHER = 1\nSIZE = 2\nSIZE = 3\ndef by(x, size=SIZE):\n    return x\nSIZE = 4"
     [(code, line, message)] = found(tmp_path, above)
-    assert (code, line) == ("MC320", 5)
+    assert (code, line) == ("MC338", 5)
     assert "would use `SIZE` of modular_new.py:7, not of modular_new.py:4" in message
 
 

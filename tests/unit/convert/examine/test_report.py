@@ -221,7 +221,7 @@ def changes(tmp_path, modular, first=FIRST, other=OTHER):
     (tmp_path / "models/other/modeling_other.py").write_text(other)
     conversion = convert(tmp_path, modular, neighbour=first)
     assert not conversion.failed
-    return [one for one in conversion.findings if one.code == "MC320"]
+    return [one for one in conversion.findings if one.rule.is_meant_by("MC320")]
 
 
 def test_two_neighbours_that_give_one_name_two_meanings(tmp_path):

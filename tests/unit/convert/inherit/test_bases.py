@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from modular_converter.convert.inherit.bases import class_header, merge_bases, replaced_base, shape_of
-from modular_converter.convert.inherit.members import ClassBlock, parse_class
+from modular_converter.model.class_blocks import ClassBlock, parse_class
 from modular_converter.settings.load import profile_settings
 
 

@@ -83,7 +83,7 @@ def test_all_overrides_that_cannot_be_merged_are_reported(tmp_path: pathlib.Path
     )
     with pytest.raises(ConversionError) as caught:
         build(tmp_path, modular)
-    assert {(one.code, one.location.line) for one in caught.value.findings} == {("MC204", 7), ("MC204", 13)}
+    assert {(one.code, one.location.line) for one in caught.value.findings} == {("MC206", 7), ("MC206", 13)}
 
 
 def test_what_imports_lead_nowhere_is_reported_at_once(tmp_path: pathlib.Path) -> None:
@@ -99,4 +99,4 @@ def test_a_mixin_of_another_module_may_not_come_before_the_parent(tmp_path: path
     modular = "from ...shared import Extra\nfrom ..old.modeling_old import OldMLP\n\n\nclass NewMLP(Extra, OldMLP):\n    pass\n"
     with pytest.raises(ConversionError) as caught:
         build(tmp_path, modular)
-    assert [(one.code, one.location.line, one.location.column) for one in caught.value.findings] == [("MC204", 5, 14)]
+    assert [(one.code, one.location.line, one.location.column) for one in caught.value.findings] == [("MC207", 5, 14)]

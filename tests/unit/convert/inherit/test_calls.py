@@ -6,10 +6,9 @@ import ast
 
 import pytest
 
-from modular_converter.convert.inherit.calls import calls_base, method_call
-from modular_converter.convert.inherit.decorators import first_parameter, inherited_decorators
 from modular_converter.convert.inherit.merge import rename_class
 from modular_converter.convert.source.names import ModelNames
+from modular_converter.model.overriding import calls_base, first_parameter, inherited_decorators, method_call
 
 
 def statement(text: str) -> ast.stmt:

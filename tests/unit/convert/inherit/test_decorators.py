@@ -8,16 +8,16 @@ from tests.unit.convert.inherit.merging import findings
 
 
 DECORATORS = {
-    "a method over a property": ("def a(self): ...", "@property\ndef a(self): ...", ["MC323"]),
+    "a method over a property": ("def a(self): ...", "@property\ndef a(self): ...", ["MC335"]),
     "a property over a property": ("@property\ndef a(self): ...", "@property\ndef a(self): ...", []),
     "a plain method over a property": ("@no_inherit_decorator\ndef a(self): ...", "@property\ndef a(self): ...", []),
     "a method with parameters over a property": ("def a(self, x): ...", "@property\ndef a(self): ...", []),
-    "a method over one with a cache": ("def a(self): ...", "@functools.lru_cache(2)\ndef a(self): ...", ["MC323"]),
+    "a method over one with a cache": ("def a(self): ...", "@functools.lru_cache(2)\ndef a(self): ...", ["MC335"]),
     "a method over one without gradients": ("def a(self): ...", "@torch.no_grad()\ndef a(self): ...", []),
     "the body of one with a cache": ("def a(self): return super().a()", "@cache\ndef a(self): ...", []),
-    "other decorators, with the body": ("@b\ndef a(self): super().a()", "@c\n@d(1)\ndef a(self): ...", ["MC323"] * 2),
+    "other decorators, with the body": ("@b\ndef a(self): super().a()", "@c\n@d(1)\ndef a(self): ...", ["MC335"] * 2),
     "the same decorator, with the body": ("@x.c(1)\ndef a(self): super().a()", "@c(1)\ndef a(self): ...", []),
-    "other arguments, with the body": ("@c(2)\ndef a(self): super().a()", "@c(1)\ndef a(self): ...", ["MC323"]),
+    "other arguments, with the body": ("@c(2)\ndef a(self): super().a()", "@c(1)\ndef a(self): ...", ["MC335"]),
     "other texts, with the body": ("@c('x')\ndef a(self): super().a()", "@c('y', z='')\ndef a(self): ...", []),
     "other decorators, without the body": ("@b\ndef a(self): ...", "@c\ndef a(self): ...", []),
     "no decorators, with the body": (

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from modular_converter.convert.inherit.decorators import NOTHING_ADDED
 from modular_converter.convert.inherit.known_merges import merge_once
 from modular_converter.convert.inherit.merge import Merged, merge_class
 from modular_converter.model.module import Role, Statement
+from modular_converter.model.overriding import NOTHING_ADDED
 from tests.unit.convert.inherit.merging import NAMES, SETTINGS, child_text, class_text
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from modular_converter.convert.inherit.members import Member, block_lines, parse_class
+from modular_converter.model.class_blocks import Member, block_lines, parse_class
 
 
 def members(body: str) -> list[tuple[str, str, str]]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from modular_converter.convert.inherit.members import Member, parse_class
 from modular_converter.convert.inherit.order import in_legal_order
+from modular_converter.model.class_blocks import Member, parse_class
 
 
 def ordered(parent: str, child: str, preferred: str) -> str:

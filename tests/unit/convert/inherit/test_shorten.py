@@ -7,8 +7,8 @@ import textwrap
 
 import pytest
 
-from modular_converter.convert.inherit.members import parse_class
 from modular_converter.convert.inherit.shorten import Shortened, shorten
+from modular_converter.model.class_blocks import parse_class
 from tests.unit.convert.inherit.merging import merge
 
 

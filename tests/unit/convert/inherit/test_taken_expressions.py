@@ -30,4 +30,4 @@ TAKEN = {
 @pytest.mark.parametrize(("child", "parent", "line"), TAKEN.values(), ids=TAKEN)
 def test_what_an_override_takes_from_the_parents_header(child: str, parent: str, line: int | None) -> None:
     found = [(code, line) for code, line, _ in findings(child, parent, "X")]
-    assert found == ([("MC204", line)] if line else [])
+    assert found == ([("MC209", line)] if line else [])

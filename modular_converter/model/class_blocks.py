@@ -8,8 +8,8 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
-from modular_converter.convert.inherit.pieces import TakenLines
 from modular_converter.findings import character_column
 from modular_converter.model.bindings import FUNCTIONS, Bindings, Function, bindings_of
 from modular_converter.model.index import end_with_footer, first_line, is_docstring
@@ -18,6 +18,25 @@ from modular_converter.model.nodes import written
 
 
 INDENT = "    "
+
+
+class TakenLines(NamedTuple):
+    """Lines of the child, or of its renamed parent, both counted from 1 within the class."""
+
+    is_own: bool
+    """Whether they are the child's."""
+    first: int
+    last: int
+
+
+class ClassPiece(NamedTuple):
+    """Some lines of a merged class; the pieces of a class are consecutive and leave out no line."""
+
+    lines: int
+    taken: tuple[TakenLines, ...]
+    """The lines that it was made from, the most important first. None for lines that the merge has added."""
+    statements: tuple[TakenLines, ...] = ()
+    """Of a merged method: the lines that each statement of its body was made from."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +160,7 @@ def block_lines(text: str) -> tuple[ast.ClassDef, list[str]]:
     first = node.body[0]
     if lines[first_line(first, lines) - 1][: first.col_offset] == INDENT:
         return node, lines
-    from modular_converter.convert.inherit.indentation import with_standard_indentation
+    from modular_converter.model.indentation import with_standard_indentation
 
     return _parse(with_standard_indentation("".join(lines), INDENT))
 
