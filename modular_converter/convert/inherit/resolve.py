@@ -229,9 +229,7 @@ def _module_of_model(name: ImportedName, folder: str, library: Library) -> str:
     model = name.module.rpartition(".")[2]
     for kind in library.settings.file_kinds:
         dotted = f"{name.module}.{kind}_{model}"
-        path = (
-            module_path(dotted, folder, library.find_package) if neighbour_module(dotted, library.settings) else None
-        )
+        path = library.resolver.path(dotted, folder) if neighbour_module(dotted, library.settings) else None
         try:
             if path is not None and library.exists(path) and name.name in library.module(path).definitions:
                 return dotted
