@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.rules._examples import NEW_MLP, OLD_MLP, new_mlp
 
@@ -40,6 +42,6 @@ def diagnose(location: Location, reason: str, *, neighbour_of: str = "") -> Find
     return Finding(
         RULE,
         location,
-        f"this is not valid Python: {reason}{needed}",
+        f"this is not valid Python {sys.version_info.major}.{sys.version_info.minor}: {reason}{needed}",
         help=f"Correct the file until `python -m py_compile {program}` passes.",
     )

@@ -39,6 +39,11 @@ def definition_at(text: str, line: int, word: str) -> tuple[str, int]:
     return _first_users(text).get(word, ("", line))
 
 
+def is_read(name: str, line: int, text: str) -> bool:
+    """Whether Python reads a name on a line of a text: it does not where the name only stands in a quoted annotation."""
+    return any(isinstance(one, ast.Name) and (one.id, one.lineno) == (name, line) for one in ast.walk(parsed(text)))
+
+
 def binding_below(name: str, line: int, text: str) -> int:
     """The line below `line` in which a class, function or assignment at the top level binds `name`; 0 for none."""
     places = _bindings(text).get(name, ())

@@ -13,7 +13,7 @@ from modular_converter.convert.conversion import Conversion, Origin
 from modular_converter.convert.emit.format import FormatResult
 from modular_converter.convert.emit.formatters import UndefinedName
 from modular_converter.convert.examine.copied_classes import find_copied_classes, find_lost_parents
-from modular_converter.convert.examine.definitions import binding_below, definition_at
+from modular_converter.convert.examine.definitions import binding_below, definition_at, is_read
 from modular_converter.convert.examine.fault import Fault, FaultKind
 from modular_converter.convert.examine.faults import compile_error, find_faults, top_level_names
 from modular_converter.convert.examine.meanings import Change, find_changes
@@ -28,7 +28,7 @@ from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, r
 from modular_converter.convert.inherit.resolve import ResolvedImports
 from modular_converter.convert.inline.generated import GeneratedFiles
 from modular_converter.convert.source.library import Library
-from modular_converter.findings import Finding, Location, locate_parse_error, locate_word
+from modular_converter.findings import Finding, Location, Severity, locate_parse_error, locate_word
 from modular_converter.model import lexer
 from modular_converter.model.module import Role
 from modular_converter.rules import (
@@ -134,8 +134,9 @@ class _Examination:
     def undefined(self, path: str, names: Mapping[str, tuple[UndefinedName, ...]]) -> Iterator[Finding]:
         """One error for each name and definition that uses it."""
         seen: set[tuple[str, str]] = set()
-        for one in names.get(path, ()):
-            guarded = guarded_import(one.name, one.line, self.texts[path], self._neighbourhood)
+        text = self.texts[path]
+        for one in sorted(names.get(path, ()), key=lambda one: not is_read(one.name, one.line, text)):
+            guarded = guarded_import(one.name, one.line, text, self._neighbourhood)
             if guarded is not None:
                 if ("", one.name) not in seen:
                     seen.add(("", one.name))
@@ -144,15 +145,16 @@ class _Examination:
             place = _Place(self, path, one.line, one.name)
             if (place.definition, one.name) not in seen:
                 seen.add((place.definition, one.name))
-                advice = cure(one.name, place.definition, one.line, self.texts[path], self._resolution, self.library)
-                yield undefined_name.diagnose(
+                advice = cure(one.name, place.definition, one.line, text, self._resolution, self.library)
+                found = undefined_name.diagnose(
                     place.location,
                     one.name,
                     place.words,
                     advice,
-                    later=binding_below(one.name, one.line, self.texts[path]),
+                    later=binding_below(one.name, one.line, text),
                     is_own=one.name == place.definition,
                 )
+                yield found if is_read(one.name, one.line, text) else found.with_severity(Severity.WARNING)
 
     def _guarded(self, path: str, name: UndefinedName, dotted: str, line: int, advice: str) -> Finding:
         """The error for a name in the condition of an import."""

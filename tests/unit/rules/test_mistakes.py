@@ -261,6 +261,13 @@ def test_a_mistake_is_named_with_its_cure(
     assert (line, code) in found, [str(one) + one.help for one in findings(tmp_path, modular)]
 
 
+def test_a_name_in_a_quoted_annotation_alone_is_a_warning(tmp_path: pathlib.Path) -> None:
+    text = MODELING + 'LlamaMLP\n\n\nclass YakMLP(LlamaMLP):\n    def other(self, x: "Tensr"):\n        return {}\n'
+    for value, is_error in (("x", False), ("Tensr(x)", True)):
+        found = [one.is_error for one in findings(tmp_path, text.format(value)) if one.code == "MC313"]
+        assert is_error in found and (is_error or found == [False])
+
+
 @pytest.mark.parametrize("modular", RIGHT.values(), ids=RIGHT)
 def test_nothing_is_said_of(modular: str, tmp_path: pathlib.Path) -> None:
     assert not findings(tmp_path, modular)
