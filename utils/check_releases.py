@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import difflib
+import json
 import os
 import re
 import subprocess
@@ -114,6 +115,14 @@ def models_of(version: str, cache_folder: str) -> str:
             subprocess.run([*download, "--dest", cache_folder, f"{PACKAGE}=={version}"], check=True)
         unpack(wheel, tree)
     return os.path.join(tree, PACKAGE, "models")
+
+
+def newest_version() -> str | None:
+    """The newest release in the package index; None without an index."""
+    ask = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--no-deps", "--report", "-"]
+    ask += ["--quiet", "--only-binary", ":all:", "--timeout", "10", "--retries", "0", PACKAGE]
+    done = subprocess.run(ask, capture_output=True, text=True)
+    return str(json.loads(done.stdout)["install"][0]["metadata"]["version"]) if done.returncode == 0 else None
 
 
 def unpack(wheel: str, folder: str) -> None:

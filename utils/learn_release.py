@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from keyword import kwlist
 
-from check_releases import Result, check, models_of, published_files, row
+from check_releases import Result, check, models_of, newest_version, published_files, row
 from profile_switches import Explanation, Switches, Trials, explanations, in_words, switches_of, with_switches
 from release_examples import IMPORT, definitions, name_at, passage, sources
 
@@ -71,15 +71,18 @@ class Kind:
 def main() -> int:
     """Print what can be learnt of a release; 1 where a difference stays without an explanation."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("version", help="a release of transformers, such as 5.25.0")
+    parser.add_argument("version", nargs="?", help="a release of transformers, such as 5.25.0; else the newest")
     parser.add_argument("--cache", metavar="FOLDER", help="where wheels and their sources are kept")
     parser.add_argument("--as-of", metavar="RELEASE", help="take the profile as it was for this release")
     parser.add_argument("--workers", type=int, default=0, help="processes at most; 0 chooses")
     options = parser.parse_args()
+    version = options.version or newest_version()
+    if version is None:
+        raise SystemExit("the package index cannot be asked for the newest release")
     with nullcontext(options.cache) if options.cache else tempfile.TemporaryDirectory() as folder:
-        models = models_of(options.version, folder)
+        models = models_of(version, folder)
         try:
-            lesson = Lesson(options.version, models, options.as_of or options.version, options.workers)
+            lesson = Lesson(version, models, options.as_of or version, options.workers)
             for line in lesson.lines():
                 print(line, flush=True)
         except ConversionError as error:

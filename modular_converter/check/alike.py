@@ -49,13 +49,11 @@ def find_groups(stale: Sequence[StaleFile], causes: Mapping[str, Cause], setting
     told = {path for path in by_path if _is_told(path, by_path, causes, set())}
     if len(by_path.keys() - told) < FEWEST:
         return []
-    found = {
+    every = {
         one.path: file_changes(one.path, one.old or "", one.new) for one in stale if not causes[one.path].is_by_hand
     }
-    kinds: dict[str, list[str]] = {}
-    for path, some in found.items():
-        for kind in {one.kind for one in some}:
-            kinds.setdefault(kind, []).append(path)
+    found = _joined(_without_words(every, told))
+    kinds = _by_kind(found)
     groups = []
     for kind, paths in sorted(kinds.items(), key=lambda item: (-len(item[1]), item[0])):
         if _models([path for path in paths if path not in told]) >= FEWEST:
@@ -63,6 +61,47 @@ def find_groups(stale: Sequence[StaleFile], causes: Mapping[str, Cause], setting
             finding = _diagnose(kind, members, found, len(stale), _shared(members, by_path, settings), settings)
             groups.append(AlikeFiles(kind, frozenset(paths), paths[0], found, finding))
     return groups
+
+
+def _by_kind(found: Mapping[str, Sequence[FileChange]]) -> dict[str, list[str]]:
+    """The files of each kind of change."""
+    kinds: dict[str, list[str]] = {}
+    for path, some in found.items():
+        for kind in {one.kind for one in some}:
+            kinds.setdefault(kind, []).append(path)
+    return kinds
+
+
+def _without_words(
+    found: Mapping[str, Sequence[FileChange]], told: Collection[str]
+) -> dict[str, Sequence[FileChange]]:
+    """The changes, without their words where each file has other ones: `writes …` for `…`, in many models.
+
+    In few models, these are edits that have nothing in common.
+    """
+    rare = {
+        kind for kind, paths in _by_kind(found).items() if _models([one for one in paths if one not in told]) < FEWEST
+    }
+    forms = {path: [one.form for one in some if one.form and one.kind in rare] for path, some in found.items()}
+    models: dict[str, set[str]] = {}
+    for path, some in forms.items():
+        for form in some if path not in told else ():
+            models.setdefault(form, set()).add(os.path.dirname(path))
+    many = {form for form, folders in models.items() if len(folders) >= MANY}
+    return {
+        path: [one._replace(kind=one.form) if one.kind in rare and one.form in many else one for one in some]
+        for path, some in found.items()
+    }
+
+
+def _joined(found: Mapping[str, Sequence[FileChange]]) -> dict[str, Sequence[FileChange]]:
+    """The changes, with one kind for those that always stand together: both operands are swapped, a call is moved."""
+    together: dict[frozenset[tuple[str, int]], list[str]] = {}
+    for kind, paths in _by_kind(found).items():
+        places = ((path, change.old.start) for path in paths for change in found[path] if change.kind == kind)
+        together.setdefault(frozenset(places), []).append(kind)
+    whole = {kind: " and ".join(sorted(kinds)) for kinds in together.values() for kind in kinds}
+    return {path: [one._replace(kind=whole[one.kind]) for one in some] for path, some in found.items()}
 
 
 def _is_told(path: str, stale: Mapping[str, StaleFile], causes: Mapping[str, Cause], seen: set[str]) -> bool:

@@ -34,6 +34,8 @@ class FileChange(NamedTuple):
     """The lines on disk; an empty span stands before its line."""
     new: LineSpan
     """The lines of the conversion."""
+    form: str = ""
+    """The kind without the words of the text that it holds, too: "writes `…` for `…`"; "" for a kind without any."""
 
 
 def file_changes(path: str, old: str, new: str) -> list[FileChange]:
@@ -50,11 +52,27 @@ def file_changes(path: str, old: str, new: str) -> list[FileChange]:
     except (*UNPARSABLE, tokenize.TokenError):
         return []
     found = [one for one in trees if not _follows(one, old, new)] or trees
-    all_of_them = [FileChange(one.kind, one.old, one.new) for one in found] + comments or [_layout(old, new)]
-    name = os.path.basename(os.path.dirname(path))
-    names = re.compile("|".join(map(re.escape, {name, name.replace("_", "")})), re.IGNORECASE)
-    named = [one._replace(kind=names.sub("~", one.kind)) for one in all_of_them] if name else all_of_them
+    model = os.path.basename(os.path.dirname(path))
+    named = [_in_words(one, model) for one in found] + comments or [_layout(old, new)]
     return sorted(named, key=lambda one: one.old) if len(named) <= MOST else []
+
+
+def _in_words(change: TreeChange, model: str) -> FileChange:
+    """A change with its words, in which the name of the model is `~`."""
+    if not change.words:
+        return FileChange(change.kind, change.old, change.new)
+    forms = sorted({re.escape(model), re.escape(model.replace("_", ""))}, key=len, reverse=True)
+    name = re.compile("|".join(forms) if model else "(?!)", re.IGNORECASE)
+    words = [name.sub(_unless_inside, word) for word in change.words]
+    form = change.kind.format(*("…" for _ in words))
+    return FileChange(change.kind.format(*words), change.old, change.new, form)
+
+
+def _unless_inside(name: re.Match[str]) -> str:
+    """`~` for a name that is a word or begins a hump (`OptLayer`), and what stands there within another word (`option`)."""
+    before, after = name.string[: name.start()][-1:], name.string[name.end() :][:1]
+    is_inside = before.isalpha() and (name[0][0].islower() or (before.isupper() and name[0].isupper()))
+    return name[0] if is_inside or after.islower() else "~"
 
 
 def _follows(change: TreeChange, old: str, new: str) -> bool:

@@ -47,9 +47,11 @@ class TreeChange(NamedTuple):
     """A place where two trees differ."""
 
     kind: str
-    """What happens from the first tree to the second, without names: "leaves out decorators of methods"."""
+    """What happens from the first tree to the second: "leaves out decorators of methods", "writes `{}` for `{}`"."""
     old: LineSpan
     new: LineSpan
+    words: tuple[str, ...] = ()
+    """The words of the texts that stand in the braces."""
     names: tuple[str, ...] = ()
     """The names that an import or a definition at the top binds; none for others."""
 
@@ -138,7 +140,7 @@ class _Comparison:
         elif before is None or after is None:
             self._add(f"{'adds' if before is None else 'leaves out'} {noun}", None, None)
         else:
-            self._add(f"writes `{after}` for `{before}`", None, None)
+            self._add("writes `{}` for `{}`", None, None, words=(str(after), str(before)))
 
     def _lists(self, olds: Sequence[ast.AST], news: Sequence[ast.AST], owner: ast.AST, field: str) -> None:
         """Compare two lists of nodes. Equal ones stay or move; of the others, those that are alike are compared."""
@@ -197,13 +199,13 @@ class _Comparison:
             start = len(_common(before, after))
             end = len(_common(before[start:][::-1], after[start:][::-1]))
             first, second = before[start : len(before) - end], after[start : len(after) - end]
-            self._add(f"imports from `{second}` in place of `{first}`", None, None)
+            self._add("imports from `{}` in place of `{}`", None, None, words=(second, first))
 
     def _constants(self, before: object, after: object) -> None:
         if isinstance(before, str) and isinstance(after, str):
             self._texts(before, after, "strings")
         elif before != after or type(before) is not type(after):
-            self._add(f"writes `{after!r:.40}` for `{before!r:.40}`", None, None)
+            self._add("writes `{}` for `{}`", None, None, words=(repr(after)[:40], repr(before)[:40]))
 
     def _texts(self, before: str, after: str, noun: str) -> None:
         """Compare the words of two texts."""
@@ -213,7 +215,8 @@ class _Comparison:
             end, new_end = (block.a, block.b) if block else (len(words), len(new_words))
             gone, come = words[position:end], new_words[new_position:new_end]
             if gone or come:
-                self._add(_said_of_words(gone, come, noun), None, None)
+                kind, said = _said_of_words(gone, come, noun)
+                self._add(kind, None, None, words=said)
             if block:
                 position, new_position = block.a + block.size, block.b + block.size
 
@@ -232,6 +235,7 @@ class _Comparison:
         old: ast.AST | None = None,
         new: ast.AST | None = None,
         names: tuple[str, ...] = (),
+        words: tuple[str, ...] = (),
     ) -> None:
         """Add a change: of the given lines, else of the nodes, else of the nodes around."""
         outer, new_outer = self._places[-1]
@@ -240,7 +244,7 @@ class _Comparison:
         new_place = (
             new_place or _place_of(new) or LineSpan(new_outer.start, new_outer.start if is_gone else new_outer.end)
         )
-        self.changes.append(TreeChange(kind, place, new_place, names))
+        self.changes.append(TreeChange(kind, place, new_place, words, names))
 
     def _noun(self, owner: ast.AST, field: str, node: ast.AST | None) -> str:
         """What a field holds, in the plural."""
@@ -372,8 +376,8 @@ def _plural(node: ast.AST, owners: Sequence[ast.AST]) -> str:
     return f"`{type(node).__name__.lower()}` statements"
 
 
-def _said_of_words(gone: Sequence[str], come: Sequence[str], noun: str) -> str:
-    """What happens to words of a text. Many words are not named."""
+def _said_of_words(gone: Sequence[str], come: Sequence[str], noun: str) -> tuple[str, tuple[str, ...]]:
+    """What happens to words of a text, and these words. Many words are not named."""
     before, after = " ".join(gone), " ".join(come)
     start = len(_common(before, after))
     end = len(_common(before[start:][::-1], after[start:][::-1]))
@@ -382,10 +386,13 @@ def _said_of_words(gone: Sequence[str], come: Sequence[str], noun: str) -> str:
         gone, come = signs.split(), new_signs.split()
         before, after = signs, new_signs
     if len(gone) > MOST_WORDS or len(come) > MOST_WORDS or len(before) + len(after) > 80:
-        return f"{'leaves out words of' if not come else 'adds words to' if not gone else 'changes words of'} {noun}"
+        return (
+            f"{'leaves out words of' if not come else 'adds words to' if not gone else 'changes words of'} {noun}",
+            (),
+        )
     if not come:
-        return f"leaves out `{before}` in {noun}"
-    return f"writes `{after}` for `{before}` in {noun}" if gone else f"adds `{after}` in {noun}"
+        return f"leaves out `{{}}` in {noun}", (before,)
+    return (f"writes `{{}}` for `{{}}` in {noun}", (after, before)) if gone else (f"adds `{{}}` in {noun}", (after,))
 
 
 def _common(one: str, other: str) -> str:

@@ -66,3 +66,12 @@ def with_entry(node: object) -> Iterator[dict[str, object]]:
     children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
     for child in children:
         yield from with_entry(child)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / ".github/workflows").glob("*.yml")), ids=lambda path: path.stem)
+def test_a_workflow_runs_what_exists(path: Path) -> None:
+    document = yaml.safe_load(path.read_text())
+    assert "workflow_dispatch" in document[True], "YAML reads `on` as true"
+    words = [word for line in values(document, "run") for word in shlex.split(line)]
+    paths = [word for word in words if "/" in word]
+    assert paths and all((ROOT / one).is_file() for one in paths)

@@ -184,3 +184,27 @@ def test_files_without_python_are_told_alone(tmp_path: Path) -> None:
     edit_all(root, MODELS[:4], "class ", "<<<<<<< HEAD\nclass ")
     commit(root, new=True)
     assert codes(root) == ["MC401"] * 4
+
+
+@pytest.mark.parametrize(("number", "codes_"), [(9, ["MC401"] * 9), (10, ["MC404"])])
+def test_other_words_in_each_of_many_models_are_one_kind(tmp_path: Path, number: int, codes_: list[str]) -> None:
+    root = plant(tmp_path / "tree", MODELS[:number])
+    for at, model in enumerate(MODELS[:number]):
+        edit(root, f"modeling_{model}.py", "x + 1", f"x + 1{at}")
+    commit(root, new=True)
+    found = result(root).findings
+    assert [one.code for one in found] == codes_
+    if number == 10:
+        assert (
+            found[0].message.startswith("10 of 10 ")
+            and "the conversion writes `…` for `…`; a conv" in found[0].message
+        )
+
+
+def test_changes_that_always_stand_together_are_one_kind(tmp_path: Path) -> None:
+    root = plant(tmp_path / "tree", MODELS[:4])
+    edit_all(root, MODELS[:4], "x + 1", "1 + x")
+    commit(root, new=True)
+    assert codes(root) == ["MC404"]
+    edit_all(root, MODELS[:1], "1 + x", "1 - x")
+    assert codes(root) == ["MC401", "MC404"], "another change in the same line of one file"

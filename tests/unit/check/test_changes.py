@@ -122,3 +122,23 @@ def test_places() -> None:
     (change,) = file_changes("/models/emu/modeling_emu.py", CLASS.replace("        self.eps = eps\n", ""), CLASS)
     line = CLASS.split("\n").index("        self.eps = eps") + 1
     assert (change.old, change.new) == ((line, line), (line, line + 1))
+
+
+@pytest.mark.parametrize(
+    ("model", "old", "new", "kind"),
+    [
+        ("ant", "x = 1", "x = y", "changes values from `Constant` to `Name`"),
+        ("opt", "x = 1 + a", "x = 1 - a", "changes op from `Add` to `Sub`"),
+        ("add", "x = 1 + a", "x = 1 - a", "changes op from `Add` to `Sub`"),
+        ("opt", "x = 'an option'", "x = 'an adoption'", "writes `adoption` for `option` in strings"),
+        ("opt", "x = 'an OPTModel'", "x = 'an opt_model'", "writes `~_model` for `~Model` in strings"),
+        ("opt", "x = my.OptLayer", "x = my.BigOptLayer", "writes `Big~Layer` for `~Layer`"),
+        ("gpt_2", "x = my.gpt2", "x = my.GPT_2", "writes `~` for `~`"),
+        ("t5", "x = my.T5Layer", "x = my.UMT5Layer", "writes `UMT5Layer` for `~Layer`"),
+        ("call", "f(x)", "g(x)", "writes `g` for `f`"),
+        ("emu", "x = '{0} {emu}'", "x = '{1} {emu}'", "writes `{1}` for `{0}` in strings"),
+    ],
+)
+def test_the_name_of_the_model_is_left_out_of_words_alone(model: str, old: str, new: str, kind: str) -> None:
+    (change,) = file_changes(f"/models/{model}/modeling_{model}.py", f"{old}\n", f"{new}\n")
+    assert change.kind == kind
