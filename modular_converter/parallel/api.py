@@ -18,6 +18,7 @@ from modular_converter.parallel.engine.arguments import (
 from modular_converter.parallel.engine.base.adapted import base_of
 from modular_converter.parallel.engine.base.compiled import uncompiled
 from modular_converter.parallel.engine.base.main_guard import refuse_import_in_child
+from modular_converter.parallel.engine.base.memory import with_devices
 from modular_converter.parallel.engine.checkpoint.adapter_folder import is_adapter, open_adapter
 from modular_converter.parallel.layout import Layout
 from modular_converter.parallel.proof.plain_module import inputs_by_name
@@ -67,7 +68,8 @@ def parallelize(
         dtype: the type of the weights on the devices, such as ``torch.bfloat16`` or ``"bf16"``; if None, their present
             type, or the type in ``config.json``.
         master_port: the port of the process group; a free port if None.
-        verbose: ``"simple"`` prints the memory of each device, ``"detail"`` its memory summary.
+        verbose: ``"simple"`` prints a line with the share and the memory of each device, ``"detail"`` also the plan and the
+            memory summaries; both say on the standard error which step begins.
         plan: a ``Plan``, transformers' ``{layer pattern: style}``, a file or its text. If None, the plan in the model's
             classes if it verifies, else the derived plan; ``logging`` tells which.
         device: ``"cpu"`` or ``"cuda"``; if None, GPUs if there are any.
@@ -116,6 +118,7 @@ def parallelize(
         from modular_converter.parallel.engine.remote.put_on_ranks import put_on_ranks as put
     if isinstance(base, torch.nn.Module):
         unpack_layers(base)
+        with_devices(base)
     try:
         made = put(dataclasses.replace(given, model=base))
     except BaseException:

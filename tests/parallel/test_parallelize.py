@@ -1,5 +1,6 @@
 """Models through `parallelize` on two CPU ranks: used as before, with the same answers; errors before anything starts."""
 
+import re
 import subprocess
 import sys
 
@@ -206,8 +207,15 @@ def test_the_choice_is_said(ranks, caplog, capsys):
     with caplog.at_level("INFO", "modular_converter.parallel"):
         parallelize(found.model, session=ranks, verbose="detail")
     assert "the derived plan, verified on 2 ranks" in caplog.text
-    assert "cpu:1: " in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "cpu:1: " in said.out and said.err.splitlines()[0] == "choosing a plan"
     found.model.cpu()
+    parallelize(found.model, session=ranks, verbose="simple")
+    (line,) = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"GPT2\w+: \d\d\.\d% of the weights on each device; cpu:0 \d+, cpu:1 \d+ MiB allocated", line)
+    assert list(found.model.memory_allocated()) == ["cpu:0", "cpu:1"]
+    found.model.cpu()
+    assert found.model.memory_allocated() == found.model.memory_chached() == {}
 
 
 def refused(said, model, **options):

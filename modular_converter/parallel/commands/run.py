@@ -55,11 +55,12 @@ def run(
     from transformers.utils import logging
 
     from modular_converter.parallel.api import parallelize
+    from modular_converter.parallel.tiny.targets import is_type
 
     logging.set_verbosity_error()
     kind = None if dtype is None else getattr(torch, dtype)
     place = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    source: Any = model if not settings and is_saved(Path(model)) else None
+    source: Any = model if not settings and is_saved(Path(model)) and not is_type(model) else None
     want, one = None, None
     if compare or source is None:
         made, _ = load(model, settings, kind)
@@ -109,9 +110,10 @@ def load(model: str, settings: tuple[str, ...], dtype: Any = None) -> tuple[Any,
 
     from modular_converter.parallel.tiny.build import build, target_of
     from modular_converter.parallel.tiny.inputs import make_inputs
+    from modular_converter.parallel.tiny.targets import is_type
 
     path = Path(model)
-    if not path.exists():
+    if not path.exists() or is_type(model):
         try:
             found = build(target_of(model, "causal"), overrides_of(settings))
         except BuildError:

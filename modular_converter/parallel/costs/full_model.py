@@ -22,6 +22,7 @@ from modular_converter.parallel.tiny.inputs import candidates
 from modular_converter.parallel.tiny.saved_config import class_for, nested_values, saved_config
 from modular_converter.parallel.tiny.sizes import BATCH
 from modular_converter.parallel.tiny.target import Target
+from modular_converter.parallel.tiny.targets import is_type
 from modular_converter.parallel.trace.record import record
 
 
@@ -92,7 +93,7 @@ def _subject(request: CountRequest) -> tuple[Target, Any]:
     """The requested class and configuration; the class with a language-model head if the type has one."""
     place = Path(request.model)
     saved = place / "config.json" if place.is_dir() else place
-    if saved.suffix == ".json":
+    if saved.suffix == ".json" and not is_type(request.model):
         return _from_file(saved, request)
     try:
         target = target_of(request.model, "causal")

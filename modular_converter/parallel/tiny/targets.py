@@ -58,6 +58,13 @@ def target_of(name: str, head: str = "base") -> Target:
     return Target(name, _path(name, model_class), _path(name, config))
 
 
+def is_type(name: str) -> bool:
+    """Whether a name is a model type of the library; it comes before a folder of this name, which is ``./name``."""
+    from transformers.models.auto import configuration_auto
+
+    return name in configuration_auto.CONFIG_MAPPING_NAMES
+
+
 def targets_of_folder(folder: str) -> list[Target]:
     """The targets for a folder of the library's models, the likeliest first.
 

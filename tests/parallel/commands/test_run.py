@@ -1,6 +1,7 @@
 """`modular-plan run`: agreement with one device, memory by device, tokens a second; from a type, a folder, a file."""
 
 import pytest
+import torch
 from click.testing import CliRunner
 
 
@@ -8,6 +9,7 @@ pytest.importorskip("transformers")
 import modular_converter.parallel.engine.ranks.session as sessions  # noqa: E402
 from modular_converter.parallel.cli import main  # noqa: E402
 from modular_converter.parallel.commands.run import load  # noqa: E402
+from modular_converter.parallel.costs.full_model import CountRequest, model_at_size  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
 
 
@@ -28,7 +30,7 @@ def _begin_forked(self):
 def test_a_model_type_runs_and_agrees(forked):
     found = CliRunner().invoke(main, ["run", "llama", "--tokens", "4", "--device", "cpu"])
     assert found.exit_code == 0, found.output
-    for said in ("cpu:1: ", "MiB allocated", "outputs differ by", "tokens a second: one device", "2 devices"):
+    for said in ("cpu:1 ", "MiB allocated", "outputs differ by", "tokens a second: one device", "2 devices"):
         assert said in found.output
 
 
@@ -42,6 +44,17 @@ def test_folders_configurations_and_types_load(tmp_path):
     random, _ = load(str(tmp_path / "config.json"), ())
     assert type(random) is type(small) and not (random.lm_head.weight == small.lm_head.weight).all()
     assert type(load("bert", ())[0]).__name__.startswith("Bert")
+
+
+def test_a_model_type_comes_before_a_folder_of_its_name(tmp_path, monkeypatch):
+    build(target_of("llama", "causal"), {"num_hidden_layers": 3}).model.config.save_pretrained(tmp_path / "llama")
+    monkeypatch.chdir(tmp_path)
+    for name, published in (("llama", 32), ("./llama", 3)):
+        assert (len(load(name, ())[0].model.layers) == 3) is (name == "./llama")
+        assert (
+            model_at_size(CountRequest(name, {}, None, 1, 8), torch.device("meta")).model.config.num_hidden_layers
+            == published
+        )
 
 
 def test_a_folder_runs_from_its_files(forked, tmp_path):

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 import psutil
 import torch
+
+
+logger = logging.getLogger(__name__)
 
 
 def usage(device: torch.device) -> dict[str, int | str]:
@@ -21,16 +26,42 @@ def usage(device: torch.device) -> dict[str, int | str]:
     return {"allocated": resident, "reserved": resident, "summary": f"resident memory {resident / 2**20:.0f} MiB"}
 
 
-def print_usage(model: Any, plan: str, figures: Mapping[str, Mapping[str, Any]], verbose: str) -> None:
-    """Print the origin of a model's plan, and the memory of each device; with ``"detail"`` the summaries too.
+def print_usage(model: Any, share: float, plan: str, figures: Mapping[str, Mapping[str, Any]], verbose: str) -> None:
+    """Print a line with a model's share and the memory of each device; with ``"detail"`` the plan and the summaries, too.
 
     Args:
+        share: the fraction of the weights that a device holds at most.
+        plan: its origin.
         figures: name of a device -> its ``usage``.
     """
-    print(f"{type(model).__name__}: {plan}")
-    for name, value in figures.items():
-        detail = f"\n{value['summary']}" if verbose == "detail" else ""
-        print(f"{name}: {value['allocated'] / 2**20:.0f} MiB allocated{detail}")
+    used = ", ".join(f"{name} {value['allocated'] / 2**20:.0f}" for name, value in figures.items())
+    print(f"{type(model).__name__}: {share:.1%} of the weights on each device; {used} MiB allocated")
+    if verbose == "detail":
+        print(f"plan: {plan}")
+        for name, value in figures.items():
+            print(f"{name}: {value['summary']}")
+
+
+def tell(step: str, verbose: str | None) -> None:
+    """Log what begins; with ``verbose``, also on the standard error."""
+    logger.info(step)
+    if verbose is not None:
+        print(step, file=sys.stderr, flush=True)
+
+
+# The methods of `MemoryFigures`, with the spelling that parallelformers has.
+METHODS = ("memory_allocated", "memory_reserved", "memory_cached", "memory_chached")
+
+
+def without_devices(model: Any) -> None:
+    """Let the methods of memory of a model that has come back say that no device holds a part: code polls them."""
+    model.__dict__.update(dict.fromkeys(METHODS, dict))
+
+
+def with_devices(model: Any) -> None:
+    """Undo ``without_devices``, before the model is shared out again."""
+    for name in METHODS:
+        model.__dict__.pop(name, None)
 
 
 class MemoryFigures:
@@ -48,4 +79,4 @@ class MemoryFigures:
         return {name: value["reserved"] for name, value in self._figures().items()}
 
     memory_cached = memory_reserved
-    memory_chached = memory_reserved  # the spelling that parallelformers has
+    memory_chached = memory_reserved

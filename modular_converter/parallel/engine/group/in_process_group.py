@@ -12,12 +12,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from modular_converter.parallel.choice.kept import kept
 from modular_converter.parallel.choice.skeleton import Skeleton, dismantle, kept_types
 from modular_converter.parallel.engine.arguments import Arguments
 from modular_converter.parallel.engine.base.adapted import keep_adapters
 from modular_converter.parallel.engine.base.checked_ids import check_ids
 from modular_converter.parallel.engine.base.dropout import SharedDropout
-from modular_converter.parallel.engine.base.memory import print_usage
+from modular_converter.parallel.engine.base.memory import print_usage, tell
 from modular_converter.parallel.engine.base.preflight import check_fit
 from modular_converter.parallel.engine.base.refused_methods import CHANGE_WEIGHTS, refusals
 from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN, Unproven, refusing_unproven
@@ -68,19 +69,23 @@ def parallelize_here(given: Arguments) -> Any:
     grid = process_grid(given.layout, given.mesh, inference, place)
     model, given, source = opened(given, grid, place)
     refuse_options(model, grid, given.training)
-    kept = kept_types(model, given.weight_type)
+    types = kept_types(model, given.weight_type)
+    said = given.verbose if dist.get_rank() == 0 else None
+    tell("choosing a plan", said)
     with torch.random.fork_rng(
         devices=[]
     ):  # small instances are seeded, and the caller's random state must not change
-        plan, skeleton = plan_and_skeleton(model, given, kept, grid, source)
+        plan, skeleton = plan_and_skeleton(model, given, types, grid, source)
         unproven = agreed_unproven(model, given.plan, grid.everyone) if grid.group.size > 1 else frozenset()
     shapes = {name: tuple(one.shape) for name, one in model.named_parameters(remove_duplicate=False)}
+    share = 1.0 if said is None else kept(model, plan, grid.group.size).share / grid.layout.dp_shard
+    tell("cutting the weights", said)
     checked = check_ids(model)
     sequence = (
         sequence_plan(model, plan, grid, skeleton) if given.training and given.training.sequence_parallel else None
     )
     later = grid.data is not None
-    applied = source.apply_plan(model, plan if sequence is None else sequence.plan, kept, later)
+    applied = source.apply_plan(model, plan if sequence is None else sequence.plan, types, later)
     if isinstance(grid.group, DirectGroup):
         make_inference(applied, grid.group, given.compile)
         note(applied, shapes)
@@ -102,8 +107,8 @@ def parallelize_here(given: Arguments) -> Any:
     if not isinstance(grid.group, DirectGroup):
         PATCHES.enter(model)
     watch_settings(model, grid)
-    if given.verbose is not None and dist.get_rank() == 0:
-        print_usage(model, f"this process's share of {grid.everyone.size}", model._figures(), given.verbose)
+    if said is not None:
+        print_usage(model, share, f"this process's share of {grid.everyone.size}", model._figures(), said)
     return model
 
 

@@ -25,7 +25,7 @@ from modular_converter.parallel.engine.base.attention_heads import (
     whole_heads,
 )
 from modular_converter.parallel.engine.base.checked_ids import uncheck_ids
-from modular_converter.parallel.engine.base.memory import MemoryFigures, usage
+from modular_converter.parallel.engine.base.memory import MemoryFigures, usage, without_devices
 from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN
 from modular_converter.parallel.engine.checkpoint.save_model import saves_as_library
 from modular_converter.parallel.engine.group.all_present import meet
@@ -99,6 +99,7 @@ class Sharded(InLayout, MemoryFigures):
         own.__dict__.pop(UNPROVEN, None)
         whole = undo(applied)
         pack_layers(whole)
+        without_devices(whole)
         return whole
 
     def full_state_dict(self, first_only: bool = False) -> dict[str, torch.Tensor]:

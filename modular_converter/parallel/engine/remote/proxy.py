@@ -28,7 +28,7 @@ from modular_converter.parallel.engine.base.adapted import (
     scales_of,
 )
 from modular_converter.parallel.engine.base.config_changes import pickled, settings_changes, settings_of
-from modular_converter.parallel.engine.base.memory import MemoryFigures
+from modular_converter.parallel.engine.base.memory import MemoryFigures, without_devices
 from modular_converter.parallel.engine.base.refused_methods import CHANGE_WEIGHTS, refusals
 from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN, refuse_unproven
 from modular_converter.parallel.engine.base.watched_state import GONE, StateChange, WatchedState
@@ -279,6 +279,7 @@ def give_back(model: Any) -> torch.nn.Module:
     model.__dict__.pop(UNPROVEN, None)
     let_go(model)
     pack_layers(model)
+    without_devices(model)
     found: torch.nn.Module = model
     return found
 

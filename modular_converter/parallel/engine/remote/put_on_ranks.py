@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.choice.kept import log_kept
+from modular_converter.parallel.choice.kept import kept, log_kept
 from modular_converter.parallel.choice.select_plan import given_plan, select_plan
 from modular_converter.parallel.choice.skeleton import Skeleton, dismantle, kept_types
 from modular_converter.parallel.choice.small_instances import (
@@ -20,7 +20,7 @@ from modular_converter.parallel.choice.small_instances import (
     unproven_arguments,
 )
 from modular_converter.parallel.engine.arguments import LOST_WEIGHTS, Arguments, check_start
-from modular_converter.parallel.engine.base.memory import print_usage
+from modular_converter.parallel.engine.base.memory import print_usage, tell
 from modular_converter.parallel.engine.base.preflight import check_fit, check_home, check_text, devices_for
 from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN, Unproven
 from modular_converter.parallel.engine.base.watched_code import WatchedCode
@@ -92,15 +92,20 @@ def put_on_ranks(given: Arguments) -> Any:
     checkpoint: Checkpoint | None = None
     ready: _Ready | None = None
     try:
+        if not session.ranks:
+            tell(f"starting ranks on {', '.join(session.devices)}", given.verbose)
         session.begin()  # ranks take seconds to import and join; meanwhile the model is opened and the plan is chosen
         if is_folder(given.model):
             checkpoint = open_checkpoint(given.model, given.weight_type, given.model_class)
             given = _with_plan(replace(given, model=checkpoint.model, dtype=None, fp16=False))
+        tell("choosing a plan", given.verbose)
         ready = _prepare(given, session, checkpoint)
         session.start()
         share_constants_of_code(given.model, session)
+        tell("trying layers on the ranks", given.verbose)
         ready = _compared(given, session, ready) if given.probe else _told(ready, "")
         logger.info("%s on %s: %s", type(given.model).__name__, ", ".join(session.devices), ready.origin)
+        tell("handing over the weights", given.verbose)
         placement = _place(given, session, ready)
     except BaseException:
         if ready is not None and ready.has_lost_weights():
@@ -114,7 +119,8 @@ def put_on_ranks(given: Arguments) -> Any:
     if given.plan is None:
         given.model.__dict__[UNPROVEN] = Unproven(ready.unproven, ready.skeleton)
     if given.verbose is not None:
-        print_usage(given.model, ready.origin, placement.memory(), given.verbose)
+        share = kept(given.model, ready.plan, len(session.devices)).share
+        print_usage(given.model, share, ready.origin, placement.memory(), given.verbose)
     return given.model
 
 
