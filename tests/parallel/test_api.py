@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 import modular_converter.parallel as parallel
 from modular_converter.parallel import Session, api, parallelize
-from modular_converter.parallel.choice import arguments
+from modular_converter.parallel.engine import arguments
 from modular_converter.parallel.engine.group import in_process_group
 from modular_converter.parallel.engine.ranks import session as ranks_session
 from modular_converter.parallel.engine.remote import place, put_on_ranks
