@@ -25,6 +25,7 @@ import sys
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -89,20 +90,26 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("versions", nargs="+", help="releases of transformers, such as 5.23.0")
     parser.add_argument("--cache", required=True, metavar="FOLDER", help="where wheels and their sources are kept")
-    parser.add_argument("--workers", type=int, default=0, help="processes at most; 0 chooses")
+    parser.add_argument("--workers", type=int, help="processes at most, each for a release at a time")
     parser.add_argument("--update", action="store_true", help="put the table into docs/corpus.md")
     options = parser.parse_args()
+    versions = sorted(options.versions, key=parse_release, reverse=True)
+    models = [models_of(version, options.cache) for version in versions]
     results = []
-    for version in sorted(options.versions, key=parse_release, reverse=True):
-        models = models_of(version, options.cache)
-        result = check(version, models, options.workers, load_settings(models))
+    for result in ProcessPoolExecutor(options.workers).map(_as_published, versions, models):
         results.append(result)
-        print(f"{version}: {result.exact} of {result.published} exact, {result.modular} modular files", flush=True)
+        print(
+            f"{result.version}: {result.exact} of {result.published} exact, {result.modular} modular files", flush=True
+        )
         for one in result.differences:
             print(f"    {one.file}: {one.reason or 'UNEXPLAINED'}: {one.detail}")
     if options.update:
         write_part(PAGE, "releases", "\n".join(table(results)))
     return int(any(not one.reason for result in results for one in result.differences))
+
+
+def _as_published(version: str, models: str) -> Result:
+    return check(version, models, 1, load_settings(models))
 
 
 def models_of(version: str, cache_folder: str) -> str:

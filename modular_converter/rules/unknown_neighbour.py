@@ -20,7 +20,7 @@ classes inherit cannot be read.
 Neighbours are found from the place of the modular file and the root of the package; nothing is imported. Check the
 spelling of the model and of the file (`..llama.modeling_llama`). If the neighbour is itself generated, convert its
 modular file in the same run. If it belongs to another package, install that package in the environment that runs this
-tool: with pip, and in a hook of pre-commit by `additional_dependencies: ["transformers==5.23.0"]`.
+tool: with pip, and in a hook of pre-commit by `additional_dependencies: ["transformers==5.24.0"]`.
 """,
     bad=(
         OLD_MLP,
