@@ -37,15 +37,16 @@ def _is_linear(flow: Flow, call: ModuleCall, rows: Collection[int]) -> bool:
                 return False
             partial.update(op.outputs)
         elif touched:
-            if not _keeps(op, partial | zeros):
+            if not keeps_sums(op, partial | zeros):
                 return False
             partial.update(op.outputs)
-        elif _gives_zeros(op, zeros):
+        elif gives_zeros(op, zeros):
             zeros.update(op.outputs)
     return bool(call.outputs) and set(call.outputs) <= partial
 
 
-def _gives_zeros(op: Op, zeros: Collection[int]) -> bool:
+def gives_zeros(op: Op, zeros: Collection[int]) -> bool:
+    """Whether all entries of the results are zero."""
     traits, given = traits_of(op), op.inputs()
     moved = traits.moves and bool(given) and all(number in zeros for number in given) and not _adds_a_number(op)
     return traits.zeros or moved or op.name == "scalar_tensor" and op.args[0] == 0
@@ -58,7 +59,7 @@ def _adds_a_number(op: Op) -> bool:
     return isinstance(number, (int, float)) and number != 0
 
 
-def _keeps(op: Op, partial: Collection[int]) -> bool:
+def keeps_sums(op: Op, partial: Collection[int]) -> bool:
     """Whether an operation on partial sums gives a partial sum of the same whole."""
     inside = [number in partial for number in op.inputs()]
     linear = traits_of(op).linear

@@ -6,6 +6,7 @@ from typing import Any
 
 from modular_converter.parallel.styles.style import (
     PRODUCT,
+    Enters,
     Example,
     Inference,
     Level,
@@ -25,6 +26,7 @@ COLWISE = Style(
     name="colwise",
     does="output features sharded, each rank keeps its own",
     level=Level.WEIGHT,
+    enters=Enters.OPERANDS,
     side=Side.OUTPUT,
     torch=TorchStyle("ColwiseParallel"),
     inference=Inference.SILENT,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from modular_converter.parallel.styles.moe_tp_experts import entered_inputs
-from modular_converter.parallel.styles.style import Example, Inference, Level, Style
+from modular_converter.parallel.styles.style import Enters, Example, Inference, Level, Style
 
 
 ENTER_INPUT = Style(
     name="enter_input",
     does="the module's inputs enter a sharded region: their gradients are summed over the ranks",
     level=Level.MODULE,
+    enters=Enters.INPUTS,
     library=False,
     inference=Inference.SILENT,
     before=entered_inputs,

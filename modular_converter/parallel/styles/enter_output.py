@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from modular_converter.parallel.styles.style import Example, Inference, Level, Site, Style
+from modular_converter.parallel.styles.style import Enters, Example, Inference, Level, Site, Style
 
 
 def _after(site: Site, result: Any) -> Any:
@@ -16,6 +16,7 @@ ENTER_OUTPUT = Style(
     name="enter_output",
     does="the module's output enters a sharded region: its gradient is summed over the ranks",
     level=Level.MODULE,
+    enters=Enters.OUTPUT,
     library=False,
     inference=Inference.SILENT,
     after=_after,

@@ -12,7 +12,7 @@ from typing import Any
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.styles.all_reduce import summed_output
 from modular_converter.parallel.styles.grouped_gemm import ROUTED
-from modular_converter.parallel.styles.style import SUM_OVER_RANKS, Level, Site, Style
+from modular_converter.parallel.styles.style import SUM_OVER_RANKS, Enters, Level, Site, Style
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ EP_DISPATCH_EXPERTS = Style(
     name="ep_dispatch_experts",
     does="a module of whole experts: each rank takes the routes to its own, the outputs are summed",
     level=Level.MODULE,
+    enters=Enters.INPUTS,
     collective=SUM_OVER_RANKS,
-    acts_for_weights=True,
     expert=True,
     before=_before,
     after=summed_output,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from modular_converter.parallel.styles.style import Example, Inference, Level, Site, Style
+from modular_converter.parallel.styles.style import Enters, Example, Inference, Level, Site, Style
 
 
 def _after(site: Site, result: Any) -> Any:
@@ -20,8 +20,8 @@ MLA_KV_A_PROJ = Style(
     name="mla_kv_a_proj",
     does="the last part of the module's output enters a sharded region: its gradient is summed",
     level=Level.MODULE,
+    enters=Enters.TAIL,
     inference=Inference.SILENT,
-    cuts_output=True,
     after=_after,
     example=Example(
         "self.kv_a_proj, self.kv_b_proj, self.down = nn.Linear(8, 12), nn.Linear(8, 16), nn.Linear(16, 8)",

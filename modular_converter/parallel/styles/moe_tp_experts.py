@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from modular_converter.parallel.styles.all_reduce import summed_output
-from modular_converter.parallel.styles.style import SUM_OVER_RANKS, Example, Inference, Level, Site, Style
+from modular_converter.parallel.styles.style import SUM_OVER_RANKS, Enters, Example, Inference, Level, Site, Style
 
 
 def entered_inputs(
@@ -19,9 +19,9 @@ MOE_TP_EXPERTS = Style(
     name="moe_tp_experts",
     does="a module of experts: inputs enter the sharded region, its output is summed",
     level=Level.MODULE,
+    enters=Enters.INPUTS,
     collective=SUM_OVER_RANKS,
     inference=Inference.SUMMED_OUTPUT,
-    acts_for_weights=True,
     before=entered_inputs,
     after=summed_output,
     example=Example(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from modular_converter.parallel.styles.style import Example, Inference, Level, Style, WeightUse
+from modular_converter.parallel.styles.style import Enters, Example, Inference, Level, Style, WeightUse
 
 
 def _forward(use: WeightUse) -> Any:
@@ -17,6 +17,7 @@ REPLICATED_WITH_GRAD_ALLREDUCE = Style(
     name="replicated_with_grad_allreduce",
     does="whole, its gradient summed over the ranks",
     level=Level.WEIGHT,
+    enters=Enters.WEIGHT,
     inference=Inference.SILENT,
     forward=_forward,
     example=Example(

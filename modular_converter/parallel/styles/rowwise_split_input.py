@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from modular_converter.parallel.styles.rowwise import ROWWISE, summed_product
-from modular_converter.parallel.styles.style import PRODUCT, Example, Inference, TorchStyle, WeightUse
+from modular_converter.parallel.styles.style import PRODUCT, Enters, Example, Inference, TorchStyle, WeightUse
 
 
 def _forward(use: WeightUse) -> Any:
@@ -21,6 +21,7 @@ ROWWISE_SPLIT_INPUT = replace(
     ROWWISE,
     name="rowwise_split_input",
     does="as rowwise, from a whole input that is sliced first",
+    enters=Enters.SLICE,
     torch=TorchStyle("RowwiseParallel", "input_layouts"),
     inference=Inference.SLICED_SUMMED_PRODUCT,
     packed_as="",

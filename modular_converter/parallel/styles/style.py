@@ -30,6 +30,22 @@ class Side(Enum):
         return {Side.NONE: -1, Side.FIRST: 0, Side.OUTPUT: max(rank - 2, 0), Side.INPUT: rank - 1}[self]
 
 
+class Enters(Enum):
+    """The whole tensors that enter the sharded region of a style: ``Replicate``, with a gradient that is ``Partial``.
+
+    With the collective, by which tensors leave it, and the side on which its weight is cut, this is all that a style does
+    to a layer.
+    """
+
+    NOTHING = "nothing: the operands are shares"
+    OPERANDS = "the other operands of a product with the weight"
+    SLICE = "this rank's slice of the input of a product with the weight"
+    WEIGHT = "the weight itself, which is whole"
+    INPUTS = "the inputs of the module"
+    OUTPUT = "the output of the module"
+    TAIL = "the last part of the output of the module"
+
+
 class Inference(Enum):
     """The communication of a style if no gradients are needed."""
 
@@ -182,14 +198,13 @@ class Style:
     Attributes:
         does: its effect, for the page about plans; without a full stop.
         side: the usual dimension, for a style of weights.
-        collective: of one use of the weight, or one call of the module, in a forward.
+        enters: the tensors that enter its region.
+        collective: by which a result leaves it: of one use of the weight, or one call of the module, in a forward.
         library: whether transformers 5.23 has the style under this name.
         torch: its form for ``parallelize_module``, if there is one.
         acts_as: the style whose forward it shares: packed weights are used like plain weights. Empty for its own forward.
         packed_as: the style for a weight of several blocks.
         packed: whether it means two equal blocks in transformers.
-        cuts_output: whether its rule needs the parts of the module's output, which transformers' vocabulary lacks.
-        acts_for_weights: whether the module communicates, so that the weights inside are plain shards.
         table: whether the weight is a table of rows, beside which its module may hold rows of its own.
         expert: whether a plan with it is expert-parallel.
         shrinks: the module's integer that becomes the local number; empty for none.
@@ -204,6 +219,7 @@ class Style:
     level: Level
     example: Example
     side: Side = Side.NONE
+    enters: Enters = Enters.NOTHING
     collective: Collective | None = None
     library: bool = True
     torch: TorchStyle | None = None
@@ -211,8 +227,6 @@ class Style:
     acts_as: str = ""
     packed_as: str = ""
     packed: bool = False
-    cuts_output: bool = False
-    acts_for_weights: bool = False
     table: bool = False
     expert: bool = False
     shrinks: str = ""
@@ -230,3 +244,13 @@ class Style:
     def cuts(self) -> bool:
         """Whether the weight is sharded."""
         return self.side is not Side.NONE
+
+    @property
+    def cuts_output(self) -> bool:
+        """Whether its rule needs the parts of the module's output, which transformers' vocabulary lacks."""
+        return self.enters is Enters.TAIL
+
+    @property
+    def acts_for_weights(self) -> bool:
+        """Whether the module communicates, so that the weights inside are plain shards."""
+        return self.enters is Enters.INPUTS and self.collective is not None
