@@ -215,7 +215,9 @@ def _check_ordinary(name: ImportedName, statement: Statement, target: ModularFil
     if not name.name:
         return []
     folder = os.path.dirname(target.path)
-    module = _module_of_model(name, folder, library)
+    # Published files import what is no base from there: `SiglipVisionConfig` in gemma3 of 5.15.
+    is_base = any(name.bound in one.bases for one in target.module.statements)
+    module = _module_of_model(name, folder, library) if is_base else ""
     if name.module == library.settings.package:
         module = defining_module(name.name, name.module, folder, library)
     elif not module:

@@ -133,9 +133,15 @@ TABLE: Mapping[str, object] = {
             "kinds": {"VideoProcessorKwargs": "processing"},
         },
         {
-            "before": "5.16",
+            # The first release with both is 5.15.1 (`feature_extraction_nemotron_asr_streaming.py`, `modeling_bamba.py`).
+            "before": "5.15",
             "optional-kinds": ["image_processing_pil"],
             "kept-names": [],
+        },
+        {
+            # A pil file imported from its sibling (`image_processing_pil_glm46v.py` of 5.4.0).
+            "before": "5.5",
+            "copied-kinds": {},
         },
         {
             "before": "5.4",

@@ -40,7 +40,8 @@ def test_without_a_project_the_profile_holds(tmp_path: pathlib.Path) -> None:
         ("5.23.0", "video_processing", True, False),
         ("5.18.0", "video_processing", True, False),
         ("5.17.1", "processing", True, False),
-        ("5.15.0.dev0", "processing", False, False),
+        ("5.15.1", "processing", True, False),
+        ("5.14.1", "processing", False, False),
         ("5.2.0", "processing", False, True),
     ],
 )
