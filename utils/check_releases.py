@@ -96,13 +96,13 @@ def main() -> int:
     versions = sorted(options.versions, key=parse_release, reverse=True)
     models = [models_of(version, options.cache) for version in versions]
     results = []
-    for result in ProcessPoolExecutor(options.workers).map(_as_published, versions, models):
-        results.append(result)
-        print(
-            f"{result.version}: {result.exact} of {result.published} exact, {result.modular} modular files", flush=True
-        )
-        for one in result.differences:
-            print(f"    {one.file}: {one.reason or 'UNEXPLAINED'}: {one.detail}")
+    with ProcessPoolExecutor(options.workers) as pool:
+        for result in pool.map(_as_published, versions, models):
+            results.append(result)
+            counts = f"{result.exact} of {result.published} exact, {result.modular} modular files"
+            print(f"{result.version}: {counts}", flush=True)
+            for one in result.differences:
+                print(f"    {one.file}: {one.reason or 'UNEXPLAINED'}: {one.detail}")
     if options.update:
         write_part(PAGE, "releases", "\n".join(table(results)))
     return int(any(not one.reason for result in results for one in result.differences))
