@@ -30,10 +30,8 @@ def main() -> None:
     """Train, and save a checkpoint every so many steps."""
     options = arguments()
     layout = Layout.parse(options.layout)
-    if layout.pp > 1 and (options.accumulate > 1 or options.export):
-        raise SystemExit(
-            "with pp, give --chunks instead of --accumulate; --export goes on from the checkpoint without pp"
-        )
+    if layout.pp > 1 and options.accumulate > 1:
+        raise SystemExit("with pp, give --chunks instead of --accumulate")
     torch.manual_seed(options.seed)
     model, tokenizer = model_and_tokenizer(options)
     tokens = torch.tensor(tokenizer(options.text.read_text(encoding="utf-8"))["input_ids"])

@@ -100,8 +100,15 @@ def test_every_layout_trains_a_folder_alike(tmp_path, folder):
     assert all(abs(losses[step] - whole[step]) < 2e-3 for losses in found.values() for step in (1, 2)), (whole, found)
 
 
-def test_a_run_goes_on_in_stages_which_read_the_folder(tmp_path, folder):
+def test_a_run_goes_on_in_stages_which_read_the_folder_and_are_exported(tmp_path, folder):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
     (tmp_path / "text.txt").write_text(TEXT)
     before = train(tmp_path, 2, "--layout", "fsdp2", "--steps", "3", model=folder)
-    staged = train(tmp_path, 2, "--layout", "pp2", "--chunks", "2", "--steps", "6", model=folder)
+    more = ("--precision", "bfloat16", "--export", str(tmp_path / "staged"))
+    staged = train(tmp_path, 2, "--layout", "pp2", "--chunks", "2", "--steps", "6", *more, model=folder)
     assert [list(before), list(staged)] == [[1, 2, 3], [4, 5, 6]] and staged[6] < before[1]
+    train(tmp_path, 1, "--layout", "tp1", "--steps", "6", "--export", str(tmp_path / "whole"), model=folder)
+    one, other = (AutoModelForCausalLM.from_pretrained(tmp_path / name) for name in ("staged", "whole"))
+    assert one.dtype == other.dtype == torch.float32 and AutoTokenizer.from_pretrained(tmp_path / "staged")
+    assert all(torch.equal(value, other.state_dict()[name]) for name, value in one.state_dict().items())

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import os
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,6 +16,7 @@ from modular_converter.parallel.engine.arguments import Arguments
 from modular_converter.parallel.engine.base.dropout import SharedDropout
 from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN, Unproven, refuse_unproven
 from modular_converter.parallel.engine.checkpoint.load_model import is_folder
+from modular_converter.parallel.engine.checkpoint.save_model import save_model, saves_as_library
 from modular_converter.parallel.engine.group.agreed_plan import agreed_unproven
 from modular_converter.parallel.engine.group.all_present import meet
 from modular_converter.parallel.engine.group.data_ranks import recompute_layers, refuse_options, spread_over_data
@@ -129,6 +133,27 @@ class PipelineInLayout(InLayout, Pipeline):
                 made[name] = value.cpu() if kept else value.new_empty(0)
             found[key] = made[name]
         return found if kept else {}
+
+    def save_pretrained(self, folder: str | os.PathLike[str], max_shard_size: int | str | None = None) -> None:
+        """Save the model from the first process, which holds all of it meanwhile; all processes must call it.
+
+        Args:
+            max_shard_size: of a file, such as ``"2GB"``; 5 GB if None.
+
+        Raises ``ApplyError`` for a model with a ``save_pretrained`` of its own, or none.
+        """
+        if not saves_as_library(type(self._shapes)):
+            raise ApplyError(
+                f"{type(self._shapes).__name__} is not saved as models of transformers are: load full_state_dict() into it"
+            )
+        state = self.full_state_dict(first_only=True)
+        if self._grid.everyone.rank == 0:
+            whole = copy.deepcopy(self._shapes)
+            for name, one in whole.named_parameters():
+                one.data = one.data.to(state[name].dtype)  # of the weights, where products have another one
+            once = {name: one for name, one in state.items() if self._names.get(name, name) == name}
+            save_model(whole, once, state.__getitem__, Path(folder), 1, max_shard_size)
+        dist.barrier()
 
     def spreads(self) -> dict[str, Spread]:
         """First name in the whole model -> the parts of a weight of this process."""
