@@ -16,11 +16,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.nn.utils.clip_grad
+from torch.distributed.tensor import DTensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from modular_converter.parallel.engine.group.gradient_scaler import unscale_together
 from modular_converter.parallel.engine.group.optimizer_steps import before_step, norm_of_whole
 from modular_converter.parallel.engine.group.refused_wrappers import checked_replicas
+from modular_converter.parallel.errors import ApplyError
 
 
 class Patch:
@@ -64,10 +66,42 @@ class Patch:
             setattr(self.owner, self.name, self.made.pop()[1])
 
 
+class AssignedData:
+    """``weight.data = value`` of the models' DTensors: torch takes it without a word, and the weight stays as it was."""
+
+    def __init__(self) -> None:
+        self.own: Any = vars(torch._C.TensorBase)["data"]
+        self.users: Any = ()
+        self.made = property(self.own.__get__, self._assign)
+
+    def enter(self, users: Any) -> None:
+        self.users = users
+        if "data" not in vars(DTensor):
+            DTensor.data = self.made  # type: ignore[assignment]
+
+    def leave(self) -> None:
+        self.users = ()
+        if vars(DTensor).get("data") is self.made:
+            del DTensor.data
+
+    def _assign(self, weight: Any, value: Any) -> None:
+        """Write the value where the weight is. Raises ``ApplyError`` for one of another form."""
+        if not any(weight is one for user in self.users for one in user.parameters()):
+            self.own.__set__(weight, value)
+            return
+        same = isinstance(value, DTensor) and value.placements == weight.placements and value.dtype == weight.dtype
+        if not same or value.shape != weight.shape or value.device_mesh != weight.device_mesh:
+            raise ApplyError(
+                "weight.data = value: the value must be a DTensor with the weight's shape, type and placements, as "
+                "computed from the weight itself; for a whole tensor take load_full_state_dict"
+            )
+        weight._local_tensor.data.copy_(value._local_tensor)
+
+
 class Patches:
     """Patches and a hook before each step of an optimizer, in place while there are users."""
 
-    def __init__(self, patches: list[Patch], before_step: Callable[..., None]) -> None:
+    def __init__(self, patches: list[Any], before_step: Callable[..., None]) -> None:
         self.patches, self.before_step = patches, before_step
         self.users: weakref.WeakSet[Any] = weakref.WeakSet()
         self.handle: Any = None
@@ -112,6 +146,7 @@ PATCHES = Patches(
             torch.nn.utils.clip_grad, "_get_total_norm", norm_of_whole
         ),  # of `clip_grad_norm_`, however it was imported
         Patch(torch.nn.utils, "get_total_norm", norm_of_whole),
+        AssignedData(),
     ],
     before_step,
 )

@@ -6,10 +6,13 @@ import gc
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.nn.utils import clip_grad_norm_
 
 from modular_converter.parallel import parallelize
-from modular_converter.parallel.engine.group.torch_patches import PATCHES, Patch, Patches
+from modular_converter.parallel.engine.group.torch_patches import PATCHES, AssignedData, Patch, Patches
+from modular_converter.parallel.errors import ApplyError
 
 
 class Of:
@@ -87,7 +90,8 @@ def test_an_error_inside_leaves_it_in_place(patches):
 
 def functions():
     clip = torch.nn.utils.clip_grad._get_total_norm, torch.nn.utils.get_total_norm
-    return torch.amp.GradScaler._unscale_grads_, torch.nn.parallel.DistributedDataParallel.__init__, *clip
+    data = vars(DTensor).get("data")
+    return torch.amp.GradScaler._unscale_grads_, torch.nn.parallel.DistributedDataParallel.__init__, *clip, data
 
 
 def test_torch_is_as_before_when_the_last_model_has_gone():
@@ -112,3 +116,37 @@ def test_torch_is_as_before_when_the_last_model_has_gone():
     third.weight.grad = torch.ones(3, 3)
     torch.optim.SGD(third.parameters()).step()  # without a group, the next use takes them out
     assert functions() == before and PATCHES.handle is None
+
+
+class Holder(torch.nn.Module):
+    def __init__(self, mesh):
+        super().__init__()
+        self.weight = torch.nn.Parameter(distribute_tensor(torch.ones(4, 3), mesh, [Shard(0)]))
+
+
+def test_data_of_a_weight_can_be_assigned_or_is_an_error():
+    if dist.is_initialized():
+        pytest.skip("another group is there already")
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    data = AssignedData()
+    try:
+        mesh = init_device_mesh("cpu", (1,))
+        model, other = Holder(mesh), Holder(mesh)
+        weight, local = model.weight, model.weight.to_local()
+        weight.data = weight.data * 2
+        assert torch.equal(local, torch.ones(4, 3))  # torch alone takes it without any effect
+        data.enter([model])
+        weight.data = weight.data * 2
+        assert torch.equal(local, torch.full((4, 3), 2.0)) and torch.equal(weight.full_tensor(), local)
+        for value in (torch.ones(4, 3), weight.half(), weight[:1], weight.redistribute(placements=[Replicate()])):
+            with pytest.raises(ApplyError, match="the value must be a DTensor"):
+                weight.data = value
+        weight.data.mul_(2)
+        torch.optim.SGD([weight], 1.0).step()
+        assert torch.equal(local.detach(), torch.full((4, 3), 4.0))
+        other.weight.data = other.weight.data * 2  # of no model of ours: as torch has it
+        assert torch.equal(other.weight.to_local(), torch.ones(4, 3))
+    finally:
+        data.leave()
+        dist.destroy_process_group()
+    assert "data" not in vars(DTensor)
