@@ -146,7 +146,7 @@ class _Copies:
     """
 
     def __init__(self, subject: TriedOptimizer, part: float, dtype: torch.dtype | None) -> None:
-        self.mark, self.dtype = subject.mark, dtype
+        self.mark, self.dtype, self.shapes = subject.mark, dtype, subject.shapes
         longest = 2**20
         while sum(math.prod(min(n, longest) for n in shape) for shape in subject.shapes.values()) > _ENTRIES:
             longest //= 2
@@ -206,7 +206,8 @@ class _Copies:
         elif isinstance(value, dict):
             made = found(value.copy())
             made.clear()
-            made.update((self.of(key), self.of(one)) for key, one in value.items())
+            for key, one in value.items():
+                made[self.of(key)] = self._of_weight(key, one)
         elif isinstance(value, (list, set)):
             made = found(value.copy())
             made.clear()
@@ -215,6 +216,17 @@ class _Copies:
             found(tuple(self.of(one) for one in value))
         elif _has_state(value):
             self._object(value, found(object.__new__(type(value))))
+
+    def _of_weight(self, key: Any, value: Any) -> Any:
+        """The copy of an entry of a dict; the state of a weight has its shape, whatever other weights have shares alike."""
+        if id(key) not in self.weights:
+            return self.of(value)
+        known = self.known
+        self.known = {**known, tuple(self._noted(key).shape): self.shapes[id(key)]}
+        try:
+            return self.of(value)
+        finally:
+            self.known = known
 
     def _object(self, value: Any, made: Any) -> None:
         own = {name: one for name, one in vars(value).items() if name != "step"}  # schedules wrap it for one optimizer

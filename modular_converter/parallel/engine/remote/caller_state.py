@@ -43,6 +43,8 @@ class CallerState:
         self.placement, self.device = placement, torch.device(placement.session.devices[0])
         self.modules = WatchedState(model, (*skip, *settings), configs_in(settings.values()))
         self.code = WatchedCode(model)
+        registers: list[dict[int, Any]] = [vars(model)["_forward_hooks"], vars(model)["_forward_pre_hooks"]]
+        self.hooks = [(hooks, dict(hooks)) for hooks in registers]
         self.weights = list(model.parameters())
         self.kinds = list(map(type, self.weights))
         self.refused: dict[tuple[str, str, bool], StateChange] = {}

@@ -53,6 +53,10 @@ OUT_OF_REACH = (
 _UNREACHED = "{name} would not reach the ranks; take the model back with .cpu() before you set it"
 _DROPPED = "the model to which this {name} belongs is gone, and its weights with it; keep the model"
 _UNHEARD = "this {name} runs on the ranks, where no hook of yours is called; put the hook on the parallelized model"
+_LATE_HOOK = (
+    "generate runs on the ranks, which have the hooks of the model of the moment at which they got it, and one was put on it "
+    "or removed since; take the model back with .cpu(), change its hooks, and parallelize it again"
+)
 # The methods whose arguments reach the forward.
 _CALLED = ("forward", "generate")
 _CHILDREN = ("_modules", "_parameters")
@@ -342,6 +346,8 @@ def _untraced(function: Callable[..., Any]) -> Callable[..., Any]:
 def _call(model: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any], path: str = "") -> Any:
     """Run a method of a model, or of a module inside it, on the ranks."""
     placement = model._placement
+    if method == "generate" and any(hooks != then for hooks, then in _STATES[model].hooks):
+        raise PlanError(_LATE_HOOK)
     _send_settings(model)
     args = tuple(_there(value, placement) for value in args)
     return placement.call(method, args, {key: _there(value, placement) for key, value in kwargs.items()}, path)

@@ -190,3 +190,16 @@ def test_optimizers_of_all_weights_together():
     assert judged(Together)[1]
     said, _ = judged(optim.LBFGS, args=(lambda: 1 / 0,))  # the caller's closure is not called
     assert STEP in said
+
+
+@pytest.mark.parametrize("kind", [torch.optim.Adagrad, torch.optim.AdamW])
+def test_states_of_shares_with_the_shape_of_another_whole_weight(kind):
+    weights = [torch.nn.Parameter(torch.ones(6)) for _ in range(3)]
+    optimizer = kind(weights, lr=0.1)  # Adagrad has states before its first step
+    if kind is not torch.optim.Adagrad:
+        for one in weights:
+            one.grad = torch.ones(6)
+        optimizer.step()
+    shapes = dict(zip(map(id, weights), [(6,), (16,), (11,)]))
+    subject = TriedOptimizer(optimizer, shapes, (), {}, lambda made: None)
+    assert needs_whole_weights(subject, list(shapes)) == ""

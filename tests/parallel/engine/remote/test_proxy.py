@@ -178,6 +178,12 @@ def test_hooks_of_the_model_run_once(ranks):
     assert relative_error(model(IDS).logits, want) < 2e-4
     given = {"max_new_tokens": 1, "output_logits": True, "return_dict_in_generate": True}
     assert relative_error(model.generate(IDS, **given).logits[0], want[:, -1]) < 2e-4
+    handle = model.register_forward_hook(twice)
+    assert relative_error(model(IDS).logits, want * 2) < 2e-4
+    with pytest.raises(PlanError, match="one was put on it or removed since"):
+        model.generate(IDS, **given)
+    handle.remove()
+    assert relative_error(model.generate(IDS, **given).logits[0], want[:, -1]) < 2e-4
     model._placement.end()
 
 
