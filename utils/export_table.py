@@ -26,6 +26,7 @@ from marked_pages import write_part
 
 PAGE = Path(__file__).resolve().parent.parent / "docs"
 LIMIT_S = 120
+NOT_HOSTED = "does not let an engine replace"
 LIGHT = 1.001
 """Up to this factor of the derived plan's bytes a share counts as full."""
 
@@ -68,6 +69,7 @@ def rows_of(name: str, tools: list[str], pool: Any) -> list[dict[str, Any]]:
     derived = None
     for tool in tools:
         row: dict[str, Any] = {"model": name, "to": tool, "causal": is_causal(name), "state": "failed"}
+        row["versions"] = f"transformers {version('transformers')}, torch {version('torch').partition('+')[0]}"
         try:
             with limited(LIMIT_S, 10 * LIMIT_S):
                 derived = derived or derive_model(target(name))
@@ -106,19 +108,21 @@ def table(rows: list[dict[str, Any]], date: str) -> str:
     from modular_converter.parallel.exports.tools import TOOLS
 
     total, heads = len(verified()), sum(map(is_causal, verified()))
-    versions = f"transformers {version('transformers')}, torch {version('torch').partition('+')[0]}"
     lines = [
-        f"{versions}, {date}; models drawn at random of the {total} verified types, {heads} of them with a causal head. The"
-        " last column is the median, among plans with less than the full share, of the bytes on a device of two beside"
-        " those of the derived plan.",
+        f"{'; '.join(sorted({row['versions'] for row in rows}))}; {date}. Models drawn at random of the {total} verified"
+        f" types, or of the {heads} among them that have a causal head in the library. Bytes are those on a device of two,"
+        " beside those of the derived plan, in the median of the plans with less than the full share.",
         "",
         "| tool | models | exported | full share | full share, more collectives | less, stated | nothing | bytes if less |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for tool in TOOLS:
-        for kind, own in (("", [r for r in rows if r["to"] == tool]),):
-            only = all(row["causal"] for row in own)
-            lines += [_line(tool + (" (causal)" if only else kind), own)] if own else []
+        own = [row for row in rows if row["to"] == tool]
+        if own and TOOLS[tool].route:
+            lines.append(_line(tool, own))
+        elif own:
+            hosted = [row for row in own if NOT_HOSTED not in row.get("reason", "")]
+            lines += [_line(f"{tool}, causal", own), _line(f"{tool}, causal, attention replaceable", hosted)]
     return "\n".join([*lines, "", *_reasons(rows)])
 
 
@@ -138,7 +142,8 @@ def _reasons(rows: list[dict[str, Any]]) -> list[str]:
     found: dict[str, list[str]] = {}
     for row in rows:
         if row["state"] != "exported":
-            said = re.sub(r"[\w.*]+: ", "", row.get("reason", "").partition(": ")[2])[:110]
+            said = re.sub(r"^.*?: |[\w.*-]+: ", "", row.get("reason", "").partition(": ")[2])[:90]
+            said = "nothing that it says or runs is left" if "nothing to export" in row.get("reason", "") else said
             found.setdefault(f"{row['to']}: {said}", []).append(row["model"])
     return [
         f"* {reason}: {', '.join(sorted(names))}" for reason, names in sorted(found.items(), key=lambda i: -len(i[1]))

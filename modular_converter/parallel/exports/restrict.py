@@ -92,20 +92,25 @@ def kept_of(
         unsaid: gives what the tool cannot say of a plan.
         runs: gives the reason why the tool's code does not run a plan as the whole model; empty if it does.
     """
-    if not unsaid(full) and not (refused := runs(full)):
+
+    def refusal(plan: Plan) -> str:
+        against = unsaid(plan)
+        return str(against[0]) if against else runs(plan)
+
+    if not refusal(full):
         return Restricted(full)
     shards = Shards.of(trace, full)
     reasons: dict[str, str] = {}
     pairs, names = _said(shards, unsaid, reasons)
     plan = shards.plan(pairs, names)
-    refused = runs(plan) if plan.rules else ""
+    refused = refusal(plan) if plan.rules else ""
     if refused:
         before = shards.covered(plan)
-        search = _Search(shards, runs)
+        search = _Search(shards, refusal)
         pairs = search.largest(pairs, lambda some: shards.plan(some, frozenset()))
         alone = search.largest(_alone(shards, pairs, names), lambda some: shards.plan(pairs, _joined(some)))
         plan = shards.plan(pairs, _joined(alone))
-        if plan.rules and runs(plan):
+        if plan.rules and refusal(plan):
             plan = Plan(full.model)
         reasons = dict.fromkeys(before - shards.covered(plan), refused) | reasons
     lost = shards.covered(full) - shards.covered(plan)

@@ -1,0 +1,37 @@
+"""The form of DeepSpeed's AutoTP; `utils/check_exports.py` trains a step with DeepSpeed itself."""
+
+import json
+import re
+
+import pytest
+
+
+pytest.importorskip("transformers")
+from modular_converter.parallel.errors import PlanError  # noqa: E402
+from modular_converter.parallel.exports.export import export  # noqa: E402
+from modular_converter.parallel.exports.tools import TOOLS  # noqa: E402
+from modular_converter.parallel.proof.prove import derive_model  # noqa: E402
+from modular_converter.parallel.tiny.build import target_of  # noqa: E402
+
+
+def test_layers_and_gradients_of_norms_are_said_and_the_vocabulary_is_lost():
+    derived = derive_model(target_of("qwen3"))
+    found = export(derived, TOOLS["deepspeed"])
+    config = json.loads(found.text)["tensor_parallel"]["partition_config"]
+    specs = {spec["patterns"][0]: spec for spec in config["layer_specs"]}
+    assert not config["use_default_specs"] and list(found.lost) == ["embed_tokens.weight"]
+    norm = specs[r"(model\.)?layers\.\d+\.self_attn\.q_norm\."]
+    assert norm["partition_type"] == "skip" and norm["grad_allreduce"]
+    assert specs[r"(model\.)?layers\.\d+\.self_attn\.o_proj\.weight$"]["partition_type"] == "row"
+    for model, prefix in ((derived.small.model, ""), (derived.small.model, "model.")):
+        names = [prefix + name for name, _ in model.named_parameters()]
+        hit = [name for name in names if any(re.match(pattern, name) for pattern in specs)]
+        assert len(hit) == 9 * 2 and not any("layernorm" in name or "embed" in name for name in hit)
+    assert found.memory.exported > found.memory.full
+
+
+def test_integers_that_deepspeed_divides_by_their_names_are_checked():
+    """It divides `embed_dim` of every module with cut weights, which is right where the plan asks for it."""
+    assert export(derive_model(target_of("opt")), TOOLS["deepspeed"]).plan.attributes
+    with pytest.raises(PlanError, match="is read by the model's code, and DeepSpeed divides it"):
+        export(derive_model(target_of("convbert")), TOOLS["deepspeed"])
