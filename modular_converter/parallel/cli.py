@@ -66,9 +66,9 @@ def derive_command(
     found = derived_of(model, settings, head)
     if limit is not None:
         from modular_converter.parallel.choice.same_numbers import derived_with_numbers
-        from modular_converter.parallel.proof.prove import held_to
+        from modular_converter.parallel.proof.prove import restricted_to
 
-        found = derived_with_numbers(held_to(found, limit))
+        found = derived_with_numbers(restricted_to(found, limit))
     print_plan(model, plan_text(found, form), found.verdict, unverified)
     print_hindrances(model, found)
 

@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 _NAMED = 3
 
 
-def held_to_layers(model: Any, plan: Plan, origin: str, ranks: int, own: bool) -> tuple[Plan, str]:
+def restricted_to_layers(model: Any, plan: Plan, origin: str, ranks: int, own: bool) -> tuple[Plan, str]:
     """The plan, restricted to parts of proven kinds, and its origin with a note on these parts.
 
     A part that cannot be proven stays whole, and a warning names it.

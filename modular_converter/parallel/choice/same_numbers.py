@@ -54,7 +54,7 @@ _LONGEST, _MOST_LENGTHS = 1100, 3
 _MOST_PARTS = 8
 
 
-def held_to_numbers(model: Any, plan: Plan, size: int, ranks: int, given: bool) -> tuple[Plan, str]:
+def restricted_to_numbers(model: Any, plan: Plan, size: int, ranks: int, given: bool) -> tuple[Plan, str]:
     """The plan without the parts whose code computes other numbers from a rank's shapes, and a note for its origin.
 
     Numbers that also differ on the small instance's ranks are covered by its proof.

@@ -12,8 +12,8 @@ import torch
 from modular_converter.parallel.choice.fit import fit
 from modular_converter.parallel.choice.kept import Kept, kept, log_kept
 from modular_converter.parallel.choice.proven_fit import fitted
-from modular_converter.parallel.choice.proven_layers import held_to_layers, said_of_given
-from modular_converter.parallel.choice.same_numbers import held_to_numbers
+from modular_converter.parallel.choice.proven_layers import restricted_to_layers, said_of_given
+from modular_converter.parallel.choice.same_numbers import restricted_to_numbers
 from modular_converter.parallel.choice.shares_in_stages import whole_between_layers
 from modular_converter.parallel.choice.skeleton import skeleton_of
 from modular_converter.parallel.choice.small_instances import (
@@ -80,10 +80,10 @@ def select_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> t
         plan, origin = _tried(model, given_plan(given, type(model).__name__), ranks)
     else:
         plan, origin, own = _own_or_derived(model, ranks)
-        plan, origin = held_to_layers(model, plan, origin, ranks, own)
+        plan, origin = restricted_to_layers(model, plan, origin, ranks, own)
         plan = fitting(plan, model)  # the small instance may have kinds of layers that the model lacks
     plan, origin = fitted(model, plan, origin, size, ranks, given is not None)
-    plan, said = held_to_numbers(model, plan, size, ranks, given is not None)
+    plan, said = restricted_to_numbers(model, plan, size, ranks, given is not None)
     origin += said
     if given is None and size > 1 and not any(STYLES[rule.style].cuts for rule in plan.rules):
         why = origin.rpartition("left whole, since not proven: ")[2]

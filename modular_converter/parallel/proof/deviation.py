@@ -129,7 +129,7 @@ def errors_of_backwards(
     return errors
 
 
-def telling(gradients: Gradients) -> set[str]:
+def significant(gradients: Gradients) -> set[str]:
     """The parameters with significant gradients in one backward: finite, and more than rounding."""
     finite = {name: gradient for name, gradient in gradients.items() if bool(torch.isfinite(gradient).all())}
     largest = {name: float(gradient.abs().max()) if gradient.numel() else 0.0 for name, gradient in finite.items()}

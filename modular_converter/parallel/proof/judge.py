@@ -17,7 +17,7 @@ from modular_converter.parallel.proof.deviation import (
     is_inexact,
     relative_error,
     scale_of,
-    telling,
+    significant,
 )
 from modular_converter.parallel.proof.evidence import UNKNOWN, Evidence
 
@@ -90,7 +90,7 @@ class Reference:
     @functools.cached_property
     def proven(self) -> set[str]:
         """The parameters with a significant gradient in one of the backwards."""
-        return set().union(*(telling(gradients) for gradients in self.gradients))
+        return set().union(*(significant(gradients) for gradients in self.gradients))
 
 
 def refused(ranks: int, layer: str, reason: str) -> Verdict:

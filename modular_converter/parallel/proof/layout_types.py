@@ -87,7 +87,7 @@ class _Forward:
     faults: list[TypeFault] = field(default_factory=list)
     inside: set[int] = field(default_factory=set)
     """The axes along which results are cut."""
-    torn: set[int] = field(default_factory=set)
+    cut_through: set[int] = field(default_factory=set)
     """Parameters that are cut through blocks, so that a rank's share is of no use before it is gathered."""
     pending: tuple[Style, frozenset[int], int] | None = None
     """The style whose collective follows a call of the code, the axes of its weight, and the last operation of the call."""
@@ -147,7 +147,7 @@ class _Forward:
             if block and block[0].kind == LEAF:
                 yield block[0].number
             else:
-                self.torn.add(tensor)
+                self.cut_through.add(tensor)
                 yield from self._of_seq(block)
             start += length
 
@@ -174,7 +174,7 @@ class _Forward:
             left, partial = self._collected(op, *self.pending[:2], left, partial)
             self.pending = None
         parameters = {self.flow.origin[n] for n in op.inputs() if n in self.flow.origin}
-        if left and self.pending is None and parameters & self.torn and not self._is_view(op):
+        if left and self.pending is None and parameters & self.cut_through and not self._is_view(op):
             self._fault(op, "a weight is cut through the blocks that the code tells apart: give parts")
         free = self._free(op)
         for number in op.outputs:

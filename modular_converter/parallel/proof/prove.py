@@ -168,7 +168,7 @@ def derived_from(target: Target, small: Small, subject: Subject, ranks: int, ove
     return tried[0]
 
 
-def held_to(derived: Derived, collectives: int) -> Derived:
+def restricted_to(derived: Derived, collectives: int) -> Derived:
     """The same model with the plan that shards most with at most ``collectives`` in a forward, checked."""
     plan = plan_within(derived.trace, collectives)
     return replace(derived, plan=plan, verdict=derived.checked(plan, derived.verdict.ranks))

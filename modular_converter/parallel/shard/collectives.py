@@ -97,13 +97,13 @@ class ThreadBoard:
         self.take = take
         self.slots: list[tuple[str, torch.Tensor] | None] = [None] * size
         self.barrier = threading.Barrier(size, timeout=timeout_s)
-        self.baton = threading.Lock()
+        self.turn = threading.Lock()
 
     def meet(self, rank: int, label: str, tensor: torch.Tensor) -> list[torch.Tensor]:
         """The tensors of all ranks, in order. Raises ``RankError`` if the ranks make different calls."""
         self.slots[rank] = (f"{label} {tuple(tensor.shape)}", tensor.detach())
         random, taken = torch.get_rng_state(), self.take() if self.take else None
-        self.baton.release()
+        self.turn.release()
         try:
             self.barrier.wait()
             found = [slot for slot in self.slots if slot is not None]
@@ -112,7 +112,7 @@ class ThreadBoard:
         except threading.BrokenBarrierError as error:
             raise RankError("another rank failed, or the ranks make different numbers of collectives") from error
         finally:
-            self.baton.acquire()
+            self.turn.acquire()
             torch.set_rng_state(random)
             if taken is not None:
                 taken.give_back()
@@ -152,7 +152,7 @@ def run_on_threads(
     def run(rank: int) -> None:
         failed = True
         try:
-            with board.baton:
+            with board.turn:
                 if present is not None:
                     present.give_back()
                 failed = work(ThreadGroup(board, rank))

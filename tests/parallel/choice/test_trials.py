@@ -8,7 +8,7 @@ T = pytest.importorskip("transformers")
 from modular_converter.parallel.choice import proven_layers, select_plan, trials  # noqa: E402
 from modular_converter.parallel.choice.fit import fit  # noqa: E402
 from modular_converter.parallel.choice.proven_fit import fitted  # noqa: E402
-from modular_converter.parallel.choice.same_numbers import held_to_numbers  # noqa: E402
+from modular_converter.parallel.choice.same_numbers import restricted_to_numbers  # noqa: E402
 from modular_converter.parallel.choice.skeleton import skeleton_of  # noqa: E402
 from modular_converter.parallel.choice.trial_inputs import inputs_with_data, inputs_without_data  # noqa: E402
 from modular_converter.parallel.errors import ApplyError  # noqa: E402
@@ -80,15 +80,15 @@ def test_a_trial_with_data_takes_the_place_of_one_without(monkeypatch):
     monkeypatch.setattr(trials, "TYPES", ())
     model = llama()
     assert not fit(skeleton_of(model), PLAN, 2, model).untried
-    assert held_to_numbers(model, PLAN, 2, 2, False) == (PLAN, "")
+    assert restricted_to_numbers(model, PLAN, 2, 2, False) == (PLAN, "")
 
 
 def test_without_a_trial_there_is_no_plan(monkeypatch):
     monkeypatch.setattr(trials, "TYPES", ())
     monkeypatch.setattr(trials, "MOST_WITH_DATA", 10)
     with pytest.raises(ApplyError, match=r"no trial shows that a rank computes the same.*give a plan .* as plan="):
-        held_to_numbers(llama(), PLAN, 2, 2, False)
-    assert "could not be compared" in held_to_numbers(llama(), PLAN, 2, 2, True)[1]
+        restricted_to_numbers(llama(), PLAN, 2, 2, False)
+    assert "could not be compared" in restricted_to_numbers(llama(), PLAN, 2, 2, True)[1]
     monkeypatch.setattr("modular_converter.parallel.choice.fit._untried", lambda *given: "it fails")
     monkeypatch.setattr("modular_converter.parallel.choice.fit._trace", lambda *given: None)
     with pytest.raises(ApplyError, match="no trial shows .*it fails"):
@@ -101,6 +101,6 @@ def test_nothing_shared_out_is_an_error_with_the_cure(monkeypatch):
             "x", (), (), ()
         ), f"{origin}; left whole, since not proven: model.layers.0 (has operation _softmax)"
 
-    monkeypatch.setattr(select_plan, "held_to_layers", nothing)
+    monkeypatch.setattr(select_plan, "restricted_to_layers", nothing)
     with pytest.raises(ApplyError, match=r"nothing would be shared out, .*_softmax.*use as many devices as"):
         select_plan.select_plan(llama(), None, 2)

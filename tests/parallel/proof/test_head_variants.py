@@ -11,7 +11,7 @@ from modular_converter.parallel.plans.plan import Plan  # noqa: E402
 from modular_converter.parallel.proof.head_variants import head_variants, refusal  # noqa: E402
 from modular_converter.parallel.proof.on_processes import RankPool  # noqa: E402
 from modular_converter.parallel.proof.on_threads import check_model_on_threads, check_on_threads  # noqa: E402
-from modular_converter.parallel.proof.prove import _attempts, derive_model, held_to, prove  # noqa: E402
+from modular_converter.parallel.proof.prove import _attempts, derive_model, prove, restricted_to  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
 from tests.parallel.ratios import real  # noqa: E402
 
@@ -85,10 +85,10 @@ def test_wrong_given_plans_are_refused_with_the_ratio():
 
 
 def test_a_plan_of_few_collectives_is_held_to_both():
-    assert held_to(derive_model(target("FusedModel")), 100).verdict.passed
-    tiled = held_to(derive_model(target("TiledModel")), 100)
+    assert restricted_to(derive_model(target("FusedModel")), 100).verdict.passed
+    tiled = restricted_to(derive_model(target("TiledModel")), 100)
     assert tiled.verdict.reason.endswith(f"with {WIDE}")
-    assert held_to(dataclasses.replace(tiled, variants=()), 100).verdict.passed
+    assert restricted_to(dataclasses.replace(tiled, variants=()), 100).verdict.passed
 
 
 def test_layers_that_failed_stay_whole_without_gathers_too():

@@ -59,7 +59,7 @@ def test_gradients_start_anew_with_each_backward():
 def test_attributes_are_set_on_the_parameter_itself():
     model = Heads()
     board = ThreadBoard(1)
-    with board.baton:
+    with board.turn:
         apply(model, HEADS, ThreadGroup(board, 0))
         for parameter in model.parameters():
             parameter.grad = torch.ones_like(parameter)

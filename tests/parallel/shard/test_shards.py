@@ -68,7 +68,7 @@ def test_a_model_comes_back_whole():
     models = [copy.deepcopy(whole) for _ in range(2)]
 
     def work(rank):
-        with board.baton:
+        with board.turn:
             applied = apply(models[rank], Plan.parse(text), ThreadGroup(board, rank))
             assert models[rank].up.weight.shape == (8, 8) and models[rank].heads == 2
             undo(applied)

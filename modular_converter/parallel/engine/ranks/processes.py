@@ -41,7 +41,7 @@ class Rank:
 
     Attributes:
         arrived: answers that were received and not yet read.
-        torn: whether an interruption may have left half a message in the pipe.
+        interrupted: whether an interruption may have left half a message in the pipe.
     """
 
     process: Any
@@ -52,7 +52,7 @@ class Rank:
     log: int
     arrived: deque[bytes] = field(default_factory=deque)
     post: Post = field(default_factory=Post)
-    torn: bool = False
+    interrupted: bool = False
 
 
 def begin(context: Any, start: Start, down: Arena) -> Rank:
@@ -179,12 +179,12 @@ def _patience(ranks: list[Rank], missing: list[int]) -> float:
 
 
 def _taken(ranks: list[Rank]) -> list[bytes]:
-    """The first message of each rank; ``torn`` meanwhile, since an interruption would mix the answers to two calls."""
+    """The first message of each rank; ``interrupted`` meanwhile, since an interruption would mix the answers to two calls."""
     for rank in ranks:
-        rank.torn = True
+        rank.interrupted = True
     found = [rank.arrived.popleft() for rank in ranks]
     for rank in ranks:
-        rank.torn = False
+        rank.interrupted = False
     return found
 
 
@@ -206,14 +206,14 @@ def _look(selector: selectors.BaseSelector, until: float) -> Any:
 
 def _received(rank: Rank) -> bytes:
     """The next message, which is also put into ``arrived`` if it is an answer; empty if the rank has ended."""
-    rank.torn = True
+    rank.interrupted = True
     try:
         data: bytes = rank.pipe.recv_bytes()
     except (EOFError, OSError):
         return b""
     if data[:1] not in (EVENT, EARLY):
         rank.arrived.append(data)
-    rank.torn = False
+    rank.interrupted = False
     return data
 
 

@@ -72,7 +72,7 @@ class Session:
         self.awake_s = 0.0 if self.devices[0] == "cpu" else AWAKE_S
         self.times: list[float] = []
         self.switches: Any = None  # of torch, on the ranks; None if they have their own
-        self.owed: deque[tuple[Any, ...]] = deque()  # kind and model of each message without an answer
+        self.unanswered: deque[tuple[Any, ...]] = deque()  # kind and model of each message without an answer
         # (Model, objects) that the ranks can drop; None stands for the model itself.
         self.unneeded: list[tuple[int, range | None]] = []
         LIVE.add(self)
@@ -96,7 +96,7 @@ class Session:
                 return
             try:
                 self._begin_all()
-                self.owed.append(_START)
+                self.unanswered.append(_START)
             except BaseException:
                 self.end("they did not start")
                 raise
@@ -109,7 +109,7 @@ class Session:
         self.begin()
         with self.lock:
             self.refuse_ended()
-            if _START not in self.owed:
+            if _START not in self.unanswered:
                 return
             try:
                 self.answers(START_LIMIT_S)
@@ -163,7 +163,7 @@ class Session:
 
     def _discard_answers(self, limit_s: float) -> None:
         """Discard unread answers, of calls that were running when something failed."""
-        while self.owed and not self.ended:
+        while self.unanswered and not self.ended:
             with contextlib.suppress(RemoteError):
                 self.answers(limit_s)
 
@@ -197,7 +197,7 @@ class Session:
     def _send_unneeded(self) -> None:
         batch = self.unneeded[:]  # finalizers may add to it meanwhile
         if batch and not self.ended:
-            if len(self.owed) >= _OWED:
+            if len(self.unanswered) >= _OWED:
                 self._discard_answers(self.limit_s)
             del self.unneeded[: len(batch)]
             self.send(("forget", batch))
@@ -207,10 +207,10 @@ class Session:
         if self.ended:
             raise self._gone()
         data = pack(message, self.down)
-        if not self.owed:
+        if not self.unanswered:
             for rank in self.ranks:
                 rank.progress.begin()
-        self.owed.append(message[:2])
+        self.unanswered.append(message[:2])
         try:
             for rank in self.ranks:
                 with contextlib.suppress(OSError):  # it is dead: the wait for its answer reports this
@@ -238,7 +238,7 @@ class Session:
 
         try:
             raw, trouble = collect_answers(self.ranks, self.selector, limit_s, event, read, self.awake_s)
-            error = error_in(raw, self.ranks, self.owed.popleft())
+            error = error_in(raw, self.ranks, self.unanswered.popleft())
             if error is None:
                 self.times = [SECONDS.unpack(data[len(ANSWER) : HEAD])[0] for data in raw]
                 for number, rank in enumerate(self.ranks):
@@ -265,7 +265,7 @@ class Session:
         """After an interruption: let the ranks leave the call at the next token; end them if they do not."""
         left = False
         try:
-            if _START not in self.owed and not any(rank.torn for rank in self.ranks):
+            if _START not in self.unanswered and not any(rank.interrupted for rank in self.ranks):
                 stop_all([rank.progress for rank in self.ranks])
                 with contextlib.suppress(RankError):
                     self._discard_answers(LEAVE_S)
@@ -284,7 +284,7 @@ class Session:
         """
         if not self.ended:
             self.ended = reason
-        if _START in self.owed:
+        if _START in self.unanswered:
             grace_s = 0.0
         ranks, self.ranks = self.ranks, []
         try:

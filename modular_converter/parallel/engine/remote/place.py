@@ -110,7 +110,7 @@ def _stream(session: Session, number: int, items: tuple[Item, ...], tensors: lis
     slot = slot_bytes(items)
     session.down.reserve(2 * slot)
     waiting: list[Sequence[Span]] = []
-    torn: set[int] = set()
+    incomplete: set[int] = set()
     opened = {n for n, item in enumerate(items) if item.parameter and is_alone(tensors[n])}
 
     def finish_oldest() -> None:
@@ -120,7 +120,7 @@ def _stream(session: Session, number: int, items: tuple[Item, ...], tensors: lis
             if item.parameter and span.last == item.rows:
                 tensors[span.number].data = torch.empty(0, dtype=item.dtype)
             elif span.number in opened:
-                torn.add(span.number)
+                incomplete.add(span.number)
                 empty_rows(tensors[span.number], span.first, span.last)
         trim_heap()
 
@@ -138,7 +138,7 @@ def _stream(session: Session, number: int, items: tuple[Item, ...], tensors: lis
         while waiting:
             finish_oldest()
     except BaseException:
-        for n in torn:  # some of its rows are lost
+        for n in incomplete:  # some of its rows are lost
             tensors[n].data = torch.empty(0, dtype=items[n].dtype)
         raise
     session.down.release()

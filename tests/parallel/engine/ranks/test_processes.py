@@ -147,7 +147,7 @@ class Script:
                 log=-1,
                 process=process,
                 progress=SimpleNamespace(met=count, cells=[count, 0, 0]),
-                torn=False,
+                interrupted=False,
             )
             for count in met
         ]
@@ -227,7 +227,7 @@ def test_an_interrupted_wait_keeps_what_has_arrived(monkeypatch):
 
     with pytest.raises(KeyboardInterrupt):
         script.collect(monkeypatch, 600.0, interrupt)
-    assert not any(rank.torn for rank in script.ranks)
+    assert not any(rank.interrupted for rank in script.ranks)
     assert script.collect(monkeypatch, 600.0) == ([ANSWER + b"one", ANSWER + b"two"], None)
 
 
@@ -240,7 +240,7 @@ def test_an_interruption_may_have_cut_a_message(monkeypatch):
     script.ranks[1].pipe.recv_bytes = cut
     with pytest.raises(KeyboardInterrupt):
         script.collect(monkeypatch, 600.0)
-    assert [rank.torn for rank in script.ranks] == [False, True]
+    assert [rank.interrupted for rank in script.ranks] == [False, True]
 
 
 def test_errors_in_different_places_end_the_group():

@@ -151,7 +151,7 @@ def test_answers_that_nobody_took_are_not_those_to_the_next_question(ranks):
         ranks.answers(60.0)
     assert caught.value.about == ("rows", 0)
     found = ranks.ask(("memory",))
-    assert [sorted(one) for one in found] == [["allocated", "reserved", "summary"]] * 2 and not ranks.owed
+    assert [sorted(one) for one in found] == [["allocated", "reserved", "summary"]] * 2 and not ranks.unanswered
 
 
 def test_an_error_of_the_callers_streamer_is_raised_and_the_ranks_go_on(ranks):

@@ -61,7 +61,7 @@ def test_layers_that_no_small_instance_shows_get_a_plan_that_holds(ranks, caplog
 
 
 def test_layers_that_only_the_ranks_show_get_a_plan_that_holds(ranks, caplog, monkeypatch):
-    monkeypatch.setattr(choice, "held_to_layers", lambda model, plan, origin, ranks, own: (plan, origin))
+    monkeypatch.setattr(choice, "restricted_to_layers", lambda model, plan, origin, ranks, own: (plan, origin))
     model = deep()
     with torch.no_grad():
         want = copy.deepcopy(model)(IDS)[0]
