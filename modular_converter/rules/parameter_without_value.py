@@ -61,7 +61,10 @@ def no_value(location: Location, method: str, parameter: str) -> Finding:
 def unpacked(location: Location, method: str, parameter: str) -> Finding:
     """The value comes from `*args` or `**kwargs` of the call."""
     reason = f"the parent's lines read its parameter `{parameter}`, whose value is in an unpacked argument of the call"
-    cure = f"Pass each argument by itself in `super().{method}(…)`, or write the method out without `super()`."
+    cure = (
+        f"Write `**super_kwargs` in both places, which stands for the parent's parameters, or pass each argument by "
+        f"itself in `super().{method}(…)`."
+    )
     return not_mergeable(RULE, location, method, reason, cure)
 
 

@@ -58,3 +58,14 @@ def diagnose(location: Location, name: str, state: str, method: str) -> Finding:
         f"in the merged `{method}`, the `{name}` that this line reads {state}",
         help=f"Use another name than `{name}`, assign it above the call, or write the parent's lines out.",
     )
+
+
+def read_by_parent(location: Location, name: str, statement: str, method: str) -> Finding:
+    """`statement` is a line of the parent that reads the child's local `name`, which takes the place of its own."""
+    first, rest = statement.partition("\n")[::2]
+    return Finding(
+        RULE,
+        location,
+        f"in the merged `{method}`, the parent's `{first}{'…' if rest else ''}` reads this `{name}` in place of its own",
+        help=f"Use another name than `{name}` if only your lines shall read it.",
+    )

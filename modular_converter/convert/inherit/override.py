@@ -12,7 +12,7 @@ import libcst as cst
 from modular_converter.convert.inherit.base_calls import CallSuper
 from modular_converter.convert.inherit.bases import ClassShape
 from modular_converter.convert.inherit.shorten import shorten
-from modular_converter.convert.inherit.signature import merge_signature
+from modular_converter.convert.inherit.signature import merge_signature, with_parents_parameters
 from modular_converter.convert.inherit.statements import Body, Line, Overrides, body_of, with_body
 from modular_converter.convert.inherit.super_calls import Merge, merge_statements
 from modular_converter.convert.inherit.taken import taken_statements
@@ -40,6 +40,7 @@ def merge_override(
         overrides: the assignments behind `super()` calls of the class so far; extended.
         findings: extended by what cannot be merged.
     """
+    original, child = child, with_parents_parameters(child, parent.function)
     taken = inherited_decorators(child.function, parent.function, shape.added)
     name = child.function.name
     rewritten = name if calls_base(child.text, name) else ""
@@ -67,7 +68,7 @@ def merge_override(
         merged = call_super(merged, child, shape.reached_by(name))
     nodes = [part.origin for part in ([docstring] if docstring else []) + lines]
     statements = taken_statements(nodes, child.function, parent.function)
-    return replace(child, lead=parent.lead, text=_text(holder, merged), statements=statements)
+    return replace(original, lead=parent.lead, text=_text(holder, merged), statements=statements)
 
 
 def call_super_for_bases(member: Member, reached: frozenset[str], findings: list[ClassFinding]) -> Member:

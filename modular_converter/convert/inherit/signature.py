@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import ast
+import copy
+import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 
 import libcst as cst
 
+from modular_converter.findings import character_column
+from modular_converter.model.bindings import Function, bindings_in, parameters_of
+from modular_converter.model.class_blocks import Member
 from modular_converter.model.members import SUPER_KWARGS
+from modular_converter.model.nodes import parse, walk
+from modular_converter.model.overriding import method_call
 
 
 def merge_signature(child: cst.FunctionDef, parent: cst.FunctionDef, has_instance: bool) -> cst.FunctionDef:
@@ -88,3 +97,50 @@ def _positional(parameters: cst.Parameters) -> list[cst.Param]:
 
 def _name(parameter: cst.Param) -> str:
     return parameter.name.value
+
+
+def with_parents_parameters(child: Member, parent: Function) -> Member:
+    """`def f(self, *args, **kwargs)` that hands both to `super().f(*args, **kwargs)`, and does nothing else with them, with
+    the parent's parameters in place of both. Any other override stays as it is.
+    """
+    function, own = child.function, child.function.args
+    call = next((found for node in function.body if (found := method_call(node, function.name))), None)
+    theirs = [*parent.args.posonlyargs, *parent.args.args]
+    if call is None or not theirs or parent.decorator_list or not _only_passes_on(function, call):
+        return child
+    scope, names = bindings_in(function), parameters_of(parent) - {theirs[0].arg}
+    if names & (scope.local | scope.module_names) - {*parameters_of(function)}:
+        return child
+    assert own.kwarg is not None
+    parameters = copy.deepcopy(parent.args)
+    (parameters.posonlyargs or parameters.args)[0].arg = own.args[0].arg
+    passed = [one.arg for one in theirs[1:]]
+    passed += [f"*{parent.args.vararg.arg}"] if parent.args.vararg else []
+    passed += [f"{one.arg}={one.arg}" for one in parent.args.kwonlyargs]
+    passed += [f"**{parent.args.kwarg.arg}"] if parent.args.kwarg else []
+    text = _replaced(child, call.args[0], call.keywords[-1], ", ".join(passed))
+    text = _replaced(replace(child, text=text), own.args[0], own.kwarg, ast.unparse(parameters))
+    holder = parse("\n" * (child.line - 2) + f"class _:\n{text}").body[0]
+    assert isinstance(holder, ast.ClassDef)
+    return replace(child, node=holder.body[0], text=text)
+
+
+def _only_passes_on(function: Function, call: ast.Call) -> bool:
+    """Whether `*args` and `**kwargs` are a method's only parameters but the first, and stand in one call alone."""
+    own = function.args
+    if not (own.vararg and own.kwarg and len(own.args) == 1) or own.posonlyargs or own.kwonlyargs or own.defaults:
+        return False
+    given = [ast.unparse(one) for one in call.args] + [ast.unparse(one) for one in call.keywords]
+    names = {own.vararg.arg, own.kwarg.arg}
+    uses = [one for one in walk(*function.body) if isinstance(one, ast.Name) and one.id in names]
+    return given == [f"*{own.vararg.arg}", f"**{own.kwarg.arg}"] and len(uses) == len(names)
+
+
+def _replaced(member: Member, first: ast.expr | ast.arg, last: ast.arg | ast.keyword, new: str) -> str:
+    """The text of a method with another text from one node to another; it keeps the number of its lines."""
+    lines = member.text.split("\n")
+    starts = [*itertools.accumulate((len(line) + 1 for line in lines), initial=0)]
+    top, bottom = first.lineno - member.line, (last.end_lineno or last.lineno) - member.line
+    start = starts[top] + character_column(lines[top], first.col_offset)
+    end = starts[bottom] + character_column(lines[bottom], last.end_col_offset or 0)
+    return f"{member.text[:start]}{new}{chr(10) * (bottom - top)}{member.text[end:]}"

@@ -34,7 +34,12 @@ from modular_converter.convert.inherit.statements import (
 from modular_converter.findings import ClassFinding, finding_at
 from modular_converter.model.bindings import Function, parameters_of
 from modular_converter.model.overriding import first_parameter, is_super_statement, mappings, method_call
-from modular_converter.rules import override_not_mergeable, several_assignments_replaced, statement_not_repeated
+from modular_converter.rules import (
+    override_not_mergeable,
+    several_assignments_replaced,
+    shared_local_name,
+    statement_not_repeated,
+)
 
 
 ROUNDS = 10
@@ -106,7 +111,8 @@ def merge_statements(merge: Merge) -> list[Line]:
     merged, appended = body.merged, body.appended
     merge.findings.extend(_check_set_up(merge, bodies, body))
     told = [*_check_replacements(merge, body.replaced)] or [
-        *check_names(bodies, [*before, *merged, *appended], merged, merge.shape.module_names)
+        *_check_local_names(merge, bodies, body),
+        *check_names(bodies, [*before, *merged, *appended], merged, merge.shape.module_names),
     ]
     merge.findings.extend(told)
     if inherited and merge.parent_body.footer:
@@ -269,6 +275,17 @@ def _check_set_up(merge: Merge, bodies: Bodies, body: _Merged) -> Iterator[Class
         for line in below:
             if line in bodies.of_parent and sets_up(line, target, bodies):
                 yield finding_at(override.node, several_assignments_replaced.set_up_below, target, line.normal)
+
+
+def _check_local_names(merge: Merge, bodies: Bodies, body: _Merged) -> Iterator[ClassFinding]:
+    """Report local names of the child that lines of the parent read in place of their own, as in the corpus (vivit)."""
+    for target, parts in body.replaced.items():
+        override, method = merge.overrides[target]
+        if target.isidentifier() and method == merge.name and any(one.normal != override.normal for one in parts):
+            below = body.merged[body.merged.index(override) + 1 :]
+            reader = next((one for one in below if one in bodies.of_parent and target in one.effects.reads), None)
+            if reader is not None:
+                yield finding_at(override.node, shared_local_name.read_by_parent, target, reader.normal, merge.name)
 
 
 def _with_footer(

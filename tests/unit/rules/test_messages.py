@@ -312,6 +312,7 @@ WORDED = [
     ),
     (name_defined_twice.redefined(AT, "X", "f", "a.py", 1, 2), "`X` would use `f` of a.py:2", "different names"),
     (shared_local_name.diagnose(AT, "x", "has no value", "f"), "the `x` that this line reads has", "another name"),
+    (shared_local_name.read_by_parent(AT, "x", "y(x)", "f"), "`y(x)` reads this `x` in place of", "another name"),
     (statement_not_repeated.diagnose(AT, "if x:\n    y()"), "`if x:…` is among", "Leave it out"),
     (half_overridden.annotation_lost(AT, "x", "int"), "`x` loses the parent's annotation `int`", "`x: int = …`"),
     (half_overridden.accessor_kept(AT, "x", "setter"), "`x` keeps the parent's setter", "Write the setter out"),

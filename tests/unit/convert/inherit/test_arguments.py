@@ -105,3 +105,34 @@ def test_an_argument_for_the_call_of_a_base_above_the_lines_of_the_child_is_told
     parent = "def __init__(self, scale=2):\n    super().__init__(scale)"
     child = f"def __init__(self, scale=3):\n    self.early = 1\n    super().__init__({passed})"
     assert [code for code, _, _ in findings(child, parent)] == ["MC315"]
+
+
+PASSED_ON = "def f(self, *args, **kwargs):\n    super().f(*args, **kwargs)\n    self.ready = True"
+
+
+@pytest.mark.parametrize(
+    ("child", "parent", "header"),
+    [
+        (PASSED_ON, "def f(self, a, b=2, **kw):\n    self.a = a, b, kw", "def f(self, a, b=2, **kw):"),
+        (PASSED_ON, "def f(this, a, /, *b, c=1):\n    this.a = a, b, c", "def f(self, a, /, *b, c=1):"),
+        (PASSED_ON, "def f(self):\n    self.a = 1", "def f(self):"),
+        (PASSED_ON.replace("*args, **kwargs)", "*a, **k)"), "def f(self, a):\n    self.a = a", "def f(self, a):"),
+    ],
+)
+def test_a_method_that_only_passes_its_arguments_on_has_the_parents_parameters(
+    child: str, parent: str, header: str
+) -> None:
+    merged = merge(child, parent)
+    assert header in merged and "args" not in merged and merged.rstrip().endswith("self.ready = True")
+
+
+@pytest.mark.parametrize(
+    ("child", "parent"),
+    [
+        (PASSED_ON.replace("True", "args"), "def f(self, a):\n    self.a = a"),
+        (PASSED_ON.replace("True", "a"), "def f(self, a):\n    self.a = a"),  # the name of the module
+        (PASSED_ON.replace("self, ", "self, b, "), "def f(self, a):\n    self.a = a"),
+    ],
+)
+def test_arguments_that_are_used_otherwise_are_not_passed_on(child: str, parent: str) -> None:
+    assert "MC210" in [code for code, *_ in findings(child, parent)]

@@ -204,6 +204,11 @@ def test_slots_of_one_class_alone_would_bind_the_other_too(child: str, parent: s
 
 
 TOLD = {
+    "a local name that the parent's lines read": (
+        "def f(self, m):\n    super().f(m)\n    std = 1.0\n    m.put(std)",
+        "def f(self, m):\n    std = 0.02\n    m.set(std)",
+        "MC321",
+    ),
     "a parameter that the parent rebinds": (
         "def f(self, x):\n    super().f(x)\n    return x",
         "def f(self, x):\n    x = x + 1\n    self.b = x",
