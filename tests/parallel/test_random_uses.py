@@ -1,0 +1,46 @@
+"""Random uses of a model on ranks are those of one device, or refused; `utils/mutate_uses.py` tries many more."""
+
+import random
+
+import pytest
+
+
+pytest.importorskip("transformers")
+
+from tests.parallel.random_uses import (  # noqa: E402
+    DIFFERENT,
+    EQUAL,
+    ERROR,
+    REFUSED,
+    Pair,
+    random_lines,
+    reduced,
+    run,
+    subject_named,
+)
+
+
+@pytest.fixture(scope="module")
+def pair(ranks):
+    found = Pair(subject_named("handy"), ranks)
+    yield found
+    found.end()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_lines(pair, seed):
+    choice = random.Random(seed)
+    lines = random_lines(pair.subject, choice, choice.randint(2, 6))
+    outcome = run(pair, lines)
+    assert outcome.kind != DIFFERENT, (outcome, lines)
+
+
+def test_what_comes_of_lines_is_told(pair):
+    call = "out = m(**x)"
+    assert run(pair, ["at('layers.0.attn').scale = 2.0", call]).kind == EQUAL
+    assert run(pair, ["at('head').weight.mul_(2)", call]).kind == REFUSED
+    assert run(pair, ["out = at('layers.0.attn.o')(*given['layers.0.attn.o'][0])", call]).kind == ERROR
+    differs = "out = type(m).forward.__module__ if hasattr(m, '_placement') else m(**x)"
+    assert run(pair, ["m.note = 1", differs, call]).kind == DIFFERENT
+    found = reduced(["m.note = 1", differs, call], lambda fewer: run(pair, fewer).kind == DIFFERENT)
+    assert found == [differs] and run(pair, [call]).kind == EQUAL
