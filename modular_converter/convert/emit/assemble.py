@@ -118,7 +118,8 @@ class _Assembler:
         """Whether an imported name is a neighbour's definition that the file contains; a class may also be used
         unchanged.
         """
-        if not name.name or neighbour_module(name.module, self.settings) is None:
+        is_taken = name.name and name.bound in self.resolution.taken
+        if not is_taken or neighbour_module(name.module, self.settings) is None:
             return False
         definition = self.resolution.definition(name.bound)
         return definition is None or definition.role is not Role.CLASS

@@ -206,8 +206,9 @@ def _gather_protected(
     gathered: _Gathered,
     optional: OptionalLibraries | None,
 ) -> None:
-    names = [source.rename(name) for name in statement.imports]
-    text = _without_unwanted(source.rename_text(statement.text), wanted, gathered.bound)
+    names = [source.rename(name) for name in statement.imports if not source.skips(name)]
+    copied = {source.rename(name).bound for name in statement.imports if source.skips(name)}
+    text = _without_unwanted(source.rename_text(statement.text), wanted, gathered.bound | copied, copied)
     if not text or not any(name.bound in wanted and name.bound not in gathered.bound for name in names):
         return
     gathered.bound.update(name.key for name in names)
@@ -218,8 +219,9 @@ def _gather_protected(
         gathered.protected.append(statement.lead + text)
 
 
-def _without_unwanted(text: str, wanted: Collection[str], bound: Collection[str]) -> str:
-    """A protected import without the statements that bind no wanted name; "" when nothing is left.
+def _without_unwanted(text: str, wanted: Collection[str], bound: Collection[str], copied: Collection[str] = ()) -> str:
+    """A protected import without the statements that bind no wanted name, and without the names of definitions that
+    are copied; "" when nothing is left.
 
     Names are removed only from a plain `if` that holds nothing but imports; in any other block a branch could become
     empty. As for an ordinary import, a statement of several lines is written anew, without the comments in its
@@ -232,12 +234,13 @@ def _without_unwanted(text: str, wanted: Collection[str], bound: Collection[str]
     lines: list[str | None] = list(text.split("\n"))
     for node in inner:
         assert isinstance(node, (ast.Import, ast.ImportFrom)) and node.end_lineno is not None
-        names = [(alias.asname or alias.name).partition(".")[0] for alias in node.names]
+        names = {(alias.asname or alias.name).partition(".")[0]: alias for alias in node.names}
         is_wanted = any(name in wanted and name not in bound for name in names)
-        if not is_wanted or node.end_lineno > node.lineno:
+        node.names = [alias for name, alias in names.items() if name not in copied]
+        if not is_wanted or node.end_lineno > node.lineno or len(node.names) < len(names):
             lines[node.lineno - 1 : node.end_lineno] = [None] * (node.end_lineno - node.lineno + 1)
             lines[node.lineno - 1] = " " * node.col_offset + ast.unparse(node) if is_wanted else None
-    if None not in lines:
+    if lines == text.split("\n"):
         return text
     kept = [line for line in lines if line is not None and line.strip()]
     return "\n".join(kept) if len(kept) > 1 else ""

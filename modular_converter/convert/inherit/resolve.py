@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from modular_converter.convert.inherit.defining_module import defining_module
@@ -15,6 +16,7 @@ from modular_converter.convert.source.names import ModelNames, in_other_case
 from modular_converter.findings import ConversionError, Finding, Location, locate_word
 from modular_converter.model.index import index_module
 from modular_converter.model.module import ImportedName, Module, Role, Statement
+from modular_converter.model.nodes import parse
 from modular_converter.rules import (
     base_not_a_name,
     config_from_modeling,
@@ -138,6 +140,9 @@ def resolve_imports(target: ModularFile, library: Library) -> ResolvedImports:
                 neighbours[name.module] = neighbour
             findings += _check_taken(name, statement, found, target, library)
             taken[name.bound] = Taken(name.module, name.name)
+    for name, neighbour in _guarded_helpers(target, library):
+        taken.setdefault(name.bound, Taken(name.module, name.name))
+        neighbours.setdefault(name.module, neighbour)
     resolution = ResolvedImports(target, neighbours, taken)
     in_right_case = _with_parents_in_other_case(resolution, library)
     if in_right_case is not None:
@@ -146,6 +151,30 @@ def resolve_imports(target: ModularFile, library: Library) -> ResolvedImports:
     if findings:
         raise ConversionError(*findings)
     return resolution
+
+
+def _guarded_helpers(target: ModularFile, library: Library) -> Iterator[tuple[ImportedName, Neighbour]]:
+    """The functions and assignments of neighbours that a plain condition imports (`if is_torchvision_available():`) and
+    that the modular file itself uses: they are copied, as those of ordinary imports. What only inherited code uses stays
+    an import, as published (`get_aspect_ratio_preserving_size` in embedding_gemma2), and so does a class.
+    """
+    statements = target.module.statements
+    for statement in statements:
+        for name in statement.imports if statement.role is Role.PROTECTED_IMPORT else ():
+            found = neighbour_module(name.module, library.settings) if name.name else None
+            is_used = any(name.bound in one.uses for one in statements if not one.imports)
+            if found is None or not is_used or not _is_plain(statement, name):
+                continue
+            neighbour = _open(name, statement, found, target, library, [])
+            definition = neighbour.module.definitions.get(name.name) if neighbour is not None else None
+            if neighbour is not None and definition is not None and definition.role is not Role.CLASS:
+                yield name, neighbour
+
+
+def _is_plain(block: Statement, name: ImportedName) -> bool:
+    """Whether a block that imports is an `if` without any other branch, and binds the name when it runs."""
+    node = parse(block.text).body[0]
+    return isinstance(node, ast.If) and not node.orelse and name.bound in block.binds
 
 
 def neighbour_module(dotted: str, settings: Settings) -> NeighbourModule | None:
