@@ -11,6 +11,7 @@ import io
 import os
 import re
 import tokenize
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -48,10 +49,13 @@ def file_changes(path: str, old: str, new: str) -> list[FileChange]:
     """
     try:
         trees = tree_changes(old, new)
+        if len(trees) > MOST:
+            return []
         comments = _comments(old, new, trees)
     except (*UNPARSABLE, tokenize.TokenError):
         return []
-    found = [one for one in trees if not _follows(one, old, new)] or trees
+    uses = [Counter(re.findall(r"\w+", _EXPORTS.sub("", _IMPORT.sub("", text)))) for text in (old, new)]
+    found = [one for one in trees if not _follows(one, uses)] or trees
     model = os.path.basename(os.path.dirname(path))
     named = [_in_words(one, model) for one in found] + comments or [_layout(old, new)]
     return sorted(named, key=lambda one: one.old) if len(named) <= MOST else []
@@ -75,18 +79,16 @@ def _unless_inside(name: re.Match[str]) -> str:
     return name[0] if is_inside or after.islower() else "~"
 
 
-def _follows(change: TreeChange, old: str, new: str) -> bool:
-    """Whether an import or a definition differs because its name is used in one of the texts alone."""
-    if not change.names:
-        return False
-    uses = [_EXPORTS.sub("", _IMPORT.sub("", text)) for text in (old, new)]
-    return all(len({_is_used(name, text, change) for text in uses}) == 2 for name in change.names)
+def _follows(change: TreeChange, uses: Sequence[Counter[str]]) -> bool:
+    """Whether an import or a definition differs because its name is used in one of the texts alone.
 
-
-def _is_used(name: str, text: str, change: TreeChange) -> bool:
-    word = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
+    Args:
+        change: the change.
+        uses: the words of both texts, without imports and `__all__`.
+    """
     own = 0 if "import" in change.kind else 1
-    return sum(1 for _ in word.finditer(text)) > own
+    names = [name.partition(".")[0] for name in change.names]
+    return bool(names) and all(len({words[name] > own for words in uses}) == 2 for name in names)
 
 
 def _comments(old: str, new: str, trees: Iterable[TreeChange]) -> list[FileChange]:

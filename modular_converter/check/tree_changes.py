@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import bisect
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from modular_converter.model.nodes import parse
@@ -146,22 +147,17 @@ class _Comparison:
         """Compare two lists of nodes. Equal ones stay or move; of the others, those that are alike are compared."""
         keys, new_keys = _keys(olds), _keys(news)
         blocks = matching_blocks(keys, new_keys)
-        pairs = [(block.a + step, block.b + step) for block in blocks for step in range(block.size)]
-        rest = sorted(set(range(len(olds))) - {one for one, _ in pairs})
-        new_rest = sorted(set(range(len(news))) - {one for _, one in pairs})
-        at_home = dict(pairs)
-        for one in [*rest]:
-            other = next((other for other in new_rest if new_keys[other] == keys[one]), None)
-            if other is not None:
-                self._add(f"moves {self._noun(owner, field, olds[one])}", None, None, olds[one], news[other])
-                rest.remove(one)
-                new_rest.remove(other)
-                pairs.append((one, other))
-        for one, other in _alike(olds, news, rest, new_rest, at_home):
-            rest.remove(one)
-            new_rest.remove(other)
-            pairs.append((one, other))
-        for one, other in pairs:
+        home = [(block.a + step, block.b + step) for block in blocks for step in range(block.size)]
+        new_home = [other for _, other in home]
+        rest = sorted(set(range(len(olds))) - {one for one, _ in home})
+        new_rest = sorted(set(range(len(news))) - {*new_home})
+        moved = _pairs(rest, new_rest, keys.__getitem__, new_keys.__getitem__)
+        for one, other in moved:
+            self._add(f"moves {self._noun(owner, field, olds[one])}", None, None, olds[one], news[other])
+        rest, new_rest = _without(rest, new_rest, moved)
+        alike = _alike(olds, news, rest, new_rest, home)
+        rest, new_rest = _without(rest, new_rest, alike)
+        for one, other in (*home, *moved, *alike):
             if not self._are_equal(olds[one], news[other], keys[one] == new_keys[other]):
                 self._nodes(olds[one], news[other], self._noun(owner, field, olds[one]))
         for one in rest:
@@ -169,10 +165,10 @@ class _Comparison:
             self._add(f"leaves out {self._noun(owner, field, olds[one])}", None, None, olds[one], names=names)
         for other in new_rest:
             names = _bound(news[other]) if isinstance(owner, ast.Module) or field == "names" else ()
-            before = next((one for one, its in sorted(at_home.items(), reverse=True) if its < other), None)
             place = None
-            if before is not None and hasattr(olds[before], "lineno"):
-                line = span_of(olds[before]).end
+            number = bisect.bisect(new_home, other)
+            if number and hasattr(olds[home[number - 1][0]], "lineno"):
+                line = span_of(olds[home[number - 1][0]]).end
                 place = LineSpan(line, line)
             noun = self._noun(owner, field, news[other])
             self._add(f"adds {noun}", place, None, None, news[other], names=names)
@@ -281,29 +277,44 @@ def _dump(node: object) -> str:
     return ast.dump(node) if isinstance(node, ast.AST) else repr(node)
 
 
+def _pairs(
+    some: Iterable[int], others: Iterable[int], key: Callable[[int], object], new_key: Callable[[int], object]
+) -> list[tuple[int, int]]:
+    """Each of some numbers with the first of others that has the same key and no other partner."""
+    free: dict[object, deque[int]] = {}
+    for other in others:
+        free.setdefault(new_key(other), deque()).append(other)
+    return [(one, waiting.popleft()) for one in some if (waiting := free.get(key(one)))]
+
+
+def _without(
+    rest: Sequence[int], new_rest: Sequence[int], pairs: Sequence[tuple[int, int]]
+) -> tuple[list[int], list[int]]:
+    """The numbers that have no partner."""
+    gone, come = {one for one, _ in pairs}, {other for _, other in pairs}
+    return [one for one in rest if one not in gone], [other for other in new_rest if other not in come]
+
+
 def _alike(
     olds: Sequence[ast.AST],
     news: Sequence[ast.AST],
     rest: Sequence[int],
     new_rest: Sequence[int],
-    at_home: Mapping[int, int],
-) -> Iterator[tuple[int, int]]:
+    home: Sequence[tuple[int, int]],
+) -> list[tuple[int, int]]:
     """Pairs of nodes between the same neighbours that are alike: about the same thing, else of one type."""
-    free = list(new_rest)
-    waiting = []
-    gap = {other: sum(its < other for its in at_home.values()) for other in new_rest}
-    for one in rest:
-        here = sum(before < one for before in at_home)
-        waiting.append((one, here))
+    gaps, new_gaps = [one for one, _ in home], [other for _, other in home]
+    found: list[tuple[int, int]] = []
     for head in (_head, _source, _kind):
-        for one, here in [*waiting]:
-            for other in free:
-                same = gap[other] == here and type(olds[one]) is type(news[other])
-                if same and head(olds[one]) == head(news[other]):
-                    free.remove(other)
-                    waiting.remove((one, here))
-                    yield one, other
-                    break
+
+        def key(one: int, head: Callable[[ast.AST], str] = head) -> object:
+            return bisect.bisect(gaps, one), type(olds[one]), head(olds[one])
+
+        def new_key(other: int, head: Callable[[ast.AST], str] = head) -> object:
+            return bisect.bisect(new_gaps, other), type(news[other]), head(news[other])
+
+        found += _pairs(*_without(rest, new_rest, found), key, new_key)
+    return found
 
 
 def _head(node: ast.AST) -> str:

@@ -17,7 +17,8 @@ Release = tuple[int, ...]
 MOST_BYTES = 1_000_000
 NAME = "__version__"
 _VERSION = re.compile(
-    rf"""^{NAME}\s*(?::\s*str\s*)?=\s*["']([0-9]{{1,9}}(?![0-9])[^"'\n]{{0,50}})["']""", re.MULTILINE
+    rf"""^{NAME}\s*(?::\s*str\s*)?=\s*(["\'])([0-9]{{1,9}}(?:\.[0-9]{{1,9}})*(?:[-_.+a-z][-_.+a-z0-9]{{0,50}})?)\1[ \t\r]*(?:[;#].*)?$""",
+    re.MULTILINE | re.IGNORECASE,
 )
 
 
@@ -29,7 +30,7 @@ def parse_release(version: str) -> Release:
 
 def release_of(folder: str, package: str) -> PackageRelease | None:
     """The release of the named package that a folder lies in; None outside the package, and where it says none."""
-    for above in upwards(folder):
+    for above in (*upwards(folder), *upwards(os.path.realpath(folder))):  # a link may have another name
         if os.path.basename(above) == package:
             path = os.path.join(above, "__init__.py")
             try:
@@ -37,9 +38,9 @@ def release_of(folder: str, package: str) -> PackageRelease | None:
             except OSError:
                 continue
             text = head.decode("utf-8", "replace")
-            match = _VERSION.search(text)
-            if match or re.search(rf"^{NAME}\b", text, re.MULTILINE):
-                return PackageRelease(match[1] if match else "", locate_word(path, NAME, text))
+            found = [match[2] for match in _VERSION.finditer(text)]
+            if found or re.search(rf"\b{NAME}\b", text):  # imported, joined of parts, set in a block: unreadable
+                return PackageRelease(found[-1] if found else "", locate_word(path, NAME, text))
     return None
 
 

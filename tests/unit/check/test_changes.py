@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
+from modular_converter.check import tree_changes
 from modular_converter.check.changes import file_changes
 
 
@@ -142,3 +145,12 @@ def test_places() -> None:
 def test_the_name_of_the_model_is_left_out_of_words_alone(model: str, old: str, new: str, kind: str) -> None:
     (change,) = file_changes(f"/models/{model}/modeling_{model}.py", f"{old}\n", f"{new}\n")
     assert change.kind == kind
+
+
+def test_long_lists_are_compared_in_steps_that_grow_with_their_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(tree_changes, "_head", lambda node: asked.append(node) or ast.dump(node))
+    numbers = range(400)
+    old, new = (", ".join(f"{name}{one}" for one in numbers) for name in "ab")
+    assert len(file_changes("/m/emu/modeling_emu.py", f"x = [{old}]\n", f"x = [{new}]\n")) == len(numbers)
+    assert len(asked) == 2 * len(numbers) + 2, "each entry and each assignment is looked at once"

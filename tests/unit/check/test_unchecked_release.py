@@ -158,6 +158,13 @@ def test_watch_says_it_and_keeps_the_files(library: Path, capsys, monkeypatch) -
         ("importlib.metadata.version(__name__)", "", True),
         ("importlib.metadata.version(__name__)", NEXT, False),
         ('"unknown"', "", True),
+        (f'"{CHECKED}" + ".1"', "", True),
+        (f'"5" ".{MINOR + 1}"', "", True),
+        ('"1!9.0.0"', "", True),
+        ('"5,25"', "", True),
+        (f'"{CHECKED}"  # the last', "", False),
+        (f"'{CHECKED}'; x = 1", "", False),
+        (f'"{CHECKED}"\n__version__ = "{NEXT}.0"', "", True),
     ],
 )
 def test_versions(library: Path, said: str, accepted: str, unchecked: bool) -> None:
@@ -168,6 +175,30 @@ def test_versions(library: Path, said: str, accepted: str, unchecked: bool) -> N
     assert is_unchecked(load_settings(models)) is unchecked
     findings = check(CheckOptions(root=str(library))).findings
     assert [one.code for one in findings] == ["MC394"] * unchecked
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from .version import __version__",
+        "try:\n    from ._version import __version__\nexcept ImportError:\n    __version__ = None",
+        f"version = __version__ = '{CHECKED}'",
+    ],
+)
+def test_a_version_that_stands_elsewhere_cannot_be_read(library: Path, text: str) -> None:
+    say(library, text)
+    assert is_unchecked(load_settings(library / "src/transformers/models"))
+
+
+def test_a_link_of_another_name_is_the_package_too(library: Path) -> None:
+    edit(library, "modeling_base.py", "x + 1", "x + 2")
+    before = texts(library)
+    link = library / "mylib"
+    link.symlink_to(library / "src/transformers", target_is_directory=True)
+    result = run(link, "--fix")
+    assert "MC394" in result.output and texts(library) == before, result.output
+    convert(link, "all")
+    assert texts(library) == before
 
 
 def test_a_package_without_releases_has_none(library: Path) -> None:
