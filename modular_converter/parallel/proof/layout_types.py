@@ -97,9 +97,15 @@ class _Forward:
         names = {p.tensor: [n for n in p.names if n in self.plan.pieces] for p in trace.parameters}
         self.pieces = {tensor: self.plan.pieces[found[0]] for tensor, found in names.items() if found}
         self.names = {p.tensor: p.name for p in trace.parameters}
-        for tensor, piece in self.pieces.items():
-            if piece.dim >= 0:
-                self.types[tensor] = Type(frozenset(self._cut_axes(tensor, piece)))
+        cut = {
+            tensor: frozenset(self._cut_axes(tensor, piece)) for tensor, piece in self.pieces.items() if piece.dim >= 0
+        }
+        tokens = {
+            self.pieces[tensor].rule: -1 - tensor for tensor in cut if self._is_gathered_twin(tensor, cut[tensor])
+        }
+        for tensor, axes in cut.items():
+            token = tokens.get(self.pieces[tensor].rule)
+            self.types[tensor] = Type(axes if token is None else frozenset({token}))
         self.ends = {op.call: index for index, op in enumerate(trace.ops)}
         reasons = _reasons(self.flow)
         for index, op in enumerate(trace.ops):
@@ -151,6 +157,20 @@ class _Forward:
                 yield from self._of_seq(block)
             start += length
 
+    def _is_gathered_twin(self, tensor: int, axes: frozenset[int]) -> bool:
+        """Whether a weight is gathered along an axis that another of its dimensions has, too, which stays whole.
+
+        An own number then stands for the cut until the gather.
+        """
+        piece = self.pieces[tensor]
+        others = (seq for dim, seq in enumerate(self.flow.of(tensor)) if dim != piece.dim)
+        is_gathered = all(STYLES[role].collective is GATHER_OVER_RANKS for role in piece.roles)
+        return is_gathered and any(axes & self._of_seq(seq) for seq in others)
+
+    def _of_result(self, cut: frozenset[int], number: int) -> frozenset[int]:
+        """The axes of a tensor among those that are cut, and the numbers that stand for a cut."""
+        return frozenset(leaf for leaf in cut if leaf < 0) | cut & self.leaves(number)
+
     def _follow(self, index: int, op: Op, reasons: dict[int, str]) -> None:
         """Give the results of an operation their types."""
         sources = tuple(map(self.of, op.inputs()))
@@ -178,7 +198,7 @@ class _Forward:
             self._fault(op, "a weight is cut through the blocks that the code tells apart: give parts")
         free = self._free(op)
         for number in op.outputs:
-            self.types[number] = Type(left & self.leaves(number), partial)
+            self.types[number] = Type(self._of_result(left, number), partial)
             self.free[number] = free & self.leaves(number)
             if number in op.inputs() and (root := self.root(number)) != number:  # a write into a view
                 old = self.of(root)

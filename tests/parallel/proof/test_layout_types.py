@@ -39,7 +39,7 @@ TYPES = (
         "mamba",
         "xlnet",
     ),
-    *("longformer", "prophetnet", "phi3", "gpt_oss"),
+    *("longformer", "prophetnet", "phi3", "gpt_oss", "d_fine"),
 )
 EXAMPLES = [name for name, style in STYLES.items() if not style.expert]
 
