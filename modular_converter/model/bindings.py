@@ -206,6 +206,13 @@ class Bindings:
         here = (one for one in self.inner if not one.runs_later)
         return frozenset(self._found.read).union(*(one._outside(one.needs) for one in here))
 
+    @cached_property
+    def calls_now(self) -> frozenset[str]:
+        """The names of what code calls where it stands, decorators left out; of `a.b()` it is `a`."""
+        here = (one for one in self.inner if not one.runs_later)
+        names = {dotted(call.func).partition(".")[0] for call in self.calls}
+        return frozenset(names).union(*(one.calls_now for one in here))
+
     def reader(self, name: str, annotations: bool) -> ast.AST | None:
         """The first node that reads a name where the code stands; see `reads_now` and `needs`."""
         found = self._found.read.get(name) or (self._found.annotated.get(name) if annotations else None)

@@ -140,7 +140,7 @@ class Resolver:
             if sources := self._sources(name, path, module):
                 found = (self._behind_import(one, name, path, seen) for one in sources)
                 return next((one for one in found if one is not None), None)
-            if alias := _aliased(name, module):
+            if alias := aliased(name, module):
                 return self._meaning(path, alias, seen) or Definition(path, name)
             if name in module.names or any(name in one.uses and name in _bound(one) for one in module.statements):
                 return Definition(path, name)
@@ -229,7 +229,7 @@ class Resolver:
             return None
 
 
-def _aliased(name: str, module: Module) -> str | None:
+def aliased(name: str, module: Module) -> str | None:
     """What a definition gives another name to: `b.c` of `a = b.c`, where `b` is imported, or bound above it."""
     statement = module.definitions.get(name)
     if statement is None or statement.role is not Role.ASSIGNMENT or len(statement.uses) > MOST_PARTS:

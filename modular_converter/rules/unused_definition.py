@@ -63,7 +63,10 @@ def diagnose(location: Location, name: str) -> Finding:
 
 def check(facts: Facts) -> Iterator[Finding]:
     """Find functions and assignments that no generated file holds."""
+    bases = {parent.written for _, parent in facts.heirs}
     for name, definition in facts.definitions.items():
-        ignored = definition.is_class or name in facts.customary_names or name.startswith("__")
+        ignored = (
+            definition.is_class or name in facts.customary_names or name in bases or name in ("__all__", "__getattr__")
+        )
         if not ignored and name not in facts.generated:
             yield diagnose(facts.at(name, definition.line), name)

@@ -18,7 +18,7 @@ from modular_converter.rules import imported_again, name_defined_twice
 
 def report_redefined(neighbours: Neighbourhood, files: GeneratedFiles, library: Library) -> Iterator[Finding]:
     """Names with another meaning than in their own module. A warning for each definition that reads, when it is
-    created, a name that is defined again below it; an error for a name that is imported below another meaning of it.
+    created, a name that gets another value below it; an error for a name that is imported below another meaning of it.
     """
     target, resolution = neighbours.target, neighbours.resolution
     text = library.text(target.path)
@@ -86,14 +86,30 @@ def _made_between(module: Module, user: Statement, name: str) -> tuple[int, int]
     """The line of the definition of a name that counts when `user` is created, and the line of the last definition, if
     they differ.
     """
-    lines = [one.line for one in module.statements if one.name == name and one.role in DEFINITIONS]
+    lines = [line for one in module.statements for line in _lines_that_bind(name, one)]
     before = [line for line in lines if line < user.line]
     if before and lines[-1] > user.line and name in bindings_of(parse(user.text)).needs:
         return before[-1], lines[-1]
     return None
 
 
+def _lines_that_bind(name: str, statement: Statement) -> Iterator[int]:
+    """The lines on which a definition and the changes joined to it give a name a value: `N = 1` and `N += 1`."""
+    if statement.role not in DEFINITIONS or name not in {statement.name, *statement.binds}:
+        return
+    if not statement.joined:
+        yield statement.line
+        return
+    parts = [(0, statement.line), *statement.joined]
+    for node in parse(statement.text).body:
+        if name in bindings_of(node).binds:
+            row, line = next(part for part in reversed(parts) if part[0] < node.lineno)
+            yield line + node.lineno - 1 - row
+
+
 def _defined_again(module: Module) -> frozenset[str]:
-    """The names that several definitions of a module have."""
-    times = Counter(one.name for one in module.statements if one.role in DEFINITIONS)
-    return frozenset(name for name, number in times.items() if number > 1)
+    """The names to which several statements of a module give a value."""
+    made = [one for one in module.statements if one.role in DEFINITIONS]
+    times = Counter(one.name for one in made)
+    changed = (name for one in made if one.joined for name in {one.name, *one.binds})
+    return frozenset({name for name, number in times.items() if number > 1}.union(changed))

@@ -17,6 +17,7 @@ from modular_converter.findings import ConversionError, Finding, Location, locat
 from modular_converter.model.index import index_module
 from modular_converter.model.module import ImportedName, Module, Role, Statement
 from modular_converter.model.nodes import parse
+from modular_converter.model.resolver import aliased
 from modular_converter.rules import (
     base_not_a_name,
     config_from_modeling,
@@ -143,6 +144,10 @@ def resolve_imports(target: ModularFile, library: Library) -> ResolvedImports:
     for name, neighbour in _guarded_helpers(target, library):
         taken.setdefault(name.bound, Taken(name.module, name.name))
         neighbours.setdefault(name.module, neighbour)
+    bases = {base for statement in target.module.statements for base in statement.bases}
+    for base in sorted(bases & target.module.definitions.keys()):
+        if (alias := aliased(base, target.module)) in taken:
+            taken[base] = taken[alias]  # `Base = LlamaMLP` means the same as `import LlamaMLP as Base`
     resolution = ResolvedImports(target, neighbours, taken)
     in_right_case = _with_parents_in_other_case(resolution, library)
     if in_right_case is not None:

@@ -10,9 +10,10 @@ from functools import cached_property
 
 from modular_converter.convert.conversion import Origin
 from modular_converter.model import lexer
+from modular_converter.model.bindings import Bindings, bindings_of
 from modular_converter.model.members import class_node
 from modular_converter.model.module import ImportedName, Role
-from modular_converter.model.nodes import walk
+from modular_converter.model.nodes import dotted, parse, walk
 
 
 _PLAIN_HEADER = re.compile(r"(?:@[\w.]+\n)*class \w+(?:\([^()\n#]*\))?:")
@@ -46,6 +47,17 @@ class EmittedDefinition:
         node = _header_node(self.text)
         parts = walk(*node.decorator_list, *node.bases, *node.keywords)
         return frozenset(part.id for part in parts if isinstance(part, ast.Name))
+
+    @cached_property
+    def bindings(self) -> Bindings:
+        """What it does with names when it is created, and later."""
+        return bindings_of(*parse(self.text).body)
+
+    @cached_property
+    def called(self) -> frozenset[str]:
+        """The names that it calls when it is created, decorators included."""
+        nodes = (one for node in parse(self.text).body for one in getattr(node, "decorator_list", ()))
+        return self.bindings.calls_now.union(dotted(one).partition(".")[0] for one in nodes)
 
 
 def _header_node(text: str) -> ast.ClassDef:
@@ -92,19 +104,28 @@ class GeneratedFiles:
 
 
 def with_bases_first(definitions: Sequence[EmittedDefinition]) -> list[EmittedDefinition]:
-    """The definitions, with each class behind its bases and decorators, even if a base uses its heirs in a method. The
-    published files already have such an order.
+    """The definitions, each behind those that Python needs when it creates it: the bases and decorators of a class, even
+    if a base uses its heirs in a method, and what its code reads at once. The published files already have such an order.
     """
     by_name = {one.name: one for one in definitions}
     ordered: dict[str, EmittedDefinition] = {}
     entered: set[str] = set()
+    unfinished: set[str] = set()  # those that use definitions further below
 
     def emit(one: EmittedDefinition) -> None:
         if one.name in entered:
             return
         entered.add(one.name)
-        for name in sorted(one.header_uses & by_name.keys()):
-            emit(by_name[name])
+        if one.uses & by_name.keys() - entered or not unfinished.isdisjoint(one.uses):
+            unfinished.add(one.name)
+            for name in sorted((one.header_uses | one.bindings.needs) & by_name.keys()):
+                emit(by_name[name])
+            running = sorted(one.called & by_name.keys())
+            for name in running:  # the list grows meanwhile
+                for use in sorted(by_name[name].uses & by_name.keys()):
+                    emit(by_name[use])
+                    if by_name[use].role is Role.FUNCTION and use not in running:
+                        running.append(use)
         ordered[one.name] = one
 
     for one in definitions:

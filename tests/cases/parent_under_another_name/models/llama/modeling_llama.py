@@ -1,0 +1,8 @@
+class LlamaMLP:
+    def f(self):
+        return 1
+
+
+class LlamaAttention:
+    def f(self):
+        return 2
