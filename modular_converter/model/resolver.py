@@ -235,7 +235,8 @@ def aliased(name: str, module: Module) -> str | None:
     if statement is None or statement.role is not Role.ASSIGNMENT or len(statement.uses) > MOST_PARTS:
         return None
     node = parse(statement.text).body
-    path = dotted(node[0].value) if len(node) == 1 and isinstance(node[0], ast.Assign) else ""
+    value = node[0].value if len(node) == 1 and isinstance(node[0], (ast.Assign, ast.AnnAssign)) else None
+    path = dotted(value) if value is not None else ""
     first = path.partition(".")[0]
     is_above = module.places.get(first, len(module.statements)) < module.places[name]
     return path if path and (is_above or first in module.imported) else None

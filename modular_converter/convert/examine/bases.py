@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from modular_converter.convert.examine.fault import Fault, FaultKind
 from modular_converter.convert.examine.statements import all_statements, statements_in
+from modular_converter.model.bindings import bindings_of
 from modular_converter.model.index import imported_names
 
 
@@ -30,8 +31,10 @@ def base_faults(tree: ast.Module, is_neighbour: Callable[[str], bool]) -> Iterat
         names = [name for base in node.bases if (name := base_name(base)) is not None]
         for base, name in zip(node.bases, map(base_name, node.bases)):
             root, _, rest = (name or "").partition(".")
-            if name and any(map(is_neighbour, _modules_in(modules.get(root, ""), rest))):
-                yield Fault(FaultKind.FOREIGN_BASE, node.name, name, base.lineno)
+            above = [root] if root in modules else [one for one in _made_from(root, tree) if one in modules]
+            for one in above:
+                if any(map(is_neighbour, _modules_in(modules[one], rest))):
+                    yield Fault(FaultKind.FOREIGN_BASE, node.name, f"{one}.{rest}" if rest else one, base.lineno)
         own = f"{node.name}#{number}"  # a class may be defined twice; its bases are those that exist by then
         order = _linear([orders.get(name, (name,)) for name in names if name.rpartition(".")[2] not in _TYPING_ONLY])
         if order is None or len(set(names)) < len(names):
@@ -101,6 +104,17 @@ def _modules_in(imported: str, rest: str) -> Iterator[str]:
     for part in rest.split(".")[:-1]:
         imported = f"{imported}.{part}"
         yield imported
+
+
+def _made_from(name: str, tree: ast.Module) -> Iterator[str]:
+    """The names in the value that an assignment gives a name: `A` and `B` for `Base = A if fast else B`."""
+    for node in all_statements(tree):
+        if (
+            isinstance(node, (ast.Assign, ast.AnnAssign))
+            and name in bindings_of(node).binds
+            and node.value is not None
+        ):
+            yield from sorted(bindings_of(node.value).needs)
 
 
 def _imported_names(tree: ast.Module) -> Iterator[tuple[str, str]]:

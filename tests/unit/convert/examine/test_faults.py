@@ -82,6 +82,8 @@ def test_a_class_defined_twice_inherits_from_the_first() -> None:
         ("from ..other.modeling_other import Parent as P", "P[int]"),
         ("from .. import other", "other.modeling_other.Parent"),
         ("from .. import other as o", "mixed(), o.modeling_other.Parent"),
+        ("from ..other.modeling_other import Parent as P\nBase = P if fast else object", "Base"),
+        ("from ..other import modeling_other as m\nif fast:\n    Base: type = mixed(m.Parent)", "Base"),
     ],
 )
 def test_bases_from_other_models(imported: str, base: str) -> None:

@@ -32,7 +32,13 @@ def definition(text: str) -> EmittedDefinition:
         (["class A(list[B]):  # of B\n    pass", "class B: pass"], "BA"),
         (["class A:\n    def f(self): return B()", "class B(A): pass"], "AB"),
         (["class A(B): pass", "class B(A): pass"], "BA"),
-        (["A = B", "class B: pass"], "AB"),  # only classes are told to wait
+        (["A = B", "class B: pass"], "BA"),
+        (["A = B()", "class B:\n    x = C", "class C: pass"], "CBA"),
+        (["A = B()", "class B:\n    def __init__(self): self.x = C()", "class C: pass"], "BCA"),
+        (["A = B", "class B:\n    def __init__(self): self.x = C()", "class C: pass"], "BAC"),
+        (["A = lambda: B", "class B: pass"], "AB"),
+        (["class A:\n    x = [B for _ in C]", "class B: pass", "C = 1"], "BCA"),
+        (["class A:\n    def f(self): return [B() for _ in C]", "class B: pass", "C = 1"], "ABC"),
     ],
 )
 def test_a_class_stands_behind_its_bases(texts: list[str], order: str) -> None:
