@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from modular_converter.findings import UNPARSABLE
+from modular_converter.model.bindings import bindings_of
 from modular_converter.model.nodes import parse
 
 
@@ -45,7 +46,7 @@ def is_read(name: str, line: int, text: str) -> bool:
 
 
 def binding_below(name: str, line: int, text: str) -> int:
-    """The line below `line` in which a class, function or assignment at the top level binds `name`; 0 for none."""
+    """The line of the first statement below `line` at the top level that gives `name` a value; 0 for none."""
     places = _bindings(text).get(name, ())
     following = bisect.bisect_right(places, line)
     return places[following] if following < len(places) else 0
@@ -75,11 +76,10 @@ def _first_users(text: str) -> Mapping[str, tuple[str, int]]:
 
 @functools.lru_cache(maxsize=4)
 def _bindings(text: str) -> Mapping[str, Sequence[int]]:
-    """Name -> the lines of the top-level classes, functions and assignments that bind it."""
+    """Name -> the lines of the top-level statements that give it a value, imports left out."""
     lines: dict[str, list[int]] = {}
     for node in parsed(text).body:
-        targets = [target.id for target in getattr(node, "targets", ()) if isinstance(target, ast.Name)]
-        for name in dict.fromkeys([*([node.name] if isinstance(node, _NAMED) else []), *targets]):
+        for name in bindings_of(node).assigns:
             lines.setdefault(name, []).append(node.lineno)
     return lines
 

@@ -14,6 +14,7 @@ from modular_converter.convert.inherit.resolve import ModularFile, Neighbour
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import Renamer
 from modular_converter.findings import UNPARSABLE, ConversionError
+from modular_converter.model.bindings import bindings_of
 from modular_converter.model.index import imported_names, imports_within
 from modular_converter.model.module import ImportedName, Statement
 from modular_converter.model.nodes import children, dotted, parse, walk
@@ -151,14 +152,17 @@ def uses_of_words(texts: tuple[str, ...], words: frozenset[str], own: frozenset[
         own: the packages that hold the models.
     """
     try:
-        nodes = walk(*(node for text in texts for node in parse(text).body))
+        statements = [node for text in texts for node in parse(text).body]
     except UNPARSABLE:
         return WordUses()
-    statements = (node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom)))
-    imports = {name.bound: is_outside(name, own) for node in statements for name in imported_names(node)}
-    bound, foreign_keywords, chains = set[str](), set[str](), set[str]()
+    nodes = walk(*statements)
+    found = (node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom)))
+    imports = {name.bound: is_outside(name, own) for node in found for name in imported_names(node)}
+    scopes = bindings_of(*statements).everywhere
+    bound = {name for scope in scopes for name in words & (scope.binds | scope.local)}
+    foreign_keywords, chains = set[str](), set[str]()
     for node in nodes:
-        bound.update(name for name in _bound(node) if name in words)
+        bound.update(name for name in _named(node) if name in words)
         if isinstance(node, ast.Call):
             names = words.intersection(keyword.arg for keyword in node.keywords if keyword.arg)
             is_foreign = imports.get(_root(node.func)) if names else None
@@ -180,25 +184,15 @@ def _root(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _bound(node: ast.AST) -> Sequence[str | None]:
-    """The names that a node binds, and those that strings in it may bind."""
+def _named(node: ast.AST) -> Sequence[str]:
+    """The attributes that a node sets, and the names that strings in it may bind."""
     match node:
-        case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.Attribute(attr=name, ctx=ast.Store() | ast.Del()):
+        case ast.Attribute(attr=name, ctx=ast.Store() | ast.Del()):
             return (name,)
         case ast.Attribute(attr=name, value=ast.Name(id=holder) | ast.Attribute(attr=holder)):
             return (name,) if holder.endswith("config") else ()
-        case ast.Name() | ast.Constant():
-            return ()
-        case (
-            ast.arg(arg=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name)
-        ):
-            return (name,)
         case ast.ImportFrom(module=str() as module):  # in a function: `from .configuration_dia import DiaConfig`
             return module.split(".")
-        case ast.alias() as alias:
-            return (alias.asname or alias.name,)
-        case ast.ExceptHandler(name=name) | ast.MatchAs(name=name) | ast.MatchStar(name=name):
-            return (name,)
         case ast.Call() | ast.Dict() | ast.List() | ast.Tuple() | ast.Set() | ast.Subscript():
             # `register_buffer("…", x)`, `kwargs["…"]`, names in lists; but not `F.pad(x, mode="…")`.
             constants = (child for child in children(node) if isinstance(child, ast.Constant))
