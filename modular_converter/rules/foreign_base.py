@@ -39,13 +39,20 @@ __all__ = ["NewMLP"]
 )
 
 
-def diagnose(location: Location, name: str, base: str) -> Finding:
-    """`base` is the base of the generated class `name`, as it stands there."""
+def diagnose(location: Location, name: str, base: str, *, module: str = "") -> Finding:
+    """`base` is the base of the generated class `name`, as it stands there; `module` defines it, where that is known."""
     leaf = base.rpartition(".")[2]
+    source = (
+        f"`from {module} import {leaf}`"
+        if module
+        else (
+            f"import `{leaf}` by its name from the file that defines it: not from a package or a modular file, and not under "
+            "`if` or `try`"
+        )
+    )
     return Finding(
         RULE,
         location,
         f"the generated `{name}` would still inherit from `{base}` of another model",
-        help=f"Write `class {name}({leaf})`, and import `{leaf}` by its name from the file that defines it: not from a "
-        "package or a modular file, and not under `if` or `try`.",
+        help=f"Write {source}." if module else f"Write `class {name}({leaf})`, and {source}.",
     )

@@ -25,7 +25,7 @@ from modular_converter.convert.examine.renamed_words import find_renamed_words
 from modular_converter.convert.examine.undefined import cure, guarded_import, parent_for, resolution_of
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, rename_neighbours
-from modular_converter.convert.inherit.resolve import ResolvedImports
+from modular_converter.convert.inherit.resolve import ResolvedImports, module_of_model
 from modular_converter.convert.inline.generated import GeneratedFiles
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import Finding, Location, Severity, locate_parse_error, locate_word
@@ -205,11 +205,17 @@ class _Examination:
         if fault.kind is FaultKind.BASES:
             return inconsistent_bases.diagnose(place.location, fault.definition, fault.detail)
         if fault.kind is FaultKind.FOREIGN_BASE:
-            return foreign_base.diagnose(place.location, fault.definition, fault.detail)
+            module = self._module_of(fault.detail)
+            return foreign_base.diagnose(place.location, fault.definition, fault.detail, module=module)
         if fault.kind is FaultKind.TYPING_ONLY:
             return typing_only_name.diagnose(place.location, fault.detail, place.words)
         parent = parent_for(fault.detail, fault.module, self._neighbourhood)
         return missing_in_sibling.diagnose(place.location, fault.detail, fault.module, place.words, parent=parent)
+
+    def _module_of(self, base: str) -> str:
+        """The module that defines a base which the modular file imports from the folder of a model; "" for any other."""
+        imported = self._resolution.target.module.imported.get(base) if self._resolution else None
+        return module_of_model(imported, os.path.dirname(self.conversion.path), self.library) if imported else ""
 
     def wrong_source(self) -> Finding | None:
         """The error of the modular file, or of one that it inherits from, which parses but does not compile."""

@@ -246,21 +246,14 @@ def _check_ordinary(name: ImportedName, statement: Statement, target: ModularFil
     if meant is not None:
         location = _locate(target, statement, name.module, library)
         return [unknown_neighbour.diagnose(location, name.module, meant[1], candidates=[meant[0]])]
-    if not name.name:
-        return []
-    folder = os.path.dirname(target.path)
-    # Published files import what is no base from there: `SiglipVisionConfig` in gemma3 of 5.15.
-    is_base = any(name.bound in one.bases for one in target.module.statements)
-    module = _module_of_model(name, folder, library) if is_base else ""
-    if name.module == library.settings.package:
-        module = defining_module(name.name, name.module, folder, library)
-    elif not module:
+    if name.module != library.settings.package or not name.name:
         return []
     location = _locate(target, statement, name.name, library)
+    module = defining_module(name.name, name.module, os.path.dirname(target.path), library)
     return [import_from_package_root.diagnose(location, name.name, name.module, module=module)]
 
 
-def _module_of_model(name: ImportedName, folder: str, library: Library) -> str:
+def module_of_model(name: ImportedName, folder: str, library: Library) -> str:
     """For a name that is imported from the folder of a model, the module in it that defines the name; "" for none."""
     model = name.module.rpartition(".")[2]
     for kind in library.settings.file_kinds:

@@ -193,7 +193,7 @@ MISTAKES = {
     ),
     "a parent from the folder of its model": (
         "from ..llama import LlamaConfig\n\n\nclass YakConfig(LlamaConfig)" + PASS,
-        (1, "MC107", "`from ..llama.configuration_llama import LlamaConfig`"),
+        (4, "MC504", "Write `from ..llama.configuration_llama import LlamaConfig`"),
     ),
     "a parent by its module": (
         "from ..llama import modeling_llama as ml\n\n\nclass YakMLP(ml.LlamaMLP)" + PASS,
