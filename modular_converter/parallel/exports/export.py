@@ -95,11 +95,15 @@ def export(derived: Derived, vocabulary: Vocabulary, ranks: int = 2, pool: RankP
 
 
 def _refused_there(derived: Derived, plan: Plan, pool: RankPool, vocabulary: Vocabulary) -> str:
-    try:
-        verdict = prove(derived, plan, pool, vocabulary.route)
-    except PlanError as error:  # a rank died or hung in the tool's code
-        return str(error)
-    return "" if verdict.passed else placed(verdict.layer, verdict.reason)
+    why = ""
+    for _ in range(2):  # a busy machine may be too slow for the limit of time once
+        try:
+            verdict = prove(derived, plan, pool, vocabulary.route)
+        except PlanError as error:  # a rank died or hung in the tool's code
+            why = str(error)
+        else:
+            return "" if verdict.passed else placed(verdict.layer, verdict.reason)
+    return why
 
 
 def misread(vocabulary: Vocabulary, plan: Plan, model: torch.nn.Module) -> str:
