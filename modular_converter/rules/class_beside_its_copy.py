@@ -29,8 +29,8 @@ RULE = Rule(
     explanation="""\
 If your code uses a neighbour's class under its own name, and inherited code uses a copy of it, the generated file has
 two classes: a member of one enumeration is no member of the other, and an instance of one is none of the other. The
-same holds for `isinstance(x, OldMLP)` and `except OldError` where the generated heir of that class is meant: it does not
-inherit from it.
+same holds for `isinstance(x, OldMLP)` and `except OldError` where the generated heir of that class is meant: it does
+not inherit from it.
 
 Inherit from a class that is copied, and use the heir; or ask for the heir.
 """,

@@ -27,8 +27,8 @@ RULE = Rule(
     severity=Severity.WARNING,
     summary="a definition reads a name that its file defines again further down, and a generated file has the last one",
     explanation="""\
-A class or function that Python makes between two definitions of a name uses the first of them in its bases, decorators,
-defaults and class body. A generated file has one definition for each name, the last.
+A class or function that Python makes between two definitions of a name uses the first of them in its bases,
+decorators, defaults and class body. A generated file has one definition for each name, the last.
 
 Give the two different names. If they are a neighbour's, write the definition that uses the first one out.
 """,

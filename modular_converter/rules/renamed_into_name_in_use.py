@@ -24,7 +24,8 @@ RULE = Rule(
     summary="renaming makes one name of two that the neighbour's code keeps apart",
     explanation="""\
 The neighbour's name gives way to that of your model wherever it occurs in its code. If that code has a name with your
-model's name in it already, the two become one: `old_scale` beside `new_scale`, as parameters, attributes or local names.
+model's name in it already, the two become one: `old_scale` beside `new_scale`, as parameters, attributes or local
+names.
 
 Write the code that uses the two out in the modular file, with other names.
 """,

@@ -16,7 +16,7 @@ from modular_converter.parallel.choice.expert_plan import expert_plan
 from modular_converter.parallel.choice.select_plan import GivenPlan, given_plan, select_plan
 from modular_converter.parallel.choice.small_instances import unproven_arguments
 from modular_converter.parallel.engine.group.same_calls import everywhere
-from modular_converter.parallel.engine.group.same_settings import numbers_of
+from modular_converter.parallel.engine.group.same_settings import settings_of_modules
 from modular_converter.parallel.engine.group.weight_sources import WeightSource
 from modular_converter.parallel.errors import ApplyError, PlanError, one_line
 from modular_converter.parallel.plans.plan import Plan
@@ -120,7 +120,7 @@ def refuse_difference_in_group(model: Any, plan: Plan, source: WeightSource, eve
 def refuse_other_weights(model: Any, group: ProcessGroup, place: torch.device) -> None:
     """Raise ``ApplyError`` on all processes if one has other weights: shares would be of different models."""
     shapes = [(name, str(tuple(p.shape))) for name, p in model.named_parameters()]
-    known = everywhere(shapes + numbers_of(model), group)
+    known = everywhere(shapes + settings_of_modules(model), group)
     for rank, names in enumerate(known):
         if names != known[0]:
             first = next(one or other for one, other in zip_longest(names, known[0]) if one != other)

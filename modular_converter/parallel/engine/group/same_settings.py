@@ -138,7 +138,7 @@ def compared(model: torch.nn.Module) -> contextlib.AbstractContextManager[None]:
     return contextlib.nullcontext() if found is None else found.compared(model)
 
 
-def numbers_of(model: torch.nn.Module) -> list[tuple[str, str]]:
+def settings_of_modules(model: torch.nn.Module) -> list[tuple[str, str]]:
     """The numbers and switches that modules inside a model have, and its mode; the model's own others may be the caller's."""
     found = [("training", str(model.training))]
     for path, module in model.named_modules():
