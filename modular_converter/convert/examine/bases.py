@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
 from modular_converter.convert.examine.fault import Fault, FaultKind
 from modular_converter.convert.examine.statements import all_statements, statements_in
@@ -26,12 +26,13 @@ def base_faults(tree: ast.Module, is_neighbour: Callable[[str], bool]) -> Iterat
     dotted names, leading dots included.
     """
     modules = dict(_imported_names(tree))
+    made_from = _made_from(tree, modules)
     orders: dict[str, tuple[str, ...]] = {}
     for number, node in enumerate(_classes(tree)):
         names = [name for base in node.bases if (name := base_name(base)) is not None]
         for base, name in zip(node.bases, map(base_name, node.bases)):
             root, _, rest = (name or "").partition(".")
-            above = [root] if root in modules else [one for one in _made_from(root, tree) if one in modules]
+            above = [root] if root in modules else made_from.get(root, ())
             for one in above:
                 if any(map(is_neighbour, _modules_in(modules[one], rest))):
                     yield Fault(FaultKind.FOREIGN_BASE, node.name, f"{one}.{rest}" if rest else one, base.lineno)
@@ -106,15 +107,15 @@ def _modules_in(imported: str, rest: str) -> Iterator[str]:
         yield imported
 
 
-def _made_from(name: str, tree: ast.Module) -> Iterator[str]:
-    """The names in the value that an assignment gives a name: `A` and `B` for `Base = A if fast else B`."""
+def _made_from(tree: ast.Module, imported: Container[str]) -> Mapping[str, Sequence[str]]:
+    """Name -> the imported names in the values that assignments give it: `A` and `B` for `Base = A if fast else B`."""
+    found: dict[str, list[str]] = {}
     for node in all_statements(tree):
-        if (
-            isinstance(node, (ast.Assign, ast.AnnAssign))
-            and name in bindings_of(node).binds
-            and node.value is not None
-        ):
-            yield from sorted(bindings_of(node.value).needs)
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+            names = sorted(name for name in bindings_of(node.value).needs if name in imported)
+            for name in bindings_of(node).binds if names else ():
+                found.setdefault(name, []).extend(names)
+    return found
 
 
 def _imported_names(tree: ast.Module) -> Iterator[tuple[str, str]]:

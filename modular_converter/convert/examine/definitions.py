@@ -42,7 +42,7 @@ def definition_at(text: str, line: int, word: str) -> tuple[str, int]:
 
 def is_read(name: str, line: int, text: str) -> bool:
     """Whether Python reads a name on a line of a text: it does not where the name only stands in a quoted annotation."""
-    return any(isinstance(one, ast.Name) and (one.id, one.lineno) == (name, line) for one in ast.walk(parsed(text)))
+    return (name, line) in _names(text)
 
 
 def binding_below(name: str, line: int, text: str) -> int:
@@ -50,6 +50,12 @@ def binding_below(name: str, line: int, text: str) -> int:
     places = _bindings(text).get(name, ())
     following = bisect.bisect_right(places, line)
     return places[following] if following < len(places) else 0
+
+
+@functools.lru_cache(maxsize=4)
+def _names(text: str) -> frozenset[tuple[str, int]]:
+    """Each name that is code, outside of strings, and its line."""
+    return frozenset((one.id, one.lineno) for one in ast.walk(parsed(text)) if isinstance(one, ast.Name))
 
 
 @functools.lru_cache(maxsize=4)
