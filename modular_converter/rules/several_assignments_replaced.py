@@ -30,8 +30,8 @@ assigns that name more than once, each becomes your statement. It also counts in
 call `super()`.
 
 The parent's lines below go on with your object: `self.places.requires_grad_(False)` freezes your embedding too, where
-inheritance would leave it as you made it. (Where a line fills the object, as `self.layers.append(…)` does, your
-assignment stays behind the parent's lines.)
+inheritance would leave it as you made it, and `self.tokenizer.decoder = decoder` gives your tokenizer this decoder.
+(Where a line fills the object, as `self.layers.append(…)` does, your assignment stays behind the parent's lines.)
 
 Use another name if you mean a value of your own, or write the parent's lines out.
 """,

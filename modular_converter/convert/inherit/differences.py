@@ -315,7 +315,8 @@ def _differing(
 
 def sets_up(line: Line, path: str, bodies: Bodies) -> bool:
     """Whether a line of the parent sets up the object of an attribute, which may be one that the child puts there: the
-    corpus has `self.embed_positions.requires_grad_(False)` (voxtral), and a finding names the line.
+    corpus has `self.embed_positions.requires_grad_(False)` (voxtral) and, in releases before 5.3,
+    `self._tokenizer.decoder = …` (lasr), and a finding names the line.
     """
     return bodies.hidden.only_sets_up(line.node, line.effects, path)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from modular_converter.model.bindings import Effects, Function, bindings_of, fills
+from modular_converter.model.bindings import Effects, Function, bindings_of, covers, fills
 from modular_converter.model.nodes import dotted, super_attribute, walk
 from modular_converter.model.overriding import first_parameter
 
@@ -60,12 +60,12 @@ class HiddenEffects:
 
     def only_sets_up(self, node: ast.AST, effects: Effects, path: str) -> bool:
         """Whether a statement, or a method that it uses, changes the object of an attribute, but neither puts another
-        in its place nor changes what it holds: `self.places.requires_grad_(False)`.
+        in its place nor changes what it holds: `self.places.requires_grad_(False)`, `self.tokenizer.decoder = decoder`.
         """
         mine, theirs = effects, self.of(effects)
         attribute = path.removeprefix(f"{self._instance}.")
         return (
-            path in mine.changes | theirs.changes
+            any(covers(path, changed) for changed in mine.objects_changed | theirs.objects_changed)
             and path not in mine.binds | theirs.binds
             and not self._is_so(lambda part, instance: fills(part, f"{instance}.{attribute}"), node, effects)
         )

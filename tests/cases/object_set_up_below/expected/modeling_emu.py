@@ -20,6 +20,8 @@ class EmuEncoder(nn.Module):
             self.table.eval()
         self.head = nn.Linear(config.width, 2 * config.width)
         self.freeze()
+        self.score = nn.Linear(config.width, 2)
+        self.score.bias = None
 
         self.layers = nn.ModuleList()
         self.layers.append(nn.Linear(config.width, config.width))

@@ -108,3 +108,30 @@ def test_methods_that_set_or_read_any_attribute(body: str, sets: bool, reads: bo
         (node,) = ast.parse(text).body
         assert hidden.may_set_any(node, bindings_of(node).effects) is sets
         assert hidden.may_read_any(node, bindings_of(node).effects) is reads
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("me.a.freeze()", True),
+        ("freeze(me.a)", True),
+        ("me.a.b = 1", True),
+        ("me.a.b.c = 1", True),
+        ("me.a.b.freeze()", True),
+        ("if x:\n    me.a.b = 1", True),
+        ("me.set()", True),
+        ("me.a = 1", False),
+        ("me.a.b = me.a = 1", False),
+        ("me.a[0] = 1", False),
+        ("me.a.append(1)", False),
+        ("me.b.a = 1", False),
+        ("me.ab.c = 1", False),
+        ("x = me.a.b", False),
+    ],
+)
+def test_statements_that_only_set_an_object_up(text: str, told: bool) -> None:
+    (set_up,) = ast.parse("def set(self):\n    self.a.b = 1\n").body
+    assert isinstance(set_up, ast.FunctionDef)
+    (node,) = ast.parse(text).body
+    hidden = HiddenEffects({"set": [set_up]}, "me")
+    assert hidden.only_sets_up(node, bindings_of(node).effects, "me.a") is told

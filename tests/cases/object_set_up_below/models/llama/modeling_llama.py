@@ -18,6 +18,9 @@ class LlamaEncoder(nn.Module):
         self.head = nn.Linear(config.width, config.width)
         self.freeze()
 
+        self.score = nn.Linear(config.width, 1)
+        self.score.bias = None
+
         self.layers = nn.ModuleList()
         self.layers.append(nn.Linear(config.width, config.width))
         self.blocks = nn.ModuleList([nn.Linear(1, 1)])
