@@ -264,7 +264,7 @@ class CLIPTextModel(CLIPPreTrainedModel):
     ) -> BaseModelOutputWithPooling:
         hidden_states = self.embeddings(input_ids, position_ids)
         causal_mask = create_causal_mask(
-            config=self.config, inputs_embeds=hidden_states, attention_mask=attention_mask, past_key_values=None
+            config=self.config, inputs_embeds=hidden_states, attention_mask=attention_mask, cache=None
         )
         kwargs["is_causal"] = True
         hidden_states = self.final_layer_norm(self.encoder(hidden_states, causal_mask, **kwargs))

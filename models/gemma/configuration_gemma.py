@@ -23,7 +23,7 @@ class GemmaConfig(PreTrainedConfig):
     Word embeddings are multiplied by `embedding_scale`, the square root of `hidden_size` when left out."""
 
     model_type = "gemma"
-    keys_to_ignore_at_inference = ["past_key_values"]
+    keys_to_ignore_at_inference = ["cache"]
     base_model_tp_plan = {
         "layers.*.self_attn.q_proj": "colwise",
         "layers.*.self_attn.k_proj": "colwise",

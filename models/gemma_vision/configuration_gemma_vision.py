@@ -100,7 +100,7 @@ class GemmaVisionCaptionConfig(PreTrainedConfig):
     """Sizes and switches of the caption decoder; `hidden_size` is the `projection_dim` of the towers."""
 
     model_type = "gemma_vision_caption"
-    keys_to_ignore_at_inference = ["past_key_values"]
+    keys_to_ignore_at_inference = ["cache"]
     base_model_tp_plan = {
         "layers.*.self_attn.q_proj": "colwise",
         "layers.*.self_attn.k_proj": "colwise",

@@ -18,7 +18,7 @@ class LlamaConfig(PreTrainedConfig):
     `num_key_value_heads` and `head_dim` follow from the other sizes when left out."""
 
     model_type = "llama"
-    keys_to_ignore_at_inference = ["past_key_values"]
+    keys_to_ignore_at_inference = ["cache"]
     base_model_tp_plan = {
         "layers.*.self_attn.q_proj": "colwise",
         "layers.*.self_attn.k_proj": "colwise",

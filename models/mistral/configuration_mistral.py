@@ -23,7 +23,7 @@ class MistralConfig(PreTrainedConfig):
     `head_dim` follows from the other sizes when left out, and `sliding_window=None` lets a token see all before it."""
 
     model_type = "mistral"
-    keys_to_ignore_at_inference = ["past_key_values"]
+    keys_to_ignore_at_inference = ["cache"]
     base_model_tp_plan = {
         "layers.*.self_attn.q_proj": "colwise",
         "layers.*.self_attn.k_proj": "colwise",

@@ -21,7 +21,9 @@ from modular_converter.parallel.trace.unchanged import unchanged
 # Arguments that ask for more outputs: calls of a sharded model compare these with the whole model's.
 ASKS_FOR = re.compile(r"return_|output_|use_cache$")
 # Arguments with uses of their own. The mask has one, too, if there are ids.
-_KNOWN = ("input_ids", "inputs_embeds", "past_key_values", "cache_params")
+CACHES = ("cache", "past_key_values", "cache_params")
+"""The arguments that take a cache: `cache` since transformers 5.24, which understands the older name, too."""
+_KNOWN = ("input_ids", "inputs_embeds", *CACHES)
 _WHOLE_NUMBERS = re.compile(r"ids?$|labels?|mask|position|index|type|_pos$")
 _MOST_SHAPES = 16
 # The value for a number without any hint.

@@ -170,7 +170,7 @@ class Decoder:
 
         cache = DynamicCache(config=self._shapes.config.get_text_config(decoder=True))
         kept = {"logits_to_keep": 1} if self._shapes._supports_logits_to_keep() else {}
-        return {"past_key_values": cache, "use_cache": True, **kept}
+        return {cache_name(self._shapes): cache, "use_cache": True, **kept}
 
     def _work(self, one: _Group, config: Any) -> None:
         """This stage's share of the next token of a group."""
@@ -230,7 +230,7 @@ class Decoder:
 
     def _follow(self, one: _Group, shapes: _Shapes) -> None:
         """Give the cache's layers of other stages, which have no data, the length of this stage's layers."""
-        layers = one.given["past_key_values"].layers
+        layers = one.given[cache_name(self._shapes)].layers
         for number in range(self._count):
             if number in self._stage.span:
                 continue
@@ -248,7 +248,7 @@ class Decoder:
             with torch.no_grad(), Guesses():
                 bare = _Group(on_meta(one.ids), on_meta(one.given) | self._fixed(), one.left)
                 first = flow_of(self._shapes, self._plan, on_meta(bare.inputs(self._shapes)), skips=True)
-                layers = bare.given["past_key_values"].layers
+                layers = bare.given[cache_name(self._shapes)].layers
                 if len(layers) != self._count:
                     raise ApplyError(
                         f"the cache has {len(layers)} layers and the model {self._count}: generate with the whole model"
@@ -264,6 +264,12 @@ def _beside(group: dist.ProcessGroup) -> Any:
     """A second group of the same processes. Without local synchronization all processes of the job would have to call."""
     ranks = dist.get_process_group_ranks(group)
     return dist.new_group(ranks, use_local_synchronization=len(ranks) < dist.get_world_size())
+
+
+def cache_name(model: Any) -> str:
+    """The argument that takes a cache of keys and values; "" for none."""
+    names = forward_names(model)
+    return next((name for name in ("cache", "past_key_values") if name in names), "")
 
 
 def refuse_other_decoding(model: Any, config: Any, given: Mapping[str, Any]) -> None:
@@ -285,7 +291,7 @@ def refuse_other_decoding(model: Any, config: Any, given: Mapping[str, Any]) -> 
     other = sorted(name for name, value in given.items() if name != "attention_mask" and value is not None)
     if other:
         raise ApplyError(f"{other[0]}: generate in stages takes input_ids and attention_mask alone; leave it out")
-    if model.config.is_encoder_decoder or "past_key_values" not in forward_names(model):
+    if model.config.is_encoder_decoder or not cache_name(model):
         raise ApplyError(f"{type(model).__name__} has no plain key/value cache: generate with the whole model")
     if not model._supports_default_dynamic_cache():
         raise ApplyError(f"{type(model).__name__} has a cache of its own kind: generate with the whole model")

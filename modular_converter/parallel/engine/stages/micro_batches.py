@@ -11,6 +11,7 @@ import torch
 
 from modular_converter.parallel.choice.without_data import META, on_meta
 from modular_converter.parallel.errors import ApplyError, one_line
+from modular_converter.parallel.tiny.arguments import CACHES
 
 
 # Results of all layers: a step does not return them, and a loss made of them is no mean over micro-batches.
@@ -73,7 +74,7 @@ def batch_of(inputs: Mapping[str, Any], chunks: int, device: torch.device, rows:
 
     Raises ``ApplyError`` without any tensor, with a cache, and for rows that do not divide or cannot be found.
     """
-    if inputs.get("use_cache") or any(inputs.get(name) is not None for name in ("past_key_values", "cache_params")):
+    if inputs.get("use_cache") or any(inputs.get(name) is not None for name in CACHES):
         raise ApplyError("a forward in stages keeps no caches: leave use_cache and the cache out, or call generate()")
     moved = {name: v.to(device) if isinstance(v, torch.Tensor) else v for name, v in inputs.items()}
     size = rows.size(moved)
