@@ -17,6 +17,7 @@ import torch
 
 from modular_converter.parallel.engine.remote.what_may_leave import is_cache
 from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.tiny.arguments import CACHES
 
 
 # The number of entries of a large tensor that are compared, evenly spread.
@@ -159,6 +160,8 @@ def shares_that_stay(result: Any, shares: Collection[Path], takes: Collection[st
         takes: the parameters of the model's forward.
     """
     values = dict(_entries(result))
+    if not set(CACHES).isdisjoint(takes):
+        takes = {*takes, *CACHES}  # transformers calls the field `cache` whatever a model calls the argument
     found = {}
     for path in shares:
         nameless = isinstance(result, (list, tuple)) and not hasattr(result, "_fields")
