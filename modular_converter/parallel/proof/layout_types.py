@@ -141,7 +141,7 @@ class _Forward:
         made = set[int]().union(*map(self.leaves, op.outputs))
         if traits_of(op).view and op.inputs():
             self.roots.update({out: self.root(op.inputs()[0]) for out in op.outputs})
-        if operator_of(op).rule is creation.uniform or op.name in _FILLS:
+        if operator_of(op).rule is creation.uniform or op.name.endswith("_like"):
             return made
         return made - differ if op.name in _REPEATS else (given & made) - differ
 
@@ -278,7 +278,6 @@ class _Forward:
 
 # Operators that repeat entries along a new axis.
 _REPEATS = ("expand", "repeat")
-_FILLS = ("zeros_like", "ones_like", "full_like", "empty_like")
 # Functions of several products.
 _OF_SEVERAL = ("einsum", "tensordot")
 
