@@ -232,7 +232,7 @@ PACKAGE = Path(bindings_module.__file__).parents[1]
 OTHERS = {
     "convert/inherit/arguments.py": "expressions that may have an effect",
     "convert/inherit/foreign_names.py": "words of a model, attributes and strings included",
-    "convert/inherit/local_names.py": "objects that are kept",
+    "convert/inherit/differences.py": "objects that are kept",
 }
 """The other files that tell apart the kinds of node that bind, and what they look for."""
 

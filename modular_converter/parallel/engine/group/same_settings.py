@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import pickle
 import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,6 +31,9 @@ LIMIT_S = 600.0
 _MACHINERY = frozenset(vars(torch.nn.Module())) - {"training"}
 _WATCHED = "_same_settings"
 
+_MADE: Counter[str] = Counter()
+"""The number of models that processes have made, by their ranks."""
+
 
 class SameSettings:
     """Plain attributes of modules, ``training`` among them, its configuration, and torch's settings of this process.
@@ -43,7 +47,9 @@ class SameSettings:
     def __init__(self, model: torch.nn.Module, grid: ProcessGrid) -> None:
         group = grid.everyone if grid.layout.dp_shard > 1 else grid.group
         self.ranks, self.place = dist.get_process_group_ranks(group.group), grid.place
-        self.key = "modular_converter/settings/" + hashlib.sha256(repr(self.ranks).encode()).hexdigest()[:16]
+        ranks = hashlib.sha256(repr(self.ranks).encode()).hexdigest()[:16]
+        _MADE[ranks] += 1  # processes make their models together; each model has its own keys in the store
+        self.key = f"modular_converter/settings/{ranks}/{_MADE[ranks]}"
         found = [
             (path, name, vars(module))
             for path, module in model.named_modules()
