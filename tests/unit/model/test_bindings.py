@@ -231,7 +231,6 @@ def test_a_published_file_has_the_scopes_of_python(folder: str) -> None:
 PACKAGE = Path(bindings_module.__file__).parents[1]
 OTHERS = {
     "convert/inherit/arguments.py": "expressions that may have an effect",
-    "convert/inherit/foreign_names.py": "words of a model, attributes and strings included",
     "convert/inherit/differences.py": "objects that are kept",
 }
 """The other files that tell apart the kinds of node that bind, and what they look for."""
