@@ -24,8 +24,9 @@ from modular_converter.convert.examine.other_models import is_of_other_model
 from modular_converter.convert.examine.renamed_words import find_renamed_words
 from modular_converter.convert.examine.undefined import cure, guarded_import, parent_for, resolution_of
 from modular_converter.convert.inherit.build import BuiltClass
+from modular_converter.convert.inherit.defining_module import defining_module
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, rename_neighbours
-from modular_converter.convert.inherit.resolve import ResolvedImports, module_of_model
+from modular_converter.convert.inherit.resolve import ResolvedImports
 from modular_converter.convert.inline.generated import GeneratedFiles
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import Finding, Location, Severity, locate_parse_error, locate_word
@@ -215,7 +216,9 @@ class _Examination:
     def _module_of(self, base: str) -> str:
         """The module that defines a base which the modular file imports from the folder of a model; "" for any other."""
         imported = self._resolution.target.module.imported.get(base) if self._resolution else None
-        return module_of_model(imported, os.path.dirname(self.conversion.path), self.library) if imported else ""
+        if imported is None:
+            return ""
+        return defining_module(imported.name, imported.module, os.path.dirname(self.conversion.path), self.library)
 
     def wrong_source(self) -> Finding | None:
         """The error of the modular file, or of one that it inherits from, which parses but does not compile."""

@@ -1,4 +1,4 @@
-"""The module of a package that defines a name. Imported only when a name is imported from the package's root."""
+"""The module of a package that defines a name. Imported only when a name is imported from a package by mistake."""
 
 from __future__ import annotations
 
@@ -12,8 +12,12 @@ from modular_converter.convert.source.library import Library
 def defining_module(name: str, package: str, beside: str, library: Library) -> str:
     """The dotted module that defines `name`; "" if it is not found. Searched are the modules directly in the package,
     and those of the model with whose name `name` begins (`LlamaConfig`).
+
+    Args:
+        package: dotted, relative or absolute.
+        beside: the folder of the file that imports from it.
     """
-    folder = library.find_package(package, beside)
+    folder = library.resolver.stem(package, beside)
     if folder is None:
         return ""
     definition = re.compile(rf"^(?:class|def)\s+{re.escape(name)}\b|^{re.escape(name)}\s*[:=]", re.MULTILINE)

@@ -253,20 +253,6 @@ def _check_ordinary(name: ImportedName, statement: Statement, target: ModularFil
     return [import_from_package_root.diagnose(location, name.name, name.module, module=module)]
 
 
-def module_of_model(name: ImportedName, folder: str, library: Library) -> str:
-    """For a name that is imported from the folder of a model, the module in it that defines the name; "" for none."""
-    model = name.module.rpartition(".")[2]
-    for kind in library.settings.file_kinds:
-        dotted = f"{name.module}.{kind}_{model}"
-        path = library.resolver.path(dotted, folder) if neighbour_module(dotted, library.settings) else None
-        try:
-            if path is not None and library.exists(path) and name.name in library.module(path).definitions:
-                return dotted
-        except ConversionError:
-            continue
-    return ""
-
-
 def _meant_neighbour(dotted: str, folder: str, library: Library) -> tuple[str, str] | None:
     """For a module that does not exist, the neighbour with the same last two parts (`.llama.modeling_llama`, with the
     wrong number of dots), and the file that was looked for.
