@@ -100,9 +100,10 @@ def diagnose(location: Location, name: str, public: tuple[str, ...] = ()) -> Fin
 
 def check(facts: Facts) -> Iterator[Finding]:
     """Find classes that `__all__` lacks, and that are heads or whose parents are exported by their own files."""
-    public = [one for one in facts.classes.values() if _is_public(one, facts)]
+    missing = (one for one in facts.classes.values() if one.name not in facts.exported)
+    public = [one for one in missing if _is_public(one, facts)]
     if facts.exported:
-        yield from (diagnose(facts.at_class(one), one.name) for one in public if one.name not in facts.exported)
+        yield from (diagnose(facts.at_class(one), one.name) for one in public)
     elif public and "__all__" not in facts.source:
         yield diagnose(facts.at_class(public[0]), public[0].name, tuple(one.name for one in public))
 

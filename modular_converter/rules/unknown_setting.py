@@ -68,18 +68,27 @@ def diagnose(location: Location, attribute: str, known: str) -> Finding:
 def check(facts: Facts) -> Iterator[Finding]:
     """Find reads of `config.x` in the classes of the modular file for which the configuration has only a close name."""
     configurations = facts.files.get("configuration", {})
-    heirs = {heir.name: parent for heir, parent in facts.heirs if heir.name in configurations}
-    known = frozenset[str]()
-    for name, definition in configurations.items():
-        if definition.is_class:
-            above = facts.attributes_of(heirs[name]).names if name in heirs else frozenset[str]()
-            known |= definition.members.names | above
-    texts = [definition.text for definition in configurations.values()]
-    for one in facts.classes.values() if texts else ():
-        for node in _reads(one) if one.name not in configurations and "config." in one.text else ():
-            close = None if node.attr in known else nearest(node.attr, known, SIMILAR)
-            if close and not any(re.search(rf"\b{node.attr}\b", text) for text in texts):
+    words = frozenset[str]().union(*(_words(one.text) for one in configurations.values()))
+    for one in facts.classes.values() if words else ():
+        # The text tells of nearly all classes that they read no other setting: parsing takes longer than all else here.
+        if one.name in configurations or words.issuperset(re.findall(r"config\s*\.\s*(\w+)", one.text)):
+            continue
+        own = frozenset[str]().union(*(one.members.names for one in configurations.values() if one.is_class))
+        for node in _reads(one):
+            close = nearest(node.attr, own, SIMILAR) if node.attr not in words else None
+            if close and not _is_inherited(node.attr, facts):
                 yield diagnose(facts.at_node(one, node), node.attr, close)
+
+
+def _words(text: str) -> set[str]:
+    """The words of a class, those in its texts and comments, too: `attribute_map` names settings in texts."""
+    return {*re.findall(r"\w+", text)}
+
+
+def _is_inherited(setting: str, facts: Facts) -> bool:
+    """Whether a configuration has a setting from an ancestor that the generated file does not hold."""
+    parents = (parent for heir, parent in facts.heirs if heir.name in facts.files["configuration"])
+    return any(setting in facts.attributes_of(parent).names for parent in parents)
 
 
 def _reads(one: ClassFacts) -> Iterator[ast.Attribute]:
