@@ -36,6 +36,7 @@ from tests.parallel.random_uses import (
     HALF,
     REFUSED,
     TOLERANCE,
+    TYPES,
     Outcome,
     copied,
     difference,
@@ -52,29 +53,7 @@ LAYOUTS = {
     3: ("tp3", "fsdp3", "ddp3", "tp3+recompute"),
     4: ("fsdp2.tp2", "ddp2.tp2", "fsdp4"),
 }
-TRAINED = [
-    "llama",
-    "gpt2",
-    "bert",
-    "t5",
-    "bart",
-    "mixtral",
-    "gemma2",
-    "opt",
-    "bloom",
-    "qwen3",
-    "phi3",
-    "gpt_neox",
-    "falcon",
-    "mamba",
-    "deberta-v2",
-    "vit",
-    "whisper",
-    "cohere",
-    "olmo2",
-    "grouped",
-    "plain_net",
-]
+TRAINED = [name for name in TYPES if name not in ("clip", "handy", "remembering")]
 
 
 def layouts_of(ranks: int, number: int) -> tuple[str, ...]:
