@@ -119,7 +119,8 @@ def models_of(version: str, cache_folder: str) -> str:
         wheel = os.path.join(cache_folder, f"{PACKAGE}-{version}-py3-none-any.whl")
         if not os.path.isfile(wheel):
             download = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
-            subprocess.run([*download, "--dest", cache_folder, f"{PACKAGE}=={version}"], check=True)
+            if subprocess.run([*download, "--dest", cache_folder, f"{PACKAGE}=={version}"]).returncode:
+                sys.exit(f"{PACKAGE} {version} cannot be downloaded: name a release that the package index has")
         unpack(wheel, tree)
     return os.path.join(tree, PACKAGE, "models")
 
