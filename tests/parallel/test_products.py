@@ -110,7 +110,7 @@ WRONG = {
     "wrapped": "the model is in DistributedDataParallel: give parallelize its .module",
     "without data": "words.weight has no data (meta device)",
     "other layouts": "process 1 was given layout=fsdp2.tp2",
-    "other models": "process 1 has another model than process 0, from weight on",
+    "other models": "process 1 has another model than process 0, from weight (9, 8) on",
     "stages without chunks": "layout tp2.pp2 needs training=Training(chunks=8)",
     "chunks without stages": "chunks=, schedule= and loss= are for stages: take a layout with pp, or leave them out of ddp4",
     "a divided backward": "schedule='ZBVZeroBubble' in a layout: choose from GPipe, 1F1B",
