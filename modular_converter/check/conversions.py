@@ -57,6 +57,6 @@ def find_conversions(
 
 def _form_cycle(known: Mapping[str, Conversion], settings: Settings) -> bool:
     """Whether some of the files need each other. The cache may know each of them from a run without the others."""
-    from modular_converter.convert.build_order import cycles, dependencies  # the cache mostly has the answer
+    from modular_converter.convert.schedule import cycles, dependencies  # the cache mostly has the answer
 
     return bool(cycles(dependencies({path: one.requires for path, one in known.items()}, settings)))

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from modular_converter.check.compare import Difference
-from modular_converter.convert.build_order import levels
 from modular_converter.convert.conversion import Conversion
+from modular_converter.convert.schedule import levels
 from modular_converter.files.generated_files import put_in_place
 from modular_converter.findings import ConversionError, Finding
 from modular_converter.settings.values import Settings

@@ -6,16 +6,14 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from modular_converter.convert.build_order import cycles, dependencies
 from modular_converter.convert.conversion import EXISTS, Conversion
 from modular_converter.convert.cures import with_cures
 from modular_converter.convert.emit.format import FormatResult, format_files
 from modular_converter.convert.examine.report import examine
 from modular_converter.convert.required_files import required_files
-from modular_converter.convert.schedule import Schedule
+from modular_converter.convert.schedule import Schedule, cycles, dependencies
 from modular_converter.convert.silence import judged, obey_comments
-from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.observations import Observations
+from modular_converter.convert.source.library import Library, Observations
 from modular_converter.convert.workers import Progress, convert_all, without_collector
 from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.rules import cycle

@@ -7,8 +7,7 @@ from collections import deque
 
 from modular_converter.convert.inherit.ancestors import lineage
 from modular_converter.convert.inherit.resolve import neighbour_module
-from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.observations import Observations
+from modular_converter.convert.source.library import Library, Observations
 from modular_converter.findings import ConversionError
 from modular_converter.model.module import Module, Role
 

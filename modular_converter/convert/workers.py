@@ -11,8 +11,7 @@ from contextlib import contextmanager
 
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.pipeline import convert
-from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.observations import Observations
+from modular_converter.convert.source.library import Library, Observations
 from modular_converter.findings import ConversionError, Location, locate_word
 from modular_converter.rules import internal_error
 

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from modular_converter.convert.build_order import levels, modular_of
 from modular_converter.convert.emit.banner import is_generated
 from modular_converter.convert.inherit.resolve import neighbour_module
+from modular_converter.convert.schedule import levels, modular_of
 from modular_converter.convert.source.library import Library
 from modular_converter.files.generated_files import path_of_generated
 from modular_converter.files.packages import package_of

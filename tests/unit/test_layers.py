@@ -62,7 +62,6 @@ FLOORS = {
         "silence",
         "cures",
         "workers",
-        "build_order",
         "required_files",
         "schedule",
         "batch",

@@ -80,7 +80,7 @@ class CacheEntries:
 
     def dump(self, key: str, settings: Settings) -> bytes:
         """All entries whose modular file still exists, with the files that they name."""
-        from modular_converter.convert.build_order import (
+        from modular_converter.convert.schedule import (
             cycles,
             dependencies,
         )  # a check without changes stores nothing

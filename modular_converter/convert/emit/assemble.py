@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 
 from modular_converter.convert.emit.banner import banner, header
-from modular_converter.convert.emit.exports import names_in_strings, on_one_line, render_all
 from modular_converter.convert.emit.imports import (
     ImportSource,
     OptionalLibraries,
@@ -20,6 +22,7 @@ from modular_converter.convert.inline.generated import EmittedDefinition, Genera
 from modular_converter.convert.source.library import Library
 from modular_converter.model import lexer
 from modular_converter.model.module import ImportedName, Role
+from modular_converter.model.nodes import parse
 from modular_converter.settings.kinds import kind_of, module_name
 
 
@@ -148,3 +151,18 @@ class _Assembler:
 
 def _with_lead(definition: EmittedDefinition) -> str:
     return definition.lead + definition.text.rstrip("\n") + "\n"
+
+
+def render_all(names: Iterable[str]) -> str:
+    """`__all__ = […]` on one line; the formatter breaks it."""
+    return "__all__ = [" + ", ".join(f'"{name}"' for name in names) + "]\n"
+
+
+def names_in_strings(text: str) -> list[str]:
+    """The class names that occur as strings in a statement, in order."""
+    return re.findall(r"[\"']([A-Z]\w*)[\"']", text)
+
+
+def on_one_line(text: str) -> str:
+    """A statement without its own line breaks and trailing commas; the formatter decides anew."""
+    return "\n".join(ast.unparse(node) for node in parse(text).body) + "\n"

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from modular_converter.convert.examine.code import globals_read
+from modular_converter.convert.examine.definitions import globals_read
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.generated import GeneratedFiles

@@ -2,26 +2,90 @@
 
 A generated file has one name space. The code in it comes from several: the modular file and each neighbour. If two of
 them give one name two meanings, only one reaches the file, and code of the other source behaves differently.
+
+The same befalls two models in one file: with `class NewMLP(OldMLP)` and `class NewTower(OtherTower)`, the copy of
+`OtherMLP` would be called `NewMLP` as well. The author's class wins, which may be intended. It is an accident if the code
+that uses it is only copied, and code of the first model uses the class, too.
 """
 
 from __future__ import annotations
 
+import ast
+import builtins
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from modular_converter.convert.examine.code import globals_read, same_code
-from modular_converter.convert.examine.left_of_parent import left_of_parent
-from modular_converter.convert.examine.meaning import BUILTINS, Meaning, builtin, imported, is_replacement
+from modular_converter.convert.examine.definitions import globals_read, same_code
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFile, GeneratedFiles
 from modular_converter.convert.inline.needed import OWN
 from modular_converter.convert.source.library import Library
-from modular_converter.model.module import ImportedName, Statement
+from modular_converter.model.class_blocks import ClassBlock, ClassPiece, Member, parse_class
+from modular_converter.model.module import ImportedName, Role, Statement
+from modular_converter.model.overriding import AddedDecorators, inherited_decorators
 from modular_converter.model.resolver import Definition
+from modular_converter.settings.values import Settings
+
+
+BUILTINS = frozenset(name for name in dir(builtins) if name.islower())
+
+
+class Meaning(NamedTuple):
+    """The meaning of a name: a definition in a source, or an import."""
+
+    source: str
+    """`OWN` for the modular file, else the neighbour as the modular file names it."""
+    statement: Statement | None = None
+    """The definition, renamed; None for an import."""
+    imported: str = ""
+    """The dotted name of the imported object."""
+    module: str = ""
+    """The module that it is imported from."""
+
+    def __str__(self) -> str:
+        if self.imported:
+            return f"`{self.imported}`"
+        return f"`{self.source}`" if self.source else "the modular file"
+
+    @property
+    def is_sibling(self) -> bool:
+        """Whether it is imported from another file of the same model, which this run may generate."""
+        return self.imported.startswith(".") and not self.imported.startswith("..")
+
+
+def builtin(name: str) -> Meaning | None:
+    """The meaning of a name that Python itself binds."""
+    return Meaning("", None, f"builtins.{name}", "builtins") if name in BUILTINS else None
+
+
+def imported(name: ImportedName | None) -> Meaning | None:
+    """The meaning of an imported name."""
+    if name is None:
+        return None
+    dot = "." if name.name and not name.module.endswith(".") else ""
+    whole = bool(name.name or name.asname)
+    return Meaning(
+        "", None, f"{name.module}{dot}{name.name}" if whole else name.bound, name.module if whole else name.bound
+    )
+
+
+def is_replacement(wanted: Meaning, found: Meaning, settings: Settings, is_import: bool) -> bool:
+    """Whether the modular file replaces a neighbour's definition on purpose; an assignment only under certain names.
+
+    A function or class replaces what the neighbour imports, if that is no module.
+    """
+    if found.source != OWN or found.statement is None:
+        return False
+    if is_import and (found.statement.role is Role.ASSIGNMENT or wanted.imported == wanted.module):
+        return False
+    if wanted.statement is not None and wanted.statement.role is found.statement.role is Role.ASSIGNMENT:
+        parts = (*settings.overriding_assignments, *settings.overriding_unless_none)
+        return wanted.source != OWN and any(part in found.statement.name for part in parts)
+    return (wanted.statement is None or wanted.source != OWN) and wanted.module != "builtins"
 
 
 class Change(NamedTuple):
@@ -73,7 +137,7 @@ def _shared_changes(
     bound = names.bound[built.neighbour] | shadowed
     for name in sorted(built.parent.uses & built.statement.uses & definition.uses & bound):
         change = names.change(name, built.neighbour, definition, file)
-        if change is not None and name in left_of_parent(
+        if change is not None and name in parents_globals(
             built.statement.text, built.parent.text, built.pieces, built.added
         ):
             yield change
@@ -241,3 +305,85 @@ class _Names:
 
 def _statement(definition: EmittedDefinition) -> Statement:
     return Statement(definition.role, definition.name, definition.text, definition.origin.line)
+
+
+def parents_globals(
+    child_text: str, parent_text: str, pieces: Sequence[ClassPiece], added: AddedDecorators
+) -> frozenset[str]:
+    """The globals that the parent's code reads in the class that was merged from both and has these pieces."""
+    child, parent = parse_class(child_text), parse_class(parent_text)
+    # A member that others need while the class is made stays, though the child replaces it: `f` in `alias = f`.
+    stays = {piece.taken[0].first for piece in pieces if piece.taken and not piece.taken[0].is_own}
+    own = {name: member for member in child.members for name in member.binds}
+    body = "".join(
+        member.text
+        if member.line in stays
+        else _taken_by([own[name] for name in member.binds if name in own], member, added)
+        for member in parent.members
+    )
+    return globals_read(f"{_header(child, parent)}\n{body}    pass\n")
+
+
+def _taken_by(overrides: Sequence[Member], member: Member, added: AddedDecorators) -> str:
+    """The parts of the parent's member that the child's member of the same name takes over."""
+    if not overrides or any("super" in one.text or _is_bare(one.node) for one in overrides):  # `**super_kwargs` too
+        return member.text
+    if not member.is_function:
+        return ""
+    taken = [inherited_decorators(one.function, member.function, added) for one in overrides if one.is_function]
+    return "".join(f"    {ast.unparse(one)}\n" for one in taken[-1]) if taken else ""
+
+
+def _header(child: ClassBlock, parent: ClassBlock) -> str:
+    """The parent's bases, and its decorators where the child has none of its own."""
+    decorators = () if child.decorators else map(ast.unparse, parent.node.decorator_list)
+    return "".join(f"@{one}\n" for one in decorators) + f"class _({', '.join(parent.bases)}):"
+
+
+def _is_bare(node: ast.stmt) -> bool:
+    """Whether this is an annotation, which takes the parent's value."""
+    return isinstance(node, ast.AnnAssign) and node.value is None
+
+
+def find_displaced_classes(
+    neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], files: GeneratedFiles
+) -> Iterator[Change]:
+    """The classes of the modular file that copied code of another model than their parent's would use."""
+    for file in files.files:
+        for user in file.ordered:
+            source = origin_of(user, neighbours)
+            if not source:
+                continue
+            definitions = neighbours.neighbours[source].definitions
+            for name in sorted(name for name in user.uses if name in classes and name in definitions):
+                built = classes[name]
+                if (
+                    name == user.name
+                    or built.parent is None
+                    or name not in file.definitions
+                    or definitions.role(name) is not Role.CLASS
+                ):
+                    continue
+                model, other = _model(built.neighbour, neighbours), _model(source, neighbours)
+                if model != other and _serves(name, model, file, neighbours, classes):
+                    wanted = definitions[name]
+                    found = Statement(Role.CLASS, name, built.text, built.statement.line)
+                    if not same_code(wanted.text, found.text):
+                        yield Change(name, user, Meaning(source, wanted), Meaning(OWN, found))
+
+
+def _model(source: str, neighbours: Neighbourhood) -> str:
+    return neighbours.neighbours[source].neighbour.model if source else ""
+
+
+def _serves(
+    name: str, model: str, file: GeneratedFile, neighbours: Neighbourhood, classes: Mapping[str, BuiltClass]
+) -> bool:
+    """Whether other code that comes from a model uses a class: copied code, or a class with its parent there."""
+    users = (one for one in file.ordered if name in one.uses and one.name != name)
+    for one in users:
+        built = classes.get(one.name)
+        source = origin_of(one, neighbours) or (built.neighbour if built else OWN)
+        if _model(source, neighbours) == model:
+            return True
+    return False

@@ -14,14 +14,20 @@ from modular_converter.convert.emit.format import FormatResult
 from modular_converter.convert.emit.formatters import UndefinedName
 from modular_converter.convert.examine.copied_classes import find_copied_classes, find_lost_parents
 from modular_converter.convert.examine.definitions import binding_below, definition_at, is_read
-from modular_converter.convert.examine.fault import Fault, FaultKind
-from modular_converter.convert.examine.faults import compile_error, find_faults, top_level_names
-from modular_converter.convert.examine.meanings import Change, find_changes
-from modular_converter.convert.examine.met_models import find_met_models
-from modular_converter.convert.examine.met_names import find_met_names
-from modular_converter.convert.examine.originals import derived_definitions
-from modular_converter.convert.examine.other_models import is_of_other_model
-from modular_converter.convert.examine.renamed_words import find_renamed_words
+from modular_converter.convert.examine.faults import (
+    Fault,
+    FaultKind,
+    compile_error,
+    find_faults,
+    is_of_other_model,
+    top_level_names,
+)
+from modular_converter.convert.examine.meanings import Change, find_changes, find_displaced_classes
+from modular_converter.convert.examine.renamed_code import (
+    derived_definitions,
+    find_name_collisions,
+    find_renamed_words,
+)
 from modular_converter.convert.examine.undefined import cure, guarded_import, parent_for, resolution_of
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.defining_module import defining_module
@@ -79,7 +85,7 @@ def report_changed_meanings(
     path, text = neighbours.target.path, library.text(neighbours.target.path)
     changes: dict[tuple[str, str, str], list[Change]] = {}
     found = find_changes(neighbours, classes, files, library)
-    for change in (*found, *find_met_models(neighbours, classes, files)):
+    for change in (*found, *find_displaced_classes(neighbours, classes, files)):
         changes.setdefault((change.name, str(change.wanted), str(change.found)), []).append(change)
     reported = [_changed_meaning(same, path, text, neighbours) for same in changes.values()]
     for one in find_copied_classes(neighbours, files):
@@ -89,9 +95,13 @@ def report_changed_meanings(
         place = locate_word(path, lost.parent, text, lost.line)
         reported.append(class_beside_its_copy.parent_lost(place, lost.user, lost.parent, lost.heir, lost.neighbour))
     derived = derived_definitions(neighbours, classes, files)
-    for met in find_met_names(neighbours, derived):
-        place = locate_word(path, met.neighbour, text)
-        reported.append(renamed_into_name_in_use.renamed_into(place, met.user, met.old, met.new, met.neighbour))
+    for collision in find_name_collisions(neighbours, derived):
+        place = locate_word(path, collision.neighbour, text)
+        reported.append(
+            renamed_into_name_in_use.renamed_into(
+                place, collision.user, collision.old, collision.new, collision.neighbour
+            )
+        )
     for word in find_renamed_words(neighbours, derived, library.settings.package):
         place = _in_modular(path, text, word.user.origin, "")
         reported.append(renamed_for_others.diagnose(place, word.old, word.new, word.where, word.user.name))

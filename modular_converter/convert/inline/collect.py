@@ -11,8 +11,7 @@ from modular_converter.convert.conversion import Origin
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFile, GeneratedFiles
-from modular_converter.convert.inline.needed import OWN, Needs, Scope, Symbol
-from modular_converter.convert.inline.order import Positions, emission_order
+from modular_converter.convert.inline.needed import OWN, Needs, Positions, Scope, Symbol, emission_order
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import RenamedModule
 from modular_converter.findings import ConversionError, locate_word

@@ -1,4 +1,6 @@
-"""The only reader of files: source texts, their index, and where modules lie. Nothing is imported or executed."""
+"""The only reader of files: source texts, their index, and where modules lie. Nothing is imported or executed.
+What one conversion looks at is observed, so that a cache knows when its result still holds.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,6 @@ from typing import NamedTuple
 from modular_converter.convert.conversion import EXISTS, MISSING, UNREADABLE
 from modular_converter.convert.source.ignore_comments import without_ignore_comments
 from modular_converter.convert.source.names import ModelNames, read_model_names
-from modular_converter.convert.source.observations import Observations
 from modular_converter.files import packages
 from modular_converter.files.read import read_inside
 from modular_converter.findings import UNPARSABLE, ConversionError, Location, locate_parse_error
@@ -22,6 +23,27 @@ from modular_converter.model.resolver import Resolver
 from modular_converter.rules import missing_file, not_utf8, syntax_error, too_large
 from modular_converter.settings.regular_file import FileTooLarge
 from modular_converter.settings.values import Settings
+
+
+@dataclass
+class Observations:
+    """The files and packages that one conversion has looked at, and the class that it is working on.
+
+    The library fills this in while the steps read; the steps do not return it. A conversion that ends with an error
+    depends on the files read so far, and most files are read deep inside functions that return something else.
+    """
+
+    files: dict[str, str] = field(default_factory=dict)
+    """File -> its hash, or the word that takes its place (see `Conversion.reads`)."""
+    packages: dict[str, str] = field(default_factory=dict)
+    """Folder of the file that imports, joined with the name of a package -> its folder, "" where none was found."""
+    class_name: str = ""
+    """The class that is being worked on, for the report of an internal error."""
+
+    @property
+    def reads(self) -> Mapping[str, str]:
+        """The files, sorted."""
+        return dict(sorted(self.files.items()))
 
 
 class _KnownNames(NamedTuple):

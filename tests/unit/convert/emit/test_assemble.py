@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pathlib
 
+from modular_converter.convert.emit.assemble import names_in_strings, on_one_line, render_all
 from modular_converter.convert.pipeline import convert
 from modular_converter.convert.source.library import Library
+from modular_converter.model.index import index_module
 from modular_converter.settings.load import profile_settings
 
 
@@ -42,3 +44,15 @@ def test_the_parts_stand_in_order(tmp_path: pathlib.Path) -> None:
     assert "import re" not in texts["configuration_new.py"]
     assert "__getattr__" not in texts["configuration_new.py"]
     assert texts["configuration_new.py"].endswith('__all__ = ["NewConfig"]\n')
+
+
+def test_exports() -> None:
+    assert index_module('__all__ = ["A"]\n', "m.py").exported == ("A",)
+    assert index_module("A = 1\n", "m.py").exported == ()
+    assert render_all(["A", "B"]) == '__all__ = ["A", "B"]\n'
+
+
+def test_the_class_names_in_a_statement() -> None:
+    text = "__getattr__ = old(\n    {'Old': \"New\", 'lower': 1},\n)"
+    assert names_in_strings(text) == ["Old", "New"]
+    assert on_one_line(text) == "__getattr__ = old({'Old': 'New', 'lower': 1})\n"

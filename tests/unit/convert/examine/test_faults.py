@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modular_converter.convert.examine.fault import FaultKind
-from modular_converter.convert.examine.faults import find_faults, top_level_names
+from modular_converter.convert.examine.faults import FaultKind, find_faults, top_level_names
 
 
 def kinds(text: str, beside: dict[str, str] | None = None) -> list[FaultKind]:

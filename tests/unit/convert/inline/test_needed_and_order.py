@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from modular_converter.convert.inline.needed import OWN, Needs, Scope, Symbol
-from modular_converter.convert.inline.order import Positions, emission_order
+from modular_converter.convert.inline.needed import OWN, Needs, Positions, Scope, Symbol, emission_order
 from modular_converter.model.module import Role
 
 

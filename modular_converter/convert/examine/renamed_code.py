@@ -1,22 +1,63 @@
-"""Words of inherited code that renaming changes although other code than the model's reads them.
+"""What renaming may get wrong in inherited code, which it takes as text.
 
-Renaming goes by the text. A string that a function of another library gets, bytes, and a method of an object that need not
-be the model's (`x.clip(0, 1)` in a model that sets `self.clip`) may have had another meaning than the model's name.
+Two names may become one: beside `llama_loss`, there is an `emu_loss` in the code already. And a word that other code
+than the model's reads may have had another meaning than the model's name: a string that a function of another library
+gets, bytes, a method of an object that need not be the model's (`x.clip(0, 1)` in a model that sets `self.clip`).
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from modular_converter.convert.examine.originals import DerivedDefinition
+from modular_converter.convert.examine.faults import compile_error
+from modular_converter.convert.examine.meanings import origin_of
+from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour
-from modular_converter.convert.inline.generated import EmittedDefinition
+from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFiles
 from modular_converter.convert.source.rename import Renamer
-from modular_converter.model.module import Module
+from modular_converter.model.module import Module, Statement
 from modular_converter.model.nodes import dotted, is_super, parse, walk
+
+
+class DerivedDefinition(NamedTuple):
+    """A definition of a generated file that is copied from a neighbour, or inherits from one."""
+
+    definition: EmittedDefinition
+    neighbour: str
+    original: Statement
+    """The neighbour's definition before renaming."""
+
+
+def derived_definitions(
+    neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], files: GeneratedFiles
+) -> list[DerivedDefinition]:
+    """The definitions that come from neighbours, in the order of the files."""
+    written = {
+        dotted: {one.line: one for one in renamed.neighbour.module.statements if one.name}
+        for dotted, renamed in neighbours.neighbours.items()
+    }
+    found: list[DerivedDefinition] = []
+    for definition in (one for file in files.files for one in file.ordered):
+        built = classes.get(definition.name)
+        dotted = origin_of(definition, neighbours) or (built.neighbour if built and built.parent else "")
+        original = _original(definition, written[dotted], neighbours) if dotted else None
+        if original is not None:
+            found.append(DerivedDefinition(definition, dotted, original))
+    return found
+
+
+def _original(
+    definition: EmittedDefinition, written: Mapping[int, Statement], neighbours: Neighbourhood
+) -> Statement | None:
+    """The neighbour's definition before renaming; `written` holds all by their lines."""
+    if definition.origin.how == "copied":
+        return written.get(definition.origin.line)
+    heir = neighbours.classes.get(definition.name)
+    base = neighbours.resolution.parent(heir) if heir is not None else None
+    return neighbours.resolution.definition(base) if base else None
 
 
 BYTES = re.compile(r"""(?<!\w)(?:[bB][rR]?|[rR][bB])["']""")
@@ -126,3 +167,31 @@ def _is_of_model(call: ast.expr, module: Module) -> bool:
         return True
     defines = re.compile(rf"^[ \t]+(?:async )?def {re.escape(function.attr)}\b", re.MULTILINE)
     return any(defines.search(one.text) for one in module.statements)
+
+
+class NameCollision(NamedTuple):
+    """Two names of a neighbour with one name in generated code."""
+
+    old: str
+    new: str
+    """The name that `old` gets, and that something else in the same code has already."""
+    neighbour: str
+    user: str
+
+
+def find_name_collisions(neighbours: Neighbourhood, derived: Iterable[DerivedDefinition]) -> Iterator[NameCollision]:
+    """The names that become one in the code of one definition, or at the top level of a neighbour; each once."""
+    seen: set[tuple[str, str]] = set()
+    for definition, source, original in derived:
+        renamed = neighbours.neighbours[source]
+        module = renamed.neighbour.module
+        rename = renamed.definitions.renamer.name
+        for old in sorted(old for old in original.uses if rename(old) != old):
+            new = rename(old)
+            if new not in definition.uses or (source, old) in seen:
+                continue
+            is_global = old in module.names and new in module.names
+            is_same = is_global or (new in original.uses and new not in module.names)
+            if is_same and compile_error(definition.text) is None:  # two parameters of one name are MC501
+                seen.add((source, old))
+                yield NameCollision(old, new, source, definition.name)
