@@ -10,8 +10,7 @@ from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.workers import Progress
 from modular_converter.rules import not_utf8
-from modular_converter.settings.folders import load_settings_of
-from modular_converter.settings.load import load_settings
+from modular_converter.settings.load import load_settings, load_settings_of
 from modular_converter.settings.values import Settings
 
 

@@ -44,9 +44,9 @@ from modular_converter.convert.required_files import required_files  # noqa: E40
 from modular_converter.convert.source.library import Library  # noqa: E402
 from modular_converter.files.arguments import discover  # noqa: E402
 from modular_converter.settings.load import load_settings  # noqa: E402
-from modular_converter.settings.release import parse_release  # noqa: E402
 from modular_converter.settings.toml_files import read_toml  # noqa: E402
 from modular_converter.settings.values import Settings  # noqa: E402
+from modular_converter.settings.versions import parse_release  # noqa: E402
 
 
 PACKAGE = "transformers"

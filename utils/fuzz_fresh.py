@@ -63,7 +63,7 @@ class FreshProcesses:
 
 def serve() -> None:
     """Answer each path on the standard input by the verdict of a fork."""
-    from modular_converter.check import blame, layout  # noqa: F401  # loaded once, and used by each fork
+    from modular_converter.check import blame, compare  # noqa: F401  # loaded once, and used by each fork
     from modular_converter.convert import batch  # noqa: F401
     from modular_converter.convert.inherit import override  # noqa: F401
 

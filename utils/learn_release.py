@@ -30,8 +30,8 @@ from release_examples import IMPORT, definitions, name_at, passage, sources
 
 from modular_converter.check.alike import FEWEST, find_groups
 from modular_converter.check.blame import Cause
-from modular_converter.check.changes import FileChange, file_changes
 from modular_converter.check.compare import StaleFile
+from modular_converter.check.tree_changes import FileChange, file_changes
 from modular_converter.convert.required_files import required_files
 from modular_converter.files.arguments import discover
 from modular_converter.findings import ConversionError

@@ -14,9 +14,9 @@ from modular_converter.convert.source.library import Library
 from modular_converter.convert.workers import convert_all
 from modular_converter.settings.keys import read_table
 from modular_converter.settings.profiles.transformers import TABLE
-from modular_converter.settings.release import conventions, parse_release
 from modular_converter.settings.toml_files import TomlFile
 from modular_converter.settings.values import Settings
+from modular_converter.settings.versions import conventions, parse_release
 
 
 NO_CONVENTIONS = frozenset(

@@ -7,8 +7,7 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from modular_converter.check.changes import with_comments
-from modular_converter.check.tree_changes import DEFINITIONS, IMPORTS, LineSpan, span_of
+from modular_converter.check.tree_changes import DEFINITIONS, IMPORTS, LineSpan, span_of, with_comments
 from modular_converter.convert.pipeline import first_steps
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import UNPARSABLE, ConversionError

@@ -10,10 +10,9 @@ from modular_converter.authoring.flat_model import models_in
 from modular_converter.files.arguments import ALL, model_folder, required_models_folder
 from modular_converter.findings import ConversionError, Location
 from modular_converter.rules import missing_file
-from modular_converter.settings.kinds import split_stem
 from modular_converter.settings.load import load_settings
 from modular_converter.settings.parent_folders import models_folder_of
-from modular_converter.settings.values import Settings
+from modular_converter.settings.values import Settings, split_stem
 
 
 @dataclass(frozen=True)

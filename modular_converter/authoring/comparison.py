@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from modular_converter.authoring.flat_model import FlatFile, FlatModel
+from modular_converter.authoring.flat_model import FlatFile, FlatModel, import_origin
 from modular_converter.authoring.normal_form import ORIGIN, normal, squeezed, texts_of
-from modular_converter.authoring.origins import import_origin
 from modular_converter.authoring.unused import is_idle
 from modular_converter.convert.emit.imports import names_in_annotations
 from modular_converter.convert.source.library import Library
-from modular_converter.model.exports import has_unread_names
 from modular_converter.model.index import index_module
-from modular_converter.model.module import ImportedName, Module, Role, Statement
+from modular_converter.model.module import ImportedName, Module, Role, Statement, has_unread_names
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,20 @@
-"""The index of a library: every definition of its flat files by the hashes of its parts, cached by content."""
+"""The index of a library: every definition of its flat files by the hashes of its parts, cached by content, and the
+models that each model comes from, as comments on copies, imports and modular files tell.
+"""
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import os
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from modular_converter.authoring.class_parts import forms_of_parts
-from modular_converter.authoring.lineage import ancestors, models_named
 from modular_converter.authoring.normal_form import Abstraction, squeezed
 from modular_converter.check.cache.store import bound, cache_folder, digest, read_entry, write_entry
 from modular_converter.convert.required_files import required_files
@@ -21,9 +23,10 @@ from modular_converter.convert.source.names import ModelNames
 from modular_converter.convert.workers import without_collector
 from modular_converter.files.arguments import is_modular_name
 from modular_converter.findings import ConversionError
+from modular_converter.model.index import first_line, is_docstring
+from modular_converter.model.members import class_node
 from modular_converter.model.module import DEFINITIONS, Module, Role
-from modular_converter.settings.kinds import split_stem
-from modular_converter.settings.values import Settings
+from modular_converter.settings.values import Settings, split_stem
 
 
 FORMAT = 1
@@ -117,7 +120,7 @@ def read_index(models: str, library: Library, cached: bool = True) -> LibraryInd
 def _tool() -> str:
     """A hash of the files of this tool that decide the content of the index."""
     folder = os.path.dirname(os.path.abspath(__file__))
-    names = ("class_parts.py", "library_index.py", "lineage.py", "normal_form.py")
+    names = ("library_index.py", "normal_form.py")
     texts = []
     for name in names:
         with open(os.path.join(folder, name), "rb") as file:
@@ -223,3 +226,82 @@ def _store(key: str, found: Mapping[str, list[Any]]) -> None:
         bound(cache_folder())
     except OSError:
         return
+
+
+SMALLEST = 12
+"""The fewest characters of a part that is characteristic."""
+
+
+def forms_of_parts(text: str, abstract: str) -> list[tuple[str, int]]:
+    """The form and the number of lines of each part of a class; see `places_of_parts`."""
+    found: dict[str, int] = {}
+    for form, first, last in places_of_parts(text, abstract):
+        found.setdefault(form, last - first)
+    return list(found.items())
+
+
+def places_of_parts(text: str, abstract: str) -> Iterator[tuple[str, int, int]]:
+    """The form, the first line (from 0) and the line behind each part of a class: members, bodies below a docstring,
+    `__init__`'s lines. Parts overlap.
+
+    Args:
+        text: the class.
+        abstract: the same lines without the names of the model.
+    """
+    try:
+        node = class_node(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return
+    lines = abstract.split("\n")
+    for first, last in _parts(node, lines):
+        form = squeezed("".join(lines[first:last]))
+        if len(form) >= SMALLEST:
+            yield form, first, last
+
+
+def _parts(node: ast.ClassDef, lines: list[str]) -> Iterator[tuple[int, int]]:
+    """The first line of each part, counted from 0, and the line behind its last."""
+    for member in node.body:
+        if not is_docstring(member):
+            yield first_line(member, lines) - 1, member.end_lineno or member.lineno
+        if isinstance(member, ast.FunctionDef) and is_docstring(member.body[0]) and len(member.body) > 1:
+            yield member.body[0].end_lineno or 0, member.end_lineno or 0
+        if isinstance(member, ast.FunctionDef) and member.name == "__init__":
+            for one in member.body:
+                if not is_docstring(one):
+                    yield first_line(one, lines) - 1, one.end_lineno or one.lineno
+
+
+_IN_COMMENT = re.compile(r"^[ \t]*#.*\bfrom (?:[\w.]+\.)?models\.(\w+)\.", re.MULTILINE)
+"""`# Copied from transformers.models.bert.modeling_bert.BertLayer`, or `# Adapted from …`."""
+_IN_IMPORT = re.compile(r"^[ \t]*from \.\.(?:\.models\.)?(\w+)(?:\.\w+)* import\b", re.MULTILINE)
+"""`from ..superpoint import SuperPointConfig`: a model is built on those that it imports."""
+
+
+def models_named(text: str) -> list[str]:
+    """The folders of the models that a file names as the origin of its code, or imports from; sorted."""
+    return sorted({*_IN_COMMENT.findall(text), *_IN_IMPORT.findall(text)})
+
+
+def ancestors(named: Mapping[str, Collection[str]]) -> dict[str, frozenset[str]]:
+    """For each model the models that it comes from, directly or not. Models that name each other, directly or not, tell
+    nothing about their age.
+
+    Args:
+        named: model -> the models that its own files name.
+    """
+    reached = {model: _reached(model, named) for model in named}
+    return {
+        model: frozenset(other for other in found if model not in reached.get(other, ()))
+        for model, found in reached.items()
+    }
+
+
+def _reached(model: str, named: Mapping[str, Collection[str]]) -> set[str]:
+    found: set[str] = set()
+    todo: list[str] = [model]
+    while todo:
+        new: Iterable[str] = [other for other in named.get(todo.pop(), ()) if other not in found]
+        found.update(new)
+        todo += new
+    return found

@@ -16,8 +16,7 @@ from modular_converter.authoring.choice import (
     is_worth_it,
 )
 from modular_converter.authoring.comparison import FileDifference
-from modular_converter.authoring.draft import Draft, How, definitions_of
-from modular_converter.authoring.first_draft import first_draft, how_of_class
+from modular_converter.authoring.draft import Draft, How, definitions_of, first_draft, how_of_class
 from modular_converter.authoring.flat_model import FlatModel
 from modular_converter.authoring.library_index import LibraryIndex
 from modular_converter.authoring.proof import prove_draft

@@ -11,7 +11,7 @@ from modular_converter.authoring.attempt import Proof
 from modular_converter.authoring.comparison import FileDifference
 from modular_converter.authoring.draft import How
 from modular_converter.authoring.modularize import Modularized
-from modular_converter.reporting.counts import count
+from modular_converter.reporting.display import count
 
 
 def summary_values(result: Modularized) -> dict[str, Any]:

@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from modular_converter.check.blame import Cause
-from modular_converter.check.changes import FileChange, file_changes
 from modular_converter.check.compare import StaleFile
+from modular_converter.check.tree_changes import FileChange, file_changes
 from modular_converter.findings import Finding, Location
 from modular_converter.rules import files_differ_alike
 from modular_converter.rules.files_differ_alike import Reason
-from modular_converter.settings.release import is_unchecked
 from modular_converter.settings.values import Settings
+from modular_converter.settings.versions import is_unchecked
 
 
 FEWEST = 3

@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from modular_converter.files.links import is_installed
+from modular_converter.files.read import is_installed
 from modular_converter.findings import first_of
 from modular_converter.git.snapshot import Snapshot, Touched, through_folder_links
 from modular_converter.git.work_tree import GitError, GitTimeout, Repository, WorkTrees

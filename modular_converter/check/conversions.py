@@ -1,14 +1,21 @@
-"""The conversions of a check: those that still hold from earlier runs, and those that have to be made."""
+"""What a check works with: the conversions, those that still hold from earlier runs, and those that have to be made, and the
+differences.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from modular_converter.check.cache.lookup import Cache
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.silence import judged
+from modular_converter.findings import Finding
 from modular_converter.settings.values import Settings
+
+
+if TYPE_CHECKING:
+    from modular_converter.check.compare import Difference
 
 
 class Conversions(NamedTuple):
@@ -23,6 +30,18 @@ class Conversions(NamedTuple):
     def all(self) -> Sequence[Conversion]:
         """All of them, sorted by path."""
         return [one for _, one in sorted({**self.known, **self.made}.items())]
+
+
+class Differences(NamedTuple):
+    """The differences of a check: written, left, or unreadable."""
+
+    left: Sequence[Difference] = ()
+    """Those that were not written, sorted by path."""
+    written: Sequence[str] = ()
+    failures: Sequence[Finding] = ()
+    """The files that could not be read or written."""
+    wrong_versions: Sequence[Finding] = ()
+    """The errors about the formatter's version, the first with the number of files that differ for it."""
 
 
 def find_conversions(

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from modular_converter.check.alike import AlikeFiles, find_groups
 from modular_converter.check.blame import Cause, CommitHistory
-from modular_converter.check.compare import Difference, StaleFile
-from modular_converter.check.layout import differ_by_layout_alone
+from modular_converter.check.compare import Difference, StaleFile, differ_by_layout_alone
 from modular_converter.findings import UNPARSABLE, Finding, Location
 from modular_converter.model.index import index_module
 from modular_converter.rules import generated_file_differs, generated_file_missing

@@ -6,22 +6,21 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from modular_converter.check.cache.versions import remembered_versions
-from modular_converter.check.conversions import find_conversions
-from modular_converter.check.differences import find_differences
-from modular_converter.check.orphans import orphans
+from modular_converter.check.cache.key import remembered_versions
+from modular_converter.check.conversions import Differences, find_conversions
 from modular_converter.convert.conversion import Conversion
+from modular_converter.convert.emit.banner import is_generated
 from modular_converter.convert.emit.formatter_version import wrong_versions
 from modular_converter.convert.silence import release_first
-from modular_converter.files.arguments import ALL, folders_below
-from modular_converter.files.generated_files import path_of_generated
+from modular_converter.files.arguments import ALL, Selection, folders_below, select_files
+from modular_converter.files.generated_files import is_about_release, path_of_generated
 from modular_converter.files.listing import Listings, Unignored
-from modular_converter.files.selection import Selection, select_files
-from modular_converter.files.unchecked_release import is_about_release
-from modular_converter.findings import ConversionError, Finding, exit_code
+from modular_converter.files.read import heads
+from modular_converter.findings import ConversionError, Finding, Location, exit_code
+from modular_converter.rules import generated_file_orphaned
 from modular_converter.settings.values import Settings
 
 
@@ -84,7 +83,11 @@ def check(options: CheckOptions) -> CheckResult:
         found = find_conversions(paths, settings, options.cache, errors_only=options.errors_only)
     except ConversionError as error:
         return CheckResult(findings=[*unchecked, *error.findings], incomplete=True)
-    differences = find_differences(found, settings, wrong, fix_in=(options.root or "") if options.fix else None)
+    differences = Differences()
+    if found.made or wrong:
+        from modular_converter.check.differences import find_differences  # a check of current files needs none of it
+
+        differences = find_differences(found, settings, wrong, fix_in=(options.root or "") if options.fix else None)
     unchecked += differences.wrong_versions
     findings = [finding for conversion in found.all for finding in conversion.findings]
     findings += [*differences.failures, *_findings_of(differences.left)]
@@ -164,3 +167,55 @@ def _folders_given(arguments: Sequence[str], models: str | None, listings: Listi
         folder = models if argument == ALL else argument
         if folder and os.path.isdir(folder):
             yield from folders_below(folder, listings)
+
+
+_MARK = b"modular_"
+"""A part of every banner. Few other files begin with these bytes."""
+HEAD_BYTES = 8192
+"""The number of bytes of a file that are searched for a banner."""
+
+
+def orphans(
+    folders: Mapping[str, Collection[str]], conversions: Sequence[Conversion], settings: Settings, listings: Listings
+) -> list[Finding]:
+    """The files with a banner that no modular file gives.
+
+    Args:
+        folders: folder of generated files -> folders of their modular files, mostly the same one.
+        conversions: all conversions of the check.
+        settings: they bound what may be read.
+        listings: the names in the folders.
+    """
+    gives = {conversion.path: conversion.files for conversion in conversions if not conversion.failed}
+    given: dict[str, set[str]] = {}
+    for path, files in gives.items():
+        given.setdefault(os.path.dirname(path), set()).update(map(os.path.basename, files))
+    found = []
+    for folder, sources in sorted(folders.items()):
+        current = frozenset().union(*(given.get(one, ()) for one in sources))
+        names = [name for name in listings.of(folder).files if _may_be_generated(name) and name not in current]
+        for name, head in heads(folder, names, HEAD_BYTES, settings):
+            source = _source_in_banner(head)
+            if not source:
+                continue
+            beside = (os.path.join(one, os.path.basename(source)) for one in sources)
+            modular = [one for one in beside if os.path.isfile(one)]
+            if gives.keys() >= set(modular):
+                reason = "no longer generates this file" if modular else "does not exist"
+                found.append(generated_file_orphaned.diagnose(Location(os.path.join(folder, name)), source, reason))
+    return found
+
+
+def _may_be_generated(name: str) -> bool:
+    """Whether a file is a Python file, no modular file and no `__init__.py`."""
+    return name.endswith(".py") and name != "__init__.py" and not name.startswith("modular_")
+
+
+def _source_in_banner(head: bytes | Exception) -> str:
+    """The modular file that the banner of a file names; "" for a file without a banner, or that may not be read."""
+    if isinstance(head, Exception) or _MARK not in head:
+        return ""
+    source = is_generated(head.decode("utf-8", "replace") + "\n")
+    name = os.path.basename(source)
+    is_modular = name.startswith("modular_") and name.removesuffix(".py").isidentifier()
+    return source if is_modular else ""  # other tools write the same words into their files

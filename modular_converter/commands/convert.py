@@ -101,7 +101,7 @@ def _list_rules(output_format: str) -> None:
     """Print all rules in short."""
     if output_format not in ("text", "json"):
         raise click.UsageError("--list-rules prints text or json.")
-    from modular_converter.reporting.rule_list import render
+    from modular_converter.reporting.explain import render
     from modular_converter.rules import all_rules
 
     click.echo(render(all_rules(), output_format), nl=False)

@@ -14,8 +14,8 @@ from modular_converter.check.cache.store import VARIABLE, cache_folder, clear, u
 from modular_converter.check.run import CheckOptions, CheckResult, check
 from modular_converter.commands.output import print_diff, report
 from modular_converter.findings import Finding
-from modular_converter.reporting import safe
-from modular_converter.reporting.counts import count
+from modular_converter.reporting import display
+from modular_converter.reporting.display import count
 from modular_converter.rules import UnknownRuleError, by_code, off_by_default
 
 
@@ -124,7 +124,7 @@ def _report_cache(result: CheckResult, cache: str | None) -> None:
 
 def _warn_of_cache(folder: str, trouble: str) -> None:
     advice = f"set {VARIABLE} to a folder that can be written to, or give --no-cache"
-    click.echo(safe.report_line(f"the cache {folder} {trouble}; {advice}", safe.WIDEST_MESSAGE), err=True)
+    click.echo(display.report_line(f"the cache {folder} {trouble}; {advice}", display.WIDEST_MESSAGE), err=True)
 
 
 def print_statistics(findings: Sequence[Finding]) -> None:

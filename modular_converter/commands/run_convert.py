@@ -16,12 +16,11 @@ from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion, Origin
 from modular_converter.convert.silence import release_first
 from modular_converter.convert.workers import Progress
-from modular_converter.files.generated_files import current_text, path_of_generated, put_in_place
-from modular_converter.files.links import is_installed
-from modular_converter.files.selection import Selection, select_files
-from modular_converter.files.unchecked_release import is_about_release
+from modular_converter.files.arguments import Selection, select_files
+from modular_converter.files.generated_files import current_text, is_about_release, path_of_generated, put_in_place
+from modular_converter.files.read import is_installed
 from modular_converter.findings import ConversionError, Finding, Location, exit_code
-from modular_converter.reporting.counts import count
+from modular_converter.reporting.display import count
 from modular_converter.rules import read_only_target
 from modular_converter.settings.values import Settings
 

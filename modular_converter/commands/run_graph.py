@@ -13,9 +13,9 @@ from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import models_folder
 from modular_converter.files.atomic_write import write_atomically
 from modular_converter.findings import ConversionError, Finding, exit_code
-from modular_converter.graph import Graph, render
-from modular_converter.graph.build import build_graph
-from modular_converter.graph.select import chosen_models, modular_files
+from modular_converter.graph import render
+from modular_converter.graph.build import build_graph, chosen_models, modular_files
+from modular_converter.graph.records import Graph
 from modular_converter.settings.load import load_settings
 
 

@@ -13,15 +13,13 @@ from modular_converter.commands.output import print_diff, report
 from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import ALL, model_folder, required_models_folder
 from modular_converter.files.atomic_write import write_atomically
-from modular_converter.files.links import is_installed, root_of
-from modular_converter.files.listing import Listings
-from modular_converter.files.model_folders import ModelFolders
-from modular_converter.files.text_form import in_form_of
+from modular_converter.files.listing import Listings, ModelFolders
+from modular_converter.files.read import in_form_of, is_installed, root_of
 from modular_converter.findings import ConversionError, Finding, Location, Severity, exit_code
 from modular_converter.marks.audit import Audited, MarkVerdict, audit
 from modular_converter.marks.compare import differing
 from modular_converter.marks.fix import Repair, repair
-from modular_converter.reporting.counts import count
+from modular_converter.reporting.display import count
 from modular_converter.rules import dangling_copy, drifted_copy, invisible_copy, read_only_target
 from modular_converter.settings.load import load_settings
 

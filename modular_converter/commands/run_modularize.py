@@ -19,7 +19,7 @@ from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import names_of_models
 from modular_converter.files.atomic_write import write_atomically
 from modular_converter.files.generated_files import current_text, path_of_generated
-from modular_converter.files.links import is_installed
+from modular_converter.files.read import is_installed
 from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.rules import missing_file, read_only_target
 from modular_converter.settings.values import Settings

@@ -12,12 +12,10 @@ from modular_converter.convert.source.library import Library
 from modular_converter.findings import ConversionError, Finding, Location, exit_code
 from modular_converter.provenance.records import LineRange
 from modular_converter.provenance.where import Answer, Kind, TracedLines, Tracer
-from modular_converter.reporting.counts import count
+from modular_converter.reporting.display import count, report_line, shown_path, shown_posix
 from modular_converter.reporting.json_format import dump
-from modular_converter.reporting.paths import shown_path, shown_posix
-from modular_converter.reporting.safe import report_line
 from modular_converter.rules import missing_file
-from modular_converter.settings.folders import load_settings_of
+from modular_converter.settings.load import load_settings_of
 from modular_converter.settings.values import Settings
 
 

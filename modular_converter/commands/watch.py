@@ -13,25 +13,22 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from modular_converter.check.cache.hashes import CurrentHashes
 from modular_converter.commands.output import report
 from modular_converter.commands.run_convert import ConvertOptions, prepare
-from modular_converter.commands.watched_files import Stamp, identities, roots, stamp_of, stamps
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.required_files import required_files
 from modular_converter.convert.source.library import Library
-from modular_converter.files.arguments import ALL
+from modular_converter.files.arguments import ALL, Selection
 from modular_converter.files.generated_files import current_text, path_of_generated, put_in_place
-from modular_converter.files.links import is_installed
-from modular_converter.files.selection import Selection
+from modular_converter.files.read import is_installed
 from modular_converter.findings import ConversionError, Finding, first_of
 from modular_converter.git.affected import SETTINGS_FILES, affected, named_settings
-from modular_converter.reporting.counts import count
-from modular_converter.reporting.paths import shown_path
+from modular_converter.reporting.display import count, shown_path
 from modular_converter.settings.parent_folders import upwards
 
 
@@ -266,3 +263,46 @@ def _label(saved: Sequence[str]) -> str:
 
 def _named(paths: Sequence[str]) -> str:
     return first_of([shown_path(path, os.getcwd()) for path in paths], NAMED)
+
+
+Stamp = tuple[int, ...]
+"""Device, inode, size and time of a file: a new stamp means a changed file. `()` for a missing file."""
+
+
+def roots(arguments: Sequence[str], models: str | None) -> Iterator[str]:
+    """The folders in which the arguments would find new files."""
+    for argument in arguments:
+        if glob.has_magic(argument):
+            yield os.path.abspath(_fixed_part(argument))
+        elif os.path.isdir(argument):
+            yield os.path.abspath(argument)
+        elif os.path.isfile(argument):
+            yield os.path.dirname(os.path.abspath(argument))
+        elif models:
+            yield models
+
+
+def _fixed_part(pattern: str) -> str:
+    """The folder that a glob searches: the part before its first wildcard."""
+    while glob.has_magic(pattern):
+        pattern = os.path.dirname(pattern)
+    return pattern
+
+
+def identities(folders: Sequence[str]) -> list[Stamp]:
+    """Device and inode of each folder: a folder that was removed and made again must be watched again."""
+    return [stamp_of(folder)[:2] for folder in folders]
+
+
+def stamps(paths: Iterable[str]) -> dict[str, Stamp]:
+    """The stamp of each file."""
+    return {path: stamp_of(path) for path in paths}
+
+
+def stamp_of(path: str) -> Stamp:
+    """The stamp of one file or folder."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ()
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)

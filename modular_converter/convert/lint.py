@@ -16,7 +16,7 @@ from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, R
 from modular_converter.convert.inherit.resolve import neighbour_module
 from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFile, GeneratedFiles
 from modular_converter.convert.source.library import Library
-from modular_converter.facts.conversion import (
+from modular_converter.facts import (
     ClassFacts,
     Facts,
     GeneratedDefinition,

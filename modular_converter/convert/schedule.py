@@ -11,8 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, S
 from graphlib import CycleError, TopologicalSorter
 
 from modular_converter.convert.conversion import Conversion
-from modular_converter.settings.kinds import split_stem
-from modular_converter.settings.values import Settings
+from modular_converter.settings.values import Settings, split_stem
 
 
 def modular_of(path: str, settings: Settings) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from modular_converter.convert.conversion import Conversion
-from modular_converter.files.unchecked_release import about_release, is_about_release
+from modular_converter.files.generated_files import about_release, is_about_release
 from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.rules import bad_ignore, off_by_default, unused_ignore
 from modular_converter.settings.values import Settings

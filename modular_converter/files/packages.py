@@ -1,4 +1,6 @@
-"""Find packages on disk, by their `__init__.py` and by name. Nothing is imported or executed."""
+"""Find packages on disk, by their `__init__.py` and by name, without importing them; find programs on PATH, but none
+that the tree under check brings along.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from importlib.machinery import PathFinder
 
-from modular_converter.settings.parent_folders import INSTALLED, PROJECT_MARKS, upwards
+from modular_converter.settings.parent_folders import INSTALLED, PROJECT_MARKS, is_below, upwards
 
 
 def package_of(folder: str, is_file: Callable[[str], bool] = os.path.isfile) -> tuple[str, str]:
@@ -61,3 +63,27 @@ def _folders_of(name: str, beside: str, is_file: Callable[[str], bool]) -> Itera
                 one for one in (os.path.join(folder, "src", name), os.path.join(folder, name)) if os.path.isdir(one)
             )
             return
+
+
+SUFFIX = ".exe" if os.name == "nt" else ""
+
+
+def program_on_path(name: str, forbidden: str) -> str:
+    """The first program of a name in a folder of PATH, "" for none.
+
+    Args:
+        name: such as `ruff`, without a suffix.
+        forbidden: the folder of the project that is read; programs inside of it are not run, unless it is the topmost
+            folder. Relative folders of PATH are skipped, too: they depend on the folder in which the command was
+            started.
+    """
+    top = os.path.realpath(forbidden) if forbidden else ""
+    top = "" if top == os.path.dirname(top) else top
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        path = os.path.join(folder, name + SUFFIX)
+        if not os.path.isabs(folder) or not os.path.isfile(path) or not os.access(path, os.X_OK):
+            continue
+        real = os.path.join(os.path.realpath(folder), name + SUFFIX), os.path.realpath(path)
+        if not top or not any(is_below(one, top) for one in real):
+            return path
+    return ""

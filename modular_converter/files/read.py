@@ -1,16 +1,56 @@
-"""Read the files of the tree that is checked: regular ones, up to a size, and none through a link out of the root."""
+"""Read the files of the tree that is checked: regular ones, up to a size, and none through a link out of the root, by
+which a stranger could make the tool print or copy a private file.
+"""
 
 from __future__ import annotations
 
 import errno
 import functools
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator
 
-from modular_converter.files.links import is_link, refuse_link_out
-from modular_converter.findings import ConversionError
+from modular_converter.findings import ConversionError, Location
+from modular_converter.rules import outside_root
+from modular_converter.settings.parent_folders import INSTALLED, models_folder_of
 from modular_converter.settings.regular_file import NO_FOLLOW, read_head, read_regular
 from modular_converter.settings.values import Settings
+
+
+def is_installed(path: str) -> bool:
+    """Whether a path lies in a folder of installed packages. They are read only, and trusted."""
+    return not INSTALLED.isdisjoint(path.split(os.sep))
+
+
+def root_of(path: str, settings: Settings) -> str:
+    """The folder that no link in the path of a model's file may lead out of.
+
+    That is the configured root, when the file lies below it, and else its folder of models.
+    """
+    if settings.root and path.startswith(os.path.join(settings.root, "")):
+        return settings.root
+    return models_folder_of(path)
+
+
+def refuse_link_out(path: str, settings: Settings) -> None:
+    """Raise `ConversionError` (MC114) for a model's file that is, or lies behind, a link out of the root.
+
+    A file of the same name may lie outside: build tools and package caches make trees of such links. Only the file and
+    its folder are looked at, and only a link is followed.
+    """
+    if not (is_link(path) or is_link(os.path.dirname(path))) or is_installed(path):
+        return
+    target, root = os.path.realpath(path), os.path.realpath(root_of(path, settings))
+    if os.path.basename(target) != os.path.basename(path) and not target.startswith(os.path.join(root, "")):
+        raise ConversionError(outside_root.diagnose(Location(path), target, root))
+
+
+def is_link(path: str) -> bool:
+    """Whether a path itself is a symbolic link."""
+    try:
+        return stat.S_ISLNK(os.lstat(path).st_mode)
+    except (OSError, ValueError):
+        return False
 
 
 _IS_LINK = (errno.ELOOP, errno.EMLINK)
@@ -86,3 +126,11 @@ def _inside(path: str, settings: Settings, read: _Read) -> bytes:
                 raise
     refuse_link_out(path, settings)
     return read(path)
+
+
+def in_form_of(path: str, text: str) -> str:
+    """A text with the byte order mark and the line ends that the file at `path` has. Raises `OSError`."""
+    with open(path, encoding="utf-8", newline="") as file:
+        old = file.read()
+    text = text.replace("\n", "\r\n") if "\r\n" in old else text
+    return "\ufeff" + text if old.startswith("\ufeff") else text

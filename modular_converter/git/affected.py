@@ -12,7 +12,7 @@ from modular_converter.convert.required_files import ancestor_files, removes_att
 from modular_converter.convert.schedule import modular_of
 from modular_converter.convert.source.library import Library
 from modular_converter.files.generated_files import path_of_generated
-from modular_converter.files.links import is_installed
+from modular_converter.files.read import is_installed
 from modular_converter.findings import ConversionError
 from modular_converter.git.snapshot import Touched
 from modular_converter.git.work_tree import GitError, GitTimeout, Repository, WorkTrees

@@ -7,7 +7,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 
-from modular_converter.files.links import is_link
+from modular_converter.files.read import is_link
 from modular_converter.settings.regular_file import NO_FOLLOW, read_regular
 
 

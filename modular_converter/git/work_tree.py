@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from modular_converter.files.programs import program_on_path
+from modular_converter.files.packages import program_on_path
 from modular_converter.git.snapshot import Snapshot, blob_name
 from modular_converter.settings.parent_folders import repository_above
 

@@ -14,6 +14,3 @@ def render(format: str, graph: Graph, *, sort: str = "heirs") -> str:
     """The graph in one of `FORMATS`, ending with a line break; `sort`, one of `SORTS`, orders the table of the text."""
     renderers = {"dot": dot.render, "json": json_format.render, "html": page.render}
     return renderers[format](graph) if format in renderers else text.render(graph, sort)
-
-
-__all__ = ["FORMATS", "SORTS", "Graph", "render"]

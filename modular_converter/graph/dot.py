@@ -62,6 +62,3 @@ def _lines_told(model: Model) -> str:
     if model.lines_saved is None:
         return "not generated" if model.modular else "written by hand"
     return f"{model.modular_lines} -> {model.generated_lines} lines, {model.lines_saved} saved"
-
-
-__all__ = ["quoted", "render"]

@@ -49,6 +49,3 @@ def _edge(edge: Edge) -> dict[str, object]:
         ],
         "things": [{"name": one.name, "kind": one.kind, "file": one.file} for one in edge.things],
     }
-
-
-__all__ = ["SCHEMA", "VERSION", "render"]

@@ -91,6 +91,3 @@ def _edge(edge: Edge, places: Mapping[str, int], files: Mapping[str, int]) -> li
     classes = [[one.name, one.line, one.parent, files[one.file]] for one in edge.classes]
     things = [[one.name, one.kind, files[one.file]] for one in edge.things]
     return [places[edge.heir], places[edge.parent], classes, things]
-
-
-__all__ = ["embedded", "render"]

@@ -140,6 +140,3 @@ def _reachable(start: str, onward: Mapping[str, Iterable[str]]) -> dict[str, int
         latest = reached
     del steps[start]
     return steps
-
-
-__all__ = ["Edge", "ModelFile", "Graph", "ImportedThing", "InheritedClass", "Model"]

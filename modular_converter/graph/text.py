@@ -110,6 +110,3 @@ def _tree(start: str, onward: _Onward, with_classes: bool) -> list[str]:
 def _taken(edge: Edge) -> str:
     counts = ((len(edge.classes), "class", "classes"), (len(edge.things), "imported name", "imported names"))
     return ", ".join(f"{number} {one if number == 1 else many}" for number, one, many in counts if number) or "unread"
-
-
-__all__ = ["render"]

@@ -9,9 +9,8 @@ from typing import NamedTuple, Protocol
 
 from modular_converter.findings import UNPARSABLE, ConversionError
 from modular_converter.model.bindings import bindings_of
-from modular_converter.model.exports import has_unread_names
 from modular_converter.model.index import index_module
-from modular_converter.model.module import ImportedName, Module, Role, Statement
+from modular_converter.model.module import ImportedName, Module, Role, Statement, has_unread_names
 from modular_converter.model.nodes import dotted, parse
 
 

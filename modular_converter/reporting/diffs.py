@@ -8,7 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from modular_converter.reporting import safe
+from modular_converter.reporting import display
 
 
 MOST_STEPS = 30_000_000
@@ -29,7 +29,7 @@ def unified(path: str, old: str | None, new: str) -> list[str]:
     name = os.path.relpath(path)
     before = "/dev/null" if old is None else f"a/{name}"
     olds, news = _lines(old or ""), _lines(new)
-    found = [safe.report_line(f"--- {before}"), safe.report_line(f"+++ b/{name}")]
+    found = [display.report_line(f"--- {before}"), display.report_line(f"+++ b/{name}")]
     matcher = _Matcher(olds, news)
     for group in matcher.get_grouped_opcodes():
         first, last = group[0], group[-1]
@@ -99,7 +99,7 @@ def _lines(text: str) -> list[str]:
 
 def _shown(sign: str, lines: Iterable[str]) -> Iterator[str]:
     for line in lines:
-        yield safe.report_line(sign + line.removesuffix("\n"))
+        yield display.report_line(sign + line.removesuffix("\n"))
         if not line.endswith("\n"):
             yield NO_NEWLINE
 

@@ -1,8 +1,10 @@
-"""A rule explained at length, for `--explain CODE` and for its page in the docs."""
+"""Rules for readers: one at length, for `--explain CODE` and its page in the docs; all in short, for `--list-rules`."""
 
 from __future__ import annotations
 
 import io
+import json
+from collections.abc import Iterable
 
 from modular_converter.findings import Example, Rule
 from modular_converter.rules import fixes
@@ -47,3 +49,29 @@ def _changed(rule: Rule) -> Example:
 
 def _files(example: Example) -> str:
     return "\n\n".join(f"`{path}`\n\n```python\n{text.rstrip()}\n```" for path, text in example)
+
+
+def render(rules: Iterable[Rule], output_format: str = "text") -> str:
+    """The list as `text` or `json`, one line or object for each rule.
+
+    An object has the keys `code`, `name`, `severity`, `summary`, `can_be_ignored`, `by_default` and `has_fix`.
+    """
+    entries = [_entry(rule) for rule in rules]
+    if output_format == "json":
+        return json.dumps(entries, indent=2, ensure_ascii=False) + "\n"
+    widest = max((len(str(rule["name"])) for rule in entries), default=0)
+    return "".join(
+        f"{rule['code']}  {rule['name']:<{widest}}  {rule['severity']:<7}  {rule['summary']}\n" for rule in entries
+    )
+
+
+def _entry(rule: Rule) -> dict[str, str | bool]:
+    return {
+        "code": rule.code,
+        "name": rule.name,
+        "severity": rule.severity.value,
+        "summary": rule.summary,
+        "can_be_ignored": rule.can_be_ignored,
+        "by_default": rule.by_default,
+        "has_fix": rule.code in fixes(),
+    }

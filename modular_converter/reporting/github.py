@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from modular_converter.findings import Finding, Location
-from modular_converter.reporting.paths import in_checkout, names_a_file
-from modular_converter.reporting.safe import escaped
+from modular_converter.reporting.display import escaped, in_checkout, names_a_file
 
 
 def render(findings: Iterable[Finding], folder: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from modular_converter.findings import Finding, Fix
-from modular_converter.reporting.paths import shown_posix
+from modular_converter.reporting.display import shown_posix
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from modular_converter.findings import Finding, Rule
+from modular_converter.reporting.display import in_checkout, names_a_file
 from modular_converter.reporting.json_format import dump
-from modular_converter.reporting.paths import in_checkout, names_a_file
 from modular_converter.rules import all_rules
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Severity
-from modular_converter.reporting import safe
-from modular_converter.reporting.paths import names_a_file, shown_path
+from modular_converter.reporting import display
+from modular_converter.reporting.display import names_a_file, shown_path
 
 
 if TYPE_CHECKING:
@@ -50,14 +50,14 @@ def excerpt(finding: Finding) -> tuple[str, str, str] | None:
     location = finding.location
     start = min(location.column, len(line) + 1) - 1
     end = max(start, _end(location, len(line)))
-    first = max(0, start - BEFORE) if len(line) > safe.WIDEST else 0
-    last = first + safe.WIDEST
+    first = max(0, start - BEFORE) if len(line) > display.WIDEST else 0
+    last = first + display.WIDEST
     before, marked = ("…" if first else "") + line[first:start], line[start : min(end, last)]
     after = line[min(end, last) : last] + ("…" if len(line) > last else "")
-    before, marked, after = (_untabbed(safe.escaped(piece)) for piece in (before, marked, after))
+    before, marked, after = (_untabbed(display.escaped(piece)) for piece in (before, marked, after))
     return (
         str(location.line),
-        safe.harmless(before + marked + after),
+        display.harmless(before + marked + after),
         " " * _width(before) + "^" * max(1, _width(marked)),
     )
 
@@ -75,20 +75,20 @@ def _styled(finding: Finding, folder: str) -> Text:
 def _pieces(finding: Finding, folder: str) -> list[tuple[str, str]]:
     """The text of one finding in order, each part with its style."""
     location, style = finding.location, STYLES[finding.severity]
-    place = safe.harmless(shown_path(location.path, folder))
+    place = display.harmless(shown_path(location.path, folder))
     if names_a_file(location.path):
         place += f":{location.line}:{location.column}"
     pieces = [
         (f"{place}: ", "bold"),
         (f"{finding.severity.value} {finding.code}", style),
-        (f" {safe.message(finding.message)}\n", ""),
+        (f" {display.message(finding.message)}\n", ""),
     ]
     found = excerpt(finding)
     if found is not None:
         number, line, carets = found
         pieces += [(f"{number:>5} | ", "dim"), (f"{line}\n", ""), ("      | ", "dim"), (f"{carets}\n", style)]
     if finding.help:
-        pieces += [("  help: ", "bold cyan"), (f"{safe.message(finding.help)}\n", "")]
+        pieces += [("  help: ", "bold cyan"), (f"{display.message(finding.help)}\n", "")]
     return pieces
 
 

@@ -18,8 +18,7 @@ from modular_converter.findings import Finding, Fix, Rule, did_you_mean
 
 
 if TYPE_CHECKING:
-    from modular_converter.facts.conversion import Facts
-    from modular_converter.facts.two_classes import TwoClasses
+    from modular_converter.facts import Facts, TwoClasses
     from modular_converter.findings import ClassFinding
 
 PACKAGES = ("modular_converter.rules", "modular_converter.parallel.lint")

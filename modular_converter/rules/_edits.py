@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from modular_converter.findings import Edit, Finding, Fix, character_column, split_lines
-from modular_converter.model.exports import exported_constants
+from modular_converter.model.module import exported_constants
 from modular_converter.model.nodes import parse
 
 

@@ -14,7 +14,7 @@ from modular_converter.rules._merging import WRITE_OUT, fields_of, listed
 
 
 if TYPE_CHECKING:
-    from modular_converter.facts.two_classes import TwoClasses
+    from modular_converter.facts import TwoClasses
 
 
 NEIGHBOUR = modeling_old("""\

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modular_converter.facts.two_classes import INHERITED_KEYWORDS
+from modular_converter.facts import INHERITED_KEYWORDS
 from modular_converter.findings import ClassFinding, Finding, Location, Rule, Severity, finding_at
 from modular_converter.model.bindings import attributes_set
 from modular_converter.model.class_blocks import ClassBlock
@@ -15,7 +15,7 @@ from modular_converter.rules._merging import WRITE_OUT, fields_of, listed, not_m
 
 
 if TYPE_CHECKING:
-    from modular_converter.facts.two_classes import TwoClasses
+    from modular_converter.facts import TwoClasses
 
 NEIGHBOUR = modeling_old("""\
 from torch import nn

@@ -10,7 +10,7 @@ from modular_converter.rules._examples import NEW_MLP, modeling_old, modular_new
 
 
 if TYPE_CHECKING:
-    from modular_converter.facts.conversion import Facts
+    from modular_converter.facts import Facts
 
 
 FIRST = (

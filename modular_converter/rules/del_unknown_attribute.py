@@ -13,7 +13,7 @@ from modular_converter.rules._examples import modeling_old, new_mlp
 
 
 if TYPE_CHECKING:
-    from modular_converter.facts.conversion import Facts, GeneratedDefinition
+    from modular_converter.facts import Facts, GeneratedDefinition
     from modular_converter.model.members import Method
 
 

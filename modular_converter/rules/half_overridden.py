@@ -12,7 +12,7 @@ from modular_converter.rules._examples import configuration_old, modular_new
 
 
 if TYPE_CHECKING:
-    from modular_converter.facts.two_classes import TwoClasses
+    from modular_converter.facts import TwoClasses
 
 
 NEIGHBOUR = configuration_old("""\

@@ -13,7 +13,7 @@ from modular_converter.rules._examples import modeling_old, new_mlp
 
 
 if TYPE_CHECKING:
-    from modular_converter.facts.two_classes import TwoClasses
+    from modular_converter.facts import TwoClasses
 
 
 NEIGHBOUR = modeling_old("""\

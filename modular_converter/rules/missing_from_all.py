@@ -12,7 +12,7 @@ from modular_converter.rules._examples import configuration_old, modeling_old, m
 
 
 if TYPE_CHECKING:
-    from modular_converter.facts.conversion import ClassFacts, Facts
+    from modular_converter.facts import ClassFacts, Facts
 
 
 NEIGHBOURS = (

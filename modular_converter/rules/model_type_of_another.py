@@ -11,7 +11,7 @@ from modular_converter.rules._examples import configuration_old, modular_new
 
 
 if TYPE_CHECKING:
-    from modular_converter.facts.conversion import Facts
+    from modular_converter.facts import Facts
 
 NEIGHBOUR = configuration_old("""\
 class OldConfig:

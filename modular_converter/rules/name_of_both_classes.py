@@ -17,7 +17,7 @@ from modular_converter.rules._merging import not_mergeable
 
 
 if TYPE_CHECKING:
-    from modular_converter.facts.two_classes import TwoClasses
+    from modular_converter.facts import TwoClasses
 
 NEIGHBOUR = modeling_old("""\
 from torch import nn

@@ -14,7 +14,7 @@ from modular_converter.rules._merging import not_mergeable
 
 
 if TYPE_CHECKING:
-    from modular_converter.facts.two_classes import TwoClasses
+    from modular_converter.facts import TwoClasses
 
 GETMRO = "getmro"
 ANCESTRY = ("__subclasses__", "__mro__", "__base__", "__bases__", "mro", GETMRO)

@@ -13,7 +13,7 @@ from modular_converter.rules._examples import configuration_old, modeling_old, m
 
 
 if TYPE_CHECKING:
-    from modular_converter.facts.conversion import Facts
+    from modular_converter.facts import Facts
 
 
 NEIGHBOURS = (

@@ -15,7 +15,7 @@ from modular_converter.rules._examples import modeling_old, new_mlp
 
 
 if TYPE_CHECKING:
-    from modular_converter.facts.conversion import ClassFacts, Facts, GeneratedDefinition, Parent
+    from modular_converter.facts import ClassFacts, Facts, GeneratedDefinition, Parent
     from modular_converter.model.members import Method
 
 

@@ -10,7 +10,7 @@ from modular_converter.rules._examples import modeling_old, modular_new
 
 
 if TYPE_CHECKING:
-    from modular_converter.facts.conversion import ClassFacts, Facts, GeneratedDefinition, Parent
+    from modular_converter.facts import ClassFacts, Facts, GeneratedDefinition, Parent
 
 
 NEIGHBOUR = modeling_old("""\

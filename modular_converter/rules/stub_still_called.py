@@ -10,7 +10,7 @@ from modular_converter.rules._examples import modeling_old, new_mlp
 
 
 if TYPE_CHECKING:
-    from modular_converter.facts.conversion import Facts
+    from modular_converter.facts import Facts
 
 
 NEIGHBOUR = modeling_old("""\

@@ -11,7 +11,7 @@ from modular_converter.rules._examples import modeling_old, modular_new
 
 
 if TYPE_CHECKING:
-    from modular_converter.facts.conversion import Facts
+    from modular_converter.facts import Facts
 
 NEIGHBOUR = modeling_old("""\
 from torch import nn

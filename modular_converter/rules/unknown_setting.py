@@ -13,7 +13,7 @@ from modular_converter.rules._examples import configuration_old, modular_new
 
 
 if TYPE_CHECKING:
-    from modular_converter.facts.conversion import ClassFacts, Facts
+    from modular_converter.facts import ClassFacts, Facts
 
 NEIGHBOUR = configuration_old("""\
 class OldConfig:

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from modular_converter.commands.check import check_command
 from modular_converter.settings.load import profile_settings
-from modular_converter.settings.release import parse_release
+from modular_converter.settings.versions import parse_release
 from tests.unit.trees import BASE, add, edit
 
 

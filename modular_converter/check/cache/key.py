@@ -5,7 +5,9 @@ Only contents and paths count, so the key stays the same after a fresh checkout 
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import replace
@@ -13,8 +15,9 @@ from typing import Any
 
 import modular_converter
 from modular_converter import __version__
+from modular_converter.check.cache import store
 from modular_converter.check.cache.store import digest
-from modular_converter.convert.emit.formatter_version import VersionOf, formatter_stamp
+from modular_converter.convert.emit.formatter_version import VersionOf, formatter_stamp, program_stamp, ruff_version
 from modular_converter.settings.regular_file import read_regular
 from modular_converter.settings.values import Settings
 
@@ -98,3 +101,25 @@ def _importable(folder: str) -> list[str]:
 
 def _content(path: str) -> bytes:
     return read_regular(path, MOST_BYTES)
+
+
+VERSION = re.compile(rb"\d[\w.+-]{0,40}")
+"""The form of a stored version. An entry of another form is ignored."""
+
+
+def remembered_versions(folder: str | None) -> VersionOf:
+    """`ruff_version`, which asks each program once and stores the answer in the folder of the cache (None: nowhere)."""
+
+    def version_of(path: str) -> str:
+        if folder is None:
+            return ruff_version(path)
+        name = store.digest(f"the version of {program_stamp(path)}".encode("utf-8", "surrogatepass"))
+        known = store.read_entry(folder, name, store.VERSION)
+        if known and VERSION.fullmatch(known):
+            return known.decode("ascii")
+        version = ruff_version(path)
+        with contextlib.suppress(OSError):
+            store.write_entry(folder, name, version.encode("ascii", "replace"), store.VERSION)
+        return version
+
+    return version_of

@@ -13,11 +13,9 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 
 from modular_converter.check.cache import store
-from modular_converter.check.cache.entries import CacheEntries, CacheEntry
+from modular_converter.check.cache.entries import CacheEntries, CacheEntry, unpack_finding
 from modular_converter.check.cache.hashes import CurrentHashes
-from modular_converter.check.cache.key import key_of, packages_above
-from modular_converter.check.cache.pack import unpack_finding
-from modular_converter.check.cache.versions import remembered_versions
+from modular_converter.check.cache.key import key_of, packages_above, remembered_versions
 from modular_converter.convert.conversion import EXISTS, Conversion
 from modular_converter.convert.emit.banner import source_path
 from modular_converter.files.generated_files import path_of_generated

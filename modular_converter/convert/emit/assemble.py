@@ -23,7 +23,7 @@ from modular_converter.convert.source.library import Library
 from modular_converter.model import lexer
 from modular_converter.model.module import ImportedName, Role
 from modular_converter.model.nodes import parse
-from modular_converter.settings.kinds import kind_of, module_name
+from modular_converter.settings.values import kind_of, module_name
 
 
 def assemble(neighbours: Neighbourhood, collection: GeneratedFiles, library: Library) -> dict[str, str]:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from modular_converter.files.programs import SUFFIX, program_on_path
+from modular_converter.files.packages import SUFFIX, program_on_path
 from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.rules import formatter_failed, formatter_version
 from modular_converter.settings.values import Settings

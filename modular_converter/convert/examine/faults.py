@@ -22,7 +22,7 @@ from modular_converter.findings import UNPARSABLE
 from modular_converter.model.bindings import EVERYTHING, bindings_of
 from modular_converter.model.index import imported_names
 from modular_converter.model.nodes import is_type_checking, parse, running_parts
-from modular_converter.settings.kinds import module_name
+from modular_converter.settings.values import module_name
 
 
 class FaultKind(Enum):

@@ -11,8 +11,7 @@ from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.generated import GeneratedFiles
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import Finding, Location, locate_word
-from modular_converter.model.exports import has_unread_names
-from modular_converter.model.module import Module, Role, Statement
+from modular_converter.model.module import Module, Role, Statement, has_unread_names
 from modular_converter.model.nodes import parse, walk
 from modular_converter.rules import lost_statement
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from modular_converter.convert.inherit.prefix import common_suffix
-from modular_converter.facts.two_classes import INHERITED_KEYWORDS
+from modular_converter.facts import INHERITED_KEYWORDS
 from modular_converter.model.bindings import FUNCTIONS, Function
 from modular_converter.model.class_blocks import ClassBlock
 from modular_converter.model.overriding import NOTHING_ADDED, AddedDecorators

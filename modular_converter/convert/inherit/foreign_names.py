@@ -18,7 +18,7 @@ from modular_converter.model.bindings import bindings_of
 from modular_converter.model.index import imported_names, imports_within
 from modular_converter.model.module import ImportedName, Statement
 from modular_converter.model.nodes import children, dotted, parse, walk
-from modular_converter.settings.kinds import module_name
+from modular_converter.settings.values import module_name
 
 
 _BUILTINS = frozenset(vars(builtins))

@@ -16,7 +16,7 @@ from modular_converter.convert.inherit.prefix import common_suffix
 from modular_converter.convert.inherit.taken import pieces_of
 from modular_converter.convert.source.names import ModelNames
 from modular_converter.convert.source.rename import Renamer
-from modular_converter.facts.two_classes import TwoClasses
+from modular_converter.facts import TwoClasses
 from modular_converter.findings import ClassFinding, finding_at
 from modular_converter.model import lexer
 from modular_converter.model.class_blocks import ClassBlock, ClassPiece, Member, parse_class

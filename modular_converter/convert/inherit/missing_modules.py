@@ -8,10 +8,10 @@ from importlib.machinery import EXTENSION_SUFFIXES
 
 from modular_converter.convert.inherit.resolve import ModularFile, neighbour_module
 from modular_converter.convert.source.library import Library
-from modular_converter.facts.conversion import MissingModule
+from modular_converter.facts import MissingModule
 from modular_converter.model.index import relative_imports
 from modular_converter.model.module import ImportedName
-from modular_converter.settings.kinds import split_stem
+from modular_converter.settings.values import split_stem
 
 
 MODEL, MODELS = 1, 2

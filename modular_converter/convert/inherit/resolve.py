@@ -28,9 +28,8 @@ from modular_converter.rules import (
     unknown_neighbour,
     unknown_parent,
 )
-from modular_converter.settings.kinds import split_stem
 from modular_converter.settings.parent_folders import is_below, models_folder_of
-from modular_converter.settings.values import Settings
+from modular_converter.settings.values import Settings, split_stem
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from modular_converter.convert.source.rename import RenamedModule
 from modular_converter.findings import ConversionError, locate_word
 from modular_converter.model.module import Role, Statement
 from modular_converter.rules import missing_in_sibling
-from modular_converter.settings.kinds import kind_of, module_name, split_stem
-from modular_converter.settings.values import Settings
+from modular_converter.settings.values import Settings, kind_of, module_name, split_stem
 
 
 def collect_definitions(

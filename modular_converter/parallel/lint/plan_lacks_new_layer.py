@@ -15,7 +15,7 @@ from modular_converter.parallel.lint._plan_entries import TENSOR_PARALLEL, plan_
 
 
 if TYPE_CHECKING:
-    from modular_converter.facts.conversion import ClassFacts, Facts, GeneratedDefinition
+    from modular_converter.facts import ClassFacts, Facts, GeneratedDefinition
     from modular_converter.model.members import Members
 
 

@@ -12,7 +12,7 @@ from modular_converter.parallel.lint._plan_entries import PlanEntry, plan_entrie
 
 
 if TYPE_CHECKING:
-    from modular_converter.facts.conversion import Facts, GeneratedDefinition
+    from modular_converter.facts import Facts, GeneratedDefinition
 
 
 _LAYERS = "del self.up_proj\n        self.gate_up_proj = nn.Linear(8, 16)"

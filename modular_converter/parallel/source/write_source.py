@@ -14,7 +14,7 @@ from modular_converter.convert.required_files import required_files
 from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import discover
 from modular_converter.files.atomic_write import write_atomically
-from modular_converter.files.links import is_installed
+from modular_converter.files.read import is_installed
 from modular_converter.findings import ConversionError
 from modular_converter.parallel.errors import WriteError
 from modular_converter.parallel.plans.class_settings import Setting

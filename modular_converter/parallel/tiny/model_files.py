@@ -15,8 +15,8 @@ from modular_converter.files.packages import package_of
 from modular_converter.parallel.errors import BuildError
 from modular_converter.parallel.tiny.importing import import_file, lay_over, reach
 from modular_converter.parallel.tiny.target import Target
-from modular_converter.settings.kinds import split_stem
 from modular_converter.settings.load import load_settings
+from modular_converter.settings.values import split_stem
 
 
 _RELATIVE = re.compile(r"^[ \t]*from[ \t]+(\.+)", re.MULTILINE)

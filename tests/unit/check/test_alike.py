@@ -9,7 +9,7 @@ import pytest
 
 from modular_converter.check.run import CheckOptions, CheckResult, check
 from modular_converter.settings.load import profile_settings
-from modular_converter.settings.release import parse_release
+from modular_converter.settings.versions import parse_release
 from tests.unit.trees import add, commit, edit, fix, git, run
 
 

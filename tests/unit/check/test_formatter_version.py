@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from modular_converter.check.layout import differ_by_layout_alone
+from modular_converter.check.compare import differ_by_layout_alone
 from modular_converter.check.run import CheckOptions, check
 from modular_converter.commands.convert import convert_command
 from tests.unit.formatters import ruff_in, set_own

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from modular_converter.files.packages import find_package
+from modular_converter.files.packages import find_package, program_on_path
+from modular_converter.git.work_tree import GitError, WorkTrees
 
 
 INSTALLED = os.path.dirname(importlib.util.find_spec("click").origin or "")  # type: ignore[union-attr]
@@ -51,3 +52,23 @@ def test_the_checkout_comes_before_installed_packages(
     (tmp_path / beside).mkdir(parents=True, exist_ok=True)
     expected = INSTALLED if found is None else found and str(tmp_path / found)
     assert (find_package(name, os.path.normpath(tmp_path / beside)) or "") == expected
+
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="a shell script stands in for a program")
+
+
+@pytest.mark.parametrize(("forbidden", "found"), [("", True), ("/", True), ("tree", False), ("other", True)])
+def test_a_program_in_the_forbidden_folder_is_not_found(tmp_path, monkeypatch, forbidden, found):
+    (tmp_path / "tree").mkdir()
+    program = tmp_path / "tree/program"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f":.:tree:{tmp_path}/nowhere:{tmp_path}/tree")
+    monkeypatch.chdir(tmp_path)
+    inside = forbidden if forbidden in ("", "/") else str(tmp_path / forbidden)
+    assert program_on_path("program", inside) == (str(program) if found else "")
+
+
+def test_a_folder_without_a_repository_is_called_that(tmp_path):
+    with pytest.raises(GitError, match="not a git repository"):
+        WorkTrees().of(str(tmp_path))

@@ -6,9 +6,8 @@ import sys
 
 import pytest
 
-from modular_converter.model.exports import exported_names
 from modular_converter.model.index import imports_within, index_module
-from modular_converter.model.module import ImportedName, Role, Statement
+from modular_converter.model.module import ImportedName, Role, Statement, exported_names
 
 
 def statements(text: str) -> tuple[Statement, ...]:

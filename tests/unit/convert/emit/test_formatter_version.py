@@ -26,7 +26,7 @@ from modular_converter.convert.emit.formatter_version import (
     wrong_versions,
 )
 from modular_converter.convert.emit.formatters import load_formatter
-from modular_converter.files.programs import program_on_path
+from modular_converter.files.packages import program_on_path
 from modular_converter.findings import ConversionError, Location
 from modular_converter.settings.load import load_settings, profile_settings
 from modular_converter.settings.values import PinnedFormatter, Settings

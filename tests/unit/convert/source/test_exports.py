@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from modular_converter.model.exports import exported_names, has_unread_names
+from modular_converter.model.module import exported_names, has_unread_names
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from modular_converter.settings.kinds import kind_of, split_stem
 from modular_converter.settings.load import profile_settings
+from modular_converter.settings.values import kind_of, split_stem
 
 
 @pytest.mark.parametrize(

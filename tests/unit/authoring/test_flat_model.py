@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from modular_converter.authoring.origins import import_origin
+from modular_converter.authoring.flat_model import import_origin
 from modular_converter.convert.source.library import Library
 from modular_converter.model.module import ImportedName
 from modular_converter.settings.load import load_settings

@@ -7,7 +7,7 @@ import ast
 import pytest
 
 from modular_converter.check import tree_changes
-from modular_converter.check.changes import file_changes
+from modular_converter.check.tree_changes import file_changes
 
 
 CLASS = '''\

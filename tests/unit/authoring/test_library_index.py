@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from modular_converter.authoring.lineage import ancestors, models_named
+from modular_converter.authoring.library_index import ancestors, models_named
 from modular_converter.authoring.modularize import modularize
 from tests.unit.authoring.test_modularize import OLD, library_of, modularized, opened
 

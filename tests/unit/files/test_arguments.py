@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from modular_converter.files.selection import select_files
+from modular_converter.files.arguments import select_files
 from modular_converter.findings import ConversionError
 
 

@@ -1,1 +1,0 @@
-"""The facts of a finished conversion, as plain records: the input of the checks of rules."""
