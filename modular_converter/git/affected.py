@@ -17,6 +17,7 @@ from modular_converter.findings import ConversionError
 from modular_converter.git.snapshot import Touched
 from modular_converter.git.work_tree import GitError, GitTimeout, Repository, WorkTrees
 from modular_converter.rules import unknown_revision
+from modular_converter.settings.load import PROFILE_FILES
 from modular_converter.settings.parent_folders import is_below, models_folder_of, upwards
 from modular_converter.settings.values import Settings
 
@@ -192,7 +193,8 @@ def named_settings(settings: Settings) -> set[str]:
     formattings = settings.formattings
     extended = (path for one in formattings for path, _ in one.ruff_extended)
     own = (path for one in formattings for path in (one.ruff_config_path, one.black_config_path))
-    return {settings.pyproject, *own, *extended} - {""}
+    profile = (os.path.join(settings.profile, name) for name in PROFILE_FILES if os.path.isabs(settings.profile))
+    return {settings.pyproject, *own, *extended, *profile} - {""}
 
 
 def _own_tree(path: str, trees: WorkTrees) -> Repository:

@@ -11,13 +11,14 @@ RULE = Rule(
     code="MC116",
     name="bad-setting",
     severity=Severity.ERROR,
-    summary="a setting in pyproject.toml is unknown or has the wrong type",
+    summary="a setting in pyproject.toml or a profile is unknown, missing, or has the wrong type",
     explanation="""\
 `[tool.modular-converter]` holds a key that the tool does not know, or a value that it cannot use. A misspelt key that
 is passed over would look as if it had been obeyed, so the run stops.
 
-The keys are those of the profile (`modular_converter/settings/profiles/transformers.py` explains each), and
-`profile`, `root`, `package`, `output-dir`, `workers`, `strict` and `ruff-config`.
+The keys are those of the profile (`modular_converter/settings/profiles/transformers.py` explains each), and those of
+a project: `profile`, `root`, `output-dir`, `workers`, `strict`, `ruff-config` and others. A profile of your own, the
+folder that `profile` names, has to say all its conventions.
 """,
 )
 
@@ -41,6 +42,16 @@ def diagnose(location: Location, key: str, reason: str, *, hint: str = "") -> Fi
 def unreadable(location: Location, reason: str) -> Finding:
     """The file is no TOML."""
     return Finding(RULE, location, f"cannot read these settings: {reason}", help="Correct the TOML of this file.")
+
+
+def incomplete(location: Location, missing: Iterable[str]) -> Finding:
+    """The file is a profile that lacks keys."""
+    return Finding(
+        RULE,
+        location,
+        f"this profile lacks {', '.join(f'`{key}`' for key in missing)}",
+        help='Write each, with `""` or an empty list where the library has no such convention.',
+    )
 
 
 def mixed(one: str, other: str) -> Finding:

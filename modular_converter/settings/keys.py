@@ -138,7 +138,7 @@ def _rules_by_pattern(value: object) -> dict[str, tuple[str, ...]]:
 
 
 READERS: Mapping[str, Callable[[object], object]] = {
-    "profile": _one_of(PROFILES),
+    "profile": _text,
     "package": _text,
     "banner-root": _text,
     "auto-tables": _files_below,
@@ -182,6 +182,21 @@ READERS: Mapping[str, Callable[[object], object]] = {
     "per-file-ignores": _rules_by_pattern,
 }
 """The keys of a settings table, each with the function that checks its value."""
+PROJECT_KEYS = frozenset(
+    [
+        "profile",
+        "root",
+        "output-dir",
+        "workers",
+        "strict",
+        "select",
+        "ignore",
+        "per-file-ignores",
+        "accept-release",
+        "ruff-config",
+    ]
+)
+"""The keys that say how a project works, and no conventions of a library: a profile has none of them."""
 
 
 def read_table(file: TomlFile, table: Mapping[str, object]) -> dict[str, Any]:

@@ -1,9 +1,10 @@
-"""Settings of a run: a built-in profile, overlaid with `[tool.modular-converter]` of the nearest pyproject.toml, where
+"""Settings of a run: a profile, overlaid with `[tool.modular-converter]` of the nearest pyproject.toml, where
 folders may have formatter settings of their own.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
 import itertools
@@ -12,9 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from modular_converter.findings import Location
 from modular_converter.rules import bad_setting
 from modular_converter.settings import profiles, toml_files
-from modular_converter.settings.keys import PROFILES, read_table
+from modular_converter.settings.keys import PROFILES, PROJECT_KEYS, READERS, read_table
 from modular_converter.settings.parent_folders import INSTALLED, repository_above, upwards
 from modular_converter.settings.toml_files import RUFF_NAMES, RuffFiles, SettingsError, TomlFile
 from modular_converter.settings.values import PinnedFormatter, Settings
@@ -22,6 +24,8 @@ from modular_converter.settings.versions import Release, conventions, parse_rele
 
 
 TABLE = "modular-converter"
+PROFILE_FILES = ("profile.toml", "ruff.toml")
+"""The files of a profile of one's own."""
 PROFILE_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "profiles")
 
 
@@ -53,19 +57,47 @@ def profile_settings(name: str = PROFILES[0], release: Release = ()) -> Settings
     older, checked = latest.pop("older", ()), latest.pop("checked-release", "")
     table = conventions(latest, older, release)
     with open(os.path.join(PROFILE_FOLDER, f"{name}.ruff.toml"), encoding="utf-8") as file:
-        values = read_table(TomlFile(name, "", latest), table)
-        pinned = PinnedFormatter(values["formatter"], values.pop("formatter_version", ""))
-        return Settings(
-            profile=name, ruff_config=file.read(), pinned_formatter=pinned, checked_release=checked, **values
-        )
+        return replace(_of_profile(name, TomlFile(name, "", table), file.read()), checked_release=checked)
+
+
+def own_profile(folder: str) -> Settings:
+    """The settings of a profile of one's own: a folder with the conventions of a library in `profile.toml`, and mostly
+    its ruff configuration in `ruff.toml`.
+
+    Raises `SettingsError` for a key that is unknown or missing, and a value of the wrong type.
+    """
+    file = toml_files.read_toml(os.path.join(folder, PROFILE_FILES[0]))
+    known = READERS.keys() - PROJECT_KEYS
+    for key in file.table:
+        if key not in known:
+            raise file.unknown(key, known)
+    required = {one.name for one in dataclasses.fields(Settings) if one.default is one.default_factory}
+    missing = [key for key in READERS if key in known - file.table.keys() and key.replace("-", "_") in required]
+    if missing:
+        raise SettingsError(bad_setting.incomplete(Location(file.path), missing))
+    path = os.path.join(folder, PROFILE_FILES[1])
+    ruff = toml_files.read_toml(path) if os.path.lexists(path) else TomlFile(path, "", {})
+    if "extend" in ruff.ruff:
+        raise ruff.error("extend", "of ruff is not followed in a profile")
+    return _of_profile(folder, file, ruff.text)
+
+
+def _of_profile(name: str, file: TomlFile, ruff_config: str) -> Settings:
+    """The settings of a table of conventions."""
+    values = read_table(file, file.table)
+    pinned = PinnedFormatter(values["formatter"], values.pop("formatter_version", ""))
+    return Settings(profile=name, ruff_config=ruff_config, pinned_formatter=pinned, **values)
 
 
 def _settings(start: str, project: TomlFile | None, ruff: str, black: TomlFile | None) -> Settings:
     """Lay the project's table over its profile, and find the ruff configuration in force."""
     values = _project_values(project) if project is not None else {}
     name = values.pop("profile", PROFILES[0])
-    release = release_of(start, profile_settings(name).package)
-    base = replace(profile_settings(name, parse_release(release.version if release else "")), package_release=release)
+    latest = own_profile(name) if os.path.isabs(name) else profile_settings(name)
+    release = release_of(start, latest.package)
+    if not os.path.isabs(name):
+        latest = profile_settings(name, parse_release(release.version if release else ""))
+    base = replace(latest, package_release=release)
     folder = os.path.dirname(ruff)
     if project is not None:
         if "ruff_config" in values:
@@ -88,6 +120,8 @@ def _project_values(project: TomlFile) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise project.error(TABLE, "must be a table")
     values = read_table(project, table)
+    if values.get("profile", PROFILES[0]) not in PROFILES:
+        values["profile"] = _own_profile_folder(project, values["profile"])
     for key in ("root", "output-dir"):
         name = key.replace("-", "_")
         if values.get(name):
@@ -125,6 +159,15 @@ def _inside(project: TomlFile, key: str, value: str) -> str:
         option = "" if key == "ruff-config" else f"; give --{key} on the command line for that"
         raise project.error(key, f"leads out of {folder}{option}")
     return path
+
+
+def _own_profile_folder(project: TomlFile, named: str) -> str:
+    """The folder of a profile of one's own."""
+    folder = _inside(project, "profile", named)
+    if not os.path.isfile(os.path.join(folder, PROFILE_FILES[0])):
+        known = " or ".join(f'"{one}"' for one in PROFILES)
+        raise project.error("profile", f"must be {known}, or a folder with a {PROFILE_FILES[0]}, not {named!r}")
+    return folder
 
 
 def _named_ruff_config(project: TomlFile, named: str) -> str:
