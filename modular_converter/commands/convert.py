@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -21,14 +20,11 @@ from modular_converter.commands.options import (
     version_option,
     workers_option,
 )
+from modular_converter.commands.subcommands import SUBCOMMANDS
 
 
 if TYPE_CHECKING:
     from modular_converter.commands.run_convert import ConvertOptions
-
-
-COMMANDS = frozenset(("graph", "marks", "modularize", "suggest", "where"))
-"""The commands that the first argument may name; each is a file beside this one."""
 
 
 def _explain(ctx: click.Context, _: click.Parameter, code: str | None) -> None:
@@ -127,7 +123,6 @@ def _watch(options: ConvertOptions) -> int:
 def main(arguments: list[str] | None = None) -> None:
     """Run `modular-convert`, or the command that the first argument names, such as `modular-convert graph`."""
     given = sys.argv[1:] if arguments is None else arguments
-    if given and given[0] in COMMANDS:
-        importlib.import_module(f"modular_converter.commands.{given[0]}").main(given[1:])
-        return
+    if given and given[0] in SUBCOMMANDS:
+        return run_command(SUBCOMMANDS[given[0]], given[1:], f"modular-convert {given[0]}")
     run_command(convert_command, arguments, "modular-convert")

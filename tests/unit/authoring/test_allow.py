@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from modular_converter import convert_file
-from modular_converter.commands.modularize import modularize_command
+from modular_converter.commands.subcommands import modularize_command
 from modular_converter.settings.load import load_settings
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from modular_converter.commands.modularize import modularize_command
-from modular_converter.commands.suggest import suggest_command
+from modular_converter.commands.subcommands import modularize_command, suggest_command
 
 
 pytestmark = pytest.mark.usefixtures("cache")

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from modular_converter.api import convert_paths
 from modular_converter.authoring.sources import files_in_circles
-from modular_converter.commands.modularize import modularize_command
+from modular_converter.commands.subcommands import modularize_command
 from modular_converter.settings.load import load_settings
 from tests.unit.authoring.test_modularize import OLD, library_of, modularized, opened
 

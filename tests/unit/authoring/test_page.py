@@ -13,8 +13,7 @@ from click.testing import CliRunner
 
 from modular_converter.commands.check import check_command
 from modular_converter.commands.convert import convert_command
-from modular_converter.commands.modularize import modularize_command
-from modular_converter.commands.suggest import suggest_command
+from modular_converter.commands.subcommands import modularize_command, suggest_command
 
 
 pytestmark = pytest.mark.usefixtures("cache")

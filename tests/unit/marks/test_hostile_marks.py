@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from modular_converter.commands.marks import marks_command
+from modular_converter.commands.subcommands import marks_command
 from modular_converter.findings import split_lines
 from modular_converter.marks.audit import LONGEST
 from modular_converter.marks.comments import find_marks

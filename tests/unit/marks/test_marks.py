@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from modular_converter.commands.marks import marks_command
+from modular_converter.commands.subcommands import marks_command
 from modular_converter.convert.source.library import Library
 from modular_converter.marks.audit import Audited, audit
 from modular_converter.settings.load import profile_settings

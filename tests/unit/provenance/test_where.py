@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from modular_converter.check.run import CheckOptions, check
-from modular_converter.commands.where import where_command
+from modular_converter.commands.subcommands import where_command
 from modular_converter.provenance.alignment import align, same_names
 from tests.unit.trees import add, fix
 

@@ -1,0 +1,180 @@
+"""The commands below `modular-convert`: `graph`, `marks`, `modularize`, `suggest`, `where`. Only click is imported to
+print their help.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from modular_converter.commands.options import (
+    CONTEXT_SETTINGS,
+    format_option,
+    package_option,
+    root_option,
+    strict_option,
+    version_option,
+)
+
+
+@click.command(context_settings=CONTEXT_SETTINGS)
+@click.argument("models", nargs=-1, metavar="[MODELS]...")
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(("text", "dot", "json", "html")),
+    help="A table or trees, graphviz, data, or a page for a browser. "
+    "The default follows from the name of the output file, else it is text.",
+)
+@click.option("--output", "-o", metavar="FILE", help="Write to FILE instead of the standard output (-).")
+@click.option(
+    "--sort",
+    type=click.Choice(("heirs", "saved", "name")),
+    default="heirs",
+    help="The order of the table of all models.",
+)
+@package_option
+@root_option
+@version_option("modular-convert graph")
+def graph_command(
+    models: tuple[str, ...],
+    output_format: str | None,
+    output: str | None,
+    sort: str,
+    package: str | None,
+    root: str | None,
+) -> None:
+    """Show which models inherit from which.
+
+    MODELS are model names or modular files; with MODELS, only they, their ancestors and their heirs are shown.
+    The modular files are only read, never imported or run.
+
+    \b
+    Exit code: 0 success; 2 something could not be read or written.
+    """
+    from modular_converter.commands.run_graph import run
+
+    raise SystemExit(run(models, output_format, output, sort, package, root))
+
+
+@click.command(context_settings=CONTEXT_SETTINGS)
+@click.argument("paths", nargs=-1, metavar="[PATHS]...")
+@package_option
+@root_option
+@click.option("--fix", is_flag=True, help="Write what the sources say into the copies that have drifted.")
+@click.option(
+    "--diff", is_flag=True, help="Print how the drifted copies differ from their sources, and write nothing."
+)
+@strict_option
+@format_option
+@version_option("modular-convert marks")
+def marks_command(paths: tuple[str, ...], **options: Any) -> None:
+    """Audit comments "# Copied from ...": do the copies still say what their sources say?
+
+    PATHS are files, folders, names of models, or "all", which is the default. A mark is identical, drifted (MC411),
+    dangling (MC412: its source does not exist), or invisible (MC393: it does not have the form of a mark). Marks in
+    generated files are left out, since nobody edits these.
+
+    \b
+    Exit code: 0 success; 1 drifted or dangling marks are left; 2 something could not be read or written.
+    """
+    from modular_converter.commands.run_marks import MarksOptions, run
+
+    raise SystemExit(run(MarksOptions(paths or ("all",), **options)))
+
+
+def _allowed(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
+    """The words of `--allow`; others are refused."""
+    words = tuple(word.strip() for word in value.split(",") if word.strip())
+    for word in words:
+        if word not in ("docstrings", "comments", "unused"):
+            raise click.BadParameter(f"{word!r} is none of `docstrings`, `comments` and `unused`.")
+    return words
+
+
+@click.command(context_settings=CONTEXT_SETTINGS)
+@click.argument("models", nargs=-1, required=True, metavar="MODELS...")
+@package_option
+@root_option
+@click.option("--output-dir", metavar="DIR", help="Write to DIR/<model>/ instead of into the folders of the models.")
+@click.option("--diff", is_flag=True, help="Print the modular files as diffs, and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Only report, and write nothing.")
+@click.option("--from", "preferred", multiple=True, metavar="MODEL", help="Prefer this model as a parent.")
+@click.option(
+    "--younger", is_flag=True, help="Inherit from younger models too, and from models that take code from this one."
+)
+@click.option(
+    "--allow",
+    "allowed",
+    metavar="WHAT",
+    default="",
+    callback=_allowed,
+    help="Differences to accept, separated by commas: docstrings and comments become those of the parents, "
+    "unused definitions go.",
+)
+@click.option("--format", "output_format", type=click.Choice(("text", "json")), default="text", help="The report.")
+@version_option("modular-convert modularize")
+def modularize_command(models: tuple[str, ...], **options: Any) -> None:
+    """Write flat models as the smallest modular files that convert back to them.
+
+    MODELS are folders of models, flat files, names of models, or "all". Each modular file is converted in memory and
+    compared with the files that are there: nothing is written that does not come back. A modular file that exists is
+    not overwritten.
+
+    \b
+    Exit code: 0 success; 1 some files of a model do not come back, or, with --diff, a modular file would change;
+    2 something could not be read or written.
+    """
+    from modular_converter.commands.run_modularize import ModularizeOptions, run
+
+    raise SystemExit(run(ModularizeOptions(models, **options)))
+
+
+@click.command(context_settings=CONTEXT_SETTINGS)
+@click.argument("model", metavar="MODEL")
+@package_option
+@root_option
+@click.option("--format", "output_format", type=click.Choice(("text", "json")), default="text", help="The report.")
+@version_option("modular-convert suggest")
+def suggest_command(model: str, package: str | None, root: str | None, output_format: str) -> None:
+    """Show which models a flat model could inherit from.
+
+    MODEL is a folder of a model, a flat file, the name of a model, or - for some classes on the standard input. The
+    numbers of lines are estimates; `modular-convert modularize` proves them.
+
+    \b
+    Exit code: 0 success; 1 no class has a parent that saves lines; 2 something could not be read.
+    """
+    from modular_converter.commands.run_suggest import run
+
+    raise SystemExit(run(model, package, root, output_format))
+
+
+@click.command(context_settings=CONTEXT_SETTINGS)
+@click.argument("places", nargs=-1, required=True, metavar="FILE:LINE...")
+@click.option("--format", "output_format", type=click.Choice(("text", "json")), default="text", help="The answer.")
+@version_option("modular-convert where")
+def where_command(places: tuple[str, ...], output_format: str) -> None:
+    """Tell where lines of generated files come from, and where lines of modular files end up.
+
+    A line of a generated file comes from the modular file or from a neighbour; where the neighbour is generated too,
+    the answer goes on to the files that people have written. A line of a modular file may end up in several generated
+    files, its heirs' among them, or in none: imports and `super()` calls, for example, stand for other lines.
+
+    \b
+    Exit code: 0 success; 1 a generated file is not what its modular file gives; 2 something could not be read.
+    """
+    from modular_converter.commands.run_where import run
+
+    raise SystemExit(run(places, output_format))
+
+
+SUBCOMMANDS = {
+    "graph": graph_command,
+    "marks": marks_command,
+    "modularize": modularize_command,
+    "suggest": suggest_command,
+    "where": where_command,
+}
+"""The commands that the first argument of `modular-convert` may name."""
