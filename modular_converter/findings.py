@@ -97,7 +97,7 @@ class Edit(NamedTuple):
 
 
 class Fix(NamedTuple):
-    """The cure of a finding: edits of its file."""
+    """The fix of a finding: edits of its file."""
 
     title: str
     """What it does, in the imperative: "Remove the comment"."""
@@ -119,7 +119,7 @@ class Finding:
     severity_override: Severity | None = None
     """The severity that a setting or an option gives the rule in place of its own."""
     fix: Fix | None = field(default=None, compare=False)
-    """The cure, if it is plain; `modular-convert --fix` applies it if the generated files stay the same."""
+    """The fix, if it is plain; `modular-convert --fix` applies it if the generated files stay the same."""
     related: tuple[Location, ...] = ()
     """Other places that the finding is about in the same way."""
     details: str = field(default="", compare=False)

@@ -31,9 +31,9 @@ class Proof:
     """Definition -> the reason why it is longer than at first."""
 
     @property
-    def has_come_back(self) -> bool:
+    def round_trips(self) -> bool:
         """Whether every file is proven."""
-        return not self.conversion.failed and all(one.has_come_back for one in self.differences)
+        return not self.conversion.failed and all(one.round_trips for one in self.differences)
 
     @property
     def rewritten(self) -> Mapping[str, str]:
@@ -43,14 +43,14 @@ class Proof:
     @property
     def has_same_code(self) -> bool:
         """Whether every file is proven, or at least has the same code in another order or layout."""
-        return not self.conversion.failed and all(one.has_come_back or one.rewritten for one in self.differences)
+        return not self.conversion.failed and all(one.round_trips or one.rewritten for one in self.differences)
 
     @property
     def lines_back(self) -> int:
         """The number of lines of the flat files that are proven."""
         if self.conversion.failed:
             return 0
-        return sum(one.file.text.count("\n") for one in self.differences if one.has_come_back)
+        return sum(one.file.text.count("\n") for one in self.differences if one.round_trips)
 
     @property
     def sources(self) -> frozenset[str]:

@@ -66,7 +66,7 @@ class FileDifference:
     @property
     def rewritten(self) -> str:
         """The difference of a generated file with the same code: the order of definitions, or the layout; else ""."""
-        if self.has_come_back or not (self.file.is_generated and self.is_same_code):
+        if self.round_trips or not (self.file.is_generated and self.is_same_code):
             return ""
         return self.moved or ("other empty lines or line breaks between the definitions" if self.is_layout else "")
 
@@ -76,7 +76,7 @@ class FileDifference:
         return f"another order of definitions, from `{self.order[0]}` on" if self.order else ""
 
     @property
-    def has_come_back(self) -> bool:
+    def round_trips(self) -> bool:
         """Whether the file is proven: byte for byte if it was generated, else definition by definition."""
         return not self.bytes_differ if self.file.is_generated else self.is_same_code
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from modular_converter.authoring.allowed_differences import Parent, relax
 from modular_converter.authoring.attempt import Proof
 from modular_converter.authoring.choice import (
     Placed,
@@ -20,7 +21,6 @@ from modular_converter.authoring.draft import Draft, How, definitions_of, first_
 from modular_converter.authoring.flat_model import FlatModel
 from modular_converter.authoring.library_index import LibraryIndex
 from modular_converter.authoring.proof import prove_draft
-from modular_converter.authoring.relax import Parent, relax
 from modular_converter.authoring.sources import SourceFile, files_in_circles, find_sources, open_source
 from modular_converter.authoring.unused import UNUSED, unused_definitions, without_unused
 from modular_converter.convert.emit.format import format_files
@@ -66,13 +66,13 @@ def modularize(flat: FlatModel, index: LibraryIndex, library: Library, preferred
     rest = flat.without(left)
     while rest.files:
         short = _shortest(rest, index, library, preferred)
-        if short.has_come_back:
+        if short.round_trips:
             return Modularized(flat, short, left)
         partly = _with_failing_files_written_out(short, library)
-        if partly.has_come_back:
+        if partly.round_trips:
             return Modularized(flat, partly, left)
         full = written_out(rest, library)
-        if full.has_come_back:
+        if full.round_trips:
             return Modularized(flat, full, left)
         if same := [one for one in (short, partly, full) if one.has_same_code]:
             return Modularized(flat, min(same, key=lambda one: one.lines), left)
@@ -178,7 +178,7 @@ def _settled(flat: FlatModel, chosen: Mapping[str, Placed], library: Library) ->
 
 def _with_failing_files_written_out(proof: Proof, library: Library) -> Proof:
     """The proof in which the files that differ are written out, and the others stay as they are."""
-    failing = [one.file for one in proof.differences if not one.has_come_back]
+    failing = [one.file for one in proof.differences if not one.round_trips]
     changes = {name: How.WRITTEN for name in definitions_of(failing) if name in proof.draft.how}
     return prove_draft(proof.draft.with_how(changes), library)
 
@@ -193,7 +193,7 @@ def _in_the_way(proof: Proof, library: Library) -> dict[str, str]:
     else one that does not come back beside the others.
     """
     flat = proof.draft.flat
-    failing = [one for one in proof.differences if not one.has_come_back and not proof.conversion.failed]
+    failing = [one for one in proof.differences if not one.round_trips and not proof.conversion.failed]
     # The other differences may follow from definitions that one file lacks: `__all__` is one list for all files.
     lacking = [one for one in failing if one.missing or one.other or one.extra] or failing
     if len(flat.files) == 1:
@@ -203,7 +203,7 @@ def _in_the_way(proof: Proof, library: Library) -> dict[str, str]:
     found: dict[str, str] = {}
     for file in [one.file for one in lacking] or flat.files:
         alone = written_out(flat.without([one.path for one in flat.files if one is not file]), library)
-        if not alone.has_come_back:
+        if not alone.round_trips:
             found.update(_in_the_way(alone, library))
     return found or _shortest_in_the_way(lacking, flat, library)
 
@@ -214,7 +214,7 @@ def _shortest_in_the_way(lacking: Sequence[FileDifference], flat: FlatModel, lib
     """
     differing = {one.file.path: one for one in lacking}
     by_length = sorted(flat.files, key=lambda one: one.text.count("\n"))
-    enough = (one for one in by_length if written_out(flat.without([one.path]), library).has_come_back)
+    enough = (one for one in by_length if written_out(flat.without([one.path]), library).round_trips)
     shortest = next((one for one in by_length if one.path in differing), by_length[0])
     path = next(enough, shortest).path
     if path in differing:

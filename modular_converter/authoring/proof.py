@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from modular_converter.authoring.attempt import Proof, attempt, format_ahead
+from modular_converter.authoring.blank_lines import with_blank_lines
 from modular_converter.authoring.choice import Placed, inherit_from, is_worth_it
 from modular_converter.authoring.class_changes import other_layout
 from modular_converter.authoring.comparison import FileDifference, guarded_keys
 from modular_converter.authoring.draft import Draft, How, Import, explicit
-from modular_converter.authoring.gaps import with_gaps
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import Location
 from modular_converter.model.index import index_module
@@ -32,26 +32,29 @@ def prove_draft(draft: Draft, library: Library) -> Proof:
     reasons: dict[str, str] = {}
     proof = attempt(draft, library, reasons)
     for _ in range(MOST_ROUNDS):
-        if proof.has_come_back:
+        if proof.round_trips:
             return _shortened([name for name in reasons if name in draft.imports], draft, proof, library)
-        mended = _mend(proof, reasons, library)
-        if mended is None:
+        longer = _in_longer_form(proof, reasons, library)
+        if longer is None:
             return _with_gaps(_in_order(proof, library), library)
-        proof = attempt(mended, library, reasons)
+        proof = attempt(longer, library, reasons)
     return proof
 
 
 def _with_gaps(proof: Proof, library: Library) -> Proof:
     """The proof with the empty lines below the licence as in the generated files, if only these lines differ."""
-    if proof.has_come_back or proof.conversion.failed:
+    if proof.round_trips or proof.conversion.failed:
         return proof
     if any(not one.is_same_code or one.order for one in proof.differences):
         return proof
-    tries = (attempt(draft, library, proof.reasons) for draft in with_gaps(proof.draft, proof.texts, library.settings))
-    return next((one for one in tries if one.has_come_back), proof)
+    tries = (
+        attempt(draft, library, proof.reasons)
+        for draft in with_blank_lines(proof.draft, proof.texts, library.settings)
+    )
+    return next((one for one in tries if one.round_trips), proof)
 
 
-def _mend(proof: Proof, reasons: dict[str, str], library: Library) -> Draft | None:
+def _in_longer_form(proof: Proof, reasons: dict[str, str], library: Library) -> Draft | None:
     """The draft in which the definitions that differ have a longer form; None if nothing is left to try."""
     draft = proof.draft
     changes: dict[str, How] = {}
@@ -126,14 +129,14 @@ def _in_order(proof: Proof, library: Library) -> Proof:
     start = proof.draft
     changed: list[str] = []
     for _ in range(MOST_ROUNDS):
-        if proof.has_come_back or not (changes := _order_changes(proof)):
+        if proof.round_trips or not (changes := _order_changes(proof)):
             break
         format_ahead([_changed_draft(proof, some) for some in changes[:MOST_TRIES]], library)
         tries = (_changed(proof, some, library) for some in changes[:MOST_TRIES])
         better = next((one for one in tries if _in_place(one) > _in_place(proof)), None)
         proof = better or _changed(proof, changes[0 if changes[0][0][1] is How.HEIR else -1], library)
         changed += (name for name in proof.draft.how if proof.draft.how[name] is not start.how[name])
-    return _shortened(list(dict.fromkeys(changed)), start, proof, library) if proof.has_come_back else proof
+    return _shortened(list(dict.fromkeys(changed)), start, proof, library) if proof.round_trips else proof
 
 
 def _shortened(names: Sequence[str], start: Draft, proof: Proof, library: Library) -> Proof:
@@ -154,7 +157,7 @@ def _shortest(name: str, start: Draft, proof: Proof, library: Library) -> Proof:
         ways += (proof.draft.imported(name, taken) for taken in start.imports.get(name, ()))
     for draft in ways:
         other = attempt(draft, library, proof.reasons)
-        if other.has_come_back and other.lines < proof.lines:
+        if other.round_trips and other.lines < proof.lines:
             return other
     return proof
 

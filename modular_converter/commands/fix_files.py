@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from modular_converter.commands.output import print_diff
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
-from modular_converter.convert.cures import apply_edits
+from modular_converter.convert.fixes import apply_edits
 from modular_converter.convert.source.library import Library
 from modular_converter.files.atomic_write import write_atomically
 from modular_converter.files.generated_files import refuse_change
@@ -27,14 +27,14 @@ from modular_converter.settings.values import Settings
 def fix_files(
     conversions: Sequence[Conversion], settings: Settings, *, writes: bool, diff_format: str = "", quiet: bool = False
 ) -> dict[str, str]:
-    """Apply the cures to each modular file, and write or show it; path -> new text of those that change.
+    """Apply the fixes to each modular file, and write or show it; path -> new text of those that change.
 
     Args:
         conversions: the conversions of the files as they are.
         settings: the settings of the run.
         writes: whether the files are written.
         diff_format: the format of the findings, to print a diff in place of writing; "" for none.
-        quiet: do not print the cures.
+        quiet: do not print the fixes.
 
     Raises `ConversionError` for a file that may not be written.
     """
@@ -50,7 +50,7 @@ def fix_files(
             elif writes:
                 _write(fixed, settings)
         if not quiet:
-            _tell(fixed, "cured" if writes else "would be cured")
+            _tell(fixed, "fixed" if writes else "would be fixed")
     return texts
 
 
@@ -62,39 +62,39 @@ def _write(fixed: FixedFile, settings: Settings) -> None:
 
 
 def _tell(fixed: FixedFile, verb: str) -> None:
-    """Print to stderr the findings that are cured, and the cures that do not hold."""
+    """Print to stderr the findings that are fixed, and the fixes that do not hold."""
     path = os.path.relpath(fixed.path)
     if fixed.applied:
         titles = ", ".join(f"{one.code} {one.fix.title}" for one in fixed.applied if one.fix)
         print(report_line(f"{path}: {count(len(fixed.applied), 'finding')} {verb}: {titles}"), file=sys.stderr)
     for one in fixed.refused:
-        reason = "its cure would change other lines too, so it is not applied"
+        reason = "its fix would change other lines too, so it is not applied"
         print(report_line(f"{path}:{one.location.line}: {one.code}: {reason}"), file=sys.stderr)
 
 
 @dataclass(frozen=True)
 class FixedFile:
-    """A modular file with the cures that hold."""
+    """A modular file with the fixes that hold."""
 
     path: str
     old: str
     new: str
     applied: tuple[Finding, ...]
-    """The findings that are cured, in the order of the cures."""
+    """The findings that are fixed, in the order of the fixes."""
     refused: tuple[Finding, ...] = ()
-    """The findings whose cures would change more than intended."""
+    """The findings whose fixes would change more than intended."""
 
 
 def apply_fixes(path: str, settings: Settings) -> FixedFile:
-    """Apply the cures of a modular file until nothing changes. Nothing is written.
+    """Apply the fixes of a modular file until nothing changes. Nothing is written.
 
-    A cure holds if the generated files stay byte for byte, unless it says that it changes them, if its finding is gone,
+    A fix holds if the generated files stay byte for byte, unless it says that it changes them, if its finding is gone,
     and if there is no new one.
     """
     text = old = Library(settings).text(path)
     now = _converted(path, text, settings)
     applied: list[Finding] = []
-    refused: list[Finding] = []  # findings of the present text: another cure may have been in the way
+    refused: list[Finding] = []  # findings of the present text: another fix may have been in the way
     while not now.failed:
         waiting = (one for one in now.findings if one.fix is not None and one not in refused)
         finding = next(waiting, None)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from modular_converter.convert.conversion import EXISTS, Conversion
-from modular_converter.convert.cures import with_cures
 from modular_converter.convert.emit.format import FormatResult, format_files
 from modular_converter.convert.examine.report import examine
+from modular_converter.convert.fixes import with_fixes
 from modular_converter.convert.required_files import required_files
 from modular_converter.convert.schedule import Schedule, cycles, dependencies
 from modular_converter.convert.silence import judged, obey_comments
@@ -93,7 +93,7 @@ class Run:
         findings += examine(conversion, result, library.observing(seen))
         findings.sort(key=lambda finding: finding.sort_key)
         text = library.text_if_readable(conversion.path) or ""
-        findings = with_cures(obey_comments(findings, conversion.path, text), conversion.path, text)
+        findings = with_fixes(obey_comments(findings, conversion.path, text), conversion.path, text)
         failed = any(finding.is_error for finding in findings)
         files = {} if failed else {path: result.texts[path] for path in conversion.files}
         reads = _merged(

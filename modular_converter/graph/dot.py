@@ -35,7 +35,7 @@ def quoted(text: str) -> str:
 def _node(model: Model, graph: Graph) -> str:
     heirs = graph.heir_counts[model.name]
     label = f"{model.name}\n{heirs} heir{'' if heirs == 1 else 's'}" if heirs else model.name
-    attributes = {"label": label, "tooltip": _lines_told(model)}
+    attributes = {"label": label, "tooltip": _line_counts(model)}
     if model.name in graph.selected:
         attributes["penwidth"] = "3"
     if not model.modular:
@@ -44,9 +44,9 @@ def _node(model: Model, graph: Graph) -> str:
 
 
 def _arrow(edge: Edge) -> str:
-    told = [f"{one.name} ({one.parent}, {one.file})" for one in edge.classes]
-    told += [f"{one.name}, {one.told} ({one.file})" for one in edge.things]
-    attributes = {"tooltip": "\n".join(told)}
+    labels = [f"{one.name} ({one.parent}, {one.file})" for one in edge.classes]
+    labels += [f"{one.name}, {one.description} ({one.file})" for one in edge.things]
+    attributes = {"tooltip": "\n".join(labels)}
     if edge.classes:
         attributes["label"] = str(len(edge.classes))
     else:
@@ -58,7 +58,7 @@ def _list(attributes: Mapping[str, str]) -> str:
     return "[" + ", ".join(f"{key}={quoted(value)}" for key, value in attributes.items()) + "]"
 
 
-def _lines_told(model: Model) -> str:
+def _line_counts(model: Model) -> str:
     if model.lines_saved is None:
         return "not generated" if model.modular else "written by hand"
     return f"{model.modular_lines} -> {model.generated_lines} lines, {model.lines_saved} saved"

@@ -30,7 +30,7 @@ class ImportedThing:
     file: str
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """The kind of the import, in words."""
         return "imported by name" if self.kind == "unknown" else f"{self.kind} imported by name"
 

@@ -59,14 +59,14 @@ def _totals(graph: Graph) -> str:
 
 def _portrait(model: Model, graph: Graph) -> str:
     ancestors, heirs = graph.all_ancestors(model.name), graph.all_heirs(model.name)
-    lines = [model.name, f"  {_lines_told(model)}", "", f"  {_counted(ancestors, 'ancestor')}"]
+    lines = [model.name, f"  {_line_counts(model)}", "", f"  {_counted(ancestors, 'ancestor')}"]
     lines += _tree(model.name, lambda name: [(edge.parent, edge) for edge in graph.parents[name]], True)
     lines += ["", f"  {_counted(heirs, 'heir')}"]
     lines += _tree(model.name, lambda name: [(edge.heir, edge) for edge in graph.heirs[name]], False)
     return "\n".join(lines) + "\n"
 
 
-def _lines_told(model: Model) -> str:
+def _line_counts(model: Model) -> str:
     if not model.modular:
         return "written by hand"
     files = ", ".join(model.modular)
@@ -95,18 +95,18 @@ def _tree(start: str, onward: _Onward, with_classes: bool) -> list[str]:
         name, edge, margin, is_last = waiting.pop()
         below = onward(name)
         again = name in shown and bool(below)
-        lines.append(f"{margin}{'└─' if is_last else '├─'} {name}: {_taken(edge)}{', see above' if again else ''}")
+        lines.append(f"{margin}{'└─' if is_last else '├─'} {name}: {_contents(edge)}{', see above' if again else ''}")
         inner = margin + ("   " if is_last else "│  ")
         if with_classes and margin == "  ":
             rail = inner + ("│  " if below and not again else "   ")
             lines += [f"{rail}{one.name} <- {one.parent} ({one.file})" for one in edge.classes]
-            lines += [f"{rail}{one.name}, {one.told} ({one.file})" for one in edge.things]
+            lines += [f"{rail}{one.name}, {one.description} ({one.file})" for one in edge.things]
         if not again:
             shown.add(name)
             waiting += [(child, to, inner, n == len(below) - 1) for n, (child, to) in enumerate(below)][::-1]
     return lines
 
 
-def _taken(edge: Edge) -> str:
+def _contents(edge: Edge) -> str:
     counts = ((len(edge.classes), "class", "classes"), (len(edge.things), "imported name", "imported names"))
     return ", ".join(f"{number} {one if number == 1 else many}" for number, one, many in counts if number) or "unread"

@@ -21,7 +21,7 @@ def page(rule: Rule) -> str:
     parts = [
         f"# {rule.code} {rule.name}",
         f"*{rule.severity.value.capitalize()}*: {rule.summary}. It {'can' if rule.can_be_ignored else 'cannot'} be "
-        f"ignored.{' `modular-convert --fix` cures it.' if rule.code in fixes() else ''}"
+        f"ignored.{' `modular-convert --fix` fixes it.' if rule.code in fixes() else ''}"
         f"{'' if rule.by_default else _OFF.format(code=rule.code)}",
         rule.explanation.strip(),
     ]

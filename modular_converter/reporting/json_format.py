@@ -29,7 +29,7 @@ def dump(value: object) -> str:
 
 
 def as_record(finding: Finding, folder: str) -> dict[str, Any]:
-    """One finding as an object; `fix` is null where there is no cure."""
+    """One finding as an object; `fix` is null where there is no fix."""
     location = finding.location
     return {
         "code": finding.code,

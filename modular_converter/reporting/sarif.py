@@ -98,7 +98,7 @@ def _related(finding: Finding, folder: str) -> dict[str, Any]:
 
 
 def _fixes(finding: Finding, folder: str) -> dict[str, Any]:
-    """The cure, as the edits that a viewer may offer."""
+    """The fix, as the edits that a viewer may offer."""
     if finding.fix is None:
         return {}
     replacements = [

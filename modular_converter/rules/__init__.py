@@ -1,5 +1,5 @@
 """The rules: one file each, with its text (`RULE`), its message (`diagnose`), mostly its check (`check` of a finished
-conversion, `compare` of a class with its parent), and its cure if that is plain (`fix`). A mistake that the conversion
+conversion, `compare` of a class with its parent), and its fix if that is plain (`fix`). A mistake that the conversion
 itself finds while it reads or writes files needs no `check`: that code imports the rule's file and calls `diagnose`. To
 add a rule, add its file. Nothing else lists the rules.
 """
@@ -29,7 +29,7 @@ them takes longer than a check of current files, and a hostile tree on `sys.path
 """
 
 FixOf = Callable[[str, Finding], "Fix | None"]
-"""Gives the cure of a finding, from the text of its modular file; None if this case has no plain cure."""
+"""Gives the fix of a finding, from the text of its modular file; None if this case has no plain fix."""
 
 Check = Callable[["Facts"], Iterable[Finding]]
 """Yields the findings of one rule about a finished conversion."""
@@ -104,7 +104,7 @@ def ignorable_prefix(entry: str) -> str:
 
 @functools.lru_cache(maxsize=1)
 def fixes() -> Mapping[str, FixOf]:
-    """Code -> the function `fix` of each rule that has a cure."""
+    """Code -> the function `fix` of each rule that has a fix."""
     return {module.RULE.code: module.fix for module in _modules() if hasattr(module, "fix")}
 
 

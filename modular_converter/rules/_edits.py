@@ -1,4 +1,4 @@
-"""Edits of a modular file that the cures of several rules share."""
+"""Edits of a modular file that the fixes of several rules share."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ FLOORS = {
         "lint",
         "pipeline",
         "silence",
-        "cures",
+        "fixes",
         "workers",
         "required_files",
         "schedule",

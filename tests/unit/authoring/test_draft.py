@@ -16,7 +16,7 @@ def test_a_class_that_shares_one_statement_with_another_is_no_heir(tmp_path: Pat
     old = OLD.replace("\n\n__all__", method.format("forward"))
     new = OLD.replace("\n\n__all__", method.format("forward").replace(" + ", " - ")).replace("Old", "New")
     result = modularized(library_of(tmp_path, old=old, new=new.replace("2020", "2021")), "new")
-    assert result.proof is not None and result.proof.has_come_back
+    assert result.proof is not None and result.proof.round_trips
     assert "class NewModel(nn.Module)" in result.proof.text
 
 
@@ -24,7 +24,7 @@ def test_a_logger_is_not_imported_from_another_file(tmp_path: Path) -> None:
     old = OLD.replace("def scale", LOGGER).replace("return scale(x)", "logger.info(x)\n        return scale(x)")
     new = old.replace("Old", "New").replace("2020", "2021").replace("logger.info(x)", "logger.info(x + 1)")
     result = modularized(library_of(tmp_path, old=old, new=new), "new")
-    assert result.proof is not None and result.proof.has_come_back
+    assert result.proof is not None and result.proof.round_trips
     assert "logger = logging.get_logger(__name__)" in result.proof.text and "(OldModel)" in result.proof.text
 
 

@@ -1,4 +1,4 @@
-"""`modular-convert --fix`: the cures of findings, applied and proven."""
+"""`modular-convert --fix`: the fixes of findings, applied and proven."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from modular_converter import convert_source
 from modular_converter.commands.convert import convert_command
-from modular_converter.convert.cures import apply_edits
+from modular_converter.convert.fixes import apply_edits
 from modular_converter.findings import Edit, Finding, Fix, Rule
 from modular_converter.rules import by_code, fixes
 
@@ -81,14 +81,14 @@ CASES = [
 
 
 @pytest.mark.parametrize(("code", "parts", "changes"), CASES)
-def test_a_cure_removes_its_finding_and_no_more(
+def test_a_fix_removes_its_finding_and_no_more(
     code: str, parts: dict[str, str], changes: bool, tmp_path: Path
 ) -> None:
     path = plant(tmp_path, **parts)
     before = convert_source(path.read_text(), path)
     assert {finding.code for finding in before.findings} == {code}
     done = convert(path, "--fix")
-    assert done.exit_code == 0 and f"{code} " in done.stderr and "cured" in done.stderr
+    assert done.exit_code == 0 and f"{code} " in done.stderr and "fixed" in done.stderr
     after = convert_source(path.read_text(), path)
     assert after.findings == ()
     assert (after.files == before.files) is not changes
@@ -102,7 +102,7 @@ def test_a_missing_name_is_added_to_the_exports(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rule", [by_code(code) for code in fixes()], ids=lambda rule: rule.name)
-def test_every_offered_cure_parses(rule: Rule, tmp_path: Path) -> None:
+def test_every_offered_fix_parses(rule: Rule, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[tool.modular-converter]\nruff-config = "profile"\n')
     for name, text in rule.bad:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -113,7 +113,7 @@ def test_every_offered_cure_parses(rule: Rule, tmp_path: Path) -> None:
             compile(apply_edits(path.read_text(), finding.fix.edits), str(path), "exec")
 
 
-def test_what_is_no_plain_cure_is_not_offered(tmp_path: Path) -> None:
+def test_what_is_no_plain_fix_is_not_offered(tmp_path: Path) -> None:
     misspelt = plant(tmp_path, line="        del self.layer", all='"NewMLP", "NewMLPs"')
     findings = convert_source(misspelt.read_text(), misspelt).findings
     assert {finding.code for finding in findings} == {"MC303", "MC310"}
@@ -149,7 +149,7 @@ def test_a_statement_beside_another_stays(tmp_path: Path) -> None:
     assert finding.code == "MC322" and finding.fix is None
 
 
-def test_several_cures_follow_each_other_and_line_ends_stay(tmp_path: Path) -> None:
+def test_several_fixes_follow_each_other_and_line_ends_stay(tmp_path: Path) -> None:
     line = "        self.layers.append(nn.Linear(8, 8))\n        del self.unheard_of  # modular: ignore[MC310]"
     path = plant(tmp_path, line=line, all='"NewMLP", "Unheard"')
     path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
@@ -158,24 +158,24 @@ def test_several_cures_follow_each_other_and_line_ends_stay(tmp_path: Path) -> N
     assert path.read_bytes() == plant(tmp_path / "other").read_bytes().replace(b"\n", b"\r\n")
 
 
-def test_a_cure_that_does_not_hold_keeps_no_other_of_the_same_words_away(
+def test_a_fix_that_does_not_hold_keeps_no_other_of_the_same_words_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two findings say the same; the cure of the first is made to change what is generated."""
+    """Two findings say the same; the fix of the first is made to change what is generated."""
     twice = "        self.layers.append(nn.Linear(8, 8))\n        self.layers.append(nn.Linear(8, 8))"
     path = plant(tmp_path, line=twice)
     first, second = convert_source(path.read_text(), path).findings
     assert first.message == second.message
-    cure = fixes()[first.code]
+    fix = fixes()[first.code]
 
     def spoilt(text: str, finding: Finding) -> Fix | None:
-        good = cure(text, finding)
+        good = fix(text, finding)
         bad = Edit(first.location.line, 1, first.location.line + 1, 1, "        self.other = 3\n")
         return good._replace(edits=(bad,)) if good and finding.location == first.location else good
 
     monkeypatch.setattr("modular_converter.rules.fixes", lambda: {first.code: spoilt})
     done = convert(path, "--fix")
-    assert "1 finding cured" in done.stderr and f":{first.location.line}: MC322: its cure would change" in done.stderr
+    assert "1 finding fixed" in done.stderr and f":{first.location.line}: MC322: its fix would change" in done.stderr
     assert path.read_text() == plant(tmp_path / "other", line=twice.split("\n")[0]).read_text()
 
 
@@ -183,7 +183,7 @@ def test_diffs_and_dry_runs_write_nothing(tmp_path: Path) -> None:
     path = plant(tmp_path, line="        del self.unheard_of")
     text = path.read_text()
     assert "-        del self.unheard_of" in convert(path, "--fix", "--diff").stdout
-    assert "1 finding would be cured: MC303" in convert(path, "--fix", "--dry-run").stderr
+    assert "1 finding would be fixed: MC303" in convert(path, "--fix", "--dry-run").stderr
     assert path.read_text() == text and not (tmp_path / "models/new/modeling_new.py").exists()
 
 

@@ -94,7 +94,7 @@ def test_a_twin_that_no_heir_gives_comes_along(tmp_path: Path) -> None:
     new = old.replace("Old", "New").replace("2020", "2021")
     new = new.replace("config.size)\n", "config.size)\n\n    def size(self):\n        return 1\n")
     result = modularized(library_of(tmp_path, old=old, new=new), "new")
-    assert result.proof is not None and result.proof.has_come_back
+    assert result.proof is not None and result.proof.round_trips
     assert result.proof.draft.how["NewMLP"] is How.ALONG and "class NewMLP" not in result.proof.text
 
 
@@ -106,7 +106,7 @@ def test_a_class_that_only_a_table_uses_comes_along_with_the_table(tmp_path: Pat
     )
     new = old.replace("Old", "New").replace("OLD", "NEW").replace("2020", "2021")
     result = modularized(library_of(tmp_path, old=old, new=new), "new")
-    assert result.proof is not None and result.proof.has_come_back
+    assert result.proof is not None and result.proof.round_trips
     assert result.proof.text.count("class ") == 1 and "class NewModel(OldModel):\n    pass" in result.proof.text
 
 
@@ -123,7 +123,7 @@ def test_two_statements_in_one_line_of_a_parent_are_those_of_two_lines(tmp_path:
     old = OLD.replace("        self.size", "        self.one = 1; self.two = 2\n        self.size")
     new = old.replace("Old", "New").replace("2020", "2021").replace("1; ", "1\n        ")
     result = modularized(library_of(tmp_path, old=old, new=new), "new")
-    assert result.proof is not None and result.proof.has_come_back
+    assert result.proof is not None and result.proof.round_trips
     assert "class NewModel(OldModel):\n    pass" in result.proof.text
 
 
@@ -139,7 +139,7 @@ def test_only_what_a_parent_has_in_another_layout_is_written(tmp_path: Path) -> 
         .replace("\n            config.size,\n        ", "config.size")
     )
     result = modularized(library_of(tmp_path, old=old, new=new), "new")
-    assert result.proof is not None and result.proof.has_come_back
+    assert result.proof is not None and result.proof.round_trips
     assert "class NewModel(OldModel):\n    def __init__" in result.proof.text
     assert "def forward" not in result.proof.text
 
@@ -147,7 +147,7 @@ def test_only_what_a_parent_has_in_another_layout_is_written(tmp_path: Path) -> 
 def test_a_definition_without_twin_is_written_out(tmp_path: Path) -> None:
     new = OLD.replace("Old", "New").replace("2020", "2021").replace("return x * 2", "return x * 3")
     result = modularized(library_of(tmp_path, new=new), "new")
-    assert result.proof is not None and result.proof.has_come_back
+    assert result.proof is not None and result.proof.round_trips
     assert "def scale(x):\n    return x * 3\n" in result.proof.text
     assert "class NewMLP" not in result.proof.text
 
@@ -187,7 +187,7 @@ def test_marks_of_copies_and_unused_loggers_go(tmp_path: Path) -> None:
     marked = marked.replace("\n\ndef scale", "\nlogger = logging.get_logger(__name__)\n\n\ndef scale")
     marked = marked.replace("import torch\n", "import torch\nfrom utils import logging\n", 1)
     result = modularized(library_of(tmp_path, new=marked), "new")
-    assert result.proof is not None and result.proof.has_come_back
+    assert result.proof is not None and result.proof.round_trips
     (difference,) = result.proof.differences
     assert (difference.file.marks, difference.dropped) == (1, ("logger",))
 
@@ -209,7 +209,7 @@ def test_a_constant_that_the_neighbour_has_otherwise_is_not_overridden(tmp_path:
     old = old.replace("        self.mlp", "        self.files = FILES\n        self.mlp")
     new = old.replace("Old", "New").replace("2020", "2021").replace("old.json", "other.json")
     result = modularized(library_of(tmp_path, old=old, new=new), "new")
-    assert result.proof is not None and result.proof.has_come_back
+    assert result.proof is not None and result.proof.round_trips
     assert "class NewMLP(OldMLP)" in result.proof.text and "class NewModel(nn.Module)" in result.proof.text
 
 
@@ -217,7 +217,7 @@ def test_an_import_that_only_the_generated_file_needs_stays(tmp_path: Path) -> N
     old = OLD.replace("import torch\n", "from math import sqrt\n").replace("torch.tensor", "sqrt")
     new = old.replace("Old", "New").replace("2020", "2021").replace("from math", "from cmath")
     result = modularized(library_of(tmp_path, old=old, new=new), "new")
-    assert result.proof is not None and result.proof.has_come_back
+    assert result.proof is not None and result.proof.round_trips
     assert "from cmath import sqrt  # noqa: F401" in result.proof.text and "(OldModel)" in result.proof.text
 
 
@@ -260,7 +260,7 @@ def test_an_override_reads_no_local_name_of_its_parent(tmp_path: Path) -> None:
     new = old.replace("Old", "New").replace("2020", "2021")
     new = new.replace("torch.tensor(config.size)", "torch.tensor(width)")
     result = modularized(library_of(tmp_path, old=old, new=new), "new")
-    assert result.proof is not None and result.proof.has_come_back
+    assert result.proof is not None and result.proof.round_trips
     assert "torch.tensor(width)" in result.proof.text and "width = config.width" in result.proof.text
 
 
@@ -272,7 +272,7 @@ def test_a_function_of_a_third_model_takes_the_place_of_the_parents(tmp_path: Pa
     new = OLD.replace("Old", "New").replace("2020", "2021")
     new = new.replace("def scale(x):\n    return x * 2\n", third.partition("\n\n\n")[2])
     result = modularized(library_of(tmp_path, third=third, new=new), "new")
-    assert result.proof is not None and result.proof.has_come_back
+    assert result.proof is not None and result.proof.round_trips
     assert "from ..third.modeling_third import scale  # noqa: F401\n" in result.proof.text
     assert "def scale" not in result.proof.text and "class NewModel(OldModel):\n    pass" in result.proof.text
 
@@ -286,6 +286,6 @@ def test_decorators_of_the_parent_go_where_the_package_can_say_so(has_decorator:
         (tmp_path / "utils").mkdir()
         (tmp_path / "utils/generic.py").write_text("def no_inherit_decorator(obj):\n    return obj\n")
     result = modularized(models, "new")
-    assert result.proof is not None and result.proof.has_come_back
+    assert result.proof is not None and result.proof.round_trips
     marked = "from ...utils.generic import no_inherit_decorator" in result.proof.text
     assert marked == has_decorator == ("@no_inherit_decorator\nclass NewModel(OldModel)" in result.proof.text)

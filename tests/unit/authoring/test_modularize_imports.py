@@ -26,7 +26,7 @@ def test_an_object_may_be_imported_from_where_another_file_imports_it(tmp_path: 
     text = new.format("from ..old.configuration_old import OldConfig", "Config", "OldConfig", "Config")
     (folder / "configuration_new.py").write_text(text.replace("'", '"'))
     result = modularized(models, "new")
-    assert not result.left and result.proof is not None and result.proof.has_come_back
+    assert not result.left and result.proof is not None and result.proof.round_trips
     assert "from ..old.configuration_old import OldConfig\n" in result.proof.text
 
 
@@ -91,7 +91,7 @@ def test_a_comment_on_the_origin_of_a_definition_may_go(tmp_path: Path) -> None:
     for comment, count in (("Adapted from models.old.modeling_old.OldModel", 1), ("A comment of its own", 0)):
         text = new.replace("class NewModel", f"# {comment}\nclass NewModel")
         result = modularized(library_of(tmp_path / str(count), new=text), "new")
-        assert result.proof is not None and result.proof.has_come_back
+        assert result.proof is not None and result.proof.round_trips
         assert result.proof.text.count("(OldModel)") == count
         assert result.proof.differences[0].origins == ("NewModel",) * count
 

@@ -49,7 +49,7 @@ def test_two_heirs_together_give_an_order_that_neither_gives_alone(tmp_path: Pat
     (conversion,) = Run(load_settings(str(models)), {str(modular): human}, workers=1).convert([str(modular)])
     (models / "new" / "modeling_new.py").write_text(conversion.files[str(models / "new" / "modeling_new.py")])
     result = modularized(models, "new")
-    assert result.proof is not None and result.proof.has_come_back
+    assert result.proof is not None and result.proof.round_trips
     assert result.proof.text.rstrip() == human.rstrip()
 
 
@@ -65,7 +65,7 @@ def test_a_generated_file_may_come_back_with_other_line_breaks(tmp_path: Path) -
     text = conversion.files[str(path)]
     path.write_text(text.replace("import nn\n", "import (\n    nn,\n)\n"))
     result = modularized(models, "new")
-    assert result.proof is not None and not result.proof.has_come_back and not result.left
+    assert result.proof is not None and not result.proof.round_trips and not result.left
     assert result.rewritten == {str(path): "other empty lines or line breaks between the definitions"}
     assert "modeling_new.py: other empty lines or line breaks" in report.text(result)
     path.write_text(text.replace("pass", "size = 1"))

@@ -116,6 +116,6 @@ def test_a_statement_that_does_nothing_goes_and_the_report_says_so(tmp_path: Pat
     idle = "from typing import TYPE_CHECKING\n\nimport torch\n\n\nif TYPE_CHECKING:\n    pass\n"
     new = OLD.replace("Old", "New").replace("2020", "2021").replace("import torch\n", idle, 1)
     result = modularized(library_of(tmp_path, new=new), "new")
-    assert result.proof is not None and result.proof.has_come_back and "TYPE_CHECKING" not in result.proof.text
+    assert result.proof is not None and result.proof.round_trips and "TYPE_CHECKING" not in result.proof.text
     changes = [change for one in result.proof.differences for change in changes_of(one)]
     assert "modeling_new.py: `if TYPE_CHECKING:` does nothing, and goes" in changes

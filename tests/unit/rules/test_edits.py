@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from modular_converter.convert.cures import apply_edits
+from modular_converter.convert.fixes import apply_edits
 from modular_converter.convert.source.ignore_comments import ignore_comments
 from modular_converter.findings import Finding, Location
 from modular_converter.rules import unused_ignore

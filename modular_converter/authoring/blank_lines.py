@@ -18,7 +18,7 @@ MOST_IMPORTS = 3
 """The most further imports, or groups of them, that are added one after the other."""
 
 
-def with_gaps(draft: Draft, generated: Mapping[str, str], settings: Settings) -> Iterator[Draft]:
+def with_blank_lines(draft: Draft, generated: Mapping[str, str], settings: Settings) -> Iterator[Draft]:
     """The draft with another header and further imports, chosen for the empty lines below the licences. The first
     import of each group has an empty line above it, and carries it into the generated files that begin with this
     import. A further import in front takes over this line, and carries it into other files. Only the order of the

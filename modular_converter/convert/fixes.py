@@ -1,4 +1,4 @@
-"""The cures that rules offer for findings, and edits applied to a text."""
+"""The fixes that rules offer for findings, and edits applied to a text."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import replace
 from modular_converter.findings import UNPARSABLE, Edit, Finding
 
 
-MOST_CURES = 50
-"""The most findings of one file that get a cure. Each cure searches the whole file, which may have thousands of
+MOST_FIXES = 50
+"""The most findings of one file that get a fix. Each fix searches the whole file, which may have thousands of
 findings.
 """
 
 
-def with_cures(findings: Iterable[Finding], path: str, text: str) -> list[Finding]:
-    """The findings; those about the modular file have the cures that their rules offer.
+def with_fixes(findings: Iterable[Finding], path: str, text: str) -> list[Finding]:
+    """The findings; those about the modular file have the fixes that their rules offer.
 
     Args:
         findings: the findings of its conversion.
@@ -28,19 +28,19 @@ def with_cures(findings: Iterable[Finding], path: str, text: str) -> list[Findin
     found = []
     offered = 0
     for one in findings:
-        if offered < MOST_CURES and one.location.path == path and one.code in fixes():
+        if offered < MOST_FIXES and one.location.path == path and one.code in fixes():
             offered += 1
-            one = _with_cure(one, text)
+            one = _with_fix(one, text)
         found.append(one)
     return found
 
 
-def _with_cure(finding: Finding, text: str) -> Finding:
+def _with_fix(finding: Finding, text: str) -> Finding:
     from modular_converter.rules import fixes
 
     try:
         return replace(finding, fix=fixes()[finding.code](text, finding))
-    except UNPARSABLE:  # a text that Python cannot read has no cure
+    except UNPARSABLE:  # a text that Python cannot read has no fix
         return finding
 
 
