@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from modular_converter.findings import Location, Severity, locate, locate_word
 from modular_converter.model.bindings import Function
-from modular_converter.model.class_blocks import ClassBlock, Member
+from modular_converter.model.class_blocks import ClassBlock, Member, parse_class
 from modular_converter.model.members import Members, class_node
 from modular_converter.model.overriding import AddedDecorators, is_raising_stub, method_key
 
@@ -284,6 +284,10 @@ class TwoClasses:
     added: AddedDecorators
     model_base: str
     """See `Settings`."""
+    in_front: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
+    """Base that the child names in front of the parent -> the texts of that class and of those above it, if all can be
+    read and none is above the parent too.
+    """
 
     @property
     def name(self) -> str:
@@ -297,6 +301,26 @@ class TwoClasses:
         methods = (one for one in self.child.members if one.is_function and not is_raising_stub(one))
         own = {method_key(one.function): one.function for one in methods}
         return [(function, theirs[key]) for key, function in own.items() if key in theirs]
+
+    @cached_property
+    def given_in_front(self) -> frozenset[str]:
+        """The names for which Python finds a member of a base in front, and never the parent's: the generated class is
+        without the parent's, and an override of the child calls the base.
+
+        Where such a member calls on, or the parent's own lines want theirs, one class cannot say it.
+        """
+        given = frozenset[str]()
+        for base, texts in self.in_front.items():
+            if texts is None or base in self.parent.bases or self.replaced.get(base):
+                continue
+            members = [member for text in texts for member in parse_class(text).members]
+            calling = frozenset[str]().union(*(one.binds for one in members if "super" in one.text))
+            given |= frozenset[str]().union(*(one.binds for one in members)) - calling
+        found = (given & self.parent.binds) - self.child.binds_anew
+        kept = [one for one in self.parent.members if one.binds.isdisjoint(found)]
+        gone = [one for one in self.parent.members if not one.binds.isdisjoint(found)]
+        wanted = frozenset[str]().union(*(one.reads for one in kept))
+        return found if found.isdisjoint(wanted) and all(one.binds <= found for one in gone) else frozenset()
 
     @cached_property
     def kept(self) -> Sequence[Member]:

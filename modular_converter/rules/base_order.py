@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from modular_converter.findings import ClassFinding, Finding, Location, Rule, Severity, finding_at
 from modular_converter.model.class_blocks import parse_class
+from modular_converter.model.nodes import super_attribute, walk
 from modular_converter.rules._examples import OLD_MLP, new_mlp
 from modular_converter.rules._merging import not_mergeable
 
@@ -23,7 +24,8 @@ RULE = Rule(
     explanation="""\
 With inheritance, Python looks for a method in the bases in their order, each with its own bases. The generated class
 holds the parent's members itself, so they come first: before those of a base that your class names in front of the
-parent. And a class of the modular file takes the place of the parent's base whose name ends like its own, even if it
+parent. It is generated without those that such a base gives in their place; but where the base calls on with `super()`,
+where the parent's lines use the member, or where the base cannot be read, one class cannot say it. And a class of the modular file takes the place of the parent's base whose name ends like its own, even if it
 does not inherit from it.
 
 Name such a base behind the parent, define the method in your class, or let the replacing class inherit from the
@@ -34,7 +36,7 @@ replaced one.
         new_mlp("""\
 class NewScale:
     def forward(self, hidden_states):
-        return 2 * hidden_states
+        return 2 * super().forward(hidden_states)
 
 
 class NewMLP(NewScale, OldMLP):
@@ -44,9 +46,13 @@ class NewMLP(NewScale, OldMLP):
     good=(
         OLD_MLP,
         new_mlp("""\
-class NewMLP(OldMLP):
+class NewScale:
     def forward(self, hidden_states):
         return 2 * hidden_states
+
+
+class NewMLP(NewScale, OldMLP):
+    pass
 """),
     ),
     formerly="MC204",
@@ -65,7 +71,8 @@ def compare(classes: TwoClasses) -> Iterator[ClassFinding]:
 
 
 def _hidden_by_parent(classes: TwoClasses) -> Iterator[ClassFinding]:
-    """Methods of a base that comes before the parent: in the generated class, the parent's hide them.
+    """Methods of a base that comes before the parent: in the generated class, the parent's hide them. Members that the base
+    simply gives in their place are no longer among the parent's here (`TwoClasses.given_in_front`).
 
     A base that takes the place of one of the parent's bases may repeat attributes, as in the corpus (exaone4_5).
     """
@@ -73,7 +80,8 @@ def _hidden_by_parent(classes: TwoClasses) -> Iterator[ClassFinding]:
     before = bases[: bases.index(classes.base)]
     for base in before:
         replaces = base in parent.bases or classes.replaced[base] != ""
-        if base not in classes.siblings:
+        texts = classes.in_front.get(base) or tuple(filter(None, [classes.siblings.get(base)]))
+        if not texts:
             if not replaces:
                 yield finding_at(
                     child.node.bases[bases.index(base)],
@@ -83,18 +91,22 @@ def _hidden_by_parent(classes: TwoClasses) -> Iterator[ClassFinding]:
                     f"Name `{base}` behind the parent if the parent's methods may come first; else define it in this file.",
                 )
             continue
-        members = [one for one in parse_class(classes.siblings[base]).members if one.is_function or not replaces]
+        everything = [one for text in texts for one in parse_class(text).members]
+        members = [one for one in everything if one.is_function or not replaces]
         given = frozenset[str]().union(*(member.binds for member in members))
         hidden = (given & parent.binds) - child.binds_anew
+        node = child.node.bases[bases.index(base)]
         for name in sorted(hidden):
-            node = child.node.bases[bases.index(base)]
-            yield finding_at(
-                node,
-                diagnose,
-                name,
-                f"with inheritance `{base}.{name}` comes first, but in the generated class the parent's `{name}` would hide it",
-                f"Define `{name}` in this class.",
+            reason = f"with inheritance `{base}.{name}` comes first, but in the generated class the parent's `{name}` would hide it"
+            yield finding_at(node, diagnose, name, reason, f"Define `{name}` in this class.")
+        called = {
+            super_attribute(one) for member in classes.kept if "super" in member.text for one in walk(member.node)
+        }
+        for name in sorted(called & given - hidden) if not replaces else ():
+            reason = (
+                f"the parent's lines call `super().{name}`, which in the generated class would reach `{base}.{name}`"
             )
+            yield finding_at(node, diagnose, classes.name, reason, f"Name `{base}` behind the parent.")
 
 
 def _lost_bases(classes: TwoClasses) -> Iterator[ClassFinding]:

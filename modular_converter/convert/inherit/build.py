@@ -102,6 +102,7 @@ def _merge(
             lambda method, attribute: _is_set_above(neighbours, base, method, attribute, library),
             lambda name: _bound_in(name, built, definitions),
             added,
+            _in_front(statement, base, siblings, neighbours, library),
         )
     except SyntaxError as error:
         place = Location(neighbours.target.path, statement.line)
@@ -109,6 +110,26 @@ def _merge(
         raise ConversionError(syntax_error.diagnose(place, reason)) from None
     findings = tuple(_finding(finding, statement, neighbours.target.path) for finding in merged.findings)
     return BuiltClass(statement, merged.text, parent.lead, merged.uses, dotted, parent, findings, merged.pieces, added)
+
+
+def _in_front(
+    statement: Statement, parent: str, siblings: Mapping[str, str], neighbours: Neighbourhood, library: Library
+) -> Mapping[str, tuple[str, ...] | None]:
+    """The bases in front of the parent, see `TwoClasses`."""
+    bases = statement.bases[: statement.bases.index(parent)] if parent in statement.bases else ()
+    if not bases:
+        return {}
+    module = neighbours.target.module
+    above = {one.name for one in lineage(parent, module, library) if one is not None}
+    found: dict[str, tuple[str, ...] | None] = {}
+    for base in bases:
+        classes = [*lineage(base, module, library)]
+        texts = tuple(one.text for one in classes if one is not None)
+        if base in siblings:
+            texts = (siblings[base], *texts[1:])
+        is_apart = len(texts) == len(classes) and above.isdisjoint(one.name for one in classes if one is not None)
+        found[base] = texts if is_apart else None
+    return found
 
 
 def _bound_in(

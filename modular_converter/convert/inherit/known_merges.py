@@ -34,6 +34,7 @@ def merge_once(
     is_set_above: Callable[[str, str], bool],
     binds: Callable[[str], frozenset[str] | None],
     added: AddedDecorators,
+    in_front: Mapping[str, tuple[str, ...] | None],
 ) -> Merged:
     """`merge_class`, or its result for the same classes where all questions have the same answers still.
 
@@ -42,7 +43,15 @@ def merge_once(
     named = module_names & (child.uses | parent.uses)
     above = {base: ancestors[base] for base in child.bases if base in ancestors}
     classes = (child.text, parent.text, parent.name, parent_base, names)
-    known = _known_merges(classes, frozenset(above.items()), frozenset(siblings.items()), settings, named, added)
+    known = _known_merges(
+        classes,
+        frozenset(above.items()),
+        frozenset(siblings.items()),
+        settings,
+        named,
+        added,
+        frozenset(in_front.items()),
+    )
     for one in known:
         if all(is_set_above(*asked) == told for asked, told in one.set_above.items()) and all(
             binds(base) == told for base, told in one.bound.items()
@@ -57,7 +66,7 @@ def merge_once(
     def asks_bound(base: str) -> frozenset[str] | None:
         return bound.setdefault(base, binds(base))
 
-    merged = merge_class(*classes, above, siblings, settings, named, asks_above, asks_bound, added)
+    merged = merge_class(*classes, above, siblings, settings, named, asks_above, asks_bound, added, in_front)
     known.append(_KnownMerge(merged, set_above, bound))
     return merged
 

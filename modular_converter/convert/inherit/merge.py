@@ -65,6 +65,7 @@ def merge_class(
     is_set_above: Callable[[str, str], bool] = lambda method, attribute: False,
     binds: Callable[[str], frozenset[str] | None] = lambda base: None,
     added: AddedDecorators | None = None,
+    in_front: Mapping[str, tuple[str, ...] | None] | None = None,
 ) -> Merged:
     """The generated class.
 
@@ -79,6 +80,7 @@ def merge_class(
         is_set_above: see `ClassShape`.
         binds: see `ClassShape`.
         added: see `ClassShape`; None for those of the settings under their own names.
+        in_front: see `TwoClasses`.
     """
     if added is None:
         added = AddedDecorators(settings.added_decorators)
@@ -89,7 +91,6 @@ def merge_class(
     if child.docstring:  # it is the class's `__doc__`, which an assignment of the parent would replace
         parent = replace(parent, members=tuple(one for one in parent.members if one.binds != {"__doc__"}))
     bases = merge_bases(child, parent, parent_base, ancestors, settings.implied_bases)
-    shape = shape_of(child, parent, bases, settings, module_names, is_set_above, binds, added)
     classes = TwoClasses(
         child,
         parent,
@@ -101,7 +102,13 @@ def merge_class(
         module_names,
         added,
         settings.model_base,
+        in_front or {},
     )
+    if classes.given_in_front:
+        kept = (one for one in parent.members if one.binds.isdisjoint(classes.given_in_front))
+        parent = replace(parent, members=tuple(kept))
+        classes = replace(classes, parent=parent)
+    shape = shape_of(child, parent, bases, settings, module_names, is_set_above, binds, added)
     merger = _MethodMerger(shape, {}, [finding for compare in class_comparisons() for finding in compare(classes)])
     members = merge_members(child, parent, merger.override, merger.new, added)
     decorators = _decorators(child, parent)

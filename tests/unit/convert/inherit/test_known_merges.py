@@ -28,6 +28,7 @@ def merge_with(child: str, module_names: frozenset[str] = frozenset(), bound: fr
         lambda *asked: False,
         lambda base: bound,
         NOTHING_ADDED,
+        {},
     )
 
 
