@@ -210,6 +210,3 @@ def _git(folder: str, *arguments: str, given: bytes = b"") -> bytes:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
         raise GitError(said[0].removeprefix("fatal: ") if said else f"git ended with exit code {done.returncode}")
     return done.stdout
-
-
-__all__ = ["GitError", "GitTimeout", "Repository", "UnignoredFiles", "WorkTrees", "open_repository"]

@@ -193,9 +193,6 @@ def _ruff_options(followed: RuffFiles, folder: str) -> dict[str, Any]:
     }
 
 
-__all__ = ["PROFILES", "SettingsError", "load_settings", "profile_settings"]
-
-
 _NAMES = (*RUFF_NAMES, "pyproject.toml")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import bisect
 import functools
 import os
@@ -13,7 +14,7 @@ from modular_converter.convert.conversion import Conversion, Origin
 from modular_converter.convert.emit.format import FormatResult
 from modular_converter.convert.emit.formatters import UndefinedName
 from modular_converter.convert.examine.copied_classes import find_copied_classes, find_lost_parents
-from modular_converter.convert.examine.definitions import binding_below, definition_at, is_read
+from modular_converter.convert.examine.definitions import binding_below, definition_at, is_read, parsed
 from modular_converter.convert.examine.faults import (
     Fault,
     FaultKind,
@@ -28,15 +29,23 @@ from modular_converter.convert.examine.renamed_code import (
     find_name_collisions,
     find_renamed_words,
 )
-from modular_converter.convert.examine.undefined import cure, guarded_import, parent_for, resolution_of
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.defining_module import defining_module
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, rename_neighbours
-from modular_converter.convert.inherit.resolve import ResolvedImports
+from modular_converter.convert.inherit.resolve import ResolvedImports, open_target, resolve_imports
 from modular_converter.convert.inline.generated import GeneratedFiles
 from modular_converter.convert.source.library import Library
-from modular_converter.findings import Finding, Location, Severity, locate_parse_error, locate_word
+from modular_converter.findings import (
+    ConversionError,
+    Finding,
+    Location,
+    Severity,
+    did_you_mean,
+    locate_parse_error,
+    locate_word,
+)
 from modular_converter.model import lexer
+from modular_converter.model.members import SUPER_KWARGS
 from modular_converter.model.module import Role
 from modular_converter.rules import (
     changed_meaning,
@@ -156,7 +165,7 @@ class _Examination:
             place = _Place(self, path, one.line, one.name)
             if (place.definition, one.name) not in seen:
                 seen.add((place.definition, one.name))
-                advice = cure(one.name, place.definition, one.line, text, self._resolution, self.library)
+                advice = advice_for(one.name, place.definition, one.line, text, self._resolution, self.library)
                 found = undefined_name.diagnose(
                     place.location,
                     one.name,
@@ -299,3 +308,117 @@ def _first_mention(path: str, module: str, text: str) -> Location:
 def _headings(text: str) -> Sequence[int]:
     """The lines, from 1, that begin a statement at the top level."""
     return [number for number, line in enumerate(text.split("\n"), start=1) if line[:1].isalpha()]
+
+
+def advice_for(
+    name: str, definition: str, line: int, text: str, resolution: ResolvedImports | None, library: Library
+) -> str:
+    """What to write about `name`, which is undefined on line `line` of a generated text, in its top-level `definition`."""
+    method = _method_at(definition, line, text)
+    if name == SUPER_KWARGS:
+        return f"The parent's parameters take the place of `**{name}`. Name the parameter that you mean."
+    if name == definition or binding_below(name, line, text):
+        written = resolution.target.module.definitions.get(definition) if resolution else None
+        if method and written is not None and not re.search(rf"\bdef {method}\b", written.text):
+            return f'Override the inherited method `{method}`, with the annotation `"{name}"` in quotes.'
+        above = "" if name == definition else "; otherwise define it above its use"
+        return f'If it is an annotation, write `"{name}"` in quotes{above}.'
+    if resolution is not None:
+        if method and name in _parent_parameters(definition, method, resolution):
+            return (
+                f"It is a parameter of the parent's `{method}`, but not of the override. "
+                f"Add it to the signature, or end the signature with `**super_kwargs`."
+            )
+        if name in resolution.taken:
+            neighbour, asked = resolution.neighbours[resolution.taken[name].neighbour], resolution.taken[name].name
+            if asked not in neighbour.module.names:
+                hint = did_you_mean(asked, neighbour.module.definitions)
+                return f"{hint}`{neighbour.dotted}` has no `{asked}`. Correct the import, or define `{name}` yourself."
+        for neighbour in resolution.neighbours.values():
+            if name in neighbour.module.definitions:
+                return f"Import it: `from {neighbour.dotted} import {name}`."
+        for neighbour in resolution.neighbours.values():
+            names = top_level_names(library.text(neighbour.path))
+            if names is not None and name in names:
+                return (
+                    f"`{neighbour.dotted}` binds it in a statement that is not carried along (under `if`, `for` or "
+                    f"`with`, say). Define `{name}` in the modular file."
+                )
+    hint = did_you_mean(name, (top_level_names(text) or frozenset()) - {name})
+    return f"{hint}Import or define `{name}` in the modular file."
+
+
+def guarded_import(name: str, line: int, text: str, neighbours: Neighbourhood | None) -> tuple[str, int, str] | None:
+    """For a `name` in the condition of an import on a line of a generated text: the module with the import, "" for the
+    modular file; its line there; and the cure. None for any other name.
+
+    Imports stand above all definitions, so a condition may only use what is imported.
+    """
+    if neighbours is None or not any(_guards(node, line) for node in parsed(text).body):
+        return None
+    renamed = [
+        (dotted, one.neighbour.module, one.definitions.renamer) for dotted, one in neighbours.neighbours.items()
+    ]
+    for dotted, module, renamer in (("", neighbours.target.module, None), *renamed):
+        for statement in module.statements:
+            tested = {renamer.name(one) if renamer else one for one in statement.condition}
+            if statement.role is Role.PROTECTED_IMPORT and name in tested:
+                bound = "`, `".join(dict.fromkeys(one.bound for one in statement.imports))
+                cure = (
+                    f"Import `{bound}` in the modular file, in place of `{dotted}`, under a condition without `{name}`."
+                    if dotted
+                    else f"Imports stand above all definitions: write the value of `{name}` into the condition itself."
+                )
+                return dotted, statement.line, cure
+    return None
+
+
+def _guards(node: ast.stmt, line: int) -> bool:
+    """Whether a line is within a statement that makes imports depend on a condition."""
+    if not (isinstance(node, (ast.If, ast.Try)) and node.lineno <= line <= (node.end_lineno or 0)):
+        return False
+    return any(isinstance(one, (ast.Import, ast.ImportFrom)) for one in ast.walk(node))
+
+
+def parent_for(name: str, module: str, neighbours: Neighbourhood | None) -> tuple[str, str] | None:
+    """The module and the name in a neighbour's folder that renaming would turn into `name` of the sibling `module`."""
+    for dotted, renamed in neighbours.neighbours.items() if neighbours else ():
+        for imported in renamed.neighbour.module.imported.values():
+            target = renamed.import_in_target(imported)
+            if (target.module, target.name) == (module, name) and imported.module.startswith("."):
+                return dotted.rpartition(".")[0] + imported.module, imported.name
+    return None
+
+
+def _method_at(definition: str, line: int, text: str) -> str:
+    """The method of a class in which a line of a generated text stands, "" for none."""
+    methods = (
+        method
+        for node in parsed(text).body
+        if isinstance(node, ast.ClassDef) and node.name == definition
+        for method in node.body
+        if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef))
+    )
+    return next((one.name for one in methods if one.lineno <= line <= (one.end_lineno or 0)), "")
+
+
+def _parent_parameters(definition: str, method: str, resolution: ResolvedImports) -> set[str]:
+    """The parameters that a method has in the parent of a class of the modular file."""
+    statement = resolution.target.module.definitions.get(definition)
+    base = resolution.parent(statement) if statement else None
+    parent = resolution.definition(base) if base else None
+    return {
+        argument.arg
+        for node in ast.walk(parsed(parent.text if parent else ""))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == method
+        for argument in ast.walk(node.args)
+        if isinstance(argument, ast.arg)
+    }
+
+
+def resolution_of(path: str, library: Library) -> ResolvedImports | None:
+    """The neighbours of a modular file; None where they cannot be found."""
+    try:
+        return resolve_imports(open_target(path, library), library)
+    except ConversionError:
+        return None
