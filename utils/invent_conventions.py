@@ -3,7 +3,8 @@
 Unpacks a release, gives it the number of a release to come, and writes its generated files as today's conversion gives
 them, so that all of them are current. Then each invented convention changes the generated files of the whole package, as
 a release would that brings it, and the command line is asked for a check and for `--fix`. A convention is recognised if
-the check ends with 1, one finding (MC404) names it with all its files, and `--fix` changes no file.
+the check ends with 1, one finding (MC404) names it with all its files, and `--fix` changes no file. No source differs
+between the inventions, so the package is converted once.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
 from check_releases import PACKAGE, models_of, published_files
 from click.testing import CliRunner
 
-from modular_converter.check.run import CheckOptions, check
+from modular_converter.check import run
+from modular_converter.check.conversions import Conversions
 from modular_converter.commands.check import check_command
 
 
@@ -33,7 +36,7 @@ _METHODS = re.compile(
     r"(    def set_input_embeddings\(self, value\):\n(?:        .*\n)+)"
 )
 CONVENTIONS: Mapping[str, Callable[[str], str]] = {
-    "a decorator is added": lambda text: text.replace("    @can_return_tuple\n", "    @once\n    @can_return_tuple\n"),
+    "a decorator is added": lambda text: re.sub(r"(?m)^( +)@can_return_tuple$", r"\1@once\n\g<0>", text),
     "docstrings of classes are dropped": lambda text: re.sub(
         r'(?m)^(class \w+.*:\n)    """[^"\n]*"""\n\n', r"\1", text
     ),
@@ -95,10 +98,11 @@ def try_all(package: Path) -> list[Outcome]:
     init = package / "__init__.py"
     text = re.sub(r"(?m)^__version__ = .*$", "", init.read_text(encoding="utf-8"))
     init.write_text(f'{text}\n__version__ = "{TO_COME}"\n', encoding="utf-8")
-    cache = str(package.parent / "cache")
-    check(CheckOptions(root=str(package), fix=True, accept_release=TO_COME, cache=cache))
+    done = run.check(run.CheckOptions(root=str(package), fix=True, accept_release=TO_COME))
+    kept = Conversions({}, {one.path: one for one in done.conversions})
     generated = {Path(path): text for path, text in sorted(published_files(str(package / "models")))}
-    return [_try(name, invent, package, generated) for name, invent in CONVENTIONS.items()]
+    with mock.patch.object(run, "find_conversions", lambda *paths, **settings: kept):
+        return [_try(name, invent, package, generated) for name, invent in CONVENTIONS.items()]
 
 
 def _try(name: str, invent: Callable[[str], str], package: Path, generated: Mapping[Path, str]) -> Outcome:
@@ -119,9 +123,8 @@ def _try(name: str, invent: Callable[[str], str], package: Path, generated: Mapp
 
 def _checked(package: Path, *options: str) -> tuple[int, list[dict[str, str]]]:
     """The exit code and the findings of the command."""
-    environment = {"MODULAR_CONVERTER_CACHE": str(package.parent / "cache")}
-    arguments = ["--root", str(package), "--format", "json", *options]
-    done = CliRunner().invoke(check_command, arguments, env=environment, catch_exceptions=False)
+    arguments = ["--root", str(package), "--format", "json", "--no-cache", *options]
+    done = CliRunner().invoke(check_command, arguments, catch_exceptions=False)
     return done.exit_code, json.loads(done.stdout)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from modular_converter.check.blame import Cause
@@ -95,11 +95,22 @@ def _without_words(
 
 
 def _joined(found: Mapping[str, Sequence[FileChange]]) -> dict[str, Sequence[FileChange]]:
-    """The changes, with one kind for those that always stand together: both operands are swapped, a call is moved."""
-    together: dict[frozenset[tuple[str, int]], list[str]] = {}
+    """The changes, with one kind for those that always stand together: operands are swapped, an import is split in two.
+
+    They stand at the same lines, or in the same files, as often in each.
+    """
+    at_lines = _renamed(found, lambda changes: {one.old.start for one in changes})
+    return _renamed(at_lines, len)
+
+
+def _renamed(
+    found: Mapping[str, Sequence[FileChange]], mark: Callable[[Sequence[FileChange]], object]
+) -> dict[str, Sequence[FileChange]]:
+    """The changes, with one kind for those with the same marks in the same files."""
+    together: dict[str, list[str]] = {}
     for kind, paths in _by_kind(found).items():
-        places = ((path, change.old.start) for path in paths for change in found[path] if change.kind == kind)
-        together.setdefault(frozenset(places), []).append(kind)
+        marks = [(path, mark([one for one in found[path] if one.kind == kind])) for path in paths]
+        together.setdefault(repr(sorted(marks, key=lambda one: one[0])), []).append(kind)
     whole = {kind: " and ".join(sorted(kinds)) for kinds in together.values() for kind in kinds}
     return {path: [one._replace(kind=whole[one.kind]) for one in some] for path, some in found.items()}
 

@@ -208,3 +208,15 @@ def test_changes_that_always_stand_together_are_one_kind(tmp_path: Path) -> None
     assert codes(root) == ["MC404"]
     edit_all(root, MODELS[:1], "1 + x", "1 - x")
     assert codes(root) == ["MC401", "MC404"], "another change in the same line of one file"
+
+
+def test_changes_that_are_as_frequent_in_the_same_files_are_one_kind(tmp_path: Path) -> None:
+    """An import that is split in two: a name is added at the first line, and the second line is left out."""
+    root = plant(tmp_path / "tree", MODELS[:4])
+    edit_all(root, MODELS[:4], "import first, second\n", "import first\nfrom decorators import second\n")
+    commit(root, new=True)
+    (found,) = result(root).findings
+    assert found.code == "MC404"
+    assert "the conversion adds imported names and leaves out imports;" in found.message
+    edit(root, "modeling_ant.py", "from torch import nn\n", "from torch import nn\nfrom torch import fx\n")
+    assert codes(root) == ["MC404", "MC404"], "one of them is more frequent in one file"
