@@ -4,7 +4,8 @@ differences.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from modular_converter.check.cache.lookup import Cache
@@ -44,8 +45,23 @@ class Differences(NamedTuple):
     """The errors about the formatter's version, the first with the number of files that differ for it."""
 
 
+Bar = Callable[[int], AbstractContextManager[Callable[[int], None]]]
+"""Given a number of files, a context with the function that is called with how many more of them are done."""
+
+
+@contextmanager
+def no_bar(files: int) -> Iterator[Callable[[int], None]]:
+    """Show no progress."""
+    yield lambda done: None
+
+
 def find_conversions(
-    paths: Collection[str], settings: Settings, cache_folder: str | None, *, errors_only: bool = False
+    paths: Collection[str],
+    settings: Settings,
+    cache_folder: str | None,
+    *,
+    errors_only: bool = False,
+    bar: Bar = no_bar,
 ) -> Conversions:
     """Look conversions up in the cache, convert the other files, and store what is new.
 
@@ -54,6 +70,7 @@ def find_conversions(
         settings: the settings of the run.
         cache_folder: None to go without a cache.
         errors_only: leave out the warnings of known conversions, unless the settings make errors of them.
+        bar: shows the progress of the files that have to be converted.
 
     Raises `ConversionError` when the formatter is missing.
     """
@@ -67,7 +84,8 @@ def find_conversions(
         return Conversions(known, {})
     from modular_converter.convert.batch import Run  # loads the whole converter
 
-    converted = Run(settings, workers=settings.workers).convert(paths, known)
+    with bar(len(paths) - len(known)) as advance:
+        converted = Run(settings, workers=settings.workers, progress=advance).convert(paths, known)
     made = {one.path: one for one in converted if one is not known.get(one.path)}
     if cache:
         cache.store(made.values())

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from modular_converter.check.cache.key import remembered_versions
-from modular_converter.check.conversions import Differences, find_conversions
+from modular_converter.check.conversions import Bar, Differences, find_conversions, no_bar
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.banner import is_generated
 from modular_converter.convert.emit.formatter_version import wrong_versions
@@ -43,6 +43,7 @@ class CheckOptions(NamedTuple):
     accept_release: str | None = None
     errors_only: bool = False
     """Whether warnings are left out."""
+    bar: Bar = no_bar
 
 
 class CheckResult(NamedTuple):
@@ -80,7 +81,7 @@ def check(options: CheckOptions) -> CheckResult:
         wrong = wrong_versions(settings, map(os.path.dirname, paths), remembered_versions(options.cache))
         if wrong:  # the code can still be compared, and nothing is written
             settings = settings.with_any_formatter
-        found = find_conversions(paths, settings, options.cache, errors_only=options.errors_only)
+        found = find_conversions(paths, settings, options.cache, errors_only=options.errors_only, bar=options.bar)
     except ConversionError as error:
         return CheckResult(findings=[*unchecked, *error.findings], incomplete=True)
     differences = Differences()

@@ -40,6 +40,9 @@ from modular_converter.commands.options import (
     "--clear-cache", is_flag=True, help="Remove the results that earlier runs have stored, before the check."
 )
 @strict_option
+@click.option(
+    "--all-warnings", is_flag=True, help="Print also the warnings of files that are current and as in the last commit."
+)
 @click.option("--quiet", "-q", is_flag=True, help="Print errors only, and no diffs.")
 @version_option("check-modular-conversion")
 def check_command(files: tuple[str, ...], listed: tuple[str, ...], **options: Any) -> None:

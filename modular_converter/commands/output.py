@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -11,6 +12,10 @@ import click
 
 if TYPE_CHECKING:
     from modular_converter.findings import Finding
+
+
+FILES_FOR_PROGRESS = 5
+"""The number of files from which a terminal shows a progress bar."""
 
 
 def report(findings: Sequence[Finding], output_format: str = "text", *, quiet: bool = False) -> None:
@@ -46,3 +51,23 @@ def print_diff(path: str, old: str | None, new: str, output_format: str = "text"
         click.echo(line, err=to_stderr, color=True)
     if limit is not None and len(lines) > limit:
         click.echo(f"… {len(lines) - limit} more lines", err=to_stderr)
+
+
+@contextmanager
+def progress_bar(action: str, files: int, *, quiet: bool = False) -> Iterator[Callable[[int], None]]:
+    """A function that advances a bar on stderr by a number of files; without a terminal and for few files, nothing.
+
+    Args:
+        action: what is done to the files, such as `Converting`.
+        files: how many there are.
+        quiet: show nothing.
+    """
+    if files < FILES_FOR_PROGRESS or quiet or not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(action, total=files)
+        yield lambda done: bar.advance(task, done)

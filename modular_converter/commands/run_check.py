@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import glob
+import os
 import time
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -12,13 +15,16 @@ import click
 
 from modular_converter.check.cache.store import VARIABLE, cache_folder, clear, unusable
 from modular_converter.check.run import CheckOptions, CheckResult, check
-from modular_converter.commands.output import print_diff, report
+from modular_converter.commands.output import print_diff, progress_bar, report
+from modular_converter.files.arguments import ALL
 from modular_converter.findings import Finding
 from modular_converter.reporting import display
 from modular_converter.reporting.display import count
 from modular_converter.rules import UnknownRuleError, by_code, off_by_default
 
 
+FORMATS_FOR_PEOPLE = ("text", "github")
+"""The formats that leave out the warnings of files that nobody works on; programs that read the others compare runs."""
 DIFF_LINES = 120
 """Lines of a diff that are printed for one file; the rest are counted."""
 
@@ -39,6 +45,7 @@ def run(
     strict: bool,
     accept_release: str | None = None,
     select: Sequence[str] = (),
+    all_warnings: bool = False,
 ) -> int:
     """Check the files that the command line means, print the result, and return the exit code."""
     started = time.perf_counter()
@@ -47,8 +54,9 @@ def run(
         _clear(cache_folder(), quiet)
     cache = None if no_cache else cache_folder()
     errors_only = quiet and not statistics
+    bar = functools.partial(progress_bar, "Converting", quiet=quiet)
     options = CheckOptions(
-        arguments, package, root, fix, changed_since, workers, strict, cache, accept_release, errors_only
+        arguments, package, root, fix, changed_since, workers, strict, cache, accept_release, errors_only, bar
     )
     result = check(options)
     extra = _of_rules_off(result, selected, counted=statistics)
@@ -57,13 +65,31 @@ def run(
     if not quiet:
         for difference in filter(lambda one: one.is_shown, result.differences):
             print_diff(difference.path, difference.old, difference.new, output_format, DIFF_LINES)
-    report(result.findings, output_format, quiet=quiet)
+    left_out = frozenset() if quiet or all_warnings else _left_out(result, arguments, output_format, changed_since)
+    report([one for one in result.findings if one not in left_out], output_format, quiet=quiet)
     if statistics:
         print_statistics([*result.findings, *(() if extra.is_reported else extra.findings)])
     if not quiet:
         _report_cache(result, cache)
-        _summarize(result, time.perf_counter() - started)
+        _summarize(result, len(left_out), time.perf_counter() - started)
     return result.exit_code
+
+
+def _left_out(
+    result: CheckResult, arguments: Sequence[str], output_format: str, changed_since: str | None
+) -> frozenset[Finding]:
+    """The warnings that people are not shown: of files that are current and unchanged, where no file is named by itself."""
+    settings = result.settings
+    if settings is None or output_format not in FORMATS_FOR_PEOPLE or all(one.is_error for one in result.findings):
+        return frozenset()
+    if len(result.conversions) == 1 or not any(
+        one == ALL or os.path.isdir(one) or glob.has_magic(one) for one in arguments
+    ):
+        return frozenset()
+    from modular_converter.check.untouched import warnings_of_untouched  # git is asked only where there are warnings
+
+    different = {one.modular for one in result.differences}
+    return warnings_of_untouched(result.conversions, different, settings, changed_since or "HEAD")
 
 
 class _OfRulesOff(NamedTuple):
@@ -134,7 +160,14 @@ def print_statistics(findings: Sequence[Finding]) -> None:
         click.echo(f"{number:>6}  {rule}", err=True)
 
 
-def _summarize(result: CheckResult, seconds: float) -> None:
+def _summarize(result: CheckResult, left_out: int, seconds: float) -> None:
+    """Print one line with the counts of files and findings.
+
+    Args:
+        result: the check.
+        left_out: how many of its warnings were not printed.
+        seconds: how long it took.
+    """
     failed = sum(conversion.failed for conversion in result.conversions)
     files = sum(len(conversion.files) for conversion in result.conversions)
     parts = [count(len(result.conversions), "modular file"), count(files, "generated file")]
@@ -144,4 +177,7 @@ def _summarize(result: CheckResult, seconds: float) -> None:
     parts += [f"{different} {'differs' if different == 1 else 'differ'}"] if different else []
     parts += [f"{len(result.written)} written"] if result.written else []
     parts += [f"{failed} could not be converted"] if failed else []
+    warnings = sum(not one.is_error for one in result.findings)
+    unseen = f" ({left_out} of unchanged files not shown: --all-warnings)" if left_out else ""
+    parts += [count(warnings, "warning") + unseen] if warnings else []
     click.echo(", ".join(parts) + f", {seconds:.2f} s", err=True)

@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
 from modular_converter.commands.fix_files import fix_files
-from modular_converter.commands.output import print_diff, report
+from modular_converter.commands.output import print_diff, progress_bar, report
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion, Origin
 from modular_converter.convert.silence import release_first
-from modular_converter.convert.workers import Progress
 from modular_converter.files.arguments import Selection, select_files
 from modular_converter.files.generated_files import current_text, is_about_release, path_of_generated, put_in_place
 from modular_converter.files.read import is_installed
@@ -23,10 +21,6 @@ from modular_converter.findings import ConversionError, Finding, Location, exit_
 from modular_converter.reporting.display import count
 from modular_converter.rules import read_only_target
 from modular_converter.settings.values import Settings
-
-
-FILES_FOR_PROGRESS = 5
-"""The number of files from which a terminal shows a progress bar."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +91,7 @@ def run(options: ConvertOptions) -> int:
 
 def _convert(options: ConvertOptions, selection: Selection) -> Sequence[Conversion]:
     """The conversions of the selected files, with `--fix` those of the fixed files."""
-    with _progress(options, len(selection.paths)) as progress:
+    with progress_bar("Converting", len(selection.paths), quiet=options.quiet) as progress:
         batch = Run(selection.settings, workers=selection.settings.workers, progress=progress)
         conversions = batch.convert(selection.paths)
     if not options.fix:
@@ -191,17 +185,3 @@ def _summarize(options: ConvertOptions, result: ConvertResult, seconds: float) -
     if warnings:
         parts.append(count(warnings, "warning"))
     print(", ".join(parts) + f", {seconds:.2f} s", file=sys.stderr)
-
-
-@contextmanager
-def _progress(options: ConvertOptions, files: int) -> Iterator[Progress]:
-    """A function that advances a progress bar; it does nothing without a terminal and for few files."""
-    if files < FILES_FOR_PROGRESS or options.quiet or not sys.stderr.isatty():
-        yield lambda converted: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress as Bar
-
-    with Bar(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("Converting", total=files)
-        yield lambda converted: bar.advance(task, converted)

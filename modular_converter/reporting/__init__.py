@@ -15,7 +15,8 @@ FORMATS = ("text", "json", "github", "sarif")
 def render(format: str, findings: Iterable[Finding], *, color: bool = False, cwd: str | None = None) -> str:
     """The report in one of `FORMATS`, ending with a line break unless it is empty.
 
-    Ordered by path, line, column and code, whatever order the findings come in. Paths inside `cwd`, by default the
+    Ordered by path, line, column and code, whatever order the findings come in; in text, errors come last: there a
+    person looks first. Paths inside `cwd`, by default the
     current directory, are shown relative to it. `color` is for text on a terminal. Raises `ValueError` for a format
     that there is not.
     """
@@ -24,6 +25,7 @@ def render(format: str, findings: Iterable[Finding], *, color: bool = False, cwd
     if format == "text":
         from modular_converter.reporting import text
 
+        ordered.sort(key=lambda finding: (not finding.rule.is_first, finding.is_error))
         return text.render_rich(ordered, folder) if color else text.render(ordered, folder)
     if format == "json":
         from modular_converter.reporting import json_format
