@@ -17,7 +17,7 @@ from modular_converter.check.cache.store import unusable
 from modular_converter.commands.run_check import DIFF_LINES, print_statistics
 from modular_converter.findings import Finding, Location
 from modular_converter.rules import by_code
-from tests.unit.trees import edit, run
+from tests.unit.trees import commit, edit, fix, run
 
 
 ROOT = Path(__file__).parents[3]
@@ -170,3 +170,32 @@ def test_what_cannot_be_cleared_is_told(zoo, tmp_path):
     result = run(zoo, "--clear-cache", "--no-cache")
     assert result.exit_code == 0 and "could not be cleared" in result.stderr
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [f"{'0' * 64}.json"]
+
+
+def test_warnings_are_printed_of_files_that_somebody_works_on(zoo):
+    """Of files that are current, as in the last commit, and not named, they are counted."""
+    for name in ("gemma", "mistral"):
+        edit(zoo, f"modular_{name}.py", "__all__", "UNUSED = 1\n\n__all__")
+    fix(zoo)
+    everything = run(zoo)
+    assert everything.output.count("warning MC308") == 2, "without git, nothing is known to be unchanged"
+    commit(zoo, new=True)
+    result = run(zoo)
+    assert result.exit_code == 0 and len(result.output.splitlines()) == 1
+    assert "2 warnings (2 of unchanged files not shown: --all-warnings)" in result.output
+    assert run(zoo, "--all-warnings").output.count("warning MC308") == 2
+    assert run(zoo, "gemma").output.count("warning MC308") == 1
+    assert json.loads(run(zoo, "--format", "json").stdout), "programs compare runs, and are given all"
+    assert run(zoo, "--strict").exit_code != 0
+    edit(zoo, "modular_gemma.py", "UNUSED = 1", "UNUSED = 2")
+    result = run(zoo)
+    assert result.output.count("warning MC308") == 1 and "(1 of unchanged files not shown" in result.output
+
+
+def test_errors_come_last_and_a_red_hook_is_short(zoo):
+    edit(zoo, "modular_gemma.py", "__all__", "UNUSED = 1\n\n__all__")
+    edit(zoo, "modeling_gemma.py", "class GemmaMLP", "class GemmaMlp")
+    commit(zoo, new=True)
+    output = run(zoo).output
+    assert output.index("warning MC308") < output.index("error MC4")
+    assert len(output.splitlines()) <= 40
