@@ -73,6 +73,7 @@ FLOORS = {
         "alike",
         "describe",
         "differences",
+        "untouched",
         "run",
     ),
     "modular_converter.parallel": (
