@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import sys
 import warnings
 from collections.abc import Callable
 from importlib.metadata import version
@@ -17,16 +18,19 @@ from pathlib import Path
 from marked_pages import write_part
 
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "plans.md"
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "plans.md"
+sys.path.insert(0, str(ROOT))
 
 
 def styles() -> str:
     """The styles of rules as a table."""
     from modular_converter.parallel.styles import STYLES
+    from tests.parallel.styles.examples import EXAMPLES
 
     lines = ["| style | what it does | example |", "|---|---|---|"]
     for style in STYLES.values():
-        rules = "<br>".join(f"`{line.removeprefix('rule ')}`" for line in style.example.plan.splitlines())
+        rules = "<br>".join(f"`{line.removeprefix('rule ')}`" for line in EXAMPLES[style.name].plan.splitlines())
         lines.append(f"| `{style.name}`{'' if style.library else ' (ours)'} | {style.does} | {rules} |")
     return "\n".join(lines)
 

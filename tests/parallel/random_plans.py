@@ -53,7 +53,7 @@ def _dropped(plan: Plan, model: Any, choice: random.Random) -> Plan | None:
 
 
 def _restyled(plan: Plan, model: Any, choice: random.Random) -> Plan | None:
-    names = [name for name, style in STYLES.items() if not style.expert]
+    names = [name for name, style in STYLES.items() if not style.layout.divides_experts]
     return _replaced(plan, choice, lambda rule: (dataclasses.replace(rule, style=choice.choice(names)),))
 
 

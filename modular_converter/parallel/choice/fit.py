@@ -30,8 +30,7 @@ from modular_converter.parallel.proof.compare import failed_in
 from modular_converter.parallel.shard.apply import apply
 from modular_converter.parallel.shard.collectives import FakeGroup
 from modular_converter.parallel.shard.shares import is_uneven, share_lengths
-from modular_converter.parallel.shard.units import WHOLE_OUTSIDE, unknown_cut, with_units
-from modular_converter.parallel.styles import STYLES
+from modular_converter.parallel.shard.units import unknown_cut, with_units
 from modular_converter.parallel.trace.graph import Trace
 from modular_converter.parallel.trace.record import record
 
@@ -211,14 +210,14 @@ def without_part_around(model: torch.nn.Module, plan: Plan, place: str) -> tuple
     part = wildcard(_part_around(model, plan, place))
     alike = {path for path, _ in model.named_modules() if wildcard(path) == part}
     left = without_parts(plan, model, alike)
-    return (part, left) if part and any(STYLES[rule.style].cuts for rule in left.rules) else None
+    return (part, left) if part and any(rule.layout.cuts for rule in left.rules) else None
 
 
 def _part_around(model: torch.nn.Module, plan: Plan, place: str) -> str:
     """The nearest module around a place that has weights with a rule; for a single layer, the module that owns it."""
     modules = dict(model.named_modules())
     leaf = place if place in modules else place.rpartition(".")[0]
-    apart = [rule for rule in plan.rules if STYLES[rule.style].inference in WHOLE_OUTSIDE]
+    apart = [rule for rule in plan.rules if rule.layout.whole_outside]
     path = leaf
     if leaf in modules and next(modules[leaf].children(), None) is None:
         if any(matches(rule.pattern, [leaf, f"{leaf}.weight"]) for rule in apart):

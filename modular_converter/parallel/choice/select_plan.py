@@ -38,6 +38,7 @@ from modular_converter.parallel.proof.judge import Verdict
 from modular_converter.parallel.proof.prove import Derived, derive_model
 from modular_converter.parallel.solve.read_library import from_library
 from modular_converter.parallel.styles import STYLES
+from modular_converter.parallel.styles.layout import Enters
 from modular_converter.parallel.tiny.build import Target
 from modular_converter.parallel.tiny.example_inputs import is_staged
 from modular_converter.parallel.tiny.head_ratios import wider_heads
@@ -85,7 +86,7 @@ def select_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> t
     plan, origin = fitted(model, plan, origin, size, ranks, given is not None)
     plan, said = restricted_to_numbers(model, plan, size, ranks, given is not None)
     origin += said
-    if given is None and size > 1 and not any(STYLES[rule.style].cuts for rule in plan.rules):
+    if given is None and size > 1 and not any(rule.layout.cuts for rule in plan.rules):
         why = origin.rpartition("left whole, since not proven: ")[2]
         raise ApplyError(
             f"{type(model).__name__}: nothing would be shared out, each of {size} devices would hold the whole model: {why}; "
@@ -212,7 +213,7 @@ def committed_plan(model: Any, target: Target, overrides: dict[str, Any]) -> Pla
         return "its classes have no plan"
     try:
         trace = None
-        if any(style in STYLES and STYLES[style].cuts_output for style in kept.values()):
+        if any(style in STYLES and STYLES[style].layout.enters is Enters.TAIL for style in kept.values()):
             small = small_instance(target, overrides)
             trace = record(small.model, small.inputs, target.name)
         return from_library(target.name, kept, trace)

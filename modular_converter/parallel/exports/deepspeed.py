@@ -22,7 +22,6 @@ from modular_converter.parallel.plans.emit import Unsaid
 from modular_converter.parallel.plans.patterns import is_inside, matches
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.plans.resolve import resolve
-from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.trace.graph import Trace
 
 
@@ -69,9 +68,9 @@ def _reasons(rule: PlanRule, modules: Mapping[str, torch.nn.Module]) -> Iterator
         yield str(rule).partition(" ")[2]
     elif rule.parts and (len(set(rule.parts)) > 1 or len(rule.parts) < 2):
         yield f"packed parts {':'.join(map(str, rule.parts))}"
-    elif STYLES[rule.style].cuts and not paths:
+    elif rule.layout.cuts and not paths:
         yield f"{rule.style} of a parameter without a layer"
-    elif STYLES[rule.style].cuts and any(not isinstance(modules[path], torch.nn.Linear) for path in paths):
+    elif rule.layout.cuts and any(not isinstance(modules[path], torch.nn.Linear) for path in paths):
         yield f"a {type(modules[paths[0]]).__name__}, no Linear"
 
 

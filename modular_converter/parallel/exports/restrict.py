@@ -18,8 +18,7 @@ from modular_converter.parallel.solve.cost import covered
 from modular_converter.parallel.solve.derive import Aim, plan_of
 from modular_converter.parallel.solve.flow import Flow
 from modular_converter.parallel.solve.follow import follow
-from modular_converter.parallel.styles.colwise_gather_output import COLWISE_GATHER_OUTPUT
-from modular_converter.parallel.styles.embedding_rowwise import EMBEDDING_ROWWISE
+from modular_converter.parallel.styles.layout import GATHERED, VOCABULARY
 from modular_converter.parallel.trace.graph import Trace
 
 
@@ -55,9 +54,7 @@ class Shards:
     def of(trace: Trace, plan: Plan) -> Shards:
         """The axes that a plan shards in pairs; a plan may leave some whole that its trace would allow."""
         flow = follow(trace)
-        paired = tuple(
-            rule for rule in plan.rules if rule.style not in (COLWISE_GATHER_OUTPUT.name, EMBEDDING_ROWWISE.name)
-        )
+        paired = tuple(rule for rule in plan.rules if rule.layout not in (GATHERED, VOCABULARY))
         cut = covered(trace, Plan(plan.model, paired))
         found = [
             frozenset(candidate.leaves)

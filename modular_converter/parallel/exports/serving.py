@@ -25,7 +25,6 @@ from modular_converter.parallel.exports.vocabulary import Vocabulary
 from modular_converter.parallel.plans.emit import Unsaid
 from modular_converter.parallel.plans.patterns import is_inside, matches
 from modular_converter.parallel.plans.plan import Plan, PlanRule
-from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.trace.graph import Trace
 
 
@@ -52,8 +51,7 @@ def _unsaid(styles: Mapping[str, str], plan: Plan, model: torch.nn.Module) -> li
 
 
 def _reasons(styles: Mapping[str, str], rule: PlanRule, modules: Mapping[str, torch.nn.Module]) -> Iterator[str]:
-    style = STYLES[rule.style]
-    if not _acts(rule) or style.table or _EXPERTS.search(rule.pattern):
+    if not _acts(rule) or rule.layout.of_table or _EXPERTS.search(rule.pattern):
         return
     paths = matches(rule.pattern, modules)
     if rule.style not in styles or rule.dim is not None or rule.parts or rule.units:
@@ -66,8 +64,7 @@ def _reasons(styles: Mapping[str, str], rule: PlanRule, modules: Mapping[str, to
 
 def _acts(rule: PlanRule) -> bool:
     """Whether a rule does something without gradients."""
-    style = STYLES[rule.style]
-    return style.cuts or style.collective is not None
+    return rule.layout.cuts or rule.layout.leaves is not None
 
 
 def _styles(plan: Plan, model: torch.nn.Module) -> dict[str, str]:

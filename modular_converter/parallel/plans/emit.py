@@ -11,7 +11,7 @@ from modular_converter.parallel.errors import PlanFormatError
 from modular_converter.parallel.plans.patterns import matches, names_of_parts, wildcard
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.styles import STYLES
-from modular_converter.parallel.styles.style import TorchStyle
+from modular_converter.parallel.styles.layout import Enters, Side
 
 
 if TYPE_CHECKING:
@@ -57,12 +57,11 @@ def library_unsaid(plan: Plan, model: torch.nn.Module | None = None) -> list[Uns
 
 
 def _library_reasons(rule: PlanRule) -> Iterator[str]:
-    style = STYLES[rule.style]
-    if not style.library:
+    if not STYLES[rule.style].library:
         yield f"style {rule.style} is ours"
     if rule.dim is not None:
         yield f"dimension {rule.dim}"
-    if rule.parts and rule.parts != (1, 1) and not style.cuts_output:
+    if rule.parts and rule.parts != (1, 1) and rule.layout.enters is not Enters.TAIL:
         yield f"packed parts {':'.join(map(str, rule.parts))}"
     if rule.units is not None:
         yield f"units {rule.units}"
@@ -88,15 +87,17 @@ def loader_unsaid(plan: Plan, model: torch.nn.Module) -> list[Unsaid]:
     It sums only the results of layers: bare parameters are cut, and nothing is summed. Parameters of experts are no such
     rules: the module's own rule sums. Its styles of matrices are for layers with ``in_features`` and ``out_features``.
     """
-    acting = [rule.pattern for rule in plan.rules if STYLES[rule.style].acts_for_weights]
+    acting = [rule.pattern for rule in plan.rules if rule.layout.acts_for_weights]
     modules = dict(model.named_modules())
     found = []
     for rule in plan.rules:
-        style = STYLES[rule.style]
+        layout = rule.layout
         paths = matches(rule.pattern, modules)
-        other = next((path for path in paths if style.cuts and not _has_features(modules[path], style.table)), None)
+        other = next(
+            (path for path in paths if layout.cuts and not _has_features(modules[path], layout.of_table)), None
+        )
         said = ""
-        if style.cuts and not paths and rule.pattern.rpartition(".")[0] not in acting:
+        if layout.cuts and not paths and rule.pattern.rpartition(".")[0] not in acting:
             said = f"{rule.style} of a parameter: transformers' loader cuts it, but sums nothing"
         elif other is not None:
             said = f"{other} is a {type(modules[other]).__name__}, and transformers' loader cuts linear layers"
@@ -136,13 +137,34 @@ def torch_text(plan: Plan, model: torch.nn.Module) -> str:
     return "\n".join([*lines, "}"]) + "\n"
 
 
+@dataclass(frozen=True)
+class TorchStyle:
+    """The form in ``torch.distributed.tensor.parallel``: the class, its argument for the whole side, the kind of layer."""
+
+    kind: str
+    whole_side: str = ""
+    layer: str = "Linear"
+
+
+def torch_style(rule: PlanRule) -> TorchStyle | None:
+    """Torch's style for what a rule says; None if it has none."""
+    layout = rule.layout
+    if layout.of_table:
+        return TorchStyle("RowwiseParallel", "input_layouts", "Embedding")
+    if not layout.of_product or STYLES[rule.style].packed:
+        return None
+    if layout.cut is Side.OUTPUT:
+        return TorchStyle("ColwiseParallel", "output_layouts" if layout.leaves else "")
+    return TorchStyle("RowwiseParallel", "input_layouts" if layout.enters is Enters.SLICE else "")
+
+
 def _torch_styles(plan: Plan, model: torch.nn.Module) -> dict[str, TorchStyle]:
     """Pattern -> torch's style, in the order of the plan."""
     unsaid = torch_unsaid(plan, model)
     if unsaid:
         said = "; ".join(map(str, unsaid))
         raise PlanFormatError(f"{plan.model}: torch has no style for {said}; use the plan as text or JSON")
-    return {rule.pattern: style for rule in plan.rules if (style := STYLES[rule.style].torch) is not None}
+    return {rule.pattern: style for rule in plan.rules if (style := torch_style(rule)) is not None}
 
 
 def torch_unsaid(plan: Plan, model: torch.nn.Module) -> list[Unsaid]:
@@ -155,7 +177,7 @@ def _torch_reasons(rule: PlanRule, model: torch.nn.Module) -> Iterator[str]:
     """The reasons why ``parallelize_module`` cannot follow a rule."""
     import torch
 
-    style = STYLES[rule.style].torch
+    style = torch_style(rule)
     if style is None or rule.dim is not None or rule.parts or rule.units:
         yield str(rule)
         return

@@ -12,6 +12,7 @@ from modular_converter.parallel.plans.files import from_json
 from modular_converter.parallel.plans.parts import LARGEST, Part, checked_parts
 from modular_converter.parallel.plans.text_checks import LINE, checked_line, checked_path, shortened, shown
 from modular_converter.parallel.styles import STYLES
+from modular_converter.parallel.styles.layout import Layout
 
 
 DIMENSIONS = 64  # the most dimensions of torch's tensors
@@ -51,6 +52,11 @@ class PlanRule:
             object.__setattr__(self, "units", checked_parts([self.units], self.pattern)[0])
         if self.members and self.units is None or not 0 <= self.members < LARGEST:
             raise PlanFormatError(f"{self.pattern}: members={shown(self.members)} is of a unit: give units= too")
+
+    @property
+    def layout(self) -> Layout:
+        """What the style says."""
+        return STYLES[self.style].layout
 
     def __str__(self) -> str:
         extra = "" if self.dim is None else f" dim={self.dim}"
@@ -187,7 +193,7 @@ class Plan:
 
 def is_expert_plan(plan: Plan) -> bool:
     """Whether a plan divides experts, not tensors, among the ranks."""
-    return any(STYLES[rule.style].expert for rule in plan.rules)
+    return any(rule.layout.divides_experts for rule in plan.rules)
 
 
 def _checked_attribute(text: Any) -> str:

@@ -13,9 +13,7 @@ from modular_converter.parallel.plans.patterns import matches, names_of_parts
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.plans.text_checks import shortened
 from modular_converter.parallel.plans.units import Units
-from modular_converter.parallel.styles import STYLES
-from modular_converter.parallel.styles.shard import SHARD
-from modular_converter.parallel.styles.style import Level, Side
+from modular_converter.parallel.styles.layout import EXPERTS_INTEGER, SHARE, Enters, Layout, Side
 
 
 @dataclass(frozen=True)
@@ -23,7 +21,7 @@ class Piece:
     """The cut and the roles of a parameter.
 
     Attributes:
-        roles: names of the styles whose forward it has; several for a tied parameter.
+        roles: the layouts of its uses; several for a tied parameter.
         dim: the dimension that is cut; -1 for a parameter that stays whole.
         parts: lengths of the packed blocks in lowest terms, without expressions.
         rule: the patterns of its rules, for messages.
@@ -31,7 +29,7 @@ class Piece:
         units: of each block, such as heads; None for single entries.
     """
 
-    roles: frozenset[str]
+    roles: frozenset[Layout]
     dim: int
     parts: tuple[int, ...]
     rule: str
@@ -41,10 +39,10 @@ class Piece:
 
 @dataclass(frozen=True)
 class Resolution:
-    """A plan for a model: parameter name -> piece, (module path, style), and (module path, name) of integers."""
+    """A plan for a model: parameter name -> piece, (module path, layout), and (module path, name) of integers."""
 
     pieces: dict[str, Piece]
-    hooks: tuple[tuple[str, str], ...]
+    hooks: tuple[tuple[str, Layout], ...]
     attributes: tuple[tuple[str, str], ...]
     tails: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Module path -> parts of its output, of which the last part enters a sharded region."""
@@ -57,18 +55,15 @@ def resolve(plan: Plan, model: torch.nn.Module) -> Resolution:
     """
     modules = dict(model.named_modules())
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    acting = {
-        path for rule in plan.rules if STYLES[rule.style].acts_for_weights for path in matches(rule.pattern, modules)
-    }
+    acting = {path for rule in plan.rules if rule.layout.acts_for_weights for path in matches(rule.pattern, modules)}
     pieces: dict[str, Piece] = {}
-    hooks: list[tuple[str, str]] = []
+    hooks: list[tuple[str, Layout]] = []
     tails: dict[str, tuple[int, ...]] = {}
     for rule in plan.rules:
         paths = matches(rule.pattern, modules)
-        style = STYLES[rule.style]
-        if style.level is Level.MODULE:
-            hooks.extend((path, rule.style) for path in _some(paths, rule))
-            if style.cuts_output:
+        if rule.layout.of_module:
+            hooks.extend((path, rule.layout) for path in _some(paths, rule))
+            if rule.layout.enters is Enters.TAIL:
                 tails |= {path: _tail(rule, path, modules) for path in paths}
             continue
         names = matches(rule.pattern, parameters)
@@ -77,7 +72,7 @@ def resolve(plan: Plan, model: torch.nn.Module) -> Resolution:
             for key, unmeasured in found.items():
                 piece = _measured(unmeasured, rule, key, parameters[key], modules)
                 if key.rpartition(".")[0] in acting:
-                    piece = replace(piece, roles=frozenset({SHARD.name}))
+                    piece = replace(piece, roles=frozenset({SHARE}))
                 pieces[key] = _merged(pieces.get(key), piece, key)
     attributes = dict.fromkeys([*_attributes(plan, modules), *_numbers_of_rows(plan, modules, parameters)])
     return Resolution(_tied(pieces, parameters), tuple(hooks), tuple(attributes), tails)
@@ -121,11 +116,12 @@ def _some(paths: list[str], rule: PlanRule) -> list[str]:
 
 
 def _piece(rule: PlanRule, parameter: torch.Tensor) -> Piece:
-    style, rank = STYLES[rule.style], parameter.dim()
-    dim = rule.dim if rule.dim is not None and style.cuts else style.side.dim(rank)
-    if style.cuts and not 0 <= dim < rank:
+    layout, rank = rule.layout, parameter.dim()
+    dim = rule.dim if rule.dim is not None and layout.cuts else layout.cut.dim(rank)
+    if layout.cuts and not 0 <= dim < rank:
         raise ApplyError(f"{rule.pattern}: dimension {dim} of a parameter with {rank}")
-    return Piece(frozenset({style.role}), dim, (), rule.pattern, parameter.shape[dim] if style.cuts else 0)
+    roles = frozenset({layout if layout.acts else SHARE})
+    return Piece(roles, dim, (), rule.pattern, parameter.shape[dim] if layout.cuts else 0)
 
 
 def _module_pieces(path: str, module: torch.nn.Module, rule: PlanRule) -> dict[str, Piece]:
@@ -135,16 +131,16 @@ def _module_pieces(path: str, module: torch.nn.Module, rule: PlanRule) -> dict[s
     """
     own = dict(module.named_parameters(recurse=False))
     unknown = sorted(set(own) - {"weight", "bias"})
-    style = STYLES[rule.style]
-    if not style.cuts:
+    layout = rule.layout
+    if not layout.cuts:
         return {f"{path}.{leaf}": _piece(rule, parameter) for leaf, parameter in own.items()}
-    if "weight" not in own or unknown and not style.table:
+    if "weight" not in own or unknown and not layout.of_table:
         raise ApplyError(
             f"{path}: style {rule.style} wants a module with weight and bias, not {sorted(own) or 'none'}"
         )
     found = {f"{path}.weight": _piece(rule, own["weight"])}
-    if "bias" in own and style.side is Side.OUTPUT:
-        found[f"{path}.bias"] = Piece(frozenset({SHARD.name}), 0, (), rule.pattern, own["bias"].shape[0])
+    if "bias" in own and layout.cut is Side.OUTPUT:
+        found[f"{path}.bias"] = Piece(frozenset({SHARE}), 0, (), rule.pattern, own["bias"].shape[0])
     return found
 
 
@@ -174,14 +170,13 @@ def _tied(pieces: dict[str, Piece], parameters: dict[str, torch.nn.Parameter]) -
 def _numbers_of_rows(
     plan: Plan, modules: dict[str, torch.nn.Module], parameters: dict[str, torch.nn.Parameter]
 ) -> list[tuple[str, str]]:
-    """The integers of modules that shrink with a weight by its style: the number of stacked experts."""
+    """The integers of modules that shrink with a weight: the number of stacked experts."""
     found = []
     for rule in plan.rules:
-        shrinks = STYLES[rule.style].shrinks
-        for name in matches(rule.pattern, parameters) if shrinks else ():
+        for name in matches(rule.pattern, parameters) if rule.layout.cut is Side.EXPERTS else ():
             owner = name.rpartition(".")[0]
-            if getattr(modules[owner], shrinks, None) == parameters[name].shape[0]:
-                found.append((owner, shrinks))
+            if getattr(modules[owner], EXPERTS_INTEGER, None) == parameters[name].shape[0]:
+                found.append((owner, EXPERTS_INTEGER))
     return found
 
 

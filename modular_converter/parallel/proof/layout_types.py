@@ -1,8 +1,8 @@
-"""Check the types of a sharded forward: a proof of a plan without numbers, from the two facts about each style.
+"""Check the types of a sharded forward: a proof of a plan without numbers, from the two facts about each layout.
 
 Each tensor of a trace has a type, in terms of torch's placements: whole on each rank (``Replicate``), cut along some of
 its axes (``Shard``), or a sum whose terms the ranks hold (``Partial``). So does the gradient of a whole tensor: it is
-whole, or each rank has a term. A style changes types where tensors enter its region, or leave it with a collective. A plan
+whole, or each rank has a term. A layout changes types where tensors enter its region, or leave it with a collective. A plan
 is wrong where types do not fit: a term is taken for the whole (a missing sum), the whole is summed (a doubled sum), or
 only one of two operands is cut. The axes are those of the solver's operators; how it chose them, and where it found
 gradients to sum, is not read.
@@ -14,7 +14,6 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from modular_converter.parallel.plans.resolve import Piece, Resolution
-from modular_converter.parallel.shard.role_parameters import styles_of
 from modular_converter.parallel.shard.shares import block_lengths
 from modular_converter.parallel.solve.axes import LEAF, Seq, size
 from modular_converter.parallel.solve.flow import Flow
@@ -22,8 +21,8 @@ from modular_converter.parallel.solve.follow import OUTPUT, follow
 from modular_converter.parallel.solve.operators import creation, operator_of, traits_of
 from modular_converter.parallel.solve.partial_sums import gives_zeros, keeps_sums
 from modular_converter.parallel.solve.requirements import solve_requirements
-from modular_converter.parallel.styles import STYLES
-from modular_converter.parallel.styles.style import GATHER_OVER_RANKS, SUM_OVER_RANKS, Enters, Style
+from modular_converter.parallel.styles import acting, style_of
+from modular_converter.parallel.styles.layout import GATHER_OVER_RANKS, SUM_OVER_RANKS, Enters, Layout
 from modular_converter.parallel.trace.graph import PARAM, ModuleCall, Op, Trace
 
 
@@ -52,12 +51,12 @@ class Type:
 
 @dataclass(frozen=True)
 class _Step:
-    """An operation with the types of its operands and results, and the style that acts on it."""
+    """An operation with the types of its operands and results, and the layout that acts on it."""
 
     op: Op
     sources: tuple[Type, ...]
     results: tuple[Type, ...]
-    style: Style | None
+    layout: Layout | None
 
 
 def type_faults(trace: Trace, plan: Resolution) -> list[TypeFault]:
@@ -89,8 +88,8 @@ class _Forward:
     """The axes along which results are cut."""
     cut_through: set[int] = field(default_factory=set)
     """Parameters that are cut through blocks, so that a rank's share is of no use before it is gathered."""
-    pending: tuple[Style, frozenset[int], int] | None = None
-    """The style whose collective follows a call of the code, the axes of its weight, and the last operation of the call."""
+    pending: tuple[Layout, frozenset[int], int] | None = None
+    """The layout whose collective follows a call of the code, the axes of its weight, and the last operation of the call."""
 
     def run(self) -> None:
         trace = self.flow.trace
@@ -164,7 +163,7 @@ class _Forward:
         """
         piece = self.pieces[tensor]
         others = (seq for dim, seq in enumerate(self.flow.of(tensor)) if dim != piece.dim)
-        is_gathered = all(STYLES[role].collective is GATHER_OVER_RANKS for role in piece.roles)
+        is_gathered = all(role.leaves is GATHER_OVER_RANKS for role in piece.roles)
         return is_gathered and any(axes & self._of_seq(seq) for seq in others)
 
     def _of_result(self, cut: frozenset[int], number: int) -> frozenset[int]:
@@ -174,12 +173,12 @@ class _Forward:
     def _follow(self, index: int, op: Op, reasons: dict[int, str]) -> None:
         """Give the results of an operation their types."""
         sources = tuple(map(self.of, op.inputs()))
-        weight, style = self._style(op)
+        weight, layout = self._layout(op)
         own = self.of(weight).cut if weight is not None else frozenset[int]()
         cut = frozenset().union(*(source.cut for source in sources))
         summed = {leaf for c in self.flow.contractions if c.op == index for leaf in self._of_seq(c.seq)} & cut
-        lookup = style is not None and style.table and op.name == "embedding"
-        if style is not None and style.enters is Enters.SLICE:
+        lookup = layout is not None and layout.of_table and op.name == "embedding"
+        if layout is not None and layout.enters is Enters.SLICE:
             sources = tuple(self._sliced(n, source, own) for n, source in zip(op.inputs(), sources))
         for leaf in sorted(cut):
             if any(leaf in self._uncut(n) - source.cut for n, source in zip(op.inputs(), sources)):
@@ -188,8 +187,8 @@ class _Forward:
                 self._fault(op, f"an operand is cut along an axis that must be whole: {reasons[leaf]}")
         partial = self._is_partial(op, bool(summed) or lookup and bool(own))
         left = cut - summed - (own if lookup else frozenset())
-        if style is not None and style.collective is not None:
-            self.pending = style, own, self._end(index, op, style)
+        if layout is not None and layout.leaves is not None:
+            self.pending = layout, own, self._end(index, op, layout)
         if self.pending is not None and self.pending[2] == index:
             left, partial = self._collected(op, *self.pending[:2], left, partial)
             self.pending = None
@@ -207,28 +206,28 @@ class _Forward:
         if not any(source.cut or source.partial for source in sources) and gives_zeros(op, self.zeros):
             self.zeros.update(op.outputs)
         self.inside |= set() if self._is_view(op) or self.pending is not None else left
-        self.steps.append(_Step(op, sources, tuple(map(self.of, op.outputs)), style))
+        self.steps.append(_Step(op, sources, tuple(map(self.of, op.outputs)), layout))
 
-    def _style(self, op: Op) -> tuple[int | None, Style | None]:
-        """The weight of an operation with a style of its own, and this style, as `RoleParameter` finds it."""
+    def _layout(self, op: Op) -> tuple[int | None, Layout | None]:
+        """The weight of an operation with a layout of its own, and this layout, as `RoleParameter` finds it."""
         for number in op.inputs():
             weight = self.flow.origin.get(number)
             if weight not in self.pieces or all(self.flow.origin.get(out) == weight for out in op.outputs):
                 continue
-            for style in styles_of(self.pieces[weight].roles)[0]:
-                is_own = op.name == "embedding" if style.table else traits_of(op).product
-                if style.enters is Enters.WEIGHT or is_own:
-                    return weight, style
+            for layout in acting(self.pieces[weight].roles):
+                is_own = op.name == "embedding" if layout.of_table else traits_of(op).product
+                if layout.enters is Enters.WEIGHT or is_own:
+                    return weight, layout
         return None, None
 
     def _is_view(self, op: Op) -> bool:
         """Whether the results are views of parameters."""
         return all(number in self.flow.origin for number in op.outputs)
 
-    def _end(self, index: int, op: Op, style: Style) -> int:
-        """The operation after which a style's collective acts: a bias is added after a sum, and before a gather."""
+    def _end(self, index: int, op: Op, layout: Layout) -> int:
+        """The operation after which a layout's collective acts: a bias is added after a sum, and before a gather."""
         call = self.flow.trace.calls[op.call] if op.call >= 0 else None
-        if call is None or style.collective is SUM_OVER_RANKS and call.function not in _OF_SEVERAL:
+        if call is None or layout.leaves is SUM_OVER_RANKS and call.function not in _OF_SEVERAL:
             return index
         return self.ends[op.call]
 
@@ -247,30 +246,30 @@ class _Forward:
         return summed or bool(partial)
 
     def _collected(
-        self, op: Op, style: Style, own: frozenset[int], left: frozenset[int], partial: bool
+        self, op: Op, layout: Layout, own: frozenset[int], left: frozenset[int], partial: bool
     ) -> tuple[frozenset[int], bool]:
-        """The axes of a result, and whether it is partial, after the collective of a style."""
-        if style.collective is SUM_OVER_RANKS:
+        """The axes of a result, and whether it is partial, after the collective of a layout."""
+        if layout.leaves is SUM_OVER_RANKS:
             if not partial:
-                self._fault(op, f"{style.name} sums what each rank has whole, or a share of")
+                self._fault(op, f"{style_of(layout)} sums what each rank has whole, or a share of")
             return left, False
-        assert style.collective is GATHER_OVER_RANKS
+        assert layout.leaves is GATHER_OVER_RANKS
         if not own & left:
-            self._fault(op, f"{style.name} gathers what is no share")
+            self._fault(op, f"{style_of(layout)} gathers what is no share")
         return left - own, partial
 
     def _leave(self, call: ModuleCall) -> None:
-        """Sum the first output of a module whose style says so."""
-        for style in self.styles(call):
-            if style.collective is SUM_OVER_RANKS and call.outputs:
+        """Sum the first output of a module whose layout says so."""
+        for layout in self.layouts(call):
+            if layout.leaves is SUM_OVER_RANKS and call.outputs:
                 found = self.of(call.outputs[0])
                 if not found.partial:
-                    self.faults.append(TypeFault(call.path, f"{style.name} sums what is no sum over the ranks"))
+                    self.faults.append(TypeFault(call.path, f"{style_of(layout)} sums what is no sum over the ranks"))
                 self.types[call.outputs[0]] = Type(found.cut)
 
-    def styles(self, call: ModuleCall) -> list[Style]:
+    def layouts(self, call: ModuleCall) -> list[Layout]:
         """The styles of a module."""
-        return [STYLES[name] for path, name in self.plan.hooks if path == call.path]
+        return [layout for path, layout in self.plan.hooks if path == call.path]
 
     def _fault(self, op: Op, reason: str) -> None:
         self.faults.append(TypeFault(op.module or "the model", f"{op.name}: {reason}"))
@@ -356,7 +355,7 @@ class _Backward:
         if not kinds:
             return
         region = not all(result.whole for result in step.results)
-        gathered = step.style is not None and step.style.collective is not None
+        gathered = step.layout is not None and step.layout.leaves is not None
         for number, source in zip(step.op.inputs(), step.sources):
             if number not in self.needs:
                 continue
@@ -365,7 +364,9 @@ class _Backward:
                     TypeFault(step.op.module, f"{step.op.name}: the gradient of its result is not summed")
                 )
             is_weight = self.forward.flow.origin.get(number) in self.forward.pieces
-            entered = step.style is not None and step.style.enters in (Enters.OPERANDS, Enters.SLICE) and not is_weight
+            entered = (
+                step.layout is not None and step.layout.enters in (Enters.OPERANDS, Enters.SLICE) and not is_weight
+            )
             kind = WHOLE if entered else TERM if region or TERM in kinds and not source.cut else WHOLE
             self.given.setdefault(number, []).append((index, kind, results))
 
@@ -375,8 +376,8 @@ class _Backward:
         if not uses:
             return None
         for call in self.calls.get(number, ()):
-            for style in self.forward.styles(call):
-                uses = self._entered(number, call, style, uses)
+            for layout in self.forward.layouts(call):
+                uses = self._entered(number, call, layout, uses)
         kinds = {kind for _, kind, _ in uses}
         if len(kinds) > 1 and self.forward.of(number).whole:
             place = self._place(number)
@@ -386,19 +387,19 @@ class _Backward:
         return TERM if TERM in kinds else WHOLE
 
     def _entered(
-        self, number: int, call: ModuleCall, style: Style, uses: list[tuple[int, str, tuple[int, ...]]]
+        self, number: int, call: ModuleCall, layout: Layout, uses: list[tuple[int, str, tuple[int, ...]]]
     ) -> list[tuple[int, str, tuple[int, ...]]]:
-        """The uses of a tensor, those in the region of a module's style with a summed gradient."""
-        if style.enters is Enters.INPUTS and number in call.inputs:
+        """The uses of a tensor, those in the region of a module's layout with a summed gradient."""
+        if layout.enters is Enters.INPUTS and number in call.inputs:
             own = [use for use in uses if call.first <= use[0] < call.last]
-        elif style.enters is Enters.OUTPUT and call.outputs == (number,):
+        elif layout.enters is Enters.OUTPUT and call.outputs == (number,):
             own = [use for use in uses if use[0] >= call.last]
-        elif style.enters is Enters.TAIL and call.outputs == (number,):
+        elif layout.enters is Enters.TAIL and call.outputs == (number,):
             own = [use for use in uses if use[0] >= call.last and self._is_tail(number, use[2])]
         else:
             return uses
         if any(kind == WHOLE for _, kind, _ in own):
-            self.found.append(TypeFault(call.path, f"{style.name} sums a gradient that is whole"))
+            self.found.append(TypeFault(call.path, f"{style_of(layout)} sums a gradient that is whole"))
         return [(index, WHOLE if (index, kind, outputs) in own else kind, outputs) for index, kind, outputs in uses]
 
     def _is_tail(self, number: int, outputs: Collection[int]) -> bool:
@@ -411,7 +412,7 @@ class _Backward:
     def _check_parameter(self, number: int) -> None:
         kind, name = self._of(number, -1), self.forward.names[number]
         piece = self.forward.pieces.get(number)
-        summed = piece is not None and any(STYLES[role].enters is Enters.WEIGHT for role in piece.roles)
+        summed = piece is not None and any(role.enters is Enters.WEIGHT for role in piece.roles)
         if kind is not None and summed != (kind == TERM):
             said = "is whole, and summed" if summed else "is a term on each rank, and not summed"
             self.found.append(TypeFault(name, f"its gradient {said}"))

@@ -20,8 +20,8 @@ from modular_converter.parallel.shard.collectives import Group, GroupRegion, all
 from modular_converter.parallel.shard.own_integers import group_sizes, own_integer
 from modular_converter.parallel.shard.role_parameters import make_parameter
 from modular_converter.parallel.shard.shares import block_lengths, share_length, share_lengths, stretches
-from modular_converter.parallel.styles import STYLES
-from modular_converter.parallel.styles.style import Site
+from modular_converter.parallel.styles.forward import Site, after_of, before_of
+from modular_converter.parallel.styles.layout import Layout
 
 
 @dataclass
@@ -67,8 +67,8 @@ def apply(model: torch.nn.Module, plan: Plan | Resolution, group: Group, share: 
         _shrink(applied, model.get_submodule(path), path, name)
     for path, name in group_sizes(model, applied.resolution.pieces, group.size):
         _shrink(applied, model.get_submodule(path), path, name)
-    for path, style in applied.resolution.hooks:
-        applied.handles += attach(applied, path, style, group)
+    for path, layout in applied.resolution.hooks:
+        applied.handles += attach(applied, path, layout, group)
     return applied
 
 
@@ -214,15 +214,15 @@ def _own_integer(applied: Applied, path: str, name: str, value: int) -> int:
     return own_integer(applied.resolution.pieces, f"{path}:{name}", value, group.rank, group.size)
 
 
-def attach(applied: Applied, path: str, name: str, group: Group) -> list[Any]:
-    """Hook the forward of a style to a module.
+def attach(applied: Applied, path: str, layout: Layout, group: Group) -> list[Any]:
+    """Hook what a layout says about the edges of a module to it.
 
     Returns:
         The handles of the hooks.
 
-    Raises ``ApplyError`` if the style does not fit the module.
+    Raises ``ApplyError`` if the layout does not fit the module.
     """
-    style, module = STYLES[name], applied.model.get_submodule(path)
+    module = applied.model.get_submodule(path)
     firsts: dict[str, tuple[int, int]] = {}
     for leaf, _ in module.named_parameters(recurse=False):
         piece = applied.resolution.pieces.get(f"{path}.{leaf}")
@@ -230,13 +230,11 @@ def attach(applied: Applied, path: str, name: str, group: Group) -> list[Any]:
             first, _, length = stretches(piece.length, piece.parts, group.rank, group.size, piece.units)[0]
             firsts[leaf] = (first, first + length)
     site = Site(path, GroupRegion(group), applied.resolution.tails.get(path, ()), firsts)
-    if style.check is not None:
-        style.check(site)
     handles: list[Any] = []
-    if (before := style.before) is not None:
+    if (before := before_of(layout, site)) is not None:
         handles.append(
-            module.register_forward_pre_hook(lambda _, args, kwargs: before(site, args, kwargs), with_kwargs=True)
+            module.register_forward_pre_hook(lambda _, args, kwargs: before(args, kwargs), with_kwargs=True)
         )
-    if (after := style.after) is not None:
-        handles.append(module.register_forward_hook(lambda _, args, result: after(site, result)))
+    if (after := after_of(layout, site)) is not None:
+        handles.append(module.register_forward_hook(lambda _, args, result: after(result)))
     return handles

@@ -360,5 +360,12 @@ class GroupRegion:
     def sum(self, value: torch.Tensor) -> torch.Tensor:
         return summed(value, self.group)
 
+    def sum_of_product(
+        self, function: Callable[..., torch.Tensor], input: torch.Tensor, weight: Any, bias: Any
+    ) -> torch.Tensor:
+        """The bias is added after the sum, so that its gradient is whole on each rank."""
+        whole = self.sum(function(input, weight, None))
+        return whole if bias is None else whole + bias
+
     def gather(self, value: torch.Tensor, dim: int, borders: Sequence[int]) -> torch.Tensor:
         return gathered(value, self.group, dim, borders)

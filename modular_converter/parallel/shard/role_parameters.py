@@ -6,15 +6,16 @@ and functions that take a module's weight.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 import torch
 
 from modular_converter.parallel.shard.collectives import Group, GroupRegion
 from modular_converter.parallel.solve.operators import functions_where
-from modular_converter.parallel.styles import STYLES
-from modular_converter.parallel.styles.style import LOOKUP, PRODUCT, Style, WeightUse
+from modular_converter.parallel.styles import acting
+from modular_converter.parallel.styles.forward import WeightUse, weight_forward
+from modular_converter.parallel.styles.layout import Layout
 
 
 PRODUCTS = functions_where(lambda traits: traits.product)
@@ -24,7 +25,7 @@ CARRIERS = functions_where(lambda traits: traits.part)
 class _Role:
     """Mixin: intercepts every function that is called with the tensor."""
 
-    styles: tuple[Style, ...]
+    layouts: tuple[Layout, ...]
     whole: bool
     group: Group
     borders: tuple[int, ...]
@@ -41,8 +42,8 @@ class _Role:
             owners = _owners((*args, *kwargs.values()))
             if name in CARRIERS and owners and isinstance(args[0], _Role):
                 return _carried(func(*args, **kwargs), owners[0])
-            owner = next((owner for owner in owners if owner.styles), None)
-            return func(*args, **kwargs) if owner is None else _with_style(func, name, owner, args, kwargs)
+            owner = next((owner for owner in owners if owner.layouts), None)
+            return func(*args, **kwargs) if owner is None else _with_layout(func, name, owner, args, kwargs)
 
 
 class RoleParameter(_Role, torch.nn.Parameter):
@@ -54,11 +55,11 @@ class RoleTensor(_Role, torch.Tensor):
 
 
 def make_parameter(
-    local: torch.Tensor, like: torch.Tensor, roles: frozenset[str], group: Group, borders: tuple[int, ...]
+    local: torch.Tensor, like: torch.Tensor, roles: Collection[Layout], group: Group, borders: tuple[int, ...]
 ) -> Any:
     """A parameter with a rank's share; ``borders`` as in ``WeightUse``."""
     made = RoleParameter(local, requires_grad=like.requires_grad)
-    made.styles, made.whole = styles_of(roles)
+    made.layouts, made.whole = acting(roles), stays_whole(roles)
     made.group, made.borders = group, borders
     return made
 
@@ -67,7 +68,7 @@ class RoleOwner(Protocol):
     """The role of a weight."""
 
     @property
-    def styles(self) -> tuple[Style, ...]: ...
+    def layouts(self) -> tuple[Layout, ...]: ...
     @property
     def whole(self) -> bool: ...
     @property
@@ -76,16 +77,15 @@ class RoleOwner(Protocol):
     def borders(self) -> tuple[int, ...]: ...
 
 
-def styles_of(roles: frozenset[str]) -> tuple[tuple[Style, ...], bool]:
-    """The styles of a weight's roles that have a forward, and whether the weight stays whole."""
-    styles = [STYLES[name] for name in reversed(STYLES) if name in roles]
-    return tuple(style for style in styles if style.forward is not None), not any(style.cuts for style in styles)
+def stays_whole(roles: Collection[Layout]) -> bool:
+    """Whether a weight with these layouts is cut by none of them."""
+    return not any(layout.cuts for layout in roles)
 
 
 def with_role(local: torch.Tensor, owner: RoleOwner) -> torch.Tensor:
     """The tensor with the owner's role; it stays part of the autograd graph."""
     made: Any = local.as_subclass(RoleTensor)
-    made.styles, made.whole, made.group, made.borders = owner.styles, owner.whole, owner.group, owner.borders
+    made.layouts, made.whole, made.group, made.borders = owner.layouts, owner.whole, owner.group, owner.borders
     return made  # type: ignore[no-any-return]
 
 
@@ -118,32 +118,17 @@ def _carried(result: Any, owner: _Role) -> Any:
     return with_role(result, owner)
 
 
-def _with_style(func: Callable[..., Any], name: str, owner: _Role, args: Any, kwargs: Any) -> Any:
-    """The function's result by the first style that handles it; a tied weight can have several styles."""
-    region = GroupRegion(owner.group)
+def _with_layout(func: Callable[..., Any], name: str, owner: _Role, args: Any, kwargs: Any) -> Any:
+    """The function's result by the first layout that changes it; a tied weight can have several."""
     if "input" in kwargs:  # torch's name for the first argument
         args, kwargs = (kwargs["input"], *args), {key: value for key, value in kwargs.items() if key != "input"}
-    kind = PRODUCT if name in PRODUCTS else LOOKUP if name == "embedding" else ""
-
-    def entered() -> Any:
-        return _mapped(args, lambda value: value if isinstance(value, _Role) else region.enter(value))
-
-    def weights_entered() -> Any:
-        def enter(value: Any) -> Any:
-            whole = isinstance(value, _Role) and value.whole and isinstance(value, torch.Tensor)
-            return region.enter(value.as_subclass(torch.Tensor)) if whole else value
-
-        return _mapped(args, enter), {key: _mapped(value, enter) for key, value in kwargs.items()}
-
-    use = WeightUse(func, name, kind, args, kwargs, region, owner.borders, entered, weights_entered)
-    for style in owner.styles:
-        result = NotImplemented if style.forward is None else style.forward(use)
+    use = WeightUse(func, name, name in PRODUCTS, args, kwargs, GroupRegion(owner.group), owner.borders, _is_weight)
+    for layout in owner.layouts:
+        result = weight_forward(layout, use)
         if result is not NotImplemented:
             return result
     return func(*args, **kwargs)
 
 
-def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    if type(value) in (list, tuple):
-        return type(value)(_mapped(item, change) for item in value)
-    return change(value)
+def _is_weight(value: Any) -> bool:
+    return isinstance(value, _Role) and isinstance(value, torch.Tensor)

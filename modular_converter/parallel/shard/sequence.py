@@ -5,6 +5,7 @@ A whole tensor has its complete gradient on every rank, a part has the gradient 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -37,6 +38,12 @@ class ScatteringRegion(GroupRegion):
 
     def sum(self, value: torch.Tensor) -> torch.Tensor:
         return exchanged(value, self.group, _sum, _joined)
+
+    def sum_of_product(
+        self, function: Callable[..., torch.Tensor], input: torch.Tensor, weight: Any, bias: Any
+    ) -> torch.Tensor:
+        """Each rank adds the bias to its part of the sequence, so the gradients of the bias are summed."""
+        return super().sum_of_product(function, input, weight, self.enter(bias))
 
 
 def _own(tensor: torch.Tensor, group: Group) -> torch.Tensor:

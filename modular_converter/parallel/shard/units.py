@@ -22,14 +22,10 @@ from modular_converter.parallel.solve.axes import SUM, Seq, size
 from modular_converter.parallel.solve.candidates import DIVISOR
 from modular_converter.parallel.solve.flow import Flow
 from modular_converter.parallel.solve.follow import follow
-from modular_converter.parallel.styles import STYLES
-from modular_converter.parallel.styles.style import Inference
 from modular_converter.parallel.trace.graph import Trace
 from modular_converter.parallel.trace.record import record
 
 
-# Forms of weights whose inputs and outputs are whole tensors, so that a cut may lie anywhere.
-WHOLE_OUTSIDE = {Inference.SUMMED_LOOKUP, Inference.GATHERED_PRODUCT, Inference.SLICED_SUMMED_PRODUCT}
 ALIGNMENT = 16
 """In entries. torch's grouped products need multiples of 16 bytes, tensor cores of 8 or 16 entries."""
 NARROWEST_HEAD = 4
@@ -77,8 +73,7 @@ def with_units(plan: Plan, model: torch.nn.Module, trace: Trace, ranks: int) -> 
     paths = [*dict(model.named_modules()), *shapes]
     rules: list[PlanRule] = []
     for rule in plan.rules:
-        style = STYLES[rule.style]
-        if not style.cuts or style.inference in WHOLE_OUTSIDE or rule.units is not None:
+        if not rule.layout.cuts or rule.layout.whole_outside or rule.units is not None:
             rules.append(rule)
             continue
         names = {path: path if path in counts else f"{path}.weight" for path in matches(rule.pattern, paths)}
@@ -108,8 +103,7 @@ class _Count:
 
 def unknown_cut(pieces: Mapping[str, Piece], ranks: int) -> str:
     """The first parameter with unequal shares of an axis whose units are unknown but matter; ``""`` if there is none."""
-    forms = {name: {STYLES[role].inference for role in piece.roles} for name, piece in pieces.items()}
-    outside = {name.rpartition(".")[0] for name, own in forms.items() if own & WHOLE_OUTSIDE}
+    outside = {n.rpartition(".")[0] for n, piece in pieces.items() if any(role.whole_outside for role in piece.roles)}
     # By piece, which tied weights share: the bias of a head may have its first name outside of the head.
     cut_anywhere = {id(piece) for name, piece in pieces.items() if name.rpartition(".")[0] in outside}
     for name, piece in pieces.items():

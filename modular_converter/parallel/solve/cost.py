@@ -10,8 +10,7 @@ from modular_converter.parallel.plans.patterns import matches
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.solve.flow import Flow, uses
 from modular_converter.parallel.solve.follow import follow
-from modular_converter.parallel.styles import STYLES
-from modular_converter.parallel.styles.style import Collective, Level, Side
+from modular_converter.parallel.styles.layout import Collective, Side
 from modular_converter.parallel.trace.graph import Parameter, Trace
 
 
@@ -67,7 +66,7 @@ def covered(trace: Trace, plan: Plan) -> set[str]:
     """First names of the parameters that a rule of the plan splits."""
     found = set()
     for rule in plan.rules:
-        if STYLES[rule.style].cuts:
+        if rule.layout.cuts:
             found |= {p.name for p in trace.parameters if _matched(rule, p)}
     return found
 
@@ -82,24 +81,24 @@ def collectives(flow: Flow, plan: Plan) -> dict[PlanRule, list[tuple[Collective,
 
     Each use of a weight is one collective, or each call of a module. Weights in a module that acts for them have none.
     """
-    acting = [rule.pattern for rule in plan.rules if STYLES[rule.style].acts_for_weights]
+    acting = [rule.pattern for rule in plan.rules if rule.layout.acts_for_weights]
     return {rule: list(_collectives(flow, rule, acting)) for rule in plan.rules}
 
 
 def _collectives(flow: Flow, rule: PlanRule, acting: list[str]) -> Iterator[tuple[Collective, tuple[int, ...]]]:
-    style = STYLES[rule.style]
-    if style.collective is None:
+    collective = rule.layout.leaves
+    if collective is None:
         return
-    if style.level is Level.MODULE:
+    if rule.layout.of_module:
         for call in flow.trace.modules:
             if matches(rule.pattern, [call.path]):
-                yield style.collective, flow.shape(call.outputs[0]) if call.outputs else ()
+                yield collective, flow.shape(call.outputs[0]) if call.outputs else ()
         return
     for parameter in flow.trace.parameters:
         inside = any(matches(pattern, [parameter.name.rpartition(".")[0]]) for pattern in acting)
         if not inside and _matched(rule, parameter) and not _is_bias(rule, parameter):
             for _, op in uses(flow, parameter):
-                yield style.collective, flow.shape(op.outputs[0])
+                yield collective, flow.shape(op.outputs[0])
 
 
 def _matched(rule: PlanRule, parameter: Parameter) -> bool:
@@ -108,7 +107,7 @@ def _matched(rule: PlanRule, parameter: Parameter) -> bool:
         for pattern in (
             rule.pattern,
             f"{rule.pattern}.weight",
-            *([f"{rule.pattern}.bias"] * (STYLES[rule.style].side is Side.OUTPUT)),
+            *([f"{rule.pattern}.bias"] * (rule.layout.cut is Side.OUTPUT)),
         )
     )
 

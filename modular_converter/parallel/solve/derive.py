@@ -18,11 +18,7 @@ from modular_converter.parallel.solve.gradients import Entries, gradient_entries
 from modular_converter.parallel.solve.operators import traits_of
 from modular_converter.parallel.solve.twins import unused_twins
 from modular_converter.parallel.solve.write_rules import ShardedParameter, generic_attributes, has_head, rules_of
-from modular_converter.parallel.styles.colwise import COLWISE
-from modular_converter.parallel.styles.colwise_gather_output import COLWISE_GATHER_OUTPUT
-from modular_converter.parallel.styles.embedding_rowwise import EMBEDDING_ROWWISE
-from modular_converter.parallel.styles.rowwise import ROWWISE
-from modular_converter.parallel.styles.shard import SHARD
+from modular_converter.parallel.styles.layout import COLWISE, GATHERED, ROWWISE, SHARE, VOCABULARY, Layout
 from modular_converter.parallel.trace.graph import INPUT, Op, Parameter
 
 
@@ -128,27 +124,27 @@ def _shards(flow: Flow, choice: Choice) -> dict[str, ShardedParameter]:
             found = uses(flow, parameter)
             if not found or not all(split for _, split in blocks):
                 continue
-            roles = {_role(flow, index, parameter, contracted, choice) for index, _ in found}
-            role = next((r for r in (ROWWISE.name, COLWISE.name) if r in roles), SHARD.name)
+            used = {_layout(flow, index, parameter, contracted, choice) for index, _ in found}
+            own = next((one for one in (ROWWISE, COLWISE) if one in used), SHARE)
             parts = parts_of(flow, seq, [length for length, _ in blocks], parameter.name.rpartition(".")[0])
             assert parts is not None
-            result[parameter.name] = ShardedParameter(role, dim, parts)
+            result[parameter.name] = ShardedParameter(own, dim, parts)
     return result | unused_twins(flow, result)
 
 
-def _role(
+def _layout(
     flow: Flow, index: int, parameter: Parameter, contracted: dict[tuple[int, int], bool], choice: Choice
-) -> str:
-    """The role of one use. A product whose other operand is sharded is local: depthwise convolutions, matrices by head."""
+) -> Layout:
+    """The layout of one use. A product whose other operand is sharded is local: depthwise convolutions, matrices by head."""
     row = contracted.get((index, parameter.tensor))
     if row is None:
-        return SHARD.name
+        return SHARE
     sides = next(c.operands for c in flow.contractions if c.op == index)
     others = [n for n in sides if flow.origin.get(n) != parameter.tensor]
     leaves = {atom.number for n in others for seq in flow.of(n) for atom in flow.axes.leaves(seq)}
     if row:
-        return ROWWISE.name
-    return SHARD.name if leaves & choice.chosen else COLWISE.name
+        return ROWWISE
+    return SHARE if leaves & choice.chosen else COLWISE
 
 
 def _add_vocabulary(flow: Flow, shards: dict[str, ShardedParameter]) -> None:
@@ -162,7 +158,7 @@ def _add_vocabulary(flow: Flow, shards: dict[str, ShardedParameter]) -> None:
         if others and not has_head(flow.trace, parameter):
             continue
         if all(_from_input(flow, op.inputs()[1]) for op in rows) and all(_is_linear(flow, op) for op in others):
-            shards[parameter.name] = ShardedParameter(EMBEDDING_ROWWISE.name, 0, (), tied_head=bool(others))
+            shards[parameter.name] = ShardedParameter(VOCABULARY, 0, (), tied_head=bool(others))
 
 
 def _from_input(flow: Flow, number: int) -> bool:
@@ -190,7 +186,7 @@ def _add_gathers(flow: Flow, shards: dict[str, ShardedParameter]) -> None:
         found = uses(flow, parameter)
         dim = _output_dim(flow, parameter, found)
         if dim is not None and (heavy or head) and parameter.shape[dim] % DIVISOR == 0:
-            shards[parameter.name] = ShardedParameter(COLWISE_GATHER_OUTPUT.name, dim, ())
+            shards[parameter.name] = ShardedParameter(GATHERED, dim, ())
 
 
 def _output_dim(flow: Flow, parameter: Parameter, found: list[tuple[int, Op]]) -> int | None:

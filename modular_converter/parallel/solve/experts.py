@@ -15,9 +15,8 @@ from modular_converter.parallel.solve.candidates import DIVISOR
 from modular_converter.parallel.solve.dependence import PARAMETERS, dependence
 from modular_converter.parallel.solve.flow import Flow, integer_argument
 from modular_converter.parallel.solve.follow import follow
-from modular_converter.parallel.styles.ep_dispatch_experts import EP_DISPATCH_EXPERTS
-from modular_converter.parallel.styles.grouped_gemm import GROUPED_GEMM
-from modular_converter.parallel.styles.replicated_with_grad_allreduce import REPLICATED_WITH_GRAD_ALLREDUCE
+from modular_converter.parallel.styles import style_of
+from modular_converter.parallel.styles.layout import ROUTED_EXPERTS, STACKED_EXPERTS, SUMMED_GRADIENT
 from modular_converter.parallel.trace.graph import ModuleCall, Parameter, Trace
 
 
@@ -134,12 +133,12 @@ def _rules(trace: Trace, experts: Experts) -> list[PlanRule]:
         if not parameter.name.startswith(f"{experts.path}."):
             continue
         if parameter.name in experts.dims:
-            rules.append(PlanRule(wildcard(parameter.name), GROUPED_GEMM.name))
+            rules.append(PlanRule(wildcard(parameter.name), style_of(STACKED_EXPERTS)))
         elif parameter.tensor in used:
             owner = parameter.name.rpartition(".")[0]
             place = parameter.name if owner == experts.path else owner
-            rules.append(PlanRule(wildcard(place), REPLICATED_WITH_GRAD_ALLREDUCE.name))
-    return [*rules, PlanRule(wildcard(experts.path), EP_DISPATCH_EXPERTS.name)]
+            rules.append(PlanRule(wildcard(place), style_of(SUMMED_GRADIENT)))
+    return [*rules, PlanRule(wildcard(experts.path), style_of(ROUTED_EXPERTS))]
 
 
 def _attributes(trace: Trace, experts: Experts) -> list[str]:

@@ -12,7 +12,7 @@ from modular_converter.parallel.solve.candidates import Candidate
 from modular_converter.parallel.solve.choose import choose
 from modular_converter.parallel.solve.flow import Flow
 from modular_converter.parallel.solve.follow import follow
-from modular_converter.parallel.styles.colwise_gather_output import COLWISE_GATHER_OUTPUT
+from modular_converter.parallel.styles.layout import GATHERED
 from modular_converter.parallel.trace.graph import Parameter, Trace
 
 
@@ -86,8 +86,8 @@ def _is_wanted(parameter: Parameter, plan: Plan) -> bool:
     if len(parameter.shape) < 2 or "*" not in wildcard(parameter.name):
         return False
     names = [*parameter.names, *(name.rpartition(".")[0] for name in parameter.names)]
-    styles = {rule.style for rule in plan.rules if matches(rule.pattern, names)}
-    return not styles or styles == {COLWISE_GATHER_OUTPUT.name}
+    layouts = {rule.layout for rule in plan.rules if matches(rule.pattern, names)}
+    return not layouts or layouts == {GATHERED}
 
 
 def _curable(flow: Flow, candidate: Candidate, reason: str) -> Iterator[tuple[str, str, str]]:

@@ -11,6 +11,7 @@ from modular_converter.parallel.solve.block_lengths import parts_of
 from modular_converter.parallel.solve.flow import Flow
 from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.styles import STYLES
+from modular_converter.parallel.styles.layout import Enters
 from modular_converter.parallel.trace.graph import Trace
 
 
@@ -40,7 +41,7 @@ def from_library(model: str, rules: Mapping[str, str], trace: Trace | None = Non
 
 
 def _cuts_output(style: str) -> bool:
-    return style in STYLES and STYLES[style].cuts_output
+    return style in STYLES and STYLES[style].layout.enters is Enters.TAIL
 
 
 def _cut_of_output(flow: Flow | None, pattern: str) -> str:

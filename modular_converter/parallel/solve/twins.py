@@ -7,15 +7,14 @@ from collections.abc import Iterable, Mapping
 
 from modular_converter.parallel.solve.flow import Flow, uses
 from modular_converter.parallel.solve.write_rules import ShardedParameter
-from modular_converter.parallel.styles.colwise import COLWISE
-from modular_converter.parallel.styles.rowwise import ROWWISE
+from modular_converter.parallel.styles.layout import COLWISE, ROWWISE
 from modular_converter.parallel.trace.graph import Parameter
 
 
 _NUMBER = re.compile(r"\d+")
 _PLACE = re.compile(r"(?:^|_)\d+$")  # in a list (`3`, `expert_3`), unlike the number in `fc1`
-# Roles that need neither attributes that shrink nor a sum in another module.
-_COMPLETE = (COLWISE.name, ROWWISE.name)
+# Layouts that need neither attributes that shrink nor a sum in another module.
+_COMPLETE = (COLWISE, ROWWISE)
 Key = tuple[str, tuple[int, ...], tuple[str, ...]]
 
 
@@ -45,11 +44,11 @@ def unused_twins(flow: Flow, shards: Mapping[str, ShardedParameter]) -> dict[str
 
 
 def _is_complete(split: Mapping[str, ShardedParameter], name: str) -> bool:
-    """Whether a split is the whole of a layer's role, or of a bias that follows its weight."""
+    """Whether a split is the whole of a layer's, or of a bias that follows its weight."""
     owner, _, leaf = name.rpartition(".")
     weight = split.get(f"{owner}.weight")
-    follows = leaf == "bias" and weight is not None and weight.role == COLWISE.name
-    return follows or split[name].role in _COMPLETE
+    follows = leaf == "bias" and weight is not None and weight.layout == COLWISE
+    return follows or split[name].layout in _COMPLETE
 
 
 def _key(flow: Flow, parameter: Parameter) -> Key:

@@ -10,24 +10,27 @@ from modular_converter.parallel.plans.plan import PlanRule
 from modular_converter.parallel.solve.flow import Flow
 from modular_converter.parallel.solve.gradients import Entries
 from modular_converter.parallel.solve.partial_sums import sums_at_border
-from modular_converter.parallel.styles import STYLES
-from modular_converter.parallel.styles.colwise import COLWISE
-from modular_converter.parallel.styles.colwise_gather_output import COLWISE_GATHER_OUTPUT
-from modular_converter.parallel.styles.embedding_rowwise import EMBEDDING_ROWWISE
-from modular_converter.parallel.styles.enter_output import ENTER_OUTPUT
-from modular_converter.parallel.styles.mla_kv_a_proj import MLA_KV_A_PROJ
-from modular_converter.parallel.styles.moe_tp_experts import MOE_TP_EXPERTS
-from modular_converter.parallel.styles.replicated_with_grad_allreduce import REPLICATED_WITH_GRAD_ALLREDUCE
-from modular_converter.parallel.styles.rowwise import ROWWISE
-from modular_converter.parallel.styles.shard import SHARD
+from modular_converter.parallel.styles import style_of
+from modular_converter.parallel.styles.layout import (
+    COLWISE,
+    ENTERING_OUTPUT,
+    GATHERED,
+    ROWWISE,
+    SHARE,
+    SLICED_EXPERTS,
+    SUMMED_GRADIENT,
+    SUMMED_TAIL,
+    VOCABULARY,
+    Layout,
+)
 from modular_converter.parallel.trace.graph import Parameter, Trace
 
 
 @dataclass(frozen=True)
 class ShardedParameter:
-    """The split of a parameter: the role of its use, the dimension, and the packed parts."""
+    """The split of a parameter: the layout of its use, the dimension, and the packed parts."""
 
-    role: str
+    layout: Layout
     dim: int
     parts: tuple[Part, ...]
     tied_head: bool = False
@@ -49,8 +52,8 @@ def rules_of(flow: Flow, shards: dict[str, ShardedParameter], found: Entries) ->
             exact += _tied_rules(trace, parameter)
     tensors = {parameter.tensor: parameter.name for parameter in trace.parameters}
     exact += _summed_gradients({tensors[n]: n for n in sorted(found.parameters)}, by_owner)
-    exact += [PlanRule(path, ENTER_OUTPUT.name) for path in sorted(found.outputs)]
-    exact += [PlanRule(path, MLA_KV_A_PROJ.name, None, parts) for path, parts in sorted(found.tails.items())]
+    exact += [PlanRule(path, style_of(ENTERING_OUTPUT)) for path in sorted(found.outputs)]
+    exact += [PlanRule(path, style_of(SUMMED_TAIL), None, parts) for path, parts in sorted(found.tails.items())]
     return _generic(trace, exact)
 
 
@@ -60,7 +63,7 @@ def _summed_gradients(summed: Mapping[str, int], by_owner: Mapping[str, Mapping[
     for name in summed:
         owner, own = name.rpartition(".")[0], by_owner[name.rpartition(".")[0]]
         patterns.setdefault(owner if owner and all(f"{owner}.{leaf}" in summed for leaf in own) else name)
-    return [PlanRule(pattern, REPLICATED_WITH_GRAD_ALLREDUCE.name) for pattern in patterns]
+    return [PlanRule(pattern, style_of(SUMMED_GRADIENT)) for pattern in patterns]
 
 
 def table_owners(trace: Trace, parameter: Parameter) -> list[str]:
@@ -82,10 +85,7 @@ def _owners(parameter: Parameter) -> list[str]:
 def _tied_rules(trace: Trace, parameter: Parameter) -> list[PlanRule]:
     """The rules of a vocabulary and of the head that shares it."""
     tables = table_owners(trace, parameter)
-    return [
-        PlanRule(owner, EMBEDDING_ROWWISE.name if owner in tables else COLWISE_GATHER_OUTPUT.name)
-        for owner in _owners(parameter)
-    ]
+    return [PlanRule(owner, style_of(VOCABULARY if owner in tables else GATHERED)) for owner in _owners(parameter)]
 
 
 def _generic(trace: Trace, exact: list[PlanRule]) -> list[PlanRule]:
@@ -151,7 +151,7 @@ def _owner_rules(
             return [rule]
     rules = [_parameter_rule(prefix + leaf, own[leaf], shard) for leaf, shard in sharded.items()]
     if _is_experts(own, sharded) and sums_at_border(flow, owner, _rows(own, sharded)):
-        rules.append(PlanRule(owner, MOE_TP_EXPERTS.name))
+        rules.append(PlanRule(owner, style_of(SLICED_EXPERTS)))
     return rules
 
 
@@ -159,31 +159,33 @@ def _module_rule(
     owner: str, own: dict[str, Parameter], weight: ShardedParameter, bias: ShardedParameter | None
 ) -> PlanRule | None:
     """The rule of a layer with a weight and maybe a bias; None if no style splits both so."""
-    style = STYLES[weight.role]
-    if style is COLWISE and (("bias" in own) != (bias is not None) or bias is not None and bias.parts != weight.parts):
+    layout = weight.layout
+    if layout == COLWISE and (
+        ("bias" in own) != (bias is not None) or bias is not None and bias.parts != weight.parts
+    ):
         return None
-    if style is SHARD or style is ROWWISE and bias is not None:
+    if layout == SHARE or layout == ROWWISE and bias is not None:
         return None
-    return _rule(owner, weight, style.side.dim(len(own["weight"].shape)))
+    return _rule(owner, weight, layout.cut.dim(len(own["weight"].shape)))
 
 
 def _parameter_rule(name: str, parameter: Parameter, shard: ShardedParameter) -> PlanRule:
     """The rule of a bare parameter; it states the dimension unless products use it like a layer's weight."""
-    style = STYLES[shard.role]
-    return _rule(name, shard, style.side.dim(len(parameter.shape)) if style in (COLWISE, ROWWISE) else None)
+    layout = shard.layout
+    return _rule(name, shard, layout.cut.dim(len(parameter.shape)) if layout in (COLWISE, ROWWISE) else None)
 
 
 def _rule(pattern: str, shard: ShardedParameter, usual: int | None) -> PlanRule:
-    style = STYLES[shard.role].packed_as if shard.parts else ""
-    return PlanRule(pattern, style or shard.role, None if usual == shard.dim else shard.dim, shard.parts)
+    style = style_of(shard.layout, bool(shard.parts))
+    return PlanRule(pattern, style, None if usual == shard.dim else shard.dim, shard.parts)
 
 
 def _rows(own: dict[str, Parameter], sharded: dict[str, ShardedParameter]) -> set[int]:
-    return {own[leaf].tensor for leaf, shard in sharded.items() if shard.role == ROWWISE.name}
+    return {own[leaf].tensor for leaf, shard in sharded.items() if shard.layout == ROWWISE}
 
 
 def _is_experts(own: dict[str, Parameter], sharded: dict[str, ShardedParameter]) -> bool:
     """Whether all weights are split, with column-wise and row-wise stacks of matrices, so that the module can be summed."""
     stacks = [leaf for leaf, parameter in own.items() if len(parameter.shape) == 3]
-    roles = {sharded[leaf].role for leaf in stacks if leaf in sharded}
-    return bool(stacks) and set(own) == set(sharded) and roles == {COLWISE.name, ROWWISE.name}
+    layouts = {sharded[leaf].layout for leaf in stacks if leaf in sharded}
+    return bool(stacks) and set(own) == set(sharded) and layouts == {COLWISE, ROWWISE}

@@ -1,46 +1,111 @@
-"""The styles of plans, one file each, with the style's facts, its forward, and an example, which is its test.
-
-A new style needs only a new file and its name below.
-"""
+"""Styles: the names of layouts in the text of plans and in transformers' vocabulary."""
 
 from __future__ import annotations
 
-from modular_converter.parallel.styles.all_reduce import ALL_REDUCE
-from modular_converter.parallel.styles.colwise import COLWISE
-from modular_converter.parallel.styles.colwise_gather_output import COLWISE_GATHER_OUTPUT
-from modular_converter.parallel.styles.embedding_rowwise import EMBEDDING_ROWWISE
-from modular_converter.parallel.styles.enter_input import ENTER_INPUT
-from modular_converter.parallel.styles.enter_output import ENTER_OUTPUT
-from modular_converter.parallel.styles.ep_dispatch_experts import EP_DISPATCH_EXPERTS
-from modular_converter.parallel.styles.grouped_gemm import GROUPED_GEMM
-from modular_converter.parallel.styles.mla_kv_a_proj import MLA_KV_A_PROJ
-from modular_converter.parallel.styles.moe_tp_experts import MOE_TP_EXPERTS
-from modular_converter.parallel.styles.packed_colwise import PACKED_COLWISE
-from modular_converter.parallel.styles.packed_rowwise import PACKED_ROWWISE
-from modular_converter.parallel.styles.replicated_with_grad_allreduce import REPLICATED_WITH_GRAD_ALLREDUCE
-from modular_converter.parallel.styles.rowwise import ROWWISE
-from modular_converter.parallel.styles.rowwise_split_input import ROWWISE_SPLIT_INPUT
-from modular_converter.parallel.styles.shard import SHARD
-from modular_converter.parallel.styles.style import Style
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from modular_converter.parallel.styles.layout import (
+    COLWISE,
+    ENTERING_INPUTS,
+    ENTERING_OUTPUT,
+    GATHERED,
+    ROUTED_EXPERTS,
+    ROWWISE,
+    SHARE,
+    SLICED_EXPERTS,
+    SPLIT_INPUT,
+    STACKED_EXPERTS,
+    SUMMED_GRADIENT,
+    SUMMED_OUTPUT,
+    SUMMED_TAIL,
+    VOCABULARY,
+    Layout,
+)
+
+
+@dataclass(frozen=True)
+class Style:
+    """A name of a layout.
+
+    Attributes:
+        does: its effect, for the page about plans; without a full stop.
+        library: whether transformers 5.23 has the style under this name.
+        packed: whether it is of a weight of several blocks, two equal ones in transformers.
+    """
+
+    name: str
+    layout: Layout
+    does: str
+    library: bool = True
+    packed: bool = False
 
 
 _ALL = (
-    COLWISE,
-    PACKED_COLWISE,
-    COLWISE_GATHER_OUTPUT,
-    ROWWISE,
-    PACKED_ROWWISE,
-    ROWWISE_SPLIT_INPUT,
-    EMBEDDING_ROWWISE,
-    REPLICATED_WITH_GRAD_ALLREDUCE,
-    MLA_KV_A_PROJ,
-    ALL_REDUCE,
-    MOE_TP_EXPERTS,
-    GROUPED_GEMM,
-    EP_DISPATCH_EXPERTS,
-    SHARD,
-    ENTER_OUTPUT,
-    ENTER_INPUT,
+    Style("colwise", COLWISE, "output features sharded, each rank keeps its own"),
+    Style(
+        "packed_colwise",
+        COLWISE,
+        "as colwise, each of the equal parts of the output sharded on its own",
+        packed=True,
+    ),
+    Style("colwise_gather_output", GATHERED, "output features sharded, then gathered"),
+    Style("rowwise", ROWWISE, "input features sharded, partial outputs summed"),
+    Style(
+        "packed_rowwise", ROWWISE, "as rowwise, each of the equal parts of the input sharded on its own", packed=True
+    ),
+    Style("rowwise_split_input", SPLIT_INPUT, "as rowwise, from a whole input that is sliced first"),
+    Style("embedding_rowwise", VOCABULARY, "vocabulary sharded, partial rows summed"),
+    Style("replicated_with_grad_allreduce", SUMMED_GRADIENT, "whole, its gradient summed over the ranks"),
+    Style(
+        "mla_kv_a_proj",
+        SUMMED_TAIL,
+        "the last part of the module's output enters a sharded region: its gradient is summed",
+    ),
+    Style("all_reduce", SUMMED_OUTPUT, "the module's output is a partial sum: it is summed over the ranks"),
+    Style(
+        "moe_tp_experts",
+        SLICED_EXPERTS,
+        "a module of experts: inputs enter the sharded region, its output is summed",
+    ),
+    Style(
+        "grouped_gemm",
+        STACKED_EXPERTS,
+        "stacked weights of experts sharded by expert; the module's num_experts becomes the local number",
+    ),
+    Style(
+        "ep_dispatch_experts",
+        ROUTED_EXPERTS,
+        "a module of whole experts: each rank takes the routes to its own, the outputs are summed",
+    ),
+    Style("shard", SHARE, "a parameter sharded along one dimension, used by its own shard only", library=False),
+    Style(
+        "enter_output",
+        ENTERING_OUTPUT,
+        "the module's output enters a sharded region: its gradient is summed over the ranks",
+        library=False,
+    ),
+    Style(
+        "enter_input",
+        ENTERING_INPUTS,
+        "the module's inputs enter a sharded region: their gradients are summed over the ranks",
+        library=False,
+    ),
 )
 STYLES: dict[str, Style] = {style.name: style for style in _ALL}
 """Name -> style, in the order of the page about plans; transformers' own styles come first."""
+
+
+def style_of(layout: Layout, packed: bool = False) -> str:
+    """The name of a layout, or of it for several blocks if there is one."""
+    named = [style for style in STYLES.values() if style.layout == layout]
+    return next((style.name for style in named if style.packed == packed), named[0].name)
+
+
+def acting(roles: Collection[Layout]) -> tuple[Layout, ...]:
+    """The layouts of a weight by which its uses change, in the order in which they are asked.
+
+    A tied weight can have several: what looks up rows comes before what multiplies.
+    """
+    order = list(dict.fromkeys(style.layout for style in reversed(STYLES.values())))
+    return tuple(layout for layout in order if layout in roles and layout.acts)

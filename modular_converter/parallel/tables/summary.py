@@ -14,8 +14,7 @@ from modular_converter.parallel.plans.patterns import first_number_wild, matches
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.plans.resolve import Piece, resolve
 from modular_converter.parallel.shard.shares import largest_share
-from modular_converter.parallel.styles import STYLES
-from modular_converter.parallel.styles.style import Collective, Level
+from modular_converter.parallel.styles.layout import Collective
 
 
 OUTSIDE = "outside layers"
@@ -70,7 +69,7 @@ def rows(plan: Plan, model: torch.nn.Module, ranks: int, width: int) -> list[Rul
     """
     pieces = resolve(plan, model).pieces
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    acting = [rule.pattern for rule in plan.rules if STYLES[rule.style].acts_for_weights]
+    acting = [rule.pattern for rule in plan.rules if rule.layout.acts_for_weights]
     return [_row(rule, pieces, parameters, acting, ranks, width) for rule in plan.rules]
 
 
@@ -85,7 +84,7 @@ def _row(
     names = _first_matched(rule, parameters)
     weight = next((name for name in names if not name.endswith(".bias")), names[0] if names else "")
     inside = any(matches(pattern, [weight.rpartition(".")[0]]) for pattern in acting)
-    collective = STYLES[rule.style].collective
+    collective = rule.layout.leaves
     communication = collective.kind if collective and not inside else ""
     if not weight:
         return RuleRow(rule.pattern, rule.style, "", "", communication, 0, 0)
@@ -107,7 +106,7 @@ def _first_matched(rule: PlanRule, parameters: dict[str, torch.nn.Parameter]) ->
     if found:
         return found[:1]
     owner = next((n.rpartition(".")[0] for n in parameters if matches(rule.pattern, [n.rpartition(".")[0]])), None)
-    if owner is None or STYLES[rule.style].level is Level.MODULE:
+    if owner is None or rule.layout.of_module:
         return []
     return [name for name in parameters if name.rpartition(".")[0] == owner]
 

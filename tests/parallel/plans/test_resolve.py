@@ -7,6 +7,8 @@ from torch import nn
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import check_whole, first_names, fitting, resolve
+from modular_converter.parallel.styles import style_of
+from modular_converter.parallel.styles.layout import GATHERED, ROWWISE, SHARE, VOCABULARY
 
 
 class Model(nn.Module):
@@ -44,7 +46,7 @@ def test_a_rule_stands_for_the_weights_of_its_layers(rule, dims, roles):
         f"layers.{i}.{leaf}": dim for i in range(2) for leaf, dim in dims.items()
     }
     for name, piece in pieces.items():
-        assert piece.roles == roles[name.rpartition(".")[2]]
+        assert set(map(style_of, piece.roles)) == roles[name.rpartition(".")[2]]
         assert piece.length == (0 if piece.dim < 0 else Model().get_parameter(name).shape[piece.dim])
         assert piece.rule == rule.split()[1]
 
@@ -52,7 +54,7 @@ def test_a_rule_stands_for_the_weights_of_its_layers(rule, dims, roles):
 def test_tied_weights_have_one_piece_with_both_roles():
     pieces = resolved("rule words embedding_rowwise", "rule head colwise_gather_output").pieces
     assert pieces["words.weight"] == pieces["head.weight"] and pieces["head.weight"].rule == "words, head"
-    assert pieces["head.weight"].roles == {"embedding_rowwise", "colwise_gather_output"}
+    assert pieces["head.weight"].roles == {VOCABULARY, GATHERED}
     alone = resolved("rule head colwise_gather_output").pieces
     assert alone["words.weight"] == alone["head.weight"]
     assert first_names(Model())["head.weight"] == "words.weight" and first_names(Model())["norm.bias"] == "norm.bias"
@@ -91,9 +93,9 @@ def test_rules_of_modules_cut_no_weights():
         "rule layers.* enter_output", "rule norm all_reduce", "rule layers.0 mla_kv_a_proj parts=heads*3:rest"
     )
     assert found.pieces == {} and found.tails == {"layers.0": (3, 1)}
-    assert found.hooks == (
+    assert [(path, style_of(layout)) for path, layout in found.hooks] == [
         ("layers.0", "enter_output"), ("layers.1", "enter_output"), ("norm", "all_reduce"), ("layers.0", "mla_kv_a_proj"),
-    )  # fmt: skip
+    ]  # fmt: skip
     with pytest.raises(ApplyError, match="gone: matches no module"):
         resolved("rule gone enter_output")
 
@@ -140,5 +142,5 @@ def test_a_weight_of_a_module_that_acts_for_it_is_a_plain_share():
         "plan x\nrule layers.0.weight rowwise\nrule layers.1.weight rowwise\nrule layers.0 moe_tp_experts\n"
     )
     pieces = resolve(plan, Model()).pieces
-    assert pieces["layers.0.weight"].roles == {"shard"} and pieces["layers.1.weight"].roles == {"rowwise"}
+    assert pieces["layers.0.weight"].roles == {SHARE} and pieces["layers.1.weight"].roles == {ROWWISE}
     assert pieces["layers.0.weight"].dim == pieces["layers.1.weight"].dim == 1

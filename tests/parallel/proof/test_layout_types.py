@@ -41,7 +41,7 @@ TYPES = (
     ),
     *("longformer", "prophetnet", "phi3", "gpt_oss", "d_fine"),
 )
-EXAMPLES = [name for name, style in STYLES.items() if not style.expert]
+EXAMPLES = [name for name, style in STYLES.items() if not style.layout.divides_experts]
 
 
 @cache

@@ -15,27 +15,27 @@ from modular_converter.parallel.proof.on_threads import check_model_on_threads
 from modular_converter.parallel.solve.cost import calls, collectives
 from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.solve.read_library import from_library
-from modular_converter.parallel.styles import STYLES
-from modular_converter.parallel.styles.rowwise import ROWWISE, summed_product
-from modular_converter.parallel.styles.style import GATHER_OVER_RANKS, PRODUCT, SUM_OVER_RANKS, Inference, Level
+from modular_converter.parallel.styles import STYLES, Style, style_of
+from modular_converter.parallel.styles.layout import GATHER_OVER_RANKS, ROWWISE, SUM_OVER_RANKS, Enters
 from modular_converter.parallel.tables.summary import rows
 from modular_converter.parallel.trace.record import record
+from tests.parallel.styles.examples import EXAMPLES
 
 
 def model_of(style):
     names = {"torch": torch, "nn": nn, "F": F}
-    exec(style.example.source, names)
+    exec(EXAMPLES[style.name].source, names)
     torch.manual_seed(3)
     return names["Model"]()
 
 
 def inputs_of(style):
-    shape, below = style.example.inputs, style.example.below
+    shape, below = EXAMPLES[style.name].inputs, EXAMPLES[style.name].below
     return {"x": torch.randint(below, shape) if below else torch.randn(shape)}
 
 
 def plan_of(style):
-    return Plan.parse(f"plan example\n{style.example.plan}\n")
+    return Plan.parse(f"plan example\n{EXAMPLES[style.name].plan}\n")
 
 
 def spoiled(style, plan):
@@ -44,8 +44,8 @@ def spoiled(style, plan):
     for rule in plan.rules:
         if rule.style != style.name:
             changed.append(rule)
-        elif style.forward is not None and style.cuts:
-            dim = rule.dim if rule.dim is not None else style.side.dim(2)
+        elif style.layout.acts and style.layout.cuts:
+            dim = rule.dim if rule.dim is not None else style.layout.cut.dim(2)
             changed.append(PlanRule(f"{rule.pattern}.weight", "shard", dim, rule.parts))
     return replace(plan, rules=tuple(changed))
 
@@ -69,16 +69,12 @@ def test_the_example_of_a_style_is_refused_without_it(name):
 @pytest.mark.parametrize("name", STYLES)
 def test_facts_agree(name):
     style = STYLES[name]
-    assert style.level is Level.WEIGHT or not style.cuts and style.forward is None
-    assert style.level is Level.MODULE or style.before is None and style.after is None
-    assert style.role in STYLES and STYLES[style.role].forward is style.forward
-    assert not style.packed_as or STYLES[style.packed_as].packed
-    assert (style.inference is Inference.SILENT) == (style.collective is None)
-    if not style.cuts_output and not library_unsaid(plan_of(style)):
+    assert style_of(style.layout, style.packed) == name
+    if style.layout.enters is not Enters.TAIL and not library_unsaid(plan_of(style)):
         assert from_library("example", to_library(plan_of(style))) == plan_of(style)
 
 
-@pytest.mark.parametrize("name", [name for name in STYLES if STYLES[name].collective])
+@pytest.mark.parametrize("name", [name for name in STYLES if STYLES[name].layout.leaves])
 def test_collectives_are_counted_with_their_bytes(name):
     style = STYLES[name]
     model, inputs, plan = model_of(style), inputs_of(style), plan_of(style)
@@ -91,14 +87,7 @@ def test_collectives_are_counted_with_their_bytes(name):
     assert whole and collective.sent(shape, 4, 2) == rounds * 3 * whole * 2 // 4
 
 
-NEW = replace(
-    ROWWISE,
-    name="rowwise_by_another_name",
-    library=False,
-    packed_as="",
-    inference=Inference.AS_TRAINED,
-    forward=lambda use: NotImplemented if use.kind != PRODUCT else summed_product(use, lambda value: value),
-)
+NEW = Style("rowwise_by_another_name", ROWWISE, "as rowwise", library=False)
 
 
 def test_a_new_style_is_one_record(monkeypatch):
@@ -111,11 +100,11 @@ def test_a_new_style_is_one_record(monkeypatch):
     model, inputs = nn.Sequential(), {"input": torch.randn(3, 8)}
     model.add_module("up", nn.Linear(8, 16))
     model.add_module("down", nn.Linear(16, 8))
-    assert resolve(plan, model).pieces["down.weight"].roles == {NEW.name}
+    assert resolve(plan, model).pieces["down.weight"].roles == {ROWWISE}
     assert calls(follow(record(model, inputs, "new")), plan) == 1
     assert [row.communication for row in rows(plan, model, 2, 4)] == ["", "all-reduce"]
     assert '"down": RowwiseParallel()' in torch_text(plan, model)
     assert list(map(str, library_unsaid(plan))) == ["down: style rowwise_by_another_name is ours"]
     assert check_model_on_threads(model, plan, inputs, 2).passed
-    monkeypatch.setitem(STYLES, NEW.name, replace(NEW, forward=lambda use: use.function(*use.args, **use.kwargs)))
+    monkeypatch.setitem(STYLES, NEW.name, replace(NEW, layout=replace(ROWWISE, leaves=None)))
     assert not check_model_on_threads(model, plan, inputs, 2).passed, "without its sum it is wrong"

@@ -15,8 +15,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from modular_converter.parallel.plans.resolve import Piece
 from modular_converter.parallel.shard.collectives import Group
 from modular_converter.parallel.shard.shares import is_uneven
-from modular_converter.parallel.styles.colwise import COLWISE
-from modular_converter.parallel.styles.shard import SHARD
+from modular_converter.parallel.styles.layout import COLWISE, SHARE
 
 
 # Weights of this rank's heads, (batch, heads, queries, keys), and each rank's number of heads -> weights of all heads.
@@ -29,7 +28,7 @@ def local_modules(model: torch.nn.Module, pieces: Mapping[str, Piece]) -> set[in
 
     A module without parameters counts as its nearest parent with parameters.
     """
-    columns = [name.split(".") for name, piece in pieces.items() if piece.roles & {COLWISE.name, SHARD.name}]
+    columns = [name.split(".") for name, piece in pieces.items() if piece.roles & {COLWISE, SHARE}]
     inside = {".".join(parts[:depth]) for parts in columns for depth in range(len(parts))}
     found: dict[str, bool] = {}
     for path, module in model.named_modules():

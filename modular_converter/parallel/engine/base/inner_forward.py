@@ -38,6 +38,13 @@ def _is_standard(kind: type[Any]) -> bool:
     return kind in (torch.nn.Linear, torch.nn.Embedding) or is_conv1d(kind)
 
 
+def conv1d_product(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """The product of transformers' ``Conv1D``."""
+    rows = input.reshape(-1, input.shape[-1])
+    found = torch.mm(rows, weight) if bias is None else torch.addmm(bias, rows, weight)
+    return found.view(*input.shape[:-1], -1)
+
+
 def is_conv1d(kind: type[Any]) -> bool:
     """Whether a class is transformers' ``Conv1D``, a linear layer whose weight is stored the other way round."""
     return kind.__name__ == "Conv1D" and kind.__module__.startswith("transformers.") and _INSERTED not in vars(kind)

@@ -30,10 +30,10 @@ from modular_converter.parallel.shard.collectives import (
     same,
     under_transforms,
 )
-from modular_converter.parallel.shard.role_parameters import styles_of, with_role
+from modular_converter.parallel.shard.role_parameters import stays_whole, with_role
 from modular_converter.parallel.shard.shares import share_lengths
-from modular_converter.parallel.styles.replicated_with_grad_allreduce import REPLICATED_WITH_GRAD_ALLREDUCE
-from modular_converter.parallel.styles.style import Style
+from modular_converter.parallel.styles import acting
+from modular_converter.parallel.styles.layout import SUMMED_GRADIENT, Layout
 
 
 _CALL = torch.nn.Module._call_impl.__code__
@@ -56,11 +56,16 @@ class HeldWeight:
     shape: tuple[int, ...]
     group: Group
     dtensor: bool
-    styles: tuple[Style, ...] = ()
+    layouts: tuple[Layout, ...] = ()
     whole: bool = True
     borders: tuple[int, ...] = ()
     copies: bool = False
     summed: bool = False
+
+    @property
+    def of_product(self) -> Layout | None:
+        """The layout of products with it."""
+        return next((layout for layout in self.layouts if layout.of_product), None)
 
     @property
     def is_part(self) -> bool:
@@ -79,7 +84,7 @@ class HeldWeight:
             local = exchanged(local, self.group, same, sum_of_copies, self.shape, self.piece)
         if self.summed:
             return GroupRegion(self.group).enter(local)
-        return with_role(local, self) if self.styles else local
+        return with_role(local, self) if self.layouts else local
 
     def local(self, held: Any) -> Any:
         """This process's tensor, with a gradient of the form of ``held``."""
@@ -173,12 +178,13 @@ def _held(
 ) -> HeldWeight:
     if piece is None:
         return HeldWeight(None, shape, group, mesh is not None)
-    styles, whole = styles_of(piece.roles)
+    layouts = acting(piece.roles)
     lengths = share_lengths(piece.length, piece.parts, group.size, piece.units) if piece.dim >= 0 else ()
     dtensor = mesh is not None and placement_of(piece, group.size, alone) is not None
     copies = piece.dim >= 0 and piece.units is not None and piece.units.has_copies(group.size)
-    summed = styles == (REPLICATED_WITH_GRAD_ALLREDUCE,)
-    return HeldWeight(piece, shape, group, dtensor, styles, whole, borders_of(lengths), copies, summed)
+    summed = layouts == (SUMMED_GRADIENT,)
+    whole, borders = stays_whole(piece.roles), borders_of(lengths)
+    return HeldWeight(piece, shape, group, dtensor, layouts, whole, borders, copies, summed)
 
 
 def _parameter(old: torch.nn.Parameter, held: HeldWeight, mesh: DeviceMesh | None, alone: bool) -> torch.nn.Parameter:

@@ -12,11 +12,12 @@ from typing import Any, Protocol
 import torch
 import torch.nn.functional as F
 
-from modular_converter.parallel.engine.base.inner_forward import is_conv1d
+from modular_converter.parallel.engine.base.inner_forward import conv1d_product, is_conv1d
 from modular_converter.parallel.shard.collectives import GroupRegion
 from modular_converter.parallel.shard.role_parameters import RoleOwner
 from modular_converter.parallel.shard.sequence import ScatteringRegion
-from modular_converter.parallel.styles.style import PRODUCT, WeightUse
+from modular_converter.parallel.styles.forward import layer_product
+from modular_converter.parallel.styles.layout import Layout
 
 
 # Key in the ``__dict__`` of a layer whose product is reduce-scattered along the sequence.
@@ -24,6 +25,8 @@ SCATTERS = "_scatters"
 
 
 class _Held(RoleOwner, Protocol):
+    @property
+    def of_product(self) -> Layout | None: ...
     @property
     def copies(self) -> bool: ...
     @property
@@ -34,7 +37,7 @@ class _Held(RoleOwner, Protocol):
 def product_forward(kind: type[Any], held: Mapping[str, _Held]) -> Callable[..., Any] | None:
     """The forward for modules of a class with these weights; None if they keep their own."""
     weight = held.get("weight")
-    if weight is None or not weight.styles or any(one.copies or one.summed for one in held.values()):
+    if weight is None or weight.of_product is None or any(one.copies or one.summed for one in held.values()):
         return None
     if kind.forward is torch.nn.Linear.forward:
         return _linear
@@ -42,42 +45,22 @@ def product_forward(kind: type[Any], held: Mapping[str, _Held]) -> Callable[...,
 
 
 def _linear(self: Any, input: torch.Tensor) -> Any:
-    weight, bias = _local(self, "weight"), _local(self, "bias")
-    region = GroupRegion(self._held["weight"].group)
-    if SCATTERS in self.__dict__ and torch.is_grad_enabled():
-        bias = region.enter(bias)  # each process adds the bias to its part of the sequence
-        region = ScatteringRegion(region.group)
-    return _product(self, F.linear, "linear", (input, weight, bias), 0, region)
+    return _product(self, F.linear, input)
 
 
 def _conv1d(self: Any, x: torch.Tensor) -> Any:
-    weight, bias = _local(self, "weight"), _local(self, "bias")
-    rows = x.view(-1, x.size(-1))
-    region = GroupRegion(self._held["weight"].group)
-    found = _product(self, torch.addmm, "addmm", (bias, rows, weight), 1, region)
-    return found.view(*x.size()[:-1], found.size(-1))
+    return _product(self, conv1d_product, x)
+
+
+def _product(module: Any, function: Callable[..., Any], input: torch.Tensor) -> Any:
+    held = module._held["weight"]
+    scatters = SCATTERS in module.__dict__ and torch.is_grad_enabled()
+    region = (ScatteringRegion if scatters else GroupRegion)(held.group)
+    weight, bias = _local(module, "weight"), _local(module, "bias")
+    return layer_product(held.of_product, region, held.borders, function, input, weight, bias)
 
 
 def _local(module: Any, leaf: str) -> Any:
     stored = module._parameters.get(leaf)
     held = module._held.get(leaf)
     return stored if held is None else held.local(stored)
-
-
-def _product(
-    module: Any, function: Callable[..., Any], name: str, args: tuple[Any, ...], input: int, region: GroupRegion
-) -> Any:
-    held = module._held["weight"]
-
-    def entered() -> tuple[Any, ...]:
-        return (*args[:input], region.enter(args[input]), *args[input + 1 :])
-
-    def weights_entered() -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return args, {}
-
-    use = WeightUse(function, name, PRODUCT, args, {}, region, held.borders, entered, weights_entered)
-    for style in held.styles:
-        result = NotImplemented if style.forward is None else style.forward(use)
-        if result is not NotImplemented:
-            return result
-    return function(*args)

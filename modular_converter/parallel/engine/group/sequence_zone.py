@@ -13,14 +13,11 @@ from modular_converter.parallel.choice.without_data import META, run_without_dat
 from modular_converter.parallel.engine.group.data_ranks import outermost_layers
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.resolve import Piece, Resolution
-from modular_converter.parallel.styles import STYLES
-from modular_converter.parallel.styles.replicated_with_grad_allreduce import REPLICATED_WITH_GRAD_ALLREDUCE
-from modular_converter.parallel.styles.style import Inference
+from modular_converter.parallel.styles.layout import SUMMED_GRADIENT, Side
 from modular_converter.parallel.tiny.inputs import make_inputs
 
 
-_SUMMED = frozenset({REPLICATED_WITH_GRAD_ALLREDUCE.name})
-_SUMMED_PRODUCTS = {Inference.SUMMED_PRODUCT, Inference.SLICED_SUMMED_PRODUCT}
+_SUMMED = frozenset({SUMMED_GRADIENT})
 CURE = "leave sequence_parallel out for this model"
 
 
@@ -106,7 +103,7 @@ def closing_products(skeleton: Skeleton, plan: Resolution, zone: Zone) -> frozen
     summing = {
         name.rpartition(".")[0]
         for name, piece in plan.pieces.items()
-        if name.endswith(".weight") and {STYLES[role].inference for role in piece.roles} & _SUMMED_PRODUCTS
+        if name.endswith(".weight") and any(role.cut is Side.INPUT for role in piece.roles)
     }
     made: dict[int, tuple[str, Any]] = {}
     found: set[str] = set()

@@ -8,7 +8,7 @@ their class with such a forward; all other code that reads ``module.weight`` get
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -17,13 +17,13 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch._C._distributed_c10d import AllgatherOptions, AllreduceOptions
 
-from modular_converter.parallel.engine.base.inner_forward import is_conv1d, swap_forward
+from modular_converter.parallel.engine.base.inner_forward import conv1d_product, is_conv1d, swap_forward
 from modular_converter.parallel.engine.inference.small_sums import open_small_sums
 from modular_converter.parallel.quantised.int8_linear import Int8Linear
 from modular_converter.parallel.shard.apply import Applied, attach
 from modular_converter.parallel.shard.collectives import ProcessGroup
-from modular_converter.parallel.styles import STYLES
-from modular_converter.parallel.styles.style import Inference
+from modular_converter.parallel.styles.forward import layer_product, looked_up
+from modular_converter.parallel.styles.layout import GATHER_OVER_RANKS, Enters, Layout, Side
 
 
 # A product with an output of this size or more is computed in pieces: each is summed while the next is computed.
@@ -71,6 +71,30 @@ class DirectGroup(ProcessGroup):
         self.meet()
         return self.handle.allreduce([tensor], self.later)
 
+    def enter(self, value: torch.Tensor) -> torch.Tensor:
+        """The tensor itself: there are no gradients to sum."""
+        return value
+
+    def sum(self, value: torch.Tensor) -> torch.Tensor:
+        """See ``sum_``."""
+        return self.sum_(value)
+
+    def sum_of_product(
+        self, function: Callable[..., torch.Tensor], input: torch.Tensor, weight: torch.Tensor, bias: Any
+    ) -> torch.Tensor:
+        """The summed product, in which the first rank's term has the bias; a large one in pieces, see ``OVERLAP_BYTES``."""
+        bias = bias if self.rank == 0 else None
+        if self.overlaps and function is F.linear and not torch.compiler.is_compiling():
+            rows = input.numel() // input.shape[-1]
+            if rows * weight.shape[0] * input.element_size() >= OVERLAP_BYTES:
+                return _overlapped(input.reshape(rows, -1), weight.t(), bias, self).view(*input.shape[:-1], -1)
+        return self.sum_(function(input, weight, bias))
+
+    def gather(self, value: torch.Tensor, dim: int, borders: Sequence[int]) -> torch.Tensor:
+        """See ``gather_last``."""
+        assert dim == -1
+        return self.gather_last(value, borders)
+
     def all_reduce(self, tensor: torch.Tensor) -> torch.Tensor:
         self.meet()
         return super().all_reduce(tensor)
@@ -83,7 +107,7 @@ class DirectGroup(ProcessGroup):
         self.meet()
         return super().from_first(tensor)
 
-    def gather_last(self, tensor: torch.Tensor, borders: tuple[int, ...] = ()) -> torch.Tensor:
+    def gather_last(self, tensor: torch.Tensor, borders: Sequence[int] = ()) -> torch.Tensor:
         """The all-gather along the last dimension; shorter shares are padded.
 
         Args:
@@ -120,86 +144,42 @@ class _PlainForward(torch.nn.Module):
     """Base of the forwards below. Code outside of them gets the parameter with its role as ``weight``."""
 
     _plain_group: DirectGroup
-    _plain_split: bool
+    _plain_layout: Layout
     _plain_borders: tuple[int, ...]
 
     @property
     def weight(self) -> Any:
         return self.__dict__["_plain_role"]
 
-    def _cut(self, value: torch.Tensor) -> torch.Tensor:
-        if type(value) is not torch.Tensor:  # a parameter with a role as input would sum the product a second time
-            value = value.as_subclass(torch.Tensor)
-        return value[..., slice(*self._own())] if self._plain_split else value
-
-    def _own(self) -> tuple[int, int]:
-        """The first entry of this rank's share, and the end of the share."""
-        rank = self._plain_group.rank
-        return self._plain_borders[rank], self._plain_borders[rank + 1]
-
-    def _first_bias(self) -> Any:
-        """The bias on the first rank, None on the others, so that the sum contains it once."""
-        return self._parameters.get("bias") if self._plain_group.rank == 0 else None
+    def _product(self, function: Callable[..., torch.Tensor], input: torch.Tensor) -> torch.Tensor:
+        if type(input) is not torch.Tensor:  # a parameter with a role as input would sum the product a second time
+            input = input.as_subclass(torch.Tensor)
+        own = self._parameters
+        found: torch.Tensor = layer_product(
+            self._plain_layout, self._plain_group, self._plain_borders, function, input, own["weight"], own.get("bias")
+        )
+        return found
 
 
-class _RowLinear(_PlainForward, torch.nn.Linear):  # type: ignore[override]
+class _Linear(_PlainForward, torch.nn.Linear):  # type: ignore[override]
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        group, weight = self._plain_group, self._parameters["weight"]
-        assert weight is not None
-        input = self._cut(input)
-        if not torch.compiler.is_compiling() and group.overlaps:
-            rows = input.numel() // input.shape[-1]
-            if rows * weight.shape[0] * input.element_size() >= OVERLAP_BYTES:
-                return _overlapped(input.reshape(rows, -1), weight.t(), self._first_bias(), group).view(
-                    *input.shape[:-1], -1
-                )
-        return group.sum_(F.linear(input, weight, self._first_bias()))
+        return self._product(F.linear, input)
 
 
-class _GatherLinear(_PlainForward, torch.nn.Linear):  # type: ignore[override]
+class _Conv1D(_PlainForward):
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        weight = self._parameters["weight"]
-        assert weight is not None
-        found = F.linear(input, weight, self._parameters.get("bias"))
-        return self._plain_group.gather_last(found, self._plain_borders)
+        return self._product(conv1d_product, input)
+
+
+class _Int8Linear(_PlainForward, Int8Linear):  # type: ignore[override]
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return self.finished(self._product(lambda own, weight, bias: self.product(own, weight), input), input)
 
 
 class _VocabularyEmbedding(_PlainForward, torch.nn.Embedding):  # type: ignore[override]
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        weight = self._parameters["weight"]
-        assert weight is not None
-        first, last = self._own()
-        known = (input >= 0) & (input < self._plain_borders[-1])  # any other id raises, as in a whole embedding
-        outside = ((input < first) | (input >= last)) & known
-        found = F.embedding((input - first).masked_fill(outside, 0), weight)
-        return self._plain_group.sum_(found.masked_fill(outside.unsqueeze(-1), 0))
-
-
-class _RowConv1D(_PlainForward):
-    """transformers' ``Conv1D``: a linear layer whose weight is stored the other way round."""
-
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        weight, bias = self._parameters["weight"], self._first_bias()
-        assert weight is not None
-        input = self._cut(input)
-        rows = input.reshape(-1, input.shape[-1])
-        found = torch.mm(rows, weight) if bias is None else torch.addmm(bias, rows, weight)
-        return self._plain_group.sum_(found).view(*input.shape[:-1], -1)
-
-
-class _GatherConv1D(_PlainForward):
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        weight, bias = self._parameters["weight"], self._parameters["bias"]
-        assert weight is not None and bias is not None
-        found = torch.addmm(bias, input.reshape(-1, input.shape[-1]), weight)
-        return self._plain_group.gather_last(found.view(*input.shape[:-1], -1), self._plain_borders)
-
-
-class _RowInt8Linear(_PlainForward, Int8Linear):  # type: ignore[override]
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        weight = self._parameters["weight"]
-        assert weight is not None
-        return self.finished(self._plain_group.sum_(self.product(self._cut(input), weight)), input)
+        found: torch.Tensor = looked_up(self._plain_group, self._plain_borders, input, self._parameters["weight"])
+        return found
 
 
 class _SummedOutput(torch.nn.Module):
@@ -245,48 +225,46 @@ def make_plain(applied: Applied, group: DirectGroup) -> None:
             continue
         done.add((id(module), leaf))
         old: Any = module._parameters[leaf]
-        forms = {STYLES[role].inference for role in piece.roles}
-        silent = forms <= {Inference.SILENT}
-        kind = None if silent else _kind_of(module, leaf, forms, bool(piece.parts))
+        silent = all(role.leaves is None for role in piece.roles)
+        products = [role for role in piece.roles if not role.of_table]
+        kind = None if silent else _kind_of(module, leaf, piece.roles, products, bool(piece.parts))
         if kind is None and not silent:
             continue
         if id(old) not in plain:
             plain[id(old)] = torch.nn.Parameter(old.detach().as_subclass(torch.Tensor), requires_grad=False)
         if kind is not None:
             module.__dict__["_plain_role"], module.__dict__["_plain_borders"] = old, old.borders
-            module.__dict__["_plain_split"] = Inference.SLICED_SUMMED_PRODUCT in forms
+            module.__dict__["_plain_layout"] = next(iter(products), None)
             _swap(module, kind, group)
         module._parameters[leaf] = plain[id(old)]
     _sum_outputs(applied, group)
 
 
 def _sum_outputs(applied: Applied, group: DirectGroup) -> None:
-    """Apply styles of modules, after those of weights, so that the sum includes a module's new forward."""
-    for path, name in applied.resolution.hooks:
-        form = STYLES[name].inference
-        if form is Inference.SUMMED_OUTPUT:
+    """Apply layouts of modules, after those of weights, so that the sum includes a module's new forward."""
+    for path, layout in applied.resolution.hooks:
+        if layout.enters is Enters.ROUTES:
+            attach(applied, path, layout, group)
+        elif layout.leaves is not None:
             _swap(applied.model.get_submodule(path), _SummedOutput, group)
-        elif form is Inference.AS_TRAINED:
-            attach(applied, path, name, group)
 
 
-def _kind_of(module: torch.nn.Module, leaf: str, forms: set[Inference], packed: bool) -> type[Any] | None:
+def _kind_of(
+    module: torch.nn.Module, leaf: str, roles: Collection[Layout], products: Sequence[Layout], packed: bool
+) -> type[Any] | None:
     """The forward for a module's weight; None if the weight must keep its role."""
-    products = forms - {Inference.SUMMED_LOOKUP}
     if leaf != "weight" or len(products) > 1:
         return None
-    if Inference.SUMMED_LOOKUP in forms and isinstance(module, torch.nn.Embedding):
+    if isinstance(module, torch.nn.Embedding) and any(role.of_table for role in roles):
         return _VocabularyEmbedding if getattr(module, "max_norm", None) is None else None
-    rows = bool(products & {Inference.SUMMED_PRODUCT, Inference.SLICED_SUMMED_PRODUCT})
-    if not rows and (packed or Inference.GATHERED_PRODUCT not in products):
+    rows = any(role.cut is Side.INPUT for role in products)
+    if not rows and (packed or not any(role.leaves is GATHER_OVER_RANKS for role in products)):
         return None
     if isinstance(module, Int8Linear):
-        return _RowInt8Linear if rows else None
+        return _Int8Linear if rows else None
     if isinstance(module, torch.nn.Linear):
-        return _RowLinear if rows else _GatherLinear
-    if any(map(is_conv1d, type(module).__mro__)):
-        return _RowConv1D if rows else _GatherConv1D
-    return None
+        return _Linear
+    return _Conv1D if any(map(is_conv1d, type(module).__mro__)) else None
 
 
 def _swap(module: torch.nn.Module, kind: type[Any], group: DirectGroup) -> None:

@@ -18,7 +18,7 @@ from modular_converter.parallel.proof.deviation import relative_error  # noqa: E
 from modular_converter.parallel.shard.apply import Applied  # noqa: E402
 from modular_converter.parallel.shard.collectives import FakeGroup  # noqa: E402
 from modular_converter.parallel.shard.role_parameters import make_parameter  # noqa: E402
-from modular_converter.parallel.styles.embedding_rowwise import EMBEDDING_ROWWISE  # noqa: E402
+from modular_converter.parallel.styles.layout import VOCABULARY  # noqa: E402
 from tests.parallel.layers import PLAN, Layers  # noqa: E402
 
 
@@ -89,9 +89,9 @@ def test_a_module_with_two_names_keeps_the_role_of_its_weight():
     model, group = nn.Module(), FakeGroup(2)
     model.words = model.again = nn.Embedding(6, 8)
     whole = model.words.weight
-    role = make_parameter(whole.detach(), whole, frozenset({EMBEDDING_ROWWISE.name}), group, (0, 3, 6))
+    role = make_parameter(whole.detach(), whole, frozenset({VOCABULARY}), group, (0, 3, 6))
     model.words._parameters["weight"] = role
-    piece = Piece(frozenset({EMBEDDING_ROWWISE.name}), 0, (), "words")
+    piece = Piece(frozenset({VOCABULARY}), 0, (), "words")
     resolution = Resolution({"words.weight": piece, "again.weight": piece}, (), ())
     make_plain(Applied(model, resolution, group), group)
     assert model.words.weight is role and type(model.words._parameters["weight"]) is nn.Parameter
