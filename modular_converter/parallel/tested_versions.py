@@ -8,6 +8,8 @@ import os
 from collections.abc import Iterator
 from importlib.metadata import requires, version
 
+from modular_converter.parallel import torch_private, transformers_private
+
 
 TOOL = "modular-converter"
 EXTRA = "parallel"
@@ -19,7 +21,12 @@ logger = logging.getLogger(__name__)
 
 @functools.cache
 def tell_untested() -> None:
-    """Warn of versions that were not tested, in one line and once: of several ranks, the first one speaks."""
+    """Warn of versions that were not tested, in one line and once: of several ranks, the first one speaks.
+
+    Raises ``MissingNameError`` for a private name that one of them lacks.
+    """
+    torch_private.NAMES.check()
+    transformers_private.NAMES.check()
     if os.environ.get("RANK", "0") == "0" and (found := list(_untested())):
         said = "outside of what was tested: %s; private names are used, so a run may fail or give other numbers"
         logger.warning(said, "; ".join(found))

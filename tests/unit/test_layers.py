@@ -78,6 +78,9 @@ FLOORS = {
     ),
     "modular_converter.parallel": (
         "errors",
+        "private_names",
+        "torch_private",
+        "transformers_private",
         "tested_versions",
         "layout",
         "types_in_words",

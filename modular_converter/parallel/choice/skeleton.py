@@ -15,7 +15,9 @@ import torch
 from torch.nn.utils import parametrize
 from torch.utils.hooks import RemovableHandle
 
+from modular_converter.parallel import transformers_private
 from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.torch_private import inject_new_class, inject_property
 
 
 @dataclass(frozen=True)
@@ -129,9 +131,9 @@ def _restore(module: torch.nn.Module, state: dict[str, Any]) -> None:
     parametrizations = module._modules.get("parametrizations")
     if parametrizations is None:
         return
-    parametrize._inject_new_class(module)
+    inject_new_class(module)
     for name in cast(torch.nn.ModuleDict, parametrizations):
-        parametrize._inject_property(module, name)
+        inject_property(module, name)
 
 
 def _captures(hook: Any) -> bool:
@@ -227,10 +229,7 @@ def assemble_model(skeleton: Skeleton, device: torch.device) -> tuple[torch.nn.M
 
 def _announce(model: torch.nn.Module) -> None:
     """Register the outputs that the model's classes can record. Their constructors, which do this, have not run here."""
-    try:
-        from transformers.utils.output_capturing import _CAN_RECORD_REGISTRY
-    except ImportError:
-        return
     for module in model.modules():
         if hasattr(module, "_can_record_outputs"):
-            dict.setdefault(_CAN_RECORD_REGISTRY, str(type(module)), module._can_record_outputs)
+            registry = transformers_private.recordable_outputs
+            dict.setdefault(registry, str(type(module)), module._can_record_outputs)

@@ -10,13 +10,12 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from modular_converter.parallel.choice.without_data import Guesses
 from modular_converter.parallel.errors import BuildError, ScheduleError, one_line
 from modular_converter.parallel.schedule.chain_work import ChainWork, PartWork
+from modular_converter.parallel.torch_private import TorchDispatchMode, pytree
 from modular_converter.parallel.trace.record import tensors_in
 
 
@@ -178,7 +177,7 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        tensors = [value for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
+        tensors = [value for value in pytree.tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
         with_weight = self.counter.use(tensors)
         self.counter.note_results(func, result, with_weight)
         packet = func._overloadpacket

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from modular_converter.parallel.pipeline.skips import Spot
+from modular_converter.parallel.torch_private import pytree
 
 
 @dataclass(frozen=True)

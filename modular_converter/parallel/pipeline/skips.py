@@ -6,10 +6,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from modular_converter.parallel.solve.operators import OPERATORS
+from modular_converter.parallel.torch_private import TorchDispatchMode, pytree
 
 
 # The methods by which Python reads the values of a tensor.

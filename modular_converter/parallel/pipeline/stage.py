@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.asked import AskedTensor, same_leaves, tensors_of
@@ -22,6 +21,7 @@ from modular_converter.parallel.pipeline.flow import LayerFlow, handed_over, lay
 from modular_converter.parallel.pipeline.part_of_model import do_not_recompute, part_of, remember_type
 from modular_converter.parallel.pipeline.skips import Spot
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
+from modular_converter.parallel.torch_private import pytree
 from modular_converter.parallel.trace.call_names import bound_arguments, forward_names
 
 

@@ -119,7 +119,7 @@ def _with_gradients(through: str, loaded: Any, small: Small, whole: Reference, r
 
 def end_groups() -> None:
     """End all process groups but the default group: each load makes new ones, with threads, and never ends them."""
-    from torch.distributed.distributed_c10d import _world
+    from modular_converter.parallel.torch_private import world
 
-    for group in [group for group in _world.pg_map if group is not dist.group.WORLD]:
+    for group in [group for group in world.pg_map if group is not dist.group.WORLD]:
         dist.destroy_process_group(group)

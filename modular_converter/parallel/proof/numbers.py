@@ -19,11 +19,11 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from modular_converter.parallel.proof.facts import Decided, Fact, Ratios, Sizes, first_difference
 from modular_converter.parallel.proof.watch import running_modules
 from modular_converter.parallel.solve.operators import creation, cuts, views
+from modular_converter.parallel.torch_private import DisableTorchFunction, TorchDispatchMode
 from modular_converter.parallel.trace.call_names import is_code_of_torch, site_of_call
 from modular_converter.parallel.trace.graph import Comparison
 from modular_converter.parallel.trace.integers import comparisons, reads_shape, sourced_attributes, sourced_shape
@@ -142,7 +142,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.note(name, _part(args))
         if name not in _PLAIN and (name not in _SIZES or name in _FILLS):
             self.note(name, " ".join(_numbers((args[_FILLS.get(name, 0) :], kwargs or {}), self.few)))
-        with torch._C.DisableTorchFunction():  # torch's own code for tensors without data reads many shapes
+        with DisableTorchFunction():  # torch's own code for tensors without data reads many shapes
             return func(*args, **(kwargs or {}))
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from modular_converter.parallel.solve.operators import OPERATORS
 from modular_converter.parallel.tiny.seed import seed_cpu
+from modular_converter.parallel.torch_private import TorchDispatchMode
 from modular_converter.parallel.trace.record import tensors_in
 
 

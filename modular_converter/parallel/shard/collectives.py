@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 from modular_converter.parallel.errors import ApplyError, RankError
+from modular_converter.parallel.torch_private import functorch_is_active, is_legacy_batchedtensor
 
 
 class Group(Protocol):
@@ -207,7 +208,7 @@ class _Exchanged(torch.autograd.Function):
 
 def _refuse_batched(tensor: torch.Tensor) -> None:
     """Raise ``ApplyError`` for several gradients at once in the old form, which runs each operation of a backward batched."""
-    if torch._C._functorch.is_legacy_batchedtensor(tensor):
+    if is_legacy_batchedtensor(tensor):
         raise ApplyError(
             "several gradients at once (vectorize=True, is_grads_batched=True) do not go through sums between processes: "
             "leave it out, or take torch.func.jacrev"
@@ -238,7 +239,7 @@ class _Transformed(_Exchanged):
 
 def under_transforms() -> bool:
     """Whether a transform of ``torch.func`` is active, or a vectorised backward."""
-    return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
+    return not torch.compiler.is_compiling() and functorch_is_active()
 
 
 def exchanged(

@@ -16,6 +16,7 @@ from modular_converter.parallel.solve.operators import functions_where
 from modular_converter.parallel.styles import acting
 from modular_converter.parallel.styles.forward import WeightUse, weight_forward
 from modular_converter.parallel.styles.layout import Layout
+from modular_converter.parallel.torch_private import DisableTorchFunctionSubclass
 
 
 PRODUCTS = functions_where(lambda traits: traits.product)
@@ -34,7 +35,7 @@ class _Role:
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
-        with torch._C.DisableTorchFunctionSubclass():
+        with DisableTorchFunctionSubclass():
             if name == "__get__":
                 return _property(func, args)
             if name in ("__set__", "__delete__"):  # attributes of the parameter itself: its grad, its data

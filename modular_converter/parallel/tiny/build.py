@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from torch.nn.modules.conv import _ConvNd
 
 from modular_converter.parallel.errors import BuildError, one_line
 from modular_converter.parallel.quantised.int8_linear import Int8Linear
@@ -20,6 +19,7 @@ from modular_converter.parallel.tiny.seed import seed_cpu
 from modular_converter.parallel.tiny.shrink import STRATEGIES, shrink
 from modular_converter.parallel.tiny.target import Target
 from modular_converter.parallel.tiny.targets import target_of, targets_of_folder
+from modular_converter.parallel.torch_private import ConvNd
 from modular_converter.parallel.trace.unchanged import unchanged
 
 
@@ -131,7 +131,7 @@ def randomise(model: torch.nn.Module, seed: int = SEED) -> None:
     that a checkpoint fills are changed too, and keep their signs.
     """
     generator = torch.Generator().manual_seed(seed)
-    convolutions = [module for module in model.modules() if isinstance(module, _ConvNd)]
+    convolutions = [module for module in model.modules() if isinstance(module, ConvNd)]
     terms = {id(module._parameters.get("weight")): _terms(module) for module in convolutions}
     with torch.no_grad():
         for parameter in model.parameters():
@@ -150,7 +150,7 @@ def randomise(model: torch.nn.Module, seed: int = SEED) -> None:
             buffer.copy_(buffer * noise.exp() if bool(buffer.any()) else noise)
 
 
-def _terms(module: _ConvNd) -> int:
+def _terms(module: ConvNd) -> int:
     """The number of products in one entry of a convolution's output."""
     window = math.prod(module.kernel_size)
     if module.transposed:

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from modular_converter.parallel.errors import BuildError, TraceError
 from modular_converter.parallel.tiny.arguments import given_arguments
@@ -24,6 +23,7 @@ from modular_converter.parallel.tiny.dropout_rates import dropout_rates
 from modular_converter.parallel.tiny.fields import config_fields
 from modular_converter.parallel.tiny.other_forwards import continued, within_use
 from modular_converter.parallel.tiny.seed import seed_cpu
+from modular_converter.parallel.torch_private import TorchDispatchMode
 from modular_converter.parallel.trace.graph import Comparison, Source, Trace
 from modular_converter.parallel.trace.lengths import beyond_numbers, numbers_at_positions, other_length
 from modular_converter.parallel.trace.record import record, tensors_in

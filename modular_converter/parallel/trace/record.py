@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from modular_converter.parallel.errors import TraceError
+from modular_converter.parallel.torch_private import DisableTorchFunction, TorchDispatchMode
 from modular_converter.parallel.trace.call_integers import READS, stated_integers
 from modular_converter.parallel.trace.call_names import (
     bound_arguments,
@@ -120,7 +120,7 @@ class _Recorder:
 
     def number(self, tensor: torch.Tensor, kind: str, name: str = "") -> int:
         found = self.numbers.get(id(tensor))
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             shape = tuple(int(length) for length in tensor.shape)
             if found is not None and self.tensors[found].shape == shape:
                 return found  # after a change of its shape in place, a tensor gets a new number

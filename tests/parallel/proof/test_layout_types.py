@@ -12,7 +12,6 @@ from modular_converter.parallel.errors import PlanError
 from modular_converter.parallel.plans.patterns import matches
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.plans.resolve import resolve
-from modular_converter.parallel.proof.layout_types import TypeFault, type_faults
 from modular_converter.parallel.solve.derive import Aim, plan_of
 from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.styles import STYLES
@@ -20,6 +19,7 @@ from modular_converter.parallel.tiny.build import build, target_of
 from modular_converter.parallel.trace.graph import Trace
 from modular_converter.parallel.trace.record import record
 from tests.parallel.mutations import mutations
+from tests.parallel.proof.layout_types import TypeFault, type_faults
 from tests.parallel.styles.test_styles import inputs_of, model_of, spoiled
 from tests.parallel.styles.test_styles import plan_of as example_of
 

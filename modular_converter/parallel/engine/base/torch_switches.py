@@ -7,15 +7,20 @@ from dataclasses import astuple, dataclass, fields
 from typing import Any
 
 import torch
-import torch.nn.modules.module as _modules
-from torch.overrides import _get_current_function_mode_stack as _function_modes
-from torch.utils._device import DeviceContext
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.torch_private import (
+    DeviceContext,
+    dispatch_modes,
+    forward_hooks_of_all,
+    forward_pre_hooks_of_all,
+    function_modes,
+    length_of_dispatch_stack,
+    length_of_function_stack,
+)
 
 
-_HOOKS_OF_ALL = (_modules._global_forward_hooks, _modules._global_forward_pre_hooks)
+_HOOKS_OF_ALL = (forward_hooks_of_all, forward_pre_hooks_of_all)
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,7 @@ class TorchSwitches:
                 (kind, torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)
             ),
             torch.get_default_dtype(),
-            "cpu" if not torch._C._len_torch_function_stack() else torch.get_default_device().type,
+            "cpu" if not length_of_function_stack() else torch.get_default_device().type,
             (torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()),
             torch.get_float32_matmul_precision(),
             (
@@ -92,11 +97,11 @@ def refuse_modes(device: torch.device) -> None:
             f"the model's modules run on ranks ({device}), which a hook of all modules (register_module_forward_hook and the "
             "like) does not reach; remove it, or put a hook on the model itself"
         )
-    if not torch._C._len_torch_function_stack() and not torch._C._len_torch_dispatch_stack():
+    if not length_of_function_stack() and not length_of_dispatch_stack():
         return
-    stack: Any = _function_modes  # torch has no types for it
+    stack: Any = function_modes  # torch has no types for it
     modes = [one for one in stack() if not isinstance(one, DeviceContext)]
-    modes += _get_current_dispatch_mode_stack()
+    modes += dispatch_modes()
     default = torch.get_default_device().type
     if modes or default not in ("cpu", device.type):
         said = type(modes[0]).__name__ if modes else f"the default device {default}"

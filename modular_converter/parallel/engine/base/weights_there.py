@@ -13,6 +13,7 @@ import numpy
 import torch
 
 from modular_converter.parallel.errors import PlanError
+from modular_converter.parallel.torch_private import DisableTorchFunctionSubclass, make_subclass
 
 
 Fetch = Callable[[], torch.Tensor]
@@ -80,7 +81,7 @@ class _There:
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
-        with torch._C.DisableTorchFunctionSubclass():
+        with DisableTorchFunctionSubclass():
             if name in ("__get__", "__set__", "__delete__") and isinstance(args[0], _There):
                 return _property(func, name, args)
             if name in _FACTS:
@@ -134,14 +135,14 @@ class StoredThere(_There, torch.Tensor):
                 f"{_label_in(args)} was stored by a call on the ranks; to change it, set it to a new tensor"
             )
         if name in ("__hash__", "__dir__"):
-            with torch._C.DisableTorchFunctionSubclass():
+            with DisableTorchFunctionSubclass():
                 return func(*args)
         return _read_only(func, name, args, kwargs or {})
 
 
 def stored_there(label: str, fetch: Fetch) -> torch.Tensor:
     """A tensor for the caller's model that ``fetch`` brings once, when code reads it."""
-    made: Any = torch.Tensor._make_subclass(StoredThere, torch.empty(0, device="meta"))
+    made: Any = make_subclass(StoredThere, torch.empty(0, device="meta"))
     found: list[torch.Tensor] = []
 
     def once() -> torch.Tensor:
@@ -154,7 +155,7 @@ def stored_there(label: str, fetch: Fetch) -> torch.Tensor:
 
 
 def alias(source: Any) -> torch.Tensor:
-    made: Any = torch.Tensor._make_subclass(TensorThere, torch.empty(source.shape, dtype=source.dtype, device="meta"))
+    made: Any = make_subclass(TensorThere, torch.empty(source.shape, dtype=source.dtype, device="meta"))
     made._label, made._place, made._fetch = source._label, source._place, source._fetch
     return made  # type: ignore[no-any-return]
 
@@ -229,7 +230,7 @@ def _read_only(func: Any, name: str, args: Any, kwargs: Any) -> Any:
             return value.as_subclass(_Copy) if value.untyped_storage().data_ptr() in memory else value
         return value
 
-    with torch._C.DisableTorchFunctionSubclass():
+    with DisableTorchFunctionSubclass():
         return marked(func(*fetched(args), **fetched(kwargs)))
 
 

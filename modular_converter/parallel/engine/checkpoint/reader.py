@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from safetensors import safe_open
-from torch.utils._pytree import tree_map
 
 from modular_converter.parallel.engine.checkpoint.recipes import (
     Arranged,
@@ -23,6 +22,7 @@ from modular_converter.parallel.engine.checkpoint.recipes import (
 from modular_converter.parallel.errors import ApplyError, one_line
 from modular_converter.parallel.plans.resolve import Piece
 from modular_converter.parallel.shard.shares import stretches
+from modular_converter.parallel.torch_private import pytree
 
 
 # The bytes of one read, for weights that can be read in parts.
@@ -136,7 +136,7 @@ class Reader:
         name, overload = ("reshape", "") if name in ("view", "_unsafe_view") else (name, overload)
         function = getattr(getattr(getattr(torch.ops, space), name), overload or "default")
         given = (recipe.args, recipe.kwargs)
-        args, kwargs = tree_map(lambda value: self.whole(value) if isinstance(value, Recipe) else value, given)
+        args, kwargs = pytree.tree_map(lambda value: self.whole(value) if isinstance(value, Recipe) else value, given)
         made = function(*args, **kwargs)
         found: torch.Tensor = made if recipe.number < 0 else made[recipe.number]
         return found

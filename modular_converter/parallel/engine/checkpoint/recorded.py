@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map
 
 from modular_converter.parallel.engine.checkpoint.reader import Reader
 from modular_converter.parallel.engine.checkpoint.recipes import (
@@ -18,6 +17,7 @@ from modular_converter.parallel.engine.checkpoint.recipes import (
     Recipe,
 )
 from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.torch_private import disabled_torch_function, make_wrapper_subclass, pytree
 
 
 class RecordedTensor(torch.Tensor):
@@ -30,11 +30,11 @@ class RecordedTensor(torch.Tensor):
 
     recipe: Recipe
     writes: list[str]
-    __torch_function__: Any = torch._C._disabled_torch_function_impl
+    __torch_function__: Any = disabled_torch_function
 
     @staticmethod
     def __new__(cls, recipe: Recipe, writes: list[str] | None = None) -> RecordedTensor:
-        make: Any = torch.Tensor._make_wrapper_subclass
+        make: Any = make_wrapper_subclass
         made: RecordedTensor = make(cls, recipe.shape, dtype=recipe.dtype, device="cpu")
         made.recipe, made.writes = recipe, [] if writes is None else writes
         return made
@@ -51,7 +51,9 @@ class RecordedTensor(torch.Tensor):
             return _written(func, args)
         if not any("Tensor" in str(given.type) for given in func._schema.returns):
             return _value(func, args, kwargs)
-        outputs = func(*tree_map(_bare, args), **tree_map(_bare, {k: v for k, v in kwargs.items() if k != "device"}))
+        outputs = func(
+            *pytree.tree_map(_bare, args), **pytree.tree_map(_bare, {k: v for k, v in kwargs.items() if k != "device"})
+        )
         recipes = _recipes(func, args, kwargs, outputs)
         # A write to a view is a write to its base.
         view = any(given.alias_info is not None for given in func._schema.returns)
@@ -91,12 +93,14 @@ def _recipes(func: Any, args: Any, kwargs: Any, outputs: Any) -> list[Recipe]:
     """The recipe of each output."""
     found = [outputs] if isinstance(outputs, torch.Tensor) else list(outputs)
     known = _STRUCTURE.get(func.name())
-    recorded = all(isinstance(one, RecordedTensor) for one in tree_leaves(args) if isinstance(one, torch.Tensor))
+    recorded = all(
+        isinstance(one, RecordedTensor) for one in pytree.tree_leaves(args) if isinstance(one, torch.Tensor)
+    )
     if known is not None and recorded:
-        made = known(tree_map(_plain, args), kwargs, found)
+        made = known(pytree.tree_map(_plain, args), kwargs, found)
         if made is not None:
             return made
-    plain_args, plain_kwargs = tree_map(_plain, args), tree_map(_plain, kwargs)
+    plain_args, plain_kwargs = pytree.tree_map(_plain, args), pytree.tree_map(_plain, kwargs)
     numbers = range(len(found)) if not isinstance(outputs, torch.Tensor) else (-1,)
     return [
         Computed(tuple(one.shape), one.dtype, func.name(), plain_args, plain_kwargs, number)

@@ -6,9 +6,9 @@ import datetime
 import hashlib
 
 import torch.distributed as dist
-from torch.distributed.distributed_c10d import _get_default_store
 
 from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.torch_private import default_store
 
 
 # Seconds in which all processes must call the method.
@@ -25,7 +25,7 @@ def meet(method: str, group: dist.ProcessGroup | None = None) -> None:
 
     Raises ``ApplyError`` with the missing processes after ``LIMIT_S``.
     """
-    rank, store = dist.get_rank(), _get_default_store()
+    rank, store = dist.get_rank(), default_store()
     ranks = dist.get_process_group_ranks(group)
     name = hashlib.sha256(repr(ranks).encode()).hexdigest()[:16]
     met = _MET.setdefault(name, 0)

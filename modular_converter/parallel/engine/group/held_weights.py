@@ -34,9 +34,10 @@ from modular_converter.parallel.shard.role_parameters import stays_whole, with_r
 from modular_converter.parallel.shard.shares import share_lengths
 from modular_converter.parallel.styles import acting
 from modular_converter.parallel.styles.layout import SUMMED_GRADIENT, Layout
+from modular_converter.parallel.torch_private import call_impl
 
 
-_CALL = torch.nn.Module._call_impl.__code__
+_CALL = call_impl.__code__
 # (Class, names of weights, forward) -> the class with properties. Compiled code needs one class for all modules alike.
 _MADE: dict[tuple[type[Any], tuple[str, ...], Any], type[Any]] = {}
 

@@ -12,10 +12,10 @@ from weakref import WeakSet
 
 import torch
 from torch.distributed.fsdp import FSDPModule
-from torch.utils import _pytree as pytree
 
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.shard.collectives import under_transforms
+from modular_converter.parallel.torch_private import execution_engine, pytree, will_engine_execute
 
 
 _GATHERED: WeakSet[KeptGathered] = WeakSet()
@@ -77,7 +77,7 @@ class KeptGathered:
     def _accumulated(self, weight: Any) -> None:
         """Let torch average the gradients at the end of this backward, also if it reaches no output of a unit."""
         self.model._get_fsdp_state()._register_root_post_backward_final_callback()
-        torch.autograd.Variable._execution_engine.queue_callback(self.close)
+        execution_engine.queue_callback(self.close)
 
     def _before_forward(self, model: Any, args: Any) -> None:
         if not self.stored:  # not earlier: weights may be filled behind `fully_shard`
@@ -152,4 +152,4 @@ def _will_accumulate(weight: Any) -> bool:
     """Whether the backward that runs will add to ``weight.grad``."""
     with torch.enable_grad():
         node = weight.view_as(weight).grad_fn.next_functions[0][0]
-    return bool(torch._C._will_engine_execute_node(node))
+    return bool(will_engine_execute(node))

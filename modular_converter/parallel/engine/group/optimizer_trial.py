@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 from torch.distributed.tensor import DTensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.torch_private import TorchDispatchMode
 
 
 Shape = tuple[int, ...]

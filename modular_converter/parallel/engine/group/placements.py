@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from torch.distributed.tensor import Replicate, Shard
-from torch.distributed.tensor.placement_types import Placement, _StridedShard
+from torch.distributed.tensor.placement_types import Placement
 
 from modular_converter.parallel.plans.resolve import Piece
 from modular_converter.parallel.shard.shares import block_lengths, share_lengths
+from modular_converter.parallel.torch_private import StridedShard
 
 
 def placement_of(piece: Piece, size: int, alone: bool) -> Placement | None:
@@ -28,7 +29,7 @@ def placement_of(piece: Piece, size: int, alone: bool) -> Placement | None:
     if len(blocks) == 1:
         return Shard(piece.dim) if lengths == chunk_lengths(piece.length, size) else None
     even = len(set(blocks)) == 1 and len(set(lengths)) == 1
-    return _StridedShard(piece.dim, split_factor=len(blocks)) if even and (alone or piece.dim > 0) else None
+    return StridedShard(piece.dim, split_factor=len(blocks)) if even and (alone or piece.dim > 0) else None
 
 
 def chunk_lengths(length: int, size: int) -> tuple[int, ...]:

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.utils import _pytree as pytree
 
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.shard.collectives import ProcessGroup
+from modular_converter.parallel.torch_private import pytree
 
 
 def everywhere(value: Any, group: ProcessGroup) -> list[Any]:

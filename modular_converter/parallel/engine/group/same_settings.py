@@ -16,13 +16,13 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed.distributed_c10d import _get_default_store
 
 from modular_converter.parallel.engine.base.config_changes import pickled, settings_changes, settings_of
 from modular_converter.parallel.engine.base.torch_switches import TorchSwitches
 from modular_converter.parallel.engine.base.watched_state import is_plain
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid
 from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.torch_private import default_store
 
 
 # Seconds: that of a collective of NCCL.
@@ -67,7 +67,7 @@ class SameSettings:
         if self.inside or len(self.ranks) == 1:
             yield
             return
-        before, store, own = (self.values, self.switches, self.settings), _get_default_store(), dist.get_rank()
+        before, store, own = (self.values, self.switches, self.settings), default_store(), dist.get_rank()
         said = self._changes(model)
         self.call += 1
         place = f"{self.key}/{self.call}/{own}"
@@ -106,7 +106,7 @@ class SameSettings:
 
     def _difference(self, said: dict[str, str]) -> str:
         """What another process has set instead, in words; empty if all have set the same."""
-        store, own = _get_default_store(), dist.get_rank()
+        store, own = default_store(), dist.get_rank()
         for rank in self.ranks:
             self._wait_for(rank)
             place = f"{self.key}/{self.call}/{rank}"
@@ -121,7 +121,7 @@ class SameSettings:
 
     def _wait_for(self, rank: int) -> None:
         """Until a process has begun this call. Raises ``ApplyError`` after the time in which a collective would fail."""
-        store, place, end = _get_default_store(), f"{self.key}/{rank}", time.monotonic() + LIMIT_S
+        store, place, end = default_store(), f"{self.key}/{rank}", time.monotonic() + LIMIT_S
         while not store.check([place]) or int(store.get(place)) < self.call:
             if time.monotonic() > end:
                 raise ApplyError(f"process {rank} has not called the model within {LIMIT_S:.0f} s, and this one has")

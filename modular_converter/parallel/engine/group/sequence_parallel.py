@@ -10,13 +10,13 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from modular_converter.parallel.engine.group.product_forwards import SCATTERS
 from modular_converter.parallel.engine.group.sequence_zone import Zone
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.shard.collectives import Group
 from modular_converter.parallel.shard.sequence import SEQUENCE, part_of_sequence, whole_sequence
+from modular_converter.parallel.torch_private import current_graph_task_id, pytree
 
 
 # An attribute of each tensor that a layer returns. Code between the layers would make a tensor without it.
@@ -88,7 +88,7 @@ class SequenceParallel:
 
     @staticmethod
     def _check_handed_on(path: str, tensor: torch.Tensor) -> None:
-        computed_again = torch._C._current_graph_task_id() != -1  # in a backward
+        computed_again = current_graph_task_id() != -1  # in a backward
         if not computed_again and not hasattr(tensor, _HANDED_ON):
             raise ApplyError(
                 f"sequence_parallel=: before {path} the model computes with the output of the previous layer, which is a part "

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from modular_converter.parallel.choice.skeleton import Skeleton, assemble_model
 from modular_converter.parallel.choice.without_data import META, run_without_data, tried_without_data
@@ -15,6 +14,7 @@ from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.resolve import Piece, Resolution
 from modular_converter.parallel.styles.layout import SUMMED_GRADIENT, Side
 from modular_converter.parallel.tiny.inputs import make_inputs
+from modular_converter.parallel.torch_private import pytree
 
 
 _SUMMED = frozenset({SUMMED_GRADIENT})

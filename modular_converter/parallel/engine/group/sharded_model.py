@@ -12,9 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import FSDPModule
-from torch.distributed.fsdp._fully_shard._fsdp_common import TrainingState
 from torch.distributed.tensor import DTensor
-from torch.utils import _pytree as pytree
 
 from modular_converter.parallel.engine.base.adapted import let_go, refuse_saving_adapters
 from modular_converter.parallel.engine.base.attention_heads import (
@@ -42,6 +40,7 @@ from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.quantised.torchao_int8 import is_unpacked, pack_layers, packed_state
 from modular_converter.parallel.shard.apply import Applied, undo
 from modular_converter.parallel.shard.collectives import borders_of, forget_entered, gathered
+from modular_converter.parallel.torch_private import TrainingState, pytree
 
 
 class Sharded(InLayout, MemoryFigures):

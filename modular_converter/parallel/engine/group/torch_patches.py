@@ -23,6 +23,7 @@ from modular_converter.parallel.engine.group.gradient_scaler import unscale_toge
 from modular_converter.parallel.engine.group.optimizer_steps import before_step, norm_of_whole
 from modular_converter.parallel.engine.group.refused_wrappers import checked_replicas
 from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.torch_private import TensorBase
 
 
 class Patch:
@@ -70,7 +71,7 @@ class AssignedData:
     """``weight.data = value`` of the models' DTensors: torch takes it without a word, and the weight stays as it was."""
 
     def __init__(self) -> None:
-        self.own: Any = vars(torch._C.TensorBase)["data"]
+        self.own: Any = vars(TensorBase)["data"]
         self.users: Any = ()
         self.made = property(self.own.__get__, self._assign)
 

@@ -32,6 +32,7 @@ from modular_converter.parallel.engine.group.same_calls import everywhere
 from modular_converter.parallel.engine.group.spread import Spread, each_once, within
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.shard.collectives import ProcessGroup
+from modular_converter.parallel.torch_private import make_wrapper_subclass
 
 
 _FOLDER = re.compile(r"step-(\d+)")
@@ -151,7 +152,7 @@ class _Part(torch.Tensor):
     @staticmethod
     def of(spread: Spread, tensor: Any) -> _Part:
         local = spread.local(tensor)
-        made: _Part = torch.Tensor._make_wrapper_subclass(_Part, spread.shape, dtype=local.dtype, device=local.device)
+        made: _Part = make_wrapper_subclass(_Part, spread.shape, dtype=local.dtype, device=local.device)
         made.spread, made.local = spread, local
         return made
 

@@ -17,17 +17,18 @@ from typing import Any
 import numpy
 import torch
 
+from modular_converter.parallel import transformers_private
 from modular_converter.parallel.shard.collectives import ProcessGroup
 
 
 # Method of transformers' `GenerationMixin` -> the arguments or settings with which the ranks' results may differ.
 _MAKERS = {
-    "_get_stopping_criteria": ("stopping_criteria", "max_time"),
-    "_get_logits_processor": ("logits_processor", "prefix_allowed_tokens_fn"),
+    "get_stopping_criteria": ("stopping_criteria", "max_time"),
+    "get_logits_processor": ("logits_processor", "prefix_allowed_tokens_fn"),
 }
 
 # The list that this method makes is called once a token.
-_EACH_TOKEN = "_get_stopping_criteria"
+_EACH_TOKEN = "get_stopping_criteria"
 
 
 def make_agree(model: torch.nn.Module, group: ProcessGroup, step: Callable[[], None] | None = None) -> None:
@@ -47,10 +48,12 @@ def agreeing_methods(
     kind: type[Any], group: ProcessGroup, step: Callable[[], None] | None = None
 ) -> dict[str, Callable[..., Any]]:
     """Name -> method of a class whose lists of criteria and processors agree on all ranks."""
+    if not hasattr(kind, "generate"):
+        return {}
+    names = {own: transformers_private.NAMES.checked(own) for own in _MAKERS}
     return {
-        name: _agreeing(getattr(kind, name), asked, group, step if name == _EACH_TOKEN else None)
-        for name, asked in _MAKERS.items()
-        if hasattr(kind, name)
+        names[own]: _agreeing(getattr(kind, names[own]), asked, group, step if own == _EACH_TOKEN else None)
+        for own, asked in _MAKERS.items()
     }
 
 

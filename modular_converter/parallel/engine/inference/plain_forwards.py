@@ -15,7 +15,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from torch._C._distributed_c10d import AllgatherOptions, AllreduceOptions
 
 from modular_converter.parallel.engine.base.inner_forward import conv1d_product, is_conv1d, swap_forward
 from modular_converter.parallel.engine.inference.small_sums import open_small_sums
@@ -24,6 +23,7 @@ from modular_converter.parallel.shard.apply import Applied, attach
 from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.styles.forward import layer_product, looked_up
 from modular_converter.parallel.styles.layout import GATHER_OVER_RANKS, Enters, Layout, Side
+from modular_converter.parallel.torch_private import AllgatherOptions, AllreduceOptions, traced_collectives
 
 
 # A product with an output of this size or more is computed in pieces: each is summed while the next is computed.
@@ -55,7 +55,7 @@ class DirectGroup(ProcessGroup):
     def sum_(self, tensor: torch.Tensor) -> torch.Tensor:
         """The all-reduce of a tensor: in place, or for small tensors in a new tensor."""
         if torch.compiler.is_compiling():
-            functions = torch.ops._c10d_functional
+            functions = traced_collectives
             summed: torch.Tensor = functions.wait_tensor(functions.all_reduce(tensor, "sum", self.name))
             return summed
         self.meet()
@@ -119,7 +119,7 @@ class DirectGroup(ProcessGroup):
             tensor = F.pad(tensor, (0, max(lengths) - tensor.shape[-1]))
         flat = tensor.reshape(-1)
         if torch.compiler.is_compiling():
-            functions = torch.ops._c10d_functional
+            functions = traced_collectives
             found = functions.wait_tensor(functions.all_gather_into_tensor(flat, self.size, self.name))
         else:
             self.meet()

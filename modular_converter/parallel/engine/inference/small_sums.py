@@ -21,7 +21,7 @@ class SmallSums:
     """A buffer for each type that all ranks of a group can read. All ranks make it together, in ``open_small_sums``."""
 
     def __init__(self, group: dist.ProcessGroup, device: torch.device, dtypes: tuple[torch.dtype, ...]) -> None:
-        import torch.distributed._symmetric_memory as symmetric
+        from modular_converter.parallel.torch_private import symmetric_memory as symmetric
 
         self.name: str = group.group_name
         self.sum: Any = torch.ops.symm_mem.one_shot_all_reduce_copy

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import socket
 
-from torch._C._distributed_c10d import TCPStore
-
 from modular_converter.parallel.engine.ranks.protocol import LOOPBACK
 from modular_converter.parallel.errors import RankError
+from modular_converter.parallel.torch_private import TCPStore
 
 
 def local_store(port: int | None) -> TCPStore:

@@ -98,7 +98,8 @@ def _join(pipe: Connection, start: Start, down: Arena, up: Arena, progress: Prog
 
     import torch
     import torch.distributed as dist
-    from torch._C._distributed_c10d import TCPStore
+
+    from modular_converter.parallel.torch_private import TCPStore
 
     module, _, name = start.worker.partition(":")
     worker = getattr(importlib.import_module(module), name)

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from modular_converter.parallel.torch_private import uses_of_storage
+
 
 # Smaller weights fit into two parcels, and are freed soon enough.
 LARGE_BYTES = 64 << 20
@@ -22,14 +24,13 @@ _DONTNEED = getattr(mmap, "MADV_DONTNEED", None)
 
 def is_alone(tensor: torch.Tensor) -> bool:
     """Whether a large CPU tensor alone owns its memory, allocated by torch, so that it can be emptied."""
-    count = getattr(torch._C, "_storage_Use_Count", None)
-    if _advise() is None or count is None or tensor.device.type != "cpu" or not tensor.is_contiguous():
+    if _advise() is None or tensor.device.type != "cpu" or not tensor.is_contiguous():
         return False
     storage: Any = tensor.untyped_storage()
     size = tensor.numel() * tensor.element_size()
     if size < LARGE_BYTES or storage.nbytes() != size or storage.is_shared() or not storage.resizable():
         return False
-    return bool(count(storage._cdata) <= _uses_of_one())
+    return bool(uses_of_storage(storage._cdata) <= _uses_of_one())
 
 
 def empty_rows(tensor: torch.Tensor, first: int, last: int) -> None:
@@ -64,7 +65,7 @@ def _uses_of_one() -> int:
     """torch's use count of an unshared tensor's storage, including the use by the object that asks."""
     alone = torch.empty(1)
     storage: Any = alone.untyped_storage()
-    return int(torch._C._storage_Use_Count(storage._cdata))
+    return int(uses_of_storage(storage._cdata))
 
 
 @functools.lru_cache(maxsize=1)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from modular_converter.parallel import transformers_private
 from modular_converter.parallel.choice.without_data import Guesses, on_meta
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.flow import LayerFlow, flow_of, layer_paths
@@ -55,7 +56,7 @@ class _Group:
     def add(self, model: Any, tokens: torch.Tensor) -> None:
         """Append one token to each sequence."""
         self.ids = torch.cat([self.ids, tokens[:, None]], dim=-1)
-        self.given = model._update_model_kwargs_for_generation({}, self.given)
+        self.given = transformers_private.update_model_kwargs(model, {}, self.given)
         self.is_new = False
 
 
@@ -128,23 +129,25 @@ class Decoder:
             f"has_default_{name}": options.get(name) is None and all(getattr(one, name) is None for one in sources)
             for name in ("max_length", "min_length")
         }
-        config, given = model._prepare_generation_config(asked, **options)
+        config, given = transformers_private.prepare_generation_config(model, asked, **options)
         refuse_other_decoding(model, config, given)
         given = {name: value.to(self._place) for name, value in given.items() if value is not None}
-        model._prepare_special_tokens(config, "attention_mask" in given, device=self._place, batch_size=len(ids))
+        transformers_private.prepare_special_tokens(
+            model, config, "attention_mask" in given, device=self._place, batch_size=len(ids)
+        )
         if "attention_mask" not in given:
-            given["attention_mask"] = model._prepare_attention_mask_for_generation(ids, config, given)
+            given["attention_mask"] = transformers_private.prepare_attention_mask(model, ids, config, given)
         if "position_ids" in forward_names(model):
-            given["position_ids"] = model._prepare_position_ids_for_generation(ids, given)
+            given["position_ids"] = transformers_private.prepare_position_ids(model, ids, given)
             if given["position_ids"].shape != ids.shape:
                 raise ApplyError(
                     f"{type(model).__name__} has several positions for a token: generate with the whole model"
                 )
-        ids, given = model._expand_inputs_for_generation(config.num_return_sequences or 1, False, ids, **given)
+        ids, given = transformers_private.expand_inputs(model, config.num_return_sequences or 1, False, ids, **given)
         if bool((given["attention_mask"] == 1).all()):  # as in transformers: no mask is faster
             given["attention_mask"] = None
-        config = model._prepare_generated_length(
-            config, model_input_name="input_ids", input_ids_length=ids.shape[1], inputs_tensor=ids, **defaults
+        config = transformers_private.prepare_generated_length(
+            model, config, model_input_name="input_ids", input_ids_length=ids.shape[1], inputs_tensor=ids, **defaults
         )
         parts = [slice(int(rows[0]), int(rows[-1]) + 1) for rows in torch.arange(len(ids)).tensor_split(groups)]
         made = []
@@ -152,7 +155,8 @@ class Decoder:
             own = {name: value if value is None else value[part] for name, value in given.items()}
             left = torch.ones(part.stop - part.start, dtype=torch.long, device=self._place)
             one = _Group(ids[part], own | self._fixed(), left)
-            one.processors = model._get_logits_processor(
+            one.processors = transformers_private.get_logits_processor(
+                model,
                 config,
                 ids.shape[1],
                 one.ids,
@@ -160,7 +164,7 @@ class Decoder:
                 device=str(self._place),
                 model_kwargs=own,
             )
-            one.criteria = model._get_stopping_criteria(config, criteria or [])
+            one.criteria = transformers_private.get_stopping_criteria(model, config, criteria or [])
             made.append(one)
         return config, made
 
@@ -169,7 +173,7 @@ class Decoder:
         from transformers import DynamicCache
 
         cache = DynamicCache(config=self._shapes.config.get_text_config(decoder=True))
-        kept = {"logits_to_keep": 1} if self._shapes._supports_logits_to_keep() else {}
+        kept = {"logits_to_keep": 1} if transformers_private.supports_logits_to_keep(self._shapes) else {}
         return {cache_name(self._shapes): cache, "use_cache": True, **kept}
 
     def _work(self, one: _Group, config: Any) -> None:
@@ -293,5 +297,5 @@ def refuse_other_decoding(model: Any, config: Any, given: Mapping[str, Any]) -> 
         raise ApplyError(f"{other[0]}: generate in stages takes input_ids and attention_mask alone; leave it out")
     if model.config.is_encoder_decoder or not cache_name(model):
         raise ApplyError(f"{type(model).__name__} has no plain key/value cache: generate with the whole model")
-    if not model._supports_default_dynamic_cache():
+    if not transformers_private.supports_default_cache(model):
         raise ApplyError(f"{type(model).__name__} has a cache of its own kind: generate with the whole model")

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from modular_converter.parallel.choice.without_data import META
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.flow import LayerFlow
 from modular_converter.parallel.pipeline.stage import StageModule
+from modular_converter.parallel.torch_private import pytree
 
 
 # Values of an output that are the same for all micro-batches.

@@ -1,0 +1,66 @@
+"""The private names of torch that are used. torch promises nothing about them, so no other file names one.
+
+Fields of modules and tensors that torch's own documents and other libraries read (``_parameters``, ``_modules``,
+``_buffers``, ``_version``) are not here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from modular_converter.parallel.private_names import PrivateNames
+
+
+if TYPE_CHECKING:  # what other classes are made of, or many lines read
+    from torch.nn.modules.conv import _ConvNd as ConvNd
+    from torch.utils import _pytree as pytree
+    from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
+
+    __all__ = ["ConvNd", "TorchDispatchMode", "pytree"]
+
+NAMES = PrivateNames(
+    "torch",
+    {
+        "AllgatherOptions": "torch._C._distributed_c10d:AllgatherOptions",
+        "AllreduceOptions": "torch._C._distributed_c10d:AllreduceOptions",
+        "ConvNd": "torch.nn.modules.conv:_ConvNd",
+        "DeviceContext": "torch.utils._device:DeviceContext",
+        "DisableTorchFunction": "torch._C:DisableTorchFunction",
+        "DisableTorchFunctionSubclass": "torch._C:DisableTorchFunctionSubclass",
+        "StridedShard": "torch.distributed.tensor.placement_types:_StridedShard",
+        "TCPStore": "torch._C._distributed_c10d:TCPStore",
+        "TensorBase": "torch._C:TensorBase",
+        "TorchDispatchMode": "torch.utils._python_dispatch:TorchDispatchMode",
+        "TrainingState": "torch.distributed.fsdp._fully_shard._fsdp_common:TrainingState",
+        "call_impl": "torch.nn:Module._call_impl",
+        "current_graph_task_id": "torch._C:_current_graph_task_id",
+        "default_store": "torch.distributed.distributed_c10d:_get_default_store",
+        "disabled_torch_function": "torch._C:_disabled_torch_function_impl",
+        "dispatch_modes": "torch.utils._python_dispatch:_get_current_dispatch_mode_stack",
+        "execution_engine": "torch.autograd:Variable._execution_engine",
+        "forward_hooks_of_all": "torch.nn.modules.module:_global_forward_hooks",
+        "forward_pre_hooks_of_all": "torch.nn.modules.module:_global_forward_pre_hooks",
+        "function_modes": "torch.overrides:_get_current_function_mode_stack",
+        "functorch_is_active": "torch._C:_are_functorch_transforms_active",
+        "world": "torch.distributed.distributed_c10d:_world",
+        "inject_new_class": "torch.nn.utils.parametrize:_inject_new_class",
+        "inject_property": "torch.nn.utils.parametrize:_inject_property",
+        "is_legacy_batchedtensor": "torch._C:_functorch.is_legacy_batchedtensor",
+        "length_of_dispatch_stack": "torch._C:_len_torch_dispatch_stack",
+        "length_of_function_stack": "torch._C:_len_torch_function_stack",
+        "make_subclass": "torch:Tensor._make_subclass",
+        "make_wrapper_subclass": "torch:Tensor._make_wrapper_subclass",
+        "pytree": "torch.utils._pytree:",
+        "symmetric_memory": "torch.distributed._symmetric_memory:",
+        "traced_collectives": "torch:ops._c10d_functional",
+        "uses_of_storage": "torch._C:_storage_Use_Count",
+        "will_engine_execute": "torch._C:_will_engine_execute_node",
+    },
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in NAMES.places:
+        raise AttributeError(f"{__name__} has no {name}")
+    found = globals()[name] = NAMES.find(name)
+    return found
