@@ -1,7 +1,7 @@
 """Random programs: two neighbours and a modular file that builds on them, in plain Python.
 
-A program is drawn from a grammar of class bodies. It uses what authors use (overrides, `super()`, `del`, properties,
-mixins, helpers), also in shapes that are rare. Expressions have no side effects: the converter puts an override in the
+Most programs are drawn as published files are written (`authored.py`), each fourth from a hostile grammar of class bodies:
+overrides, `super()`, `del`, properties, mixins, helpers, in shapes that are rare. Expressions have no side effects: the converter puts an override in the
 place of the parent's statement, which by design is evaluated at another time.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
 
-from tests.oracle import bodies, members
+from tests.oracle import authored, bodies, members
 from tests.oracle.bodies import chance, pick
 
 
@@ -111,12 +111,17 @@ class Program:
         }
 
 
+HOSTILE = 4
+"""One program in so many is of the hostile grammar, which draws rare shapes as often as common ones."""
+
+
 def program_of(seed: int, number: int) -> Program:
     """The program with a number in the campaign of a seed: each can be drawn again without those before it."""
-    return draw_program(Random(f"{seed}/{number}"))
+    draw = Random(f"{seed}/{number}")
+    return hostile_program(draw) if number % HOSTILE == 0 else Program(*authored.draw_modules(draw))
 
 
-def draw_program(draw: Random) -> Program:
+def hostile_program(draw: Random) -> Program:
     """A neighbour `llama`, sometimes used beside `bert`, and the modular file of `emu`."""
     llama = _neighbour(draw, "Llama", ("Norm", "MLP"), chance(draw, 4))
     bert = _neighbour(draw, "Bert", ("Norm", "Attention"), False)
