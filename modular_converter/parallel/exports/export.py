@@ -63,9 +63,11 @@ def export(derived: Derived, vocabulary: Vocabulary, ranks: int = 2, pool: RankP
         ranks: devices, for the memory.
         pool: for runs through the tool's own code, if it has a route; None to skip them.
 
-    Raises ``PlanError`` if nothing of the plan can be handed over, with the reasons.
+    Raises ``PlanError`` if nothing of the plan can be handed over, with the reasons, or if a rank would hold nothing of an
+    axis of the small instance, as ``modular-plan show`` does.
     """
     model = derived.small.model
+    bytes_on_device(model, derived.plan, ranks)
     run_there = pool is not None and bool(vocabulary.route)
 
     def refusal(plan: Plan) -> str:

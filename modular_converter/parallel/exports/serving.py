@@ -7,14 +7,19 @@ Facts of vLLM 0.33.0 (``vllm/model_executor/models/transformers/base.py`` and ``
   gives its style, and layers without one are whole.
 * Tables of the vocabulary, the head and stacked experts are sharded by the engine itself, without a rule.
 * Each device runs heads / devices of each attention, so attention must be sharded by heads.
+* vLLM gives each device its own entries of the parameter that an attention hands over as ``s_aux``, a sink for each head.
+  SGLang drops it, so no model with sinks can run there.
 * There are no gradients, so rules for gradients are left out.
 """
 
 from __future__ import annotations
 
+import ast
 import functools
+import inspect
 import json
 import re
+import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -37,17 +42,39 @@ SGLANG_STYLES = {
 }
 REPLICATE = "replicate"
 _ATTENTION = "scaled_dot_product"
+_SINKS = "s_aux"
+_SHARD = "shard"
 _EXPERTS = re.compile(r"(^|\.)experts(\.|$)")
 
 
-def _unsaid(styles: Mapping[str, str], plan: Plan, model: torch.nn.Module) -> list[Unsaid]:
+def _unsaid(styles: Mapping[str, str], deals_sinks: bool, plan: Plan, model: torch.nn.Module) -> list[Unsaid]:
     modules = dict(model.named_modules())
     found = [
         Unsaid(rule.pattern, f"{rule.pattern}: {why}")
         for rule in plan.rules
+        if not (deals_sinks and _cuts_sinks(rule, model))
         for why in _reasons(styles, rule, modules)
     ]
     return found + [Unsaid(name, f"{name}: an integer that must shrink") for name in plan.attributes]
+
+
+def _cuts_sinks(rule: PlanRule, model: torch.nn.Module) -> bool:
+    """Whether a rule cuts parameters that attentions hand over as sinks, one for each head."""
+    names = matches(rule.pattern, dict(model.named_parameters()))
+    places = [name.rpartition(".") for name in names]
+    is_cut = rule.style == _SHARD and rule.dim == 0
+    return is_cut and bool(names) and all(_sinks(type(model.get_submodule(owner))) == own for owner, _, own in places)
+
+
+def _sinks(attention: type[torch.nn.Module]) -> str:
+    """The attribute that the forward of a class hands over as sinks; empty for none."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(attention.forward))))
+    except (OSError, TypeError, SyntaxError):  # a class without a source
+        return ""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == _SINKS]
+    value = calls[0].value if len(calls) == 1 else None
+    return value.attr if isinstance(value, ast.Attribute) and ast.unparse(value.value) == "self" else ""
 
 
 def _reasons(styles: Mapping[str, str], rule: PlanRule, modules: Mapping[str, torch.nn.Module]) -> Iterator[str]:
@@ -115,6 +142,9 @@ def _lacks(plan: Plan, trace: Trace, model: torch.nn.Module) -> str:
     decoder = _path_of_decoder(model)
     inside = (op for op in trace.ops if is_inside(op.module, decoder))
     calls = [op for op in inside if _ATTENTION in op.name or "softmax" in op.name]
+    heads_of = {trace.tensors[op.inputs()[1]].shape[-3::2]: op.module for op in calls if _ATTENTION in op.name}
+    if len(heads_of) > 1:
+        return f"{' and '.join(heads_of.values())} have key heads of different number or size, the engine gives all the same"
     if not any(len(shards.flow.of(op.inputs()[0])) > 2 for op in calls):
         return "the trace has no attention to share out by heads"
     for op in calls:  # the last two axes are positions and features; a softmax over two axes is a router
@@ -131,12 +161,12 @@ def _path_of_decoder(model: Any) -> str:
     return next((path for path, module in model.named_modules() if module is decoder), "")
 
 
-def _engine(name: str, version: str, use: str, styles: Mapping[str, str]) -> Vocabulary:
+def _engine(name: str, version: str, use: str, styles: Mapping[str, str], *, deals_sinks: bool) -> Vocabulary:
     return Vocabulary(
         name=name,
         version=version,
         use=use,
-        unsaid=functools.partial(_unsaid, styles),
+        unsaid=functools.partial(_unsaid, styles, deals_sinks),
         text=functools.partial(_text, styles),
         read=functools.partial(_read, styles),
         styles=_styles,
@@ -144,10 +174,17 @@ def _engine(name: str, version: str, use: str, styles: Mapping[str, str]) -> Voc
     )
 
 
-VLLM = _engine("vllm", "0.33.0", "vllm serve MODEL --model-impl transformers --hf-overrides '…'", VLLM_STYLES)
+VLLM = _engine(
+    "vllm",
+    "0.33.0",
+    "vllm serve MODEL --model-impl transformers --hf-overrides '…'",
+    VLLM_STYLES,
+    deals_sinks=True,
+)
 SGLANG = _engine(
     "sglang",
     "0.5.23",
     "python -m sglang.launch_server --model-impl transformers --json-model-override-args '…'",
     SGLANG_STYLES,
+    deals_sinks=False,
 )

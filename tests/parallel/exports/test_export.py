@@ -107,6 +107,14 @@ def test_the_command_names_what_stays_whole_and_what_it_costs():
     assert "not run by the code of transformers" in result.stderr
 
 
+def test_more_ranks_than_an_axis_has_units_are_refused_as_by_show(qwen3):
+    with pytest.raises(PlanError) as refused:
+        export(qwen3, TOOLS["vllm"], 999)
+    shown = CliRunner().invoke(main, ["show", "qwen3", "--ranks", "999"])
+    assert shown.exit_code == 2 and str(refused.value) in shown.output
+    assert "units are too few for 999 ranks: one rank would hold nothing" in str(refused.value)
+
+
 def test_accelerate_gets_the_same_plan_as_a_script():
     from accelerate.parallelism_config import ParallelismConfig
 

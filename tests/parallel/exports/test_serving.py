@@ -63,6 +63,20 @@ def test_what_an_engine_could_not_run_is_refused(model, said):
         export(derive_model(target_of(model)), TOOLS["sglang"])
 
 
+def test_sinks_of_heads_are_dealt_out_by_vllm_alone():
+    """vLLM shards the parameter that attention hands over as `s_aux`; SGLang would leave it out."""
+    granite = derive_model(target_of("granite_swa"))
+    found = export(granite, TOOLS["vllm"])
+    assert "layers.*.self_attn.sinks shard dim=0" in str(found.plan) and not found.lost
+    assert not any("sinks" in key for key in json.loads(found.text)["base_model_tp_plan"])
+    with pytest.raises(PlanError, match="sglang cannot run it"):
+        export(granite, TOOLS["sglang"])
+    plan = Plan.parse(
+        str(granite.plan).replace("rule layers.*.self_attn.sinks shard dim=0", "rule norm.weight shard dim=0")
+    )
+    assert [one.part for one in TOOLS["vllm"].unsaid(plan, granite.small.model)] == ["norm.weight"]
+
+
 class Alike(nn.Module):
     """Layers whose names begin alike, and a deeper layer with the same last name."""
 
