@@ -72,6 +72,16 @@ def different(layout):
     return call(model)
 
 
+def resized(layout):
+    """What all are told that have set an integer of a module with cut weights, and once it is undone."""
+    model = parallelize(llama(), layout=layout, device="cpu", probe=False)
+    attention = model.model.layers[0].self_attn
+    attention.head_dim *= 2
+    said = call(model)
+    attention.head_dim //= 2
+    return said, call(model)
+
+
 def built(layout):
     model = llama()
     model.model.layers[0].mlp.train(dist.get_rank() == 1)
@@ -86,6 +96,8 @@ if __name__ == "__main__":
     dist.init_process_group("gloo")
     found = {name: main(sys.argv[1], *change) for name, change in CHANGES.items()}
     found |= {"different": different(sys.argv[1]), "built": built(sys.argv[1])}
+    if sys.argv[1] == "tp2":
+        found["resized"] = resized(sys.argv[1])
     everyone = [None, None]
     dist.all_gather_object(everyone, found)
     if dist.get_rank() == 0:

@@ -71,6 +71,11 @@ def main(layout, reshard):
     for name, penalty in PENALTIES.items():
         found[name] = abs(step(*pair[0], penalty) - step(*pair[1], penalty)) + furthest(model, one)
     found["mixed"] = said(lambda: step(*pair[0], lambda model: sum(p.pow(2).sum() for p in model.parameters())))
+    if layout.startswith("fsdp"):
+        loss, weights = model(input_ids=IDS, labels=IDS).loss, list(model.parameters())
+        found["grad"] = said(lambda: torch.autograd.grad(loss, weights, allow_unused=True))
+        found["inputs"] = said(lambda: loss.backward(inputs=weights[:1]))
+        loss.backward()
     model(input_ids=IDS)
     late = torch.optim.SGD(model.lm_head.parameters(), lr=0.5)
     found["late and inside"] = said(lambda: step(model, late))
@@ -80,7 +85,11 @@ def main(layout, reshard):
 def uneven():
     model = parallelize(llama(3, 3), layout="tp2", device="cpu", probe=False)
     weight = model.model.layers[0].self_attn.q_proj.weight
-    return {"shape": list(weight.shape), "read": said(lambda: weight.sum())}
+    counts = [
+        [one.num_parameters(), one.num_parameters(exclude_embeddings=True), one.get_memory_footprint()]
+        for one in (model, llama(3, 3))
+    ]
+    return {"shape": list(weight.shape), "read": said(lambda: weight.sum()), "counts": counts}
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import torch
 
@@ -28,6 +29,33 @@ def group_sizes(model: torch.nn.Module, pieces: Mapping[str, Piece], size: int) 
             values = vars(model.get_submodule(path))
             found |= {(path, name): None for name in _GROUP_SIZES if values.get(name) == units.members}
     return list(found)
+
+
+def modules_of_cut_sizes(model: torch.nn.Module, weights: Iterable[str]) -> set[str]:
+    """The paths of the modules whose code meets sizes that differ between ranks.
+
+    They own a cut weight, or a module that does; torch's containers have no code of their own. A module without parameters
+    works on what the module around it gives it.
+
+    Args:
+        weights: names of the weights that ranks divide.
+    """
+    containers, found = (torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.Sequential), set()
+    for path in {name.rpartition(".")[0] for name in weights}:
+        found.add(path)
+        around = path.rpartition(".")[0]
+        while around and isinstance(model.get_submodule(around), containers):
+            around = around.rpartition(".")[0]
+        found.add(around)
+    for path, module in model.named_modules():
+        if path and path.rpartition(".")[0] in found and next(module.parameters(), None) is None:
+            found.add(path)
+    return found
+
+
+def is_size(value: Any) -> bool:
+    """Whether a value of a module can be a size or a number of units that ranks share out; 0 and 1 are counters."""
+    return any(map(is_size, value)) if type(value) in (list, tuple) else type(value) is int and value > 1
 
 
 def own_integer(pieces: Mapping[str, Piece], label: str, value: int, rank: int, size: int) -> int:

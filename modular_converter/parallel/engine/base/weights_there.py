@@ -174,6 +174,27 @@ class _Copy(torch.Tensor):
         return _read_only(func, name, args, kwargs)
 
 
+class _StorageThere:
+    """The memory of a fetched copy, for code that reads it: writing is refused, since the weight would not change."""
+
+    def __init__(self, storage: Any) -> None:
+        self._storage = storage
+
+    def __getattr__(self, name: str) -> Any:
+        if name.endswith("_") and not name.endswith("__"):
+            raise PlanError(_UNWRITTEN.format(name="this weight"))
+        return getattr(self._storage, name)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._storage[index]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise PlanError(_UNWRITTEN.format(name="this weight"))
+
+    def __len__(self) -> int:
+        return len(self._storage)
+
+
 def _property(func: Any, name: str, args: Any) -> Any:
     owner = args[0]
     attribute = getattr(getattr(func, "__self__", None), "__name__", "")
@@ -226,6 +247,8 @@ def _read_only(func: Any, name: str, args: Any, kwargs: Any) -> Any:
         if isinstance(value, (list, tuple)):
             kind: Any = type(value)
             return kind(*map(marked, value)) if hasattr(value, "_fields") else kind(map(marked, value))
+        if isinstance(value, (torch.UntypedStorage, torch.TypedStorage)):
+            return _StorageThere(value)
         if type(value) is torch.Tensor and value.layout is torch.strided:
             return value.as_subclass(_Copy) if value.untyped_storage().data_ptr() in memory else value
         return value

@@ -40,7 +40,12 @@ from modular_converter.parallel.engine.group.same_calls import refuse_other_opti
 from modular_converter.parallel.engine.group.same_settings import watch_settings
 from modular_converter.parallel.engine.group.sequence_parallel import SequenceParallel
 from modular_converter.parallel.engine.group.sequence_proof import sequence_plan
-from modular_converter.parallel.engine.group.sharded_model import Sharded, until_all_are_done, with_whole_heads
+from modular_converter.parallel.engine.group.sharded_model import (
+    Sharded,
+    of_whole_shapes,
+    until_all_are_done,
+    with_whole_heads,
+)
 from modular_converter.parallel.engine.group.torch_patches import PATCHES
 from modular_converter.parallel.engine.group.weight_sources import WeightSource
 from modular_converter.parallel.engine.inference.agreement import agreeing_methods
@@ -150,6 +155,8 @@ def _class_of(own: type[Any], given: Arguments, grid: ProcessGrid) -> type[Any]:
         body["generate"] = until_all_are_done(body["generate"])
     if inference:
         body = {name: without_gradients(method, given.compile) for name, method in body.items()} | no_training()
+    counting = ("num_parameters", "get_memory_footprint")
+    body |= {name: of_whole_shapes(getattr(own, name)) for name in counting if hasattr(own, name)}
     body |= agreeing_methods(own, grid.group)
     body |= refusals(own, CHANGE_WEIGHTS, ApplyError, ALONE)
     body |= {"__module__": own.__module__, "__doc__": own.__doc__}

@@ -22,6 +22,7 @@ from modular_converter.parallel.engine.base.torch_switches import TorchSwitches
 from modular_converter.parallel.engine.base.watched_state import is_plain
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid
 from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.shard.own_integers import is_size, modules_of_cut_sizes
 from modular_converter.parallel.torch_private import default_store
 
 
@@ -58,6 +59,9 @@ class SameSettings:
         ]
         self.where = [f"{path}.{name}" if path else name for path, name, _ in found]
         self.names, self.owners = [name for _, name, _ in found], [owner for _, _, owner in found]
+        pieces = model.__dict__["_applied"].resolution.pieces
+        cut = modules_of_cut_sizes(model, [name for name, piece in pieces.items() if piece.dim >= 0])
+        self.sizes = [path in cut and is_size(scope[name]) for path, name, scope in found]
         self.values, self.call, self.inside = self._now(), 0, False
         self.switches, self.settings = _switches(), _settings(model)
 
@@ -68,7 +72,10 @@ class SameSettings:
             yield
             return
         before, store, own = (self.values, self.switches, self.settings), default_store(), dist.get_rank()
-        said = self._changes(model)
+        size, said = self._changed_size(), self._changes(model)
+        if size:
+            self.values, self.switches, self.settings = before
+            raise ApplyError(size)
         self.call += 1
         place = f"{self.key}/{self.call}/{own}"
         if said:
@@ -87,6 +94,16 @@ class SameSettings:
 
     def _now(self) -> list[Any]:
         return list(map(dict.get, self.owners, self.names))
+
+    def _changed_size(self) -> str:
+        """An integer of a module whose sizes are shared out that is another one than in the last call, in words."""
+        for n, (old, new) in enumerate(zip(self.values, self._now())):
+            if old is not new and self.sizes[n] and old != new:
+                return (
+                    f"{self.where[n]} was set, but processes share out the sizes of this module, and where their shares "
+                    "differ they would compute others with it; call unshard(), change it, and parallelize again"
+                )
+        return ""
 
     def _changes(self, model: torch.nn.Module) -> dict[str, str]:
         """Each setting that is another one than in the last call, with its value."""

@@ -43,6 +43,9 @@ from modular_converter.parallel.shard.collectives import borders_of, forget_ente
 from modular_converter.parallel.torch_private import TrainingState, pytree
 
 
+_COUNTED = "_counted_whole"
+
+
 class Sharded(InLayout, MemoryFigures):
     """A model of which each process has a share."""
 
@@ -74,6 +77,7 @@ class Sharded(InLayout, MemoryFigures):
         own: Any = self
         idle = isinstance(own, FSDPModule) and own._get_fsdp_state()._training_state is TrainingState.IDLE
         stored = gathered_weights(own) if idle else {}
+        stored = stored | own.__dict__.get(_COUNTED, {})
         for name, one in super().named_parameters(*args, **kwargs):  # type: ignore[misc]
             yield name, stored.get(id(one), one)
 
@@ -179,6 +183,26 @@ class Sharded(InLayout, MemoryFigures):
 
     def _figures(self) -> dict[str, dict[str, Any]]:
         return {str(self._grid.place): usage(self._grid.place)}
+
+
+def of_whole_shapes(own: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that counts entries or bytes, for which weights that are this process's share alone have their whole shape."""
+
+    @functools.wraps(own)
+    def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        self.__dict__[_COUNTED] = {
+            id(one): torch.nn.Parameter(torch.empty(held.shape, dtype=one.dtype, device="meta"), one.requires_grad)
+            for module in self.modules()
+            for leaf, held in module.__dict__.get("_held", {}).items()
+            if held.is_part
+            for one in [module._parameters[leaf]]
+        }
+        try:
+            return own(self, *args, **kwargs)
+        finally:
+            del self.__dict__[_COUNTED]
+
+    return counted
 
 
 def until_all_are_done(own: Callable[..., Any]) -> Callable[..., Any]:

@@ -22,6 +22,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from modular_converter.parallel.engine.group.gradient_scaler import unscale_together
 from modular_converter.parallel.engine.group.optimizer_steps import before_step, norm_of_whole
 from modular_converter.parallel.engine.group.refused_wrappers import checked_replicas
+from modular_converter.parallel.engine.group.spread_gradients import checked_backward, checked_grad
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.torch_private import TensorBase
 
@@ -147,6 +148,8 @@ PATCHES = Patches(
             torch.nn.utils.clip_grad, "_get_total_norm", norm_of_whole
         ),  # of `clip_grad_norm_`, however it was imported
         Patch(torch.nn.utils, "get_total_norm", norm_of_whole),
+        Patch(torch.autograd, "grad", checked_grad),
+        Patch(torch.autograd, "backward", checked_backward),  # of a tensor, too
         AssignedData(),
     ],
     before_step,

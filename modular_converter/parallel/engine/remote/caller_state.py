@@ -25,6 +25,7 @@ from modular_converter.parallel.engine.base.watched_state import GONE, StateChan
 from modular_converter.parallel.engine.base.weights_there import is_there
 from modular_converter.parallel.engine.remote.placement import Placement
 from modular_converter.parallel.errors import ApplyError, one_line
+from modular_converter.parallel.shard.own_integers import is_size, modules_of_cut_sizes
 
 
 _OPERATIONS = ("operation", "cut")
@@ -41,6 +42,9 @@ class CallerState:
     def __init__(self, model: torch.nn.Module, placement: Placement, skip: Iterable[str]) -> None:
         settings = vars(settings_of(model))
         self.placement, self.device = placement, torch.device(placement.session.devices[0])
+        cut = [placement.skeleton.items[n].name for n, piece in placement.pieces.items() if piece.dim >= 0]
+        sized = {path: vars(model.get_submodule(path)) for path in modules_of_cut_sizes(model, cut)}
+        self.sizes = {(path, name) for path, scope in sized.items() for name in scope if is_size(scope[name])}
         self.modules = WatchedState(model, (*skip, *settings), configs_in(settings.values()))
         self.code = WatchedCode(model)
         registers: list[dict[int, Any]] = [vars(model)["_forward_hooks"], vars(model)["_forward_pre_hooks"]]
@@ -106,8 +110,8 @@ class CallerState:
 
     def _hindrance(self, one: StateChange) -> str:
         value = one.value
-        if (one.path, one.name) in self.placement.cut:
-            return "each rank has a number of its own in its place"
+        if (one.path, one.name) in self.sizes | self.placement.cut:
+            return "ranks share out the sizes of this module, and where their shares differ they would compute others with it"
         if isinstance(value, (torch.nn.Module, torch.nn.Parameter)) or is_there(value):
             return "modules and weights are on the ranks"
         if value is not GONE and callable(value) or one.old is not GONE and callable(one.old):

@@ -150,14 +150,18 @@ def test_other_changes_are_refused_until_they_are_undone(pair, name):
     assert equal(pair)
 
 
-def test_integers_of_which_each_rank_has_its_own_are_refused(ranks):
+def test_integers_of_modules_whose_sizes_are_shared_out_are_refused(ranks):
+    """Where ranks have unequal shares, a run of the whole model shows no other operation with another integer."""
     from transformers import GPT2Config, GPT2Model
 
     model = parallelize(GPT2Model(GPT2Config(n_embd=32, n_head=4, n_layer=1, vocab_size=64)).eval(), session=ranks)
-    path, name = min(model._placement.cut)
-    setattr(model.get_submodule(path), name, 2)
-    with pytest.raises(ApplyError, match=f"{name} was set, but each rank has a number of its own"):
-        model(IDS)
+    attention = model.get_submodule("h.0.attn")
+    for name in ("num_heads", "head_dim", "split_size"):
+        value = getattr(attention, name)
+        setattr(attention, name, 2 * value)
+        with pytest.raises(ApplyError, match=f"{name} was set, but ranks share out the sizes of this module"):
+            model(IDS)
+        setattr(attention, name, value)
     model._placement.end()
 
 

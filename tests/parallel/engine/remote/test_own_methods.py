@@ -43,6 +43,7 @@ READS = {
     "a weight's sizes": lambda m: [(tuple(p.shape), p.dtype, p.numel(), p.stride(), p.ndim) for p in m.parameters()],
     "numpy": lambda m: m.head.weight.detach().numpy()[:3].tolist(),
     "data": lambda m: m.head.weight.data.abs().mean(),
+    "the memory": lambda m: (m.head.weight.untyped_storage().nbytes(), len(m.head.weight.untyped_storage())),
     "a copy of a weight": lambda m: copy.deepcopy(m.layers[1].mlp.up.weight),
     "a pickled weight": lambda m: pickle.loads(pickle.dumps(m.layers[1].mlp.up.bias)),
     "text of a weight": lambda m: str(m.layers[0].attn.q.bias.data),
@@ -95,6 +96,8 @@ WRITES = {
     "many": lambda m: torch._foreach_mul_(list(m.parameters()), 2.0),
     "a new parameter": lambda m: m.crop(8),
     "another type": lambda m: m.head.half(),
+    "the memory": lambda m: m.head.weight.untyped_storage().fill_(1),
+    "an entry of the memory": lambda m: m.head.weight.untyped_storage().__setitem__(0, 1),
 }
 
 
