@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from modular_converter.convert.inherit.resolve import ModularFile, Neighbour
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.rename import Renamer
+from modular_converter.convert.source.rename import Renamer, leads_outside
 from modular_converter.findings import UNPARSABLE, ConversionError
 from modular_converter.model.bindings import bindings_of
 from modular_converter.model.index import imported_names, imports_within
@@ -22,6 +22,7 @@ from modular_converter.settings.values import module_name
 
 
 _BUILTINS = frozenset(vars(builtins))
+QUOTED = re.compile(r"""["'](\w+)["']""")
 _HAS_IMPORT = re.compile(r"(?:^|[;:])[ \t]*(?:from|import)\b", re.MULTILINE)  # matches in strings, too
 
 
@@ -32,25 +33,29 @@ class ForeignNames:
     names: frozenset[str] = frozenset()
     """Names that are imported, builtins, and attributes of imported modules with what they are looked up in: `torch.diagonal`."""
     members: frozenset[str] = frozenset()
-    """Attributes and keywords, whatever they belong to: `diagonal`."""
+    """Attributes, keywords and words in quotes, whatever they belong to: `diagonal`."""
 
 
 def foreign_names(neighbour: Neighbour, renamer: Renamer, target: ModularFile, library: Library) -> ForeignNames:
     """The names of other libraries in a neighbour's code that renaming would spoil.
 
-    An attribute or a keyword is the model's if a file of the model binds it. `x.diagonal()` of `dia` is torch's if no
-    file has such a method, parameter or attribute, and `torch.triu(x, diagonal=diagonal)` is torch's even so.
+    An attribute or a keyword is the model's if a file of the model binds it. `x.clip(0)` of `clip` is torch's if no file
+    has such a method, parameter or attribute, and `torch.clamp(x, clip=clip)` is torch's even so. So is what a class sets
+    in its body for a base from outside, if no code of the model reads it. `sample` of `sam` is another word, whoever
+    binds it, unless it is a definition at the top level: these are published under such names (`Glm4vMoeisionMlp`).
     """
     own_packages = frozenset(name.partition(".")[0] for name in (library.settings.package, neighbour.package))
     module = neighbour.module
     code = [statement for statement in module.statements if not statement.imports]
     used = frozenset[str]().union(*(statement.uses for statement in code))
     imported = frozenset(_imported(neighbour, renamer, target, library, own_packages))
-    words = renamer.changed(used) - imported
+    quoted = {word for one in code if renamer.old in one.text for word in QUOTED.findall(one.text)}
     own = module.names - imported
+    longer = frozenset(word for word in renamer.changed(used | quoted) - own if renamer.is_within_word(word))
+    words = renamer.changed(used) - imported - longer
     # Most neighbours have no such word but the names of their classes, which are no attributes of anything.
     if words <= own and not _looked_up(words, code):
-        return ForeignNames(imported)
+        return ForeignNames(imported, longer)
     builtin = words & _BUILTINS - module.names  # `set` where the model is `set`
     asked = words - own | _looked_up(words, module.statements)
     uses = [
@@ -58,7 +63,9 @@ def foreign_names(neighbour: Neighbour, renamer: Renamer, target: ModularFile, l
     ]
     bound = frozenset[str]().union(*(use.bound for use in uses))
     keywords = frozenset[str]().union(*(use.keywords for use in uses))
-    return ForeignNames(imported | uses[0].chains | builtin, (keywords | (asked - bound)) - own)
+    read = frozenset[str]().union(*(use.read for use in uses))
+    handed = frozenset[str]().union(*(use.for_bases for use in uses)) - read
+    return ForeignNames(imported | uses[0].chains | builtin, ((keywords | handed | (asked - bound)) - own) | longer)
 
 
 def _looked_up(words: frozenset[str], statements: Iterable[Statement]) -> frozenset[str]:
@@ -118,7 +125,7 @@ def is_outside(imported: ImportedName, own: Collection[str]) -> bool:
     """
     parts = imported.module.split(".")
     if imported.is_relative:
-        return imported.module.startswith("...") and "models" not in parts
+        return leads_outside(imported.module)
     return parts[0] not in own or "models" not in parts
 
 
@@ -140,6 +147,10 @@ class WordUses:
     """Keywords in calls of what is imported from outside."""
     chains: frozenset[str] = frozenset()
     """Attributes of what is imported from outside: `torch.diagonal`."""
+    for_bases: frozenset[str] = frozenset()
+    """Set in the bodies of classes with a base from outside."""
+    read: frozenset[str] = frozenset()
+    """Read as attributes or names, or named by a string."""
 
 
 @functools.lru_cache(maxsize=64)  # a neighbour is often that of the next models too
@@ -160,21 +171,34 @@ def uses_of_words(texts: tuple[str, ...], words: frozenset[str], own: frozenset[
     imports = {name.bound: is_outside(name, own) for node in found for name in imported_names(node)}
     scopes = bindings_of(*statements).everywhere
     bound = {name for scope in scopes for name in words & (scope.binds | scope.local)}
-    foreign_keywords, chains = set[str](), set[str]()
+    foreign_keywords, chains, read, for_bases = set[str](), set[str](), set[str](), set[str]()
     for node in nodes:
+        read.update(_read(node))
         bound.update(name for name in _named(node) if name in words)
         if isinstance(node, ast.Call):
             names = words.intersection(keyword.arg for keyword in node.keywords if keyword.arg)
-            is_foreign = imports.get(_root(node.func)) if names else None
-            if is_foreign:
+            if names and imports.get(_root(node.func)):
                 foreign_keywords |= names
-            elif is_foreign is None:  # those of another model's classes are neither bound here nor surely foreign
-                bound |= names
         elif isinstance(node, ast.Attribute) and node.attr in words:
             chain = dotted(node)
             if imports.get(chain.partition(".")[0]):
                 chains.add(chain)
-    return WordUses(frozenset(bound), frozenset(foreign_keywords), frozenset(chains))
+        elif isinstance(node, ast.ClassDef) and any(imports.get(_root(base)) for base in node.bases):
+            assigned = (one for one in node.body if isinstance(one, (ast.Assign, ast.AnnAssign)))
+            for_bases |= words & bindings_of(*assigned).assigns
+    return WordUses(*map(frozenset, (bound, foreign_keywords, chains, for_bases, read)))
+
+
+def _read(node: ast.AST) -> Sequence[str]:
+    """The word that a node reads, or that a string has."""
+    match node:
+        case (
+            ast.Attribute(attr=name, ctx=ast.Load())
+            | ast.Name(id=name, ctx=ast.Load())
+            | ast.Constant(value=str() as name)
+        ):
+            return (name,)
+    return ()
 
 
 def _root(node: ast.expr) -> str:

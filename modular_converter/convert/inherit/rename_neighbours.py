@@ -56,7 +56,7 @@ class RenamedNeighbour:
         renamer = self.definitions.renamer
         module = name.module
         if name.is_relative and not self.neighbour.package:
-            module = self.sibling_renamer.name(module)
+            module = self.sibling_renamer.module(module)
         elif name.is_relative and _is_sibling(module):
             return ImportedName(self.sibling_renamer.name(module), renamer.name(name.name), renamer.name(name.asname))
         elif name.is_relative:
@@ -139,7 +139,9 @@ def rename_neighbours(resolution: ResolvedImports, library: Library) -> Neighbou
         own = Renamer(neighbour.model, neighbour_names.cased(neighbour.model), target.model, target.cased)
         own = replace(own, kept=settings.kept_names, copy_comment=settings.copy_comment)
         foreign = foreign_names(neighbour, _renamer(own, prefix, target), target, library)
-        own = replace(own, foreign=foreign.names, members=foreign.members)
+        name_alone = {word for word in foreign.members if word.lower() == neighbour.model}
+        kept = (*settings.kept_names, *sorted(foreign.members - name_alone))
+        own = replace(own, kept=kept, foreign=foreign.names, members=frozenset(name_alone))
         definitions = RenamedModule(_portable(neighbour), _renamer(own, prefix, target))
         renamed[dotted] = RenamedNeighbour(neighbour, prefix, definitions, own)
     return _with_new_names(Neighbourhood(resolution, renamed))

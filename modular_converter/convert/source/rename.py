@@ -39,7 +39,7 @@ class Renamer:
     foreign: frozenset[str] = frozenset()
     """Names that the model's file imports from other libraries, and that contain the model's name: `llama_cpp`."""
     members: frozenset[str] = frozenset()
-    """Attributes and keywords of other libraries that contain the model's name: `diagonal` where the model is `dia`."""
+    """Attributes and keywords of other libraries that are the model's name, which stays a word of texts: `x.clip(0)`."""
     siblings: Renamer | None = None
     """Renames the modules of relative imports, where the files of the target have another name than its copies."""
 
@@ -104,14 +104,23 @@ class Renamer:
         """The identifiers renamed so far: the same ones occur in many definitions."""
         return _RenamedNames(self)
 
+    def is_within_word(self, name: str) -> bool:
+        """Whether the model's name stands only within longer words of an identifier: `sam` in `num_samples`."""
+        found = self._pattern.finditer(name)
+        return all(name[one.end() : one.end() + 1].islower() for one in found)
+
     def _rename(self, name: str) -> str:
         stays = name in self.kept or name in self.foreign or name in self.members
         return name if stays else self._pattern.sub(self._replacement, name)
 
     def import_modules(self, text: str) -> str:
         """Rename only the relative modules that the import statements of `text` import from."""
-        found = (match.span("module") for match in _RELATIVE_IMPORT.finditer(lexer.code_only(text)))
-        return lexer.replace_spans(text, ((*span, self.between(text, *span)) for span in found))
+        found = (one.span("module") for one in _RELATIVE_IMPORT.finditer(lexer.code_only(text)))
+        return lexer.replace_spans(text, ((*span, self.module(text[slice(*span)])) for span in found))
+
+    def module(self, module: str) -> str:
+        """Rename a relative module: one outside of the models (`...sampling`) is no model's."""
+        return module if leads_outside(module) else self.name(module)
 
     def code(self, text: str, keep_modules: bool = False) -> str:
         """Rename in code, strings and comments, but not in the text of f-strings nor in absolute module names.
@@ -164,8 +173,11 @@ class Renamer:
             spans += _absolute_modules(code)
             if is_foreign:
                 spans += (match.span() for match in self._foreign_pattern.finditer(code))
-            if keep_modules or self.siblings is not None:
-                modules += (match.span("module") for match in _RELATIVE_IMPORT.finditer(code))
+            for one in _RELATIVE_IMPORT.finditer(code):
+                if leads_outside(one["module"]):
+                    spans.append(one.span("module"))
+                elif keep_modules or self.siblings is not None:
+                    modules.append(one.span("module"))
         if self.kept and any(name in text for name in self.kept):
             spans += (match.span() for match in self._kept_pattern.finditer(text))
         # Of two spans that begin together the longer one counts.
@@ -184,6 +196,11 @@ class _RenamedNames(dict[str, str]):
     def __missing__(self, name: str) -> str:
         renamed = self[name] = self._renamer._rename(name)
         return renamed
+
+
+def leads_outside(module: str) -> bool:
+    """Whether a relative module in a file of a model is none of the models'."""
+    return module.startswith("...") and "models" not in module.split(".")
 
 
 def _absolute_modules(code: str) -> Iterator[tuple[int, int]]:
