@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from modular_converter.convert.inherit.resolve import ModularFile, Neighbour
 from modular_converter.convert.source.library import Library
@@ -41,8 +42,9 @@ def foreign_names(neighbour: Neighbour, renamer: Renamer, target: ModularFile, l
 
     An attribute or a keyword is the model's if a file of the model binds it. `x.clip(0)` of `clip` is torch's if no file
     has such a method, parameter or attribute, and `torch.clamp(x, clip=clip)` is torch's even so. So is what a class sets
-    in its body for a base from outside, if no code of the model reads it. `sample` of `sam` is another word, whoever
-    binds it, unless it is a definition at the top level: these are published under such names (`Glm4vMoeisionMlp`).
+    in its body for a base from outside, if no code of the model reads it, and a word of what is imported from outside.
+    `sample` of `sam` is another word, whoever binds it, unless it is a definition at the top level: these are published
+    under such names (`Glm4vMoeisionMlp`).
     """
     own_packages = frozenset(name.partition(".")[0] for name in (library.settings.package, neighbour.package))
     module = neighbour.module
@@ -51,7 +53,8 @@ def foreign_names(neighbour: Neighbour, renamer: Renamer, target: ModularFile, l
     imported = frozenset(_imported(neighbour, renamer, target, library, own_packages))
     quoted = {word for one in code if renamer.old in one.text for word in QUOTED.findall(one.text)}
     own = module.names - imported
-    longer = frozenset(word for word in renamer.changed(used | quoted) - own if renamer.is_within_word(word))
+    others = renamer.changed(used | quoted) - module.definitions.keys()
+    longer = frozenset(word for word in others if renamer.is_within_word(word))
     words = renamer.changed(used) - imported - longer
     # Most neighbours have no such word but the names of their classes, which are no attributes of anything.
     if words <= own and not _looked_up(words, code):
@@ -61,11 +64,24 @@ def foreign_names(neighbour: Neighbour, renamer: Renamer, target: ModularFile, l
     uses = [
         uses_of_words(_texts_with(asked, path, library), asked, own_packages) for path in _files(neighbour, library)
     ]
-    bound = frozenset[str]().union(*(use.bound for use in uses))
-    keywords = frozenset[str]().union(*(use.keywords for use in uses))
-    read = frozenset[str]().union(*(use.read for use in uses))
-    handed = frozenset[str]().union(*(use.for_bases for use in uses)) - read
-    return ForeignNames(imported | uses[0].chains | builtin, ((keywords | handed | (asked - bound)) - own) | longer)
+    bound, keywords, _, for_bases, read = (frozenset[str]().union(*some) for some in zip(*uses, strict=True))
+    theirs = keywords | (asked - bound) | (for_bases - read) | _spelt_outside(bound, neighbour, library)
+    return ForeignNames(imported | uses[0].chains | builtin, (theirs - own) | longer)
+
+
+def _spelt_outside(words: frozenset[str], neighbour: Neighbour, library: Library) -> frozenset[str]:
+    """The words, but for the model's name alone, that a definition which the neighbour imports from a module outside of
+    the models has in its code: a parameter of a function, an attribute of a base.
+    """
+    asked = {word for word in words if word.lower() != neighbour.model}
+    own = (library.settings.package, neighbour.package)
+    found = set[str]()
+    for imported in neighbour.module.imported.values() if asked else ():
+        if imported.name and is_outside(imported, own):
+            place = library.resolver.definition(imported.module, imported.name, os.path.dirname(neighbour.path))
+            statement = library.module(place.path).definitions.get(place.name) if place and place.name else None
+            found |= asked & statement.uses if statement else set()
+    return frozenset(found)
 
 
 def _looked_up(words: frozenset[str], statements: Iterable[Statement]) -> frozenset[str]:
@@ -137,8 +153,7 @@ def _files(neighbour: Neighbour, library: Library) -> list[str]:
     return [neighbour.path, *(path for path in paths if path != neighbour.path and library.exists(path))]
 
 
-@dataclass(frozen=True)
-class WordUses:
+class WordUses(NamedTuple):
     """The uses of some words in a file."""
 
     bound: frozenset[str] = frozenset()

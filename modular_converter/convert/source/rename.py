@@ -119,8 +119,13 @@ class Renamer:
         return lexer.replace_spans(text, ((*span, self.module(text[slice(*span)])) for span in found))
 
     def module(self, module: str) -> str:
-        """Rename a relative module: one outside of the models (`...sampling`) is no model's."""
-        return module if leads_outside(module) else self.name(module)
+        """Rename a relative module, if it is the model's: neither `...sampling` nor `..llama_pro` is llama's."""
+        return self.name(module) if self._is_own(module) else module
+
+    def _is_own(self, module: str) -> bool:
+        """Whether a relative module is in the folder of the model."""
+        is_above = module.startswith("..") and "models" not in module.split(".")
+        return not is_above or module.lstrip(".").partition(".")[0] == self.old and not leads_outside(module)
 
     def code(self, text: str, keep_modules: bool = False) -> str:
         """Rename in code, strings and comments, but not in the text of f-strings nor in absolute module names.
@@ -174,7 +179,7 @@ class Renamer:
             if is_foreign:
                 spans += (match.span() for match in self._foreign_pattern.finditer(code))
             for one in _RELATIVE_IMPORT.finditer(code):
-                if leads_outside(one["module"]):
+                if not self._is_own(one["module"]):
                     spans.append(one.span("module"))
                 elif keep_modules or self.siblings is not None:
                     modules.append(one.span("module"))

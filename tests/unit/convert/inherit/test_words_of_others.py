@@ -1,0 +1,80 @@
+"""Words of a neighbour that do not mean its model keep their names, wherever code writes and reads them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from modular_converter.convert.batch import Run
+from modular_converter.settings.load import profile_settings
+
+
+EXT = """\
+def scaled(old_dim=1): ...
+
+
+class Ext:
+    old_flag = 1
+
+    def run(self):
+        return self.old_flag, self.base_read
+"""
+
+
+def generated(neighbour: str, model: str = "old", cased: str = "Old") -> str:
+    path = "/words/models/new/modular_new.py"
+    texts = {
+        f"/words/models/{model}/modeling_{model}.py": neighbour,
+        "/words/ext.py": EXT,
+        path: f"from ..{model}.modeling_{model} import {cased}MLP\n\n\nclass NewMLP({cased}MLP):\n    pass\n",
+    }
+    [conversion] = Run(replace(profile_settings(), formatter="none"), texts, workers=1).convert([path])
+    assert not conversion.failed, conversion.findings
+    return conversion.files["/words/models/new/modeling_new.py"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'NAME = "old_freq"\n\n\nclass OldMLP:\n    def f(self):\n        return self.old_freq\n',
+        'class OldMLP:\n    def f(self):\n        self.keep(name="old_freq")\n        return self.old_freq\n',
+        "from ...ext import scaled\n\n\nclass OldMLP:\n    def f(self):\n        self.old_dim = 1\n"
+        '        return scaled(old_dim=getattr(self, "old_dim"))\n',
+        "from ...ext import scaled\n\n\nclass OldMLP:\n    def f(self, act=scaled):\n        return act(old_dim=1)\n",
+        "from ...ext import Ext\n\n\nclass OldMLP(Ext):\n    def f(self):\n        self.old_flag = self.old_flag + 1\n",
+        "from ...unread import Ext\n\n\nclass OldMLP(Ext):\n    old_prefix = 1\n",
+    ],
+    ids=["constant", "keyword", "foreign keyword", "other name", "attribute of a base", "attribute for a base"],
+)
+def test_one_word_has_one_name_in_code_and_in_quotes(body: str) -> None:
+    assert "new_" not in generated(body)
+
+
+def test_what_the_model_binds_and_reads_is_renamed() -> None:
+    text = generated(
+        'class OldMLP:\n    def f(self, old_x):\n        self.old_y = old_x\n        return {"old_y": 1}\n'
+    )
+    assert "old_" not in text
+
+
+@pytest.mark.parametrize("module", ["...sampling", "..sampling"])
+def test_the_name_within_another_word_is_no_name(module: str) -> None:
+    body = f'from {module} import sample\n\n\nclass SamMLP:\n    def same(self, samples):\n        return sample("same")\n'
+    text = generated(body, "sam", "Sam")
+    assert f"from {module} import sample" in text
+    assert 'def same(self, samples):\n        return sample("same")' in text
+
+
+def test_a_call_of_a_base_in_a_class_method_stays() -> None:
+    path = "/words/models/new/modular_new.py"
+    texts = {
+        "/words/models/old/modeling_old.py": (
+            "from ...ext import Ext\n\n\nclass OldMLP(Ext):\n    @classmethod\n    def load(cls, x):\n        return x\n"
+        ),
+        "/words/ext.py": EXT,
+        path: "from ...ext import Ext\nfrom ..old.modeling_old import OldMLP\n\n\nclass NewMLP(OldMLP):\n"
+        "    @classmethod\n    def load(cls, x):\n        return Ext.load(x)\n",
+    }
+    [conversion] = Run(replace(profile_settings(), formatter="none"), texts, workers=1).convert([path])
+    assert "return Ext.load(x)" in conversion.files["/words/models/new/modeling_new.py"]
