@@ -16,8 +16,8 @@ from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import Renamer, leads_outside
 from modular_converter.findings import UNPARSABLE, ConversionError
 from modular_converter.model.bindings import bindings_of
-from modular_converter.model.index import imported_names, imports_within
-from modular_converter.model.module import ImportedName, Statement
+from modular_converter.model.index import imported_names, imports_within, relative_imports
+from modular_converter.model.module import ImportedName, Module, Statement
 from modular_converter.model.nodes import children, dotted, parse, walk
 from modular_converter.settings.values import module_name
 
@@ -53,7 +53,7 @@ def foreign_names(neighbour: Neighbour, renamer: Renamer, target: ModularFile, l
     imported = frozenset(_imported(neighbour, renamer, target, library, own_packages))
     quoted = {word for one in code if renamer.old in one.text for word in QUOTED.findall(one.text)}
     own = module.names - imported
-    others = renamer.changed(used | quoted) - module.definitions.keys()
+    others = renamer.changed(used | quoted) - module.definitions.keys() - _of_siblings(module)
     longer = frozenset(word for word in others if renamer.is_within_word(word))
     words = renamer.changed(used) - imported - longer
     # Most neighbours have no such word but the names of their classes, which are no attributes of anything.
@@ -67,6 +67,12 @@ def foreign_names(neighbour: Neighbour, renamer: Renamer, target: ModularFile, l
     bound, keywords, _, for_bases, read = (frozenset[str]().union(*some) for some in zip(*uses, strict=True))
     theirs = keywords | (asked - bound) | (for_bases - read) | _spelt_outside(bound, neighbour, library)
     return ForeignNames(imported | uses[0].chains | builtin, (theirs - own) | longer)
+
+
+def _of_siblings(module: Module) -> frozenset[str]:
+    """The names that a file imports from other files of its model, whose definitions are renamed."""
+    imported = (one for statement in module.statements for one in relative_imports(statement))
+    return frozenset(name for one in imported if not one.module.startswith("..") for name in (one.name, one.bound))
 
 
 def _spelt_outside(words: frozenset[str], neighbour: Neighbour, library: Library) -> frozenset[str]:

@@ -9,5 +9,5 @@ from ...configuration_utils import PreTrainedConfig
 
 class FooConfig(PreTrainedConfig):
     model_type = "foo"
-    foometer: int = 4
+    diameter: int = 4
     diagonal: int = 1

@@ -21,8 +21,8 @@ def foomond(x):
 class FooMask(nn.Module):
     def __init__(self, config: FooConfig):
         super().__init__()
-        self.foo_size = config.foometer
-        self.register_buffer("foo_mask", torch.zeros(config.foometer))
+        self.foo_size = config.diameter
+        self.register_buffer("foo_mask", torch.zeros(config.diameter))
 
     def forward(self, x, diagonal=1, align_dia=True):
         mask = torch.triu(x, diagonal=diagonal) + torch.diag(x) + self.foo_mask

@@ -25,4 +25,4 @@ class NewMixer(nn.Module):
         self.fast = is_mamba_ssm_available() and self.use_mambapy
 
     def forward(self, x, mamba_selective_scan=None):
-        return pscan(x) if mamba_selective_scan is None else mamba_selective_scan(x, new_inner_fn_2=self.new)
+        return pscan(x) if mamba_selective_scan is None else mamba_selective_scan(x, mamba_inner_fn_2=self.new)

@@ -25,7 +25,7 @@ class EmuMLP:
         self.part = EmuPart()
 
     def apply(self, function):
-        return function(emu_k=2), helper()
+        return function(llama_k=2), helper()
 
     def call(self):
         return self.step(emu_step=2)
