@@ -65,7 +65,7 @@ def renamed(text: str, renamer: Renamer) -> str:
 
 
 class Oracle(cst.CSTTransformer):
-    """Renames names, plain strings and comments; the text of f-strings and absolute module names stay."""
+    """Renames names, plain strings and comments; the text of f-strings and modules outside of the models stay."""
 
     def __init__(self, renamer: Renamer) -> None:
         super().__init__()
@@ -88,7 +88,8 @@ class Oracle(cst.CSTTransformer):
         return cst.RemoveFromParent() if is_copied else updated_node
 
     def leave_ImportFrom(self, original_node: cst.ImportFrom, updated_node: cst.ImportFrom) -> cst.ImportFrom:
-        return updated_node if original_node.relative else updated_node.with_changes(module=original_node.module)
+        beside = len(original_node.relative) == 1  # `...` leads out of the models
+        return updated_node if beside else updated_node.with_changes(module=original_node.module)
 
     def leave_Import(self, original_node: cst.Import, updated_node: cst.Import) -> cst.Import:
         names = [
