@@ -12,7 +12,6 @@ class CallSuper(cst.CSTTransformer):
     """Writes `super().method(…)` for `Base.method(self, …)` where both call the same method. It is used on a method's
     body.
 
-    In a class method, `Base.method(x)` stays: it runs for `Base`, and `super().method(x)` would run for `cls`.
     Calls in inner functions, lambdas, comprehensions and classes stay: `super()` finds no instance there.
     """
 

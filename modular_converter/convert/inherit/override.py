@@ -18,7 +18,6 @@ from modular_converter.convert.inherit.super_calls import Merge, merge_statement
 from modular_converter.convert.inherit.taken import taken_statements
 from modular_converter.findings import ClassFinding, finding_at
 from modular_converter.model.class_blocks import Member
-from modular_converter.model.nodes import written
 from modular_converter.model.overriding import (
     NO_DECORATORS,
     calls_base,
@@ -87,7 +86,7 @@ def call_super_for_bases(member: Member, reached: frozenset[str], findings: list
 def call_super(method: cst.FunctionDef, member: Member, reached: frozenset[str]) -> cst.FunctionDef:
     """The method with its calls on explicit bases written as calls of `super()`."""
     instance = first_parameter(member.function)
-    if not instance or any(written(one) == "classmethod" for one in member.function.decorator_list):
+    if not instance:
         return method
     body = method.body.visit(CallSuper(member.function.name, reached, instance))
     assert isinstance(body, cst.BaseSuite)

@@ -13,4 +13,4 @@ class EmuPre(PreTrainedModel):
 
     @classmethod
     def load(cls, x):
-        return PreTrainedModel.load(x)
+        return super().load(x)

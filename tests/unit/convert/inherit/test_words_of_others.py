@@ -64,17 +64,3 @@ def test_the_name_within_another_word_is_no_name(module: str) -> None:
     text = generated(body, "sam", "Sam")
     assert f"from {module} import sample" in text
     assert 'def same(self, samples):\n        return sample("same")' in text
-
-
-def test_a_call_of_a_base_in_a_class_method_stays() -> None:
-    path = "/words/models/new/modular_new.py"
-    texts = {
-        "/words/models/old/modeling_old.py": (
-            "from ...ext import Ext\n\n\nclass OldMLP(Ext):\n    @classmethod\n    def load(cls, x):\n        return x\n"
-        ),
-        "/words/ext.py": EXT,
-        path: "from ...ext import Ext\nfrom ..old.modeling_old import OldMLP\n\n\nclass NewMLP(OldMLP):\n"
-        "    @classmethod\n    def load(cls, x):\n        return Ext.load(x)\n",
-    }
-    [conversion] = Run(replace(profile_settings(), formatter="none"), texts, workers=1).convert([path])
-    assert "return Ext.load(x)" in conversion.files["/words/models/new/modeling_new.py"]
