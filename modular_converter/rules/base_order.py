@@ -24,9 +24,10 @@ RULE = Rule(
     explanation="""\
 With inheritance, Python looks for a method in the bases in their order, each with its own bases. The generated class
 holds the parent's members itself, so they come first: before those of a base that your class names in front of the
-parent. It is generated without those that such a base gives in their place; but where the base calls on with `super()`,
-where the parent's lines use the member, or where the base cannot be read, one class cannot say it. And a class of the modular file takes the place of the parent's base whose name ends like its own, even if it
-does not inherit from it.
+parent. It is generated without those that such a base gives in their place; but where the base calls on with
+`super()`, where the parent's lines use the member, or where the base cannot be read, one class cannot say it. And a
+class of the modular file takes the place of the parent's base whose name ends like its own, even if it does not
+inherit from it.
 
 Name such a base behind the parent, define the method in your class, or let the replacing class inherit from the
 replaced one.
