@@ -26,6 +26,7 @@ from modular_converter.convert.inline.needed import OWN
 from modular_converter.convert.source.library import Library
 from modular_converter.model.class_blocks import ClassBlock, ClassPiece, Member, parse_class
 from modular_converter.model.module import ImportedName, Role, Statement
+from modular_converter.model.nodes import parse
 from modular_converter.model.overriding import AddedDecorators, inherited_decorators
 from modular_converter.model.resolver import Definition
 from modular_converter.settings.values import Settings
@@ -368,7 +369,7 @@ def find_displaced_classes(
                 if model != other and _serves(name, model, file, neighbours, classes):
                     wanted = definitions[name]
                     found = Statement(Role.CLASS, name, built.text, built.statement.line)
-                    if not same_code(wanted.text, found.text):
+                    if ast.dump(parse(wanted.text)) != ast.dump(parse(found.text)):  # an annotation tells models apart
                         yield Change(name, user, Meaning(source, wanted), Meaning(OWN, found))
 
 
