@@ -12,7 +12,7 @@ from modular_converter.parallel.plans.files import from_json
 from modular_converter.parallel.plans.parts import LARGEST, Part, checked_parts
 from modular_converter.parallel.plans.text_checks import LINE, checked_line, checked_path, shortened, shown
 from modular_converter.parallel.styles import STYLES
-from modular_converter.parallel.styles.layout import Layout
+from modular_converter.parallel.styles.layout import WeightLayout
 
 
 DIMENSIONS = 64  # the most dimensions of torch's tensors
@@ -54,7 +54,7 @@ class PlanRule:
             raise PlanFormatError(f"{self.pattern}: members={shown(self.members)} is of a unit: give units= too")
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> WeightLayout:
         """What the style says."""
         return STYLES[self.style].layout
 

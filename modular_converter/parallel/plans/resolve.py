@@ -13,7 +13,7 @@ from modular_converter.parallel.plans.patterns import matches, names_of_parts
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.plans.text_checks import shortened
 from modular_converter.parallel.plans.units import Units
-from modular_converter.parallel.styles.layout import EXPERTS_INTEGER, SHARE, Enters, Layout, Side
+from modular_converter.parallel.styles.layout import EXPERTS_INTEGER, SHARE, Enters, Side, WeightLayout
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Piece:
         units: of each block, such as heads; None for single entries.
     """
 
-    roles: frozenset[Layout]
+    roles: frozenset[WeightLayout]
     dim: int
     parts: tuple[int, ...]
     rule: str
@@ -42,7 +42,7 @@ class Resolution:
     """A plan for a model: parameter name -> piece, (module path, layout), and (module path, name) of integers."""
 
     pieces: dict[str, Piece]
-    hooks: tuple[tuple[str, Layout], ...]
+    hooks: tuple[tuple[str, WeightLayout], ...]
     attributes: tuple[tuple[str, str], ...]
     tails: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Module path -> parts of its output, of which the last part enters a sharded region."""
@@ -57,7 +57,7 @@ def resolve(plan: Plan, model: torch.nn.Module) -> Resolution:
     parameters = dict(model.named_parameters(remove_duplicate=False))
     acting = {path for rule in plan.rules if rule.layout.acts_for_weights for path in matches(rule.pattern, modules)}
     pieces: dict[str, Piece] = {}
-    hooks: list[tuple[str, Layout]] = []
+    hooks: list[tuple[str, WeightLayout]] = []
     tails: dict[str, tuple[int, ...]] = {}
     for rule in plan.rules:
         paths = matches(rule.pattern, modules)

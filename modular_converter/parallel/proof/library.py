@@ -25,6 +25,7 @@ from modular_converter.parallel.proof.judge import (
 )
 from modular_converter.parallel.tiny.build import Small
 from modular_converter.parallel.tiny.copies import copy_of
+from modular_converter.parallel.torch_private import world
 
 
 def check_library(folder: str, small: Small, plan: Plan, ranks: int, whole: Reference) -> Verdict:
@@ -119,7 +120,5 @@ def _with_gradients(through: str, loaded: Any, small: Small, whole: Reference, r
 
 def end_groups() -> None:
     """End all process groups but the default group: each load makes new ones, with threads, and never ends them."""
-    from modular_converter.parallel.torch_private import world
-
     for group in [group for group in world.pg_map if group is not dist.group.WORLD]:
         dist.destroy_process_group(group)

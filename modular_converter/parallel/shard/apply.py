@@ -21,7 +21,7 @@ from modular_converter.parallel.shard.own_integers import group_sizes, own_integ
 from modular_converter.parallel.shard.role_parameters import make_parameter
 from modular_converter.parallel.shard.shares import block_lengths, share_length, share_lengths, stretches
 from modular_converter.parallel.styles.forward import Site, after_of, before_of
-from modular_converter.parallel.styles.layout import Layout
+from modular_converter.parallel.styles.layout import WeightLayout
 
 
 @dataclass
@@ -214,7 +214,7 @@ def _own_integer(applied: Applied, path: str, name: str, value: int) -> int:
     return own_integer(applied.resolution.pieces, f"{path}:{name}", value, group.rank, group.size)
 
 
-def attach(applied: Applied, path: str, layout: Layout, group: Group) -> list[Any]:
+def attach(applied: Applied, path: str, layout: WeightLayout, group: Group) -> list[Any]:
     """Hook what a layout says about the edges of a module to it.
 
     Returns:

@@ -15,7 +15,7 @@ from modular_converter.parallel.shard.collectives import Group, GroupRegion
 from modular_converter.parallel.solve.operators import functions_where
 from modular_converter.parallel.styles import acting
 from modular_converter.parallel.styles.forward import WeightUse, weight_forward
-from modular_converter.parallel.styles.layout import Layout
+from modular_converter.parallel.styles.layout import WeightLayout
 from modular_converter.parallel.torch_private import DisableTorchFunctionSubclass
 
 
@@ -26,7 +26,7 @@ CARRIERS = functions_where(lambda traits: traits.part)
 class _Role:
     """Mixin: intercepts every function that is called with the tensor."""
 
-    layouts: tuple[Layout, ...]
+    layouts: tuple[WeightLayout, ...]
     whole: bool
     group: Group
     borders: tuple[int, ...]
@@ -56,7 +56,7 @@ class RoleTensor(_Role, torch.Tensor):
 
 
 def make_parameter(
-    local: torch.Tensor, like: torch.Tensor, roles: Collection[Layout], group: Group, borders: tuple[int, ...]
+    local: torch.Tensor, like: torch.Tensor, roles: Collection[WeightLayout], group: Group, borders: tuple[int, ...]
 ) -> Any:
     """A parameter with a rank's share; ``borders`` as in ``WeightUse``."""
     made = RoleParameter(local, requires_grad=like.requires_grad)
@@ -69,7 +69,7 @@ class RoleOwner(Protocol):
     """The role of a weight."""
 
     @property
-    def layouts(self) -> tuple[Layout, ...]: ...
+    def layouts(self) -> tuple[WeightLayout, ...]: ...
     @property
     def whole(self) -> bool: ...
     @property
@@ -78,7 +78,7 @@ class RoleOwner(Protocol):
     def borders(self) -> tuple[int, ...]: ...
 
 
-def stays_whole(roles: Collection[Layout]) -> bool:
+def stays_whole(roles: Collection[WeightLayout]) -> bool:
     """Whether a weight with these layouts is cut by none of them."""
     return not any(layout.cuts for layout in roles)
 

@@ -18,7 +18,7 @@ from modular_converter.parallel.solve.gradients import Entries, gradient_entries
 from modular_converter.parallel.solve.operators import traits_of
 from modular_converter.parallel.solve.twins import unused_twins
 from modular_converter.parallel.solve.write_rules import ShardedParameter, generic_attributes, has_head, rules_of
-from modular_converter.parallel.styles.layout import COLWISE, GATHERED, ROWWISE, SHARE, VOCABULARY, Layout
+from modular_converter.parallel.styles.layout import COLWISE, GATHERED, ROWWISE, SHARE, VOCABULARY, WeightLayout
 from modular_converter.parallel.trace.graph import INPUT, Op, Parameter
 
 
@@ -134,7 +134,7 @@ def _shards(flow: Flow, choice: Choice) -> dict[str, ShardedParameter]:
 
 def _layout(
     flow: Flow, index: int, parameter: Parameter, contracted: dict[tuple[int, int], bool], choice: Choice
-) -> Layout:
+) -> WeightLayout:
     """The layout of one use. A product whose other operand is sharded is local: depthwise convolutions, matrices by head."""
     row = contracted.get((index, parameter.tensor))
     if row is None:

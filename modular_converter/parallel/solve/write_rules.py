@@ -21,7 +21,7 @@ from modular_converter.parallel.styles.layout import (
     SUMMED_GRADIENT,
     SUMMED_TAIL,
     VOCABULARY,
-    Layout,
+    WeightLayout,
 )
 from modular_converter.parallel.trace.graph import Parameter, Trace
 
@@ -30,7 +30,7 @@ from modular_converter.parallel.trace.graph import Parameter, Trace
 class ShardedParameter:
     """The split of a parameter: the layout of its use, the dimension, and the packed parts."""
 
-    layout: Layout
+    layout: WeightLayout
     dim: int
     parts: tuple[Part, ...]
     tied_head: bool = False

@@ -20,7 +20,7 @@ from modular_converter.parallel.styles.layout import (
     SUMMED_OUTPUT,
     SUMMED_TAIL,
     VOCABULARY,
-    Layout,
+    WeightLayout,
 )
 
 
@@ -35,7 +35,7 @@ class Style:
     """
 
     name: str
-    layout: Layout
+    layout: WeightLayout
     does: str
     library: bool = True
     packed: bool = False
@@ -96,13 +96,13 @@ STYLES: dict[str, Style] = {style.name: style for style in _ALL}
 """Name -> style, in the order of the page about plans; transformers' own styles come first."""
 
 
-def style_of(layout: Layout, packed: bool = False) -> str:
+def style_of(layout: WeightLayout, packed: bool = False) -> str:
     """The name of a layout, or of it for several blocks if there is one."""
     named = [style for style in STYLES.values() if style.layout == layout]
     return next((style.name for style in named if style.packed == packed), named[0].name)
 
 
-def acting(roles: Collection[Layout]) -> tuple[Layout, ...]:
+def acting(roles: Collection[WeightLayout]) -> tuple[WeightLayout, ...]:
     """The layouts of a weight by which its uses change, in the order in which they are asked.
 
     A tied weight can have several: what looks up rows comes before what multiplies.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.styles.layout import Enters, Layout, Side
+from modular_converter.parallel.styles.layout import Enters, Side, WeightLayout
 
 
 class Region(Protocol):
@@ -39,7 +39,7 @@ def own_range(region: Region, borders: Sequence[int]) -> tuple[int, int]:
 
 
 def layer_product(
-    layout: Layout,
+    layout: WeightLayout,
     region: Region,
     borders: Sequence[int],
     function: Callable[..., Any],
@@ -105,7 +105,7 @@ class WeightUse:
     is_weight: Callable[[Any], bool]
 
 
-def weight_forward(layout: Layout, use: WeightUse) -> Any:
+def weight_forward(layout: WeightLayout, use: WeightUse) -> Any:
     """The result of a function with a weight under a layout; ``NotImplemented`` if the function needs no change."""
     if layout.enters is Enters.WEIGHT:
         return _with_entered_weights(use)
@@ -184,7 +184,7 @@ class Site:
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-def before_of(layout: Layout, site: Site) -> Callable[[tuple[Any, ...], dict[str, Any]], Arguments] | None:
+def before_of(layout: WeightLayout, site: Site) -> Callable[[tuple[Any, ...], dict[str, Any]], Arguments] | None:
     """What changes the arguments of a module's forward; None if nothing does.
 
     Raises ``ApplyError`` for a module that the layout does not fit.
@@ -198,7 +198,7 @@ def before_of(layout: Layout, site: Site) -> Callable[[tuple[Any, ...], dict[str
     return lambda args, kwargs: (enter(args), {key: enter(value) for key, value in kwargs.items()})
 
 
-def after_of(layout: Layout, site: Site) -> Callable[[Any], Any] | None:
+def after_of(layout: WeightLayout, site: Site) -> Callable[[Any], Any] | None:
     """What changes the result of a module's forward; None if nothing does."""
     if layout.leaves is not None:
         return lambda result: on_first(site.region.sum, result)

@@ -61,7 +61,7 @@ SUM_OVER_RANKS, GATHER_OVER_RANKS = Collective("all-reduce", 2), Collective("all
 
 
 @dataclass(frozen=True)
-class Layout:
+class WeightLayout:
     """How a weight is cut, and what happens at the edges of its products, or of a module.
 
     Attributes:
@@ -115,19 +115,19 @@ class Layout:
         return self.of_table or self.leaves is GATHER_OVER_RANKS or self.enters is Enters.SLICE
 
 
-COLWISE = Layout(Side.OUTPUT, Enters.OPERANDS)
-GATHERED = Layout(Side.OUTPUT, Enters.OPERANDS, GATHER_OVER_RANKS)
-ROWWISE = Layout(Side.INPUT, leaves=SUM_OVER_RANKS)
-SPLIT_INPUT = Layout(Side.INPUT, Enters.SLICE, SUM_OVER_RANKS)
-VOCABULARY = Layout(Side.FIRST, leaves=SUM_OVER_RANKS)
-SHARE = Layout(Side.FIRST)
-STACKED_EXPERTS = Layout(Side.EXPERTS)
-SUMMED_GRADIENT = Layout(enters=Enters.WEIGHT)
-SUMMED_TAIL = Layout(enters=Enters.TAIL)
-SUMMED_OUTPUT = Layout(leaves=SUM_OVER_RANKS)
-SLICED_EXPERTS = Layout(enters=Enters.INPUTS, leaves=SUM_OVER_RANKS)
-ROUTED_EXPERTS = Layout(enters=Enters.ROUTES, leaves=SUM_OVER_RANKS)
-ENTERING_INPUTS = Layout(enters=Enters.INPUTS)
-ENTERING_OUTPUT = Layout(enters=Enters.OUTPUT)
+COLWISE = WeightLayout(Side.OUTPUT, Enters.OPERANDS)
+GATHERED = WeightLayout(Side.OUTPUT, Enters.OPERANDS, GATHER_OVER_RANKS)
+ROWWISE = WeightLayout(Side.INPUT, leaves=SUM_OVER_RANKS)
+SPLIT_INPUT = WeightLayout(Side.INPUT, Enters.SLICE, SUM_OVER_RANKS)
+VOCABULARY = WeightLayout(Side.FIRST, leaves=SUM_OVER_RANKS)
+SHARE = WeightLayout(Side.FIRST)
+STACKED_EXPERTS = WeightLayout(Side.EXPERTS)
+SUMMED_GRADIENT = WeightLayout(enters=Enters.WEIGHT)
+SUMMED_TAIL = WeightLayout(enters=Enters.TAIL)
+SUMMED_OUTPUT = WeightLayout(leaves=SUM_OVER_RANKS)
+SLICED_EXPERTS = WeightLayout(enters=Enters.INPUTS, leaves=SUM_OVER_RANKS)
+ROUTED_EXPERTS = WeightLayout(enters=Enters.ROUTES, leaves=SUM_OVER_RANKS)
+ENTERING_INPUTS = WeightLayout(enters=Enters.INPUTS)
+ENTERING_OUTPUT = WeightLayout(enters=Enters.OUTPUT)
 EXPERTS_INTEGER = "num_experts"
 """The integer of a module of ``STACKED_EXPERTS`` that becomes the local number."""

@@ -22,7 +22,7 @@ from modular_converter.parallel.solve.operators import creation, operator_of, tr
 from modular_converter.parallel.solve.partial_sums import gives_zeros, keeps_sums
 from modular_converter.parallel.solve.requirements import solve_requirements
 from modular_converter.parallel.styles import acting, style_of
-from modular_converter.parallel.styles.layout import GATHER_OVER_RANKS, SUM_OVER_RANKS, Enters, Layout
+from modular_converter.parallel.styles.layout import GATHER_OVER_RANKS, SUM_OVER_RANKS, Enters, WeightLayout
 from modular_converter.parallel.trace.graph import PARAM, ModuleCall, Op, Trace
 
 
@@ -56,7 +56,7 @@ class _Step:
     op: Op
     sources: tuple[Type, ...]
     results: tuple[Type, ...]
-    layout: Layout | None
+    layout: WeightLayout | None
 
 
 def type_faults(trace: Trace, plan: Resolution) -> list[TypeFault]:
@@ -88,7 +88,7 @@ class _Forward:
     """The axes along which results are cut."""
     cut_through: set[int] = field(default_factory=set)
     """Parameters that are cut through blocks, so that a rank's share is of no use before it is gathered."""
-    pending: tuple[Layout, frozenset[int], int] | None = None
+    pending: tuple[WeightLayout, frozenset[int], int] | None = None
     """The layout whose collective follows a call of the code, the axes of its weight, and the last operation of the call."""
 
     def run(self) -> None:
@@ -208,7 +208,7 @@ class _Forward:
         self.inside |= set() if self._is_view(op) or self.pending is not None else left
         self.steps.append(_Step(op, sources, tuple(map(self.of, op.outputs)), layout))
 
-    def _layout(self, op: Op) -> tuple[int | None, Layout | None]:
+    def _layout(self, op: Op) -> tuple[int | None, WeightLayout | None]:
         """The weight of an operation with a layout of its own, and this layout, as `RoleParameter` finds it."""
         for number in op.inputs():
             weight = self.flow.origin.get(number)
@@ -224,7 +224,7 @@ class _Forward:
         """Whether the results are views of parameters."""
         return all(number in self.flow.origin for number in op.outputs)
 
-    def _end(self, index: int, op: Op, layout: Layout) -> int:
+    def _end(self, index: int, op: Op, layout: WeightLayout) -> int:
         """The operation after which a layout's collective acts: a bias is added after a sum, and before a gather."""
         call = self.flow.trace.calls[op.call] if op.call >= 0 else None
         if call is None or layout.leaves is SUM_OVER_RANKS and call.function not in _OF_SEVERAL:
@@ -246,7 +246,7 @@ class _Forward:
         return summed or bool(partial)
 
     def _collected(
-        self, op: Op, layout: Layout, own: frozenset[int], left: frozenset[int], partial: bool
+        self, op: Op, layout: WeightLayout, own: frozenset[int], left: frozenset[int], partial: bool
     ) -> tuple[frozenset[int], bool]:
         """The axes of a result, and whether it is partial, after the collective of a layout."""
         if layout.leaves is SUM_OVER_RANKS:
@@ -267,7 +267,7 @@ class _Forward:
                     self.faults.append(TypeFault(call.path, f"{style_of(layout)} sums what is no sum over the ranks"))
                 self.types[call.outputs[0]] = Type(found.cut)
 
-    def layouts(self, call: ModuleCall) -> list[Layout]:
+    def layouts(self, call: ModuleCall) -> list[WeightLayout]:
         """The styles of a module."""
         return [layout for path, layout in self.plan.hooks if path == call.path]
 
@@ -387,7 +387,7 @@ class _Backward:
         return TERM if TERM in kinds else WHOLE
 
     def _entered(
-        self, number: int, call: ModuleCall, layout: Layout, uses: list[tuple[int, str, tuple[int, ...]]]
+        self, number: int, call: ModuleCall, layout: WeightLayout, uses: list[tuple[int, str, tuple[int, ...]]]
     ) -> list[tuple[int, str, tuple[int, ...]]]:
         """The uses of a tensor, those in the region of a module's layout with a summed gradient."""
         if layout.enters is Enters.INPUTS and number in call.inputs:

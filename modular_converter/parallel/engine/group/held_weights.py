@@ -33,7 +33,7 @@ from modular_converter.parallel.shard.collectives import (
 from modular_converter.parallel.shard.role_parameters import stays_whole, with_role
 from modular_converter.parallel.shard.shares import share_lengths
 from modular_converter.parallel.styles import acting
-from modular_converter.parallel.styles.layout import SUMMED_GRADIENT, Layout
+from modular_converter.parallel.styles.layout import SUMMED_GRADIENT, WeightLayout
 from modular_converter.parallel.torch_private import call_impl
 
 
@@ -57,14 +57,14 @@ class HeldWeight:
     shape: tuple[int, ...]
     group: Group
     dtensor: bool
-    layouts: tuple[Layout, ...] = ()
+    layouts: tuple[WeightLayout, ...] = ()
     whole: bool = True
     borders: tuple[int, ...] = ()
     copies: bool = False
     summed: bool = False
 
     @property
-    def of_product(self) -> Layout | None:
+    def of_product(self) -> WeightLayout | None:
         """The layout of products with it."""
         return next((layout for layout in self.layouts if layout.of_product), None)
 

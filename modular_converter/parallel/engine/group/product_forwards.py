@@ -17,7 +17,7 @@ from modular_converter.parallel.shard.collectives import GroupRegion
 from modular_converter.parallel.shard.role_parameters import RoleOwner
 from modular_converter.parallel.shard.sequence import ScatteringRegion
 from modular_converter.parallel.styles.forward import layer_product
-from modular_converter.parallel.styles.layout import Layout
+from modular_converter.parallel.styles.layout import WeightLayout
 
 
 # Key in the ``__dict__`` of a layer whose product is reduce-scattered along the sequence.
@@ -26,7 +26,7 @@ SCATTERS = "_scatters"
 
 class _Held(RoleOwner, Protocol):
     @property
-    def of_product(self) -> Layout | None: ...
+    def of_product(self) -> WeightLayout | None: ...
     @property
     def copies(self) -> bool: ...
     @property

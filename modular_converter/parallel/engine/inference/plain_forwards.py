@@ -22,7 +22,7 @@ from modular_converter.parallel.quantised.int8_linear import Int8Linear
 from modular_converter.parallel.shard.apply import Applied, attach
 from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.styles.forward import layer_product, looked_up
-from modular_converter.parallel.styles.layout import GATHER_OVER_RANKS, Enters, Layout, Side
+from modular_converter.parallel.styles.layout import GATHER_OVER_RANKS, Enters, Side, WeightLayout
 from modular_converter.parallel.torch_private import AllgatherOptions, AllreduceOptions, traced_collectives
 
 
@@ -144,7 +144,7 @@ class _PlainForward(torch.nn.Module):
     """Base of the forwards below. Code outside of them gets the parameter with its role as ``weight``."""
 
     _plain_group: DirectGroup
-    _plain_layout: Layout
+    _plain_layout: WeightLayout
     _plain_borders: tuple[int, ...]
 
     @property
@@ -250,7 +250,7 @@ def _sum_outputs(applied: Applied, group: DirectGroup) -> None:
 
 
 def _kind_of(
-    module: torch.nn.Module, leaf: str, roles: Collection[Layout], products: Sequence[Layout], packed: bool
+    module: torch.nn.Module, leaf: str, roles: Collection[WeightLayout], products: Sequence[WeightLayout], packed: bool
 ) -> type[Any] | None:
     """The forward for a module's weight; None if the weight must keep its role."""
     if leaf != "weight" or len(products) > 1:
