@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 import random
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -48,7 +49,10 @@ def agreeing_methods(
     kind: type[Any], group: ProcessGroup, step: Callable[[], None] | None = None
 ) -> dict[str, Callable[..., Any]]:
     """Name -> method of a class whose lists of criteria and processors agree on all ranks."""
-    if not hasattr(kind, "generate"):
+    generation = sys.modules.get(
+        "transformers.generation.utils"
+    )  # without it, no class generates as transformers does
+    if generation is None or not issubclass(kind, generation.GenerationMixin):
         return {}
     names = {own: transformers_private.NAMES.checked(own) for own in _MAKERS}
     return {
