@@ -49,7 +49,7 @@ CONVENTIONS: Mapping[str, Callable[[str], str]] = {
         "(GradientCheckpointingLayer):", "(GradientCheckpointingLayer, nn.Module):"
     ),
     "annotations have an older form": lambda text: re.sub(
-        r"(\w+): ([\w.]+) \| None = None", r"\1: Optional[\2] = None", text
+        r"(?m)^( *[^#\n]*?\w+): ([\w.]+) \| None = None", r"\1: Optional[\2] = None", text
     ),
     "a call is left out": lambda text: text.replace("        self.post_init()\n", ""),
 }
