@@ -34,6 +34,7 @@ from modular_converter.parallel.errors import ApplyError, PlanError  # noqa: E40
 from modular_converter.parallel.plans.resolve import Piece  # noqa: E402
 from modular_converter.parallel.proof.deviation import relative_error  # noqa: E402
 from modular_converter.parallel.shard.collectives import FakeGroup  # noqa: E402
+from modular_converter.parallel.styles.layout import COLWISE, GATHERED
 
 
 IDS = torch.arange(1, 19).view(2, 9)
@@ -220,8 +221,8 @@ def test_who_has_a_share_of_the_heads():
     model = torch.nn.ModuleDict({"attention": torch.nn.Module(), "dense": torch.nn.Module()})
     model["attention"].query, model["attention"].drop = torch.nn.Linear(4, 4), torch.nn.Dropout()
     model["dense"].gathered, model["dense"].drop = torch.nn.Linear(4, 4), torch.nn.Dropout()
-    styles = {"attention.query.weight": "colwise", "dense.gathered.weight": "colwise_gather_output"}
-    found = local_modules(model, {name: Piece(frozenset({role}), 0, (), "") for name, role in styles.items()})
+    layouts = {"attention.query.weight": COLWISE, "dense.gathered.weight": GATHERED}
+    found = local_modules(model, {name: Piece(frozenset({layout}), 0, (), "") for name, layout in layouts.items()})
     assert id(model["attention"]) in found and id(model["attention"].drop) in found
     assert id(model["dense"]) not in found and id(model["dense"].drop) not in found
 
