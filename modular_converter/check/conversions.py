@@ -1,11 +1,9 @@
-"""What a check works with: the conversions, those that still hold from earlier runs, and those that have to be made, and the
-differences.
-"""
+"""What a check works with: conversions that still hold from earlier runs, those that have to be made, and differences."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 from modular_converter.check.cache.lookup import Cache
@@ -49,10 +47,9 @@ Bar = Callable[[int], AbstractContextManager[Callable[[int], None]]]
 """Given a number of files, a context with the function that is called with how many more of them are done."""
 
 
-@contextmanager
-def no_bar(files: int) -> Iterator[Callable[[int], None]]:
+def no_bar(files: int) -> AbstractContextManager[Callable[[int], None]]:
     """Show no progress."""
-    yield lambda done: None
+    return nullcontext(lambda done: None)
 
 
 def find_conversions(

@@ -20,7 +20,7 @@ def warnings_of_untouched(
 
     Args:
         conversions: those of a check.
-        different: the modular files whose generated files differ, or were written.
+        different: the modular files whose generated files differ.
         settings: of the check.
         ref: the commit. Where git knows none, nothing counts as untouched.
     """
@@ -37,12 +37,9 @@ def warnings_of_untouched(
             return True
         return any(place in snapshots[tree] for place in places)
 
-    return frozenset(
-        finding
-        for conversion in conversions
-        if conversion.path not in different
-        and not all(finding.is_error for finding in conversion.findings)
-        and not is_touched(conversion)
-        for finding in conversion.findings
-        if not finding.is_error
-    )
+    found = set[Finding]()
+    for conversion in conversions:
+        warnings = [finding for finding in conversion.findings if not finding.is_error]
+        if warnings and conversion.path not in different and not is_touched(conversion):
+            found.update(warnings)
+    return frozenset(found)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import glob
-import os
 import time
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -16,7 +14,7 @@ import click
 from modular_converter.check.cache.store import VARIABLE, cache_folder, clear, unusable
 from modular_converter.check.run import CheckOptions, CheckResult, check
 from modular_converter.commands.output import print_diff, progress_bar, report
-from modular_converter.files.arguments import ALL
+from modular_converter.files.arguments import means_many
 from modular_converter.findings import Finding
 from modular_converter.reporting import display
 from modular_converter.reporting.display import count
@@ -82,9 +80,7 @@ def _left_out(
     settings = result.settings
     if settings is None or output_format not in FORMATS_FOR_PEOPLE or all(one.is_error for one in result.findings):
         return frozenset()
-    if len(result.conversions) == 1 or not any(
-        one == ALL or os.path.isdir(one) or glob.has_magic(one) for one in arguments
-    ):
+    if len(result.conversions) == 1 or not any(map(means_many, arguments)):
         return frozenset()
     from modular_converter.check.untouched import warnings_of_untouched  # git is asked only where there are warnings
 

@@ -110,6 +110,12 @@ def names_of_models(models: str) -> list[str]:
     return sorted(entry.name for entry in os.scandir(models) if entry.is_dir())
 
 
+def means_many(argument: str) -> bool:
+    """Whether an argument does not name one file or model: `all`, a folder or a glob."""
+    is_glob = glob.has_magic(argument) and not os.path.isfile(argument)
+    return argument == ALL or os.path.isdir(argument) or is_glob
+
+
 def _expand(argument: str, models: str | None, listings: Listings) -> Sequence[str]:
     if argument == ALL:
         paths = _modular_files_below(models, listings)

@@ -28,6 +28,8 @@ _TEMPLATE_OPENINGS = [
 ]
 _IDENTIFIER = re.compile(r"\b[^\W\d]\w*")
 _ASCII_IDENTIFIER = re.compile(r"\b[A-Za-z_]\w*", re.ASCII)  # in two fifths of the time
+QUOTED_WORD = re.compile(r"""["'](\w+)["']""")
+"""A string that is one word, such as the name of an attribute."""
 
 Span = tuple[int, int]
 

@@ -16,9 +16,8 @@ def render(format: str, findings: Iterable[Finding], *, color: bool = False, cwd
     """The report in one of `FORMATS`, ending with a line break unless it is empty.
 
     Ordered by path, line, column and code, whatever order the findings come in; in text, errors come last: there a
-    person looks first. Paths inside `cwd`, by default the
-    current directory, are shown relative to it. `color` is for text on a terminal. Raises `ValueError` for a format
-    that there is not.
+    person looks first. Paths inside `cwd`, by default the current directory, are shown relative to it. `color` is for
+    text on a terminal. Raises `ValueError` for a format that there is not.
     """
     ordered = sorted(findings, key=lambda finding: finding.sort_key)
     folder = os.getcwd() if cwd is None else cwd

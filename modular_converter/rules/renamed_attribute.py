@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.model.bindings import bindings_of
+from modular_converter.model.lexer import QUOTED_WORD
 from modular_converter.model.nodes import BY_NAME, walk
 from modular_converter.rules._examples import modeling_old, new_mlp
 
@@ -64,7 +65,6 @@ class NewMLP(OldMLP):
 
 
 _WORD = re.compile(r"\w+")
-_QUOTED = re.compile(r"""["'](\w+)["']""")
 
 
 def diagnose(location: Location, old: str, new: str, parent: str) -> Finding:
@@ -82,7 +82,7 @@ def check(facts: Facts) -> Iterator[Finding]:
     for heir, parent in facts.heirs:
         if _has_old_words(facts, heir, parent):
             copies = [one for one in facts.generated.values() if one.copied_from == parent.neighbour.path]
-            keys = _kept_texts(heir, parent).union(*(_QUOTED.findall(one.text) for one in copies))
+            keys = _kept_texts(heir, parent).union(*(QUOTED_WORD.findall(one.text) for one in copies))
             found = [*_check_members(facts, heir, parent), *_check_texts(facts, heir, parent, keys)]
             found += [*_check_keywords(facts, heir, parent, keys), *_check_elsewhere(facts, heir, parent, copies)]
             yield from {one.location: one for one in reversed(found)}.values()

@@ -1,5 +1,5 @@
-"""The definitions of a text that is examined, and what their code reads and does. The syntax trees of the last texts are kept, since one may have thousands
-of faults.
+"""The definitions of a text that is examined, and what their code reads and does. The syntax trees of the
+last texts are kept, since one may have thousands of faults.
 """
 
 from __future__ import annotations

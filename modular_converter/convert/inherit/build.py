@@ -124,10 +124,11 @@ def _in_front(
     found: dict[str, tuple[str, ...] | None] = {}
     for base in bases:
         classes = [*lineage(base, module, library)]
-        texts = tuple(one.text for one in classes if one is not None)
+        readable = [one for one in classes if one is not None]
+        texts = tuple(one.text for one in readable)
         if base in siblings:
             texts = (siblings[base], *texts[1:])
-        is_apart = len(texts) == len(classes) and above.isdisjoint(one.name for one in classes if one is not None)
+        is_apart = len(readable) == len(classes) and above.isdisjoint(one.name for one in readable)
         found[base] = texts if is_apart else None
     return found
 

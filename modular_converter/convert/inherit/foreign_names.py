@@ -17,13 +17,13 @@ from modular_converter.convert.source.rename import Renamer, leads_outside
 from modular_converter.findings import UNPARSABLE, ConversionError
 from modular_converter.model.bindings import bindings_of
 from modular_converter.model.index import imported_names, imports_within, relative_imports
+from modular_converter.model.lexer import QUOTED_WORD
 from modular_converter.model.module import ImportedName, Module, Statement
 from modular_converter.model.nodes import children, dotted, parse, walk
 from modular_converter.settings.values import module_name
 
 
 _BUILTINS = frozenset(vars(builtins))
-QUOTED = re.compile(r"""["'](\w+)["']""")
 _HAS_IMPORT = re.compile(r"(?:^|[;:])[ \t]*(?:from|import)\b", re.MULTILINE)  # matches in strings, too
 
 
@@ -51,11 +51,12 @@ def foreign_names(neighbour: Neighbour, renamer: Renamer, target: ModularFile, l
     code = [statement for statement in module.statements if not statement.imports]
     used = frozenset[str]().union(*(statement.uses for statement in code))
     imported = frozenset(_imported(neighbour, renamer, target, library, own_packages))
-    quoted = {word for one in code if renamer.old in one.text for word in QUOTED.findall(one.text)}
+    quoted = {word for one in code if renamer.old in one.text for word in QUOTED_WORD.findall(one.text)}
     own = module.names - imported
-    others = renamer.changed(used | quoted) - module.definitions.keys() - _of_siblings(module)
+    changed = renamer.changed(used | quoted)
+    others = changed - module.definitions.keys() - _of_siblings(module)
     longer = frozenset(word for word in others if renamer.is_within_word(word))
-    words = renamer.changed(used) - imported - longer
+    words = (changed & used) - imported - longer
     # Most neighbours have no such word but the names of their classes, which are no attributes of anything.
     if words <= own and not _looked_up(words, code):
         return ForeignNames(imported, longer)

@@ -72,10 +72,7 @@ class SameSettings:
             yield
             return
         before, store, own = (self.values, self.switches, self.settings), default_store(), dist.get_rank()
-        size, said = self._changed_size(), self._changes(model)
-        if size:
-            self.values, self.switches, self.settings = before
-            raise ApplyError(size)
+        said = self._changes(model)
         self.call += 1
         place = f"{self.key}/{self.call}/{own}"
         if said:
@@ -95,21 +92,19 @@ class SameSettings:
     def _now(self) -> list[Any]:
         return list(map(dict.get, self.owners, self.names))
 
-    def _changed_size(self) -> str:
-        """An integer of a module whose sizes are shared out that is another one than in the last call, in words."""
-        for n, (old, new) in enumerate(zip(self.values, self._now())):
-            if old is not new and self.sizes[n] and old != new:
-                return (
-                    f"{self.where[n]} was set, but processes share out the sizes of this module, and where their shares "
-                    "differ they would compute others with it; call unshard(), change it, and parallelize again"
-                )
-        return ""
-
     def _changes(self, model: torch.nn.Module) -> dict[str, str]:
-        """Each setting that is another one than in the last call, with its value."""
+        """Each setting that is another one than in the last call, with its value.
+
+        Raises ``ApplyError`` for an integer of a module whose sizes are shared out, and takes none over then.
+        """
         found, now = {}, self._now()
-        for where, old, new in zip(self.where, self.values, now):
+        for where, is_shared_size, old, new in zip(self.where, self.sizes, self.values, now):
             if old is not new and not (type(old) is type(new) and old == new):
+                if is_shared_size and old != new:
+                    raise ApplyError(
+                        f"{where} was set, but processes share out the sizes of this module, and where their shares "
+                        "differ they would compute others with it; call unshard(), change it, and parallelize again"
+                    )
                 found[where] = repr(new) if is_plain(new) else type(new).__name__
         self.values, old, self.switches = now, self.switches, _switches()
         if old != self.switches:

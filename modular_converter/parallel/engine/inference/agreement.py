@@ -49,9 +49,8 @@ def agreeing_methods(
     kind: type[Any], group: ProcessGroup, step: Callable[[], None] | None = None
 ) -> dict[str, Callable[..., Any]]:
     """Name -> method of a class whose lists of criteria and processors agree on all ranks."""
-    generation = sys.modules.get(
-        "transformers.generation.utils"
-    )  # without it, no class generates as transformers does
+    # Where this module was never imported, no class generates as transformers does.
+    generation = sys.modules.get("transformers.generation.utils")
     if generation is None or not issubclass(kind, generation.GenerationMixin):
         return {}
     names = {own: transformers_private.NAMES.checked(own) for own in _MAKERS}

@@ -110,7 +110,7 @@ class CallerState:
 
     def _hindrance(self, one: StateChange) -> str:
         value = one.value
-        if (one.path, one.name) in self.sizes | self.placement.cut:
+        if (one.path, one.name) in self.sizes or (one.path, one.name) in self.placement.cut:
             return "ranks share out the sizes of this module, and where their shares differ they would compute others with it"
         if isinstance(value, (torch.nn.Module, torch.nn.Parameter)) or is_there(value):
             return "modules and weights are on the ranks"
