@@ -26,6 +26,8 @@ from modular_converter.settings.versions import Release, conventions, parse_rele
 TABLE = "modular-converter"
 PROFILE_FILES = ("profile.toml", "ruff.toml")
 """The files of a profile of one's own."""
+OPTIONS_FOR_FOLDERS = ("root", "output-dir")
+"""The settings that name a folder, and may also be given on the command line, where they may lead anywhere."""
 PROFILE_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "profiles")
 
 
@@ -122,7 +124,7 @@ def _project_values(project: TomlFile) -> dict[str, Any]:
     values = read_table(project, table)
     if values.get("profile", PROFILES[0]) not in PROFILES:
         values["profile"] = _own_profile_folder(project, values["profile"])
-    for key in ("root", "output-dir"):
+    for key in OPTIONS_FOR_FOLDERS:
         name = key.replace("-", "_")
         if values.get(name):
             values[name] = _inside(project, key, values[name])
@@ -156,7 +158,7 @@ def _inside(project: TomlFile, key: str, value: str) -> str:
     path = project.beside(value)
     real, folder = os.path.realpath(path), os.path.realpath(os.path.dirname(project.path))
     if real != folder and not real.startswith(os.path.join(folder, "")):
-        option = "" if key == "ruff-config" else f"; give --{key} on the command line for that"
+        option = f"; give --{key} on the command line for that" if key in OPTIONS_FOR_FOLDERS else ""
         raise project.error(key, f"leads out of {folder}{option}")
     return path
 

@@ -108,6 +108,14 @@ def test_a_folder_without_a_profile_is_an_error(project: Path, named: str) -> No
     assert "setting `profile`" in error.value.findings[0].message
 
 
+def test_a_profile_outside_of_the_project_is_an_error_that_names_no_option(project: Path) -> None:
+    shutil.copytree(PROFILE, project.parent / "outside")
+    (project / "pyproject.toml").write_text('[tool.modular-converter]\nprofile = "../outside"\n')
+    with pytest.raises(SettingsError, match="leads out of .*$") as caught:
+        load_settings(project)
+    assert "--profile" not in str(caught.value)
+
+
 def test_its_ruff_configuration_extends_no_other(project: Path) -> None:
     (project / "conventions/ruff.toml").write_text('extend = "/private.toml"\n')
     with pytest.raises(SettingsError, match="extend"):
