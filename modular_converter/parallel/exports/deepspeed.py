@@ -1,6 +1,6 @@
 """The vocabulary of DeepSpeed's AutoTP: ``tensor_parallel.partition_config`` of its configuration.
 
-Facts of DeepSpeed 0.19.8 (``module_inject/autotp_config.py``, ``auto_tp.py``), which `utils/check_exports.py` runs:
+Facts of DeepSpeed 0.19.8 (``module_inject/autotp_config.py``, ``auto_tp.py``), which `utils/train_exports.py` runs:
 
 * A pattern is a regular expression for the beginning of a parameter's name, with ``.weight``.
 * Matrices are cut by columns or rows, also in equal packed blocks; a column output may be gathered. Embeddings are cut
@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.exports.vocabulary import Vocabulary
-from modular_converter.parallel.plans.emit import Unsaid
+from modular_converter.parallel.plans.emit import Unsaid, of_layers, unsaid_of
 from modular_converter.parallel.plans.patterns import is_inside, matches
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.plans.resolve import resolve
@@ -57,21 +57,16 @@ DIVIDED = frozenset(
 
 def _unsaid(plan: Plan, model: torch.nn.Module) -> list[Unsaid]:
     modules = dict(model.named_modules())
-    found = [Unsaid(rule.pattern, f"{rule.pattern}: {why}") for rule in plan.rules for why in _reasons(rule, modules)]
-    left = [name for name in plan.attributes if name.partition(":")[2] not in DIVIDED]
-    return found + [Unsaid(name, f"{name}: an integer that must shrink, which DeepSpeed leaves") for name in left]
+    return unsaid_of(plan, lambda rule: _reasons(rule, modules), DIVIDED)
 
 
 def _reasons(rule: PlanRule, modules: Mapping[str, torch.nn.Module]) -> Iterator[str]:
-    paths = matches(rule.pattern, modules)
     if rule.style not in KINDS or rule.dim is not None or rule.units:
         yield str(rule).partition(" ")[2]
     elif rule.parts and (len(set(rule.parts)) > 1 or len(rule.parts) < 2):
         yield f"packed parts {':'.join(map(str, rule.parts))}"
-    elif rule.layout.cuts and not paths:
-        yield f"{rule.style} of a parameter without a layer"
-    elif rule.layout.cuts and any(not isinstance(modules[path], torch.nn.Linear) for path in paths):
-        yield f"a {type(modules[paths[0]]).__name__}, no Linear"
+    elif rule.layout.cuts:
+        yield from of_layers(rule, modules, torch.nn.Linear)
 
 
 def _text(plan: Plan, model: torch.nn.Module) -> str:

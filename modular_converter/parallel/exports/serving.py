@@ -27,7 +27,7 @@ import torch
 
 from modular_converter.parallel.exports.restrict import Shards
 from modular_converter.parallel.exports.vocabulary import Vocabulary
-from modular_converter.parallel.plans.emit import Unsaid
+from modular_converter.parallel.plans.emit import Unsaid, of_layers, unsaid_of
 from modular_converter.parallel.plans.patterns import is_inside, matches
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.trace.graph import Trace
@@ -49,13 +49,17 @@ _EXPERTS = re.compile(r"(^|\.)experts(\.|$)")
 
 def _unsaid(styles: Mapping[str, str], deals_sinks: bool, plan: Plan, model: torch.nn.Module) -> list[Unsaid]:
     modules = dict(model.named_modules())
-    found = [
-        Unsaid(rule.pattern, f"{rule.pattern}: {why}")
-        for rule in plan.rules
-        if not (deals_sinks and _cuts_sinks(rule, model))
-        for why in _reasons(styles, rule, modules)
-    ]
-    return found + [Unsaid(name, f"{name}: an integer that must shrink") for name in plan.attributes]
+
+    def reasons(rule: PlanRule) -> Iterator[str]:
+        theirs = rule.layout.of_table or _EXPERTS.search(rule.pattern) or deals_sinks and _cuts_sinks(rule, model)
+        if not _acts(rule) or theirs:
+            return
+        if rule.style not in styles or not rule.is_plain:
+            yield str(rule).partition(" ")[2]
+        else:
+            yield from of_layers(rule, modules, torch.nn.Linear)
+
+    return unsaid_of(plan, reasons)
 
 
 def _cuts_sinks(rule: PlanRule, model: torch.nn.Module) -> bool:
@@ -75,18 +79,6 @@ def _sinks(attention: type[torch.nn.Module]) -> str:
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == _SINKS]
     value = calls[0].value if len(calls) == 1 else None
     return value.attr if isinstance(value, ast.Attribute) and ast.unparse(value.value) == "self" else ""
-
-
-def _reasons(styles: Mapping[str, str], rule: PlanRule, modules: Mapping[str, torch.nn.Module]) -> Iterator[str]:
-    if not _acts(rule) or rule.layout.of_table or _EXPERTS.search(rule.pattern):
-        return
-    paths = matches(rule.pattern, modules)
-    if rule.style not in styles or rule.dim is not None or rule.parts or rule.units:
-        yield str(rule).partition(" ")[2]
-    elif not paths:
-        yield f"{rule.style} of a parameter without a layer"
-    elif other := next((path for path in paths if not isinstance(modules[path], torch.nn.Linear)), None):
-        yield f"{other} is a {type(modules[other]).__name__}, no Linear"
 
 
 def _acts(rule: PlanRule) -> bool:

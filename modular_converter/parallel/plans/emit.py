@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -29,14 +29,35 @@ class Unsaid:
         return self.reason
 
 
+def unsaid_of(plan: Plan, reasons: Callable[[PlanRule], Iterator[str]], divided: Collection[str] = ()) -> list[Unsaid]:
+    """What a vocabulary cannot express of a plan.
+
+    Args:
+        reasons: gives the reasons against a rule.
+        divided: the names of integers that the reader of the plan divides.
+    """
+    found = [Unsaid(rule.pattern, f"{rule.pattern}: {why}") for rule in plan.rules for why in reasons(rule)]
+    left = [name for name in plan.attributes if name.partition(":")[2] not in divided]
+    return found + [Unsaid(name, f"{name}: an integer that must shrink") for name in left]
+
+
+def of_layers(rule: PlanRule, modules: Mapping[str, torch.nn.Module], kind: type[torch.nn.Module]) -> Iterator[str]:
+    """The reason against a rule that is not of layers of a kind alone."""
+    paths = matches(rule.pattern, modules)
+    other = next((path for path in paths if not isinstance(modules[path], kind)), None)
+    if not paths:
+        yield f"no layer of the model has this path, and {rule.style} is for layers"
+    elif other is not None:
+        yield f"{other} is a {type(modules[other]).__name__}, no {kind.__name__}"
+
+
 def library_unsaid(plan: Plan, model: torch.nn.Module | None = None) -> list[Unsaid]:
     """What transformers' vocabulary cannot express of a plan.
 
     Args:
         model: to find its layers without a rule in the plan that would get one, since all numbers become ``*``.
     """
-    found = [Unsaid(rule.pattern, f"{rule.pattern}: {why}") for rule in plan.rules for why in _library_reasons(rule)]
-    found += [Unsaid(name, f"{name}: an integer that must shrink") for name in plan.attributes]
+    found = unsaid_of(plan, _library_reasons)
     styles: dict[str, set[str]] = {}
     for rule in plan.rules:
         styles.setdefault(wildcard(rule.pattern), set()).add(rule.style)
@@ -169,31 +190,25 @@ def _torch_styles(plan: Plan, model: torch.nn.Module) -> dict[str, TorchStyle]:
 
 def torch_unsaid(plan: Plan, model: torch.nn.Module) -> list[Unsaid]:
     """What ``parallelize_module`` cannot follow of a plan."""
-    found = [Unsaid(rule.pattern, reason) for rule in plan.rules for reason in _torch_reasons(rule, model)]
-    return found + [Unsaid(name, f"{name}: an integer that must shrink") for name in plan.attributes]
+    modules = dict(model.named_modules())
+    return unsaid_of(plan, lambda rule: _torch_reasons(rule, model, modules))
 
 
-def _torch_reasons(rule: PlanRule, model: torch.nn.Module) -> Iterator[str]:
-    """The reasons why ``parallelize_module`` cannot follow a rule."""
+def _torch_reasons(rule: PlanRule, model: torch.nn.Module, modules: Mapping[str, torch.nn.Module]) -> Iterator[str]:
     import torch
 
     style = torch_style(rule)
-    if style is None or rule.dim is not None or rule.parts or rule.units:
-        yield str(rule)
+    if style is None or not rule.is_plain:
+        yield str(rule).partition(" ")[2]
         return
-    modules = dict(model.named_modules())
+    unlike = list(of_layers(rule, modules, getattr(torch.nn, style.layer)))
+    yield from unlike
     paths = matches(rule.pattern, modules)
-    if not paths:
-        yield f"{rule.pattern}: a parameter, or nothing of the model; its styles are for layers"
-    kind = getattr(torch.nn, style.layer)
-    unlike = next((path for path in paths if not isinstance(modules[path], kind)), None)
-    if unlike is not None:
-        yield f"{rule.pattern} {rule.style}: {unlike} is a {type(modules[unlike]).__name__}, no {style.layer}"
     beyond = [name for name in modules if _torch_matches(rule.pattern, name) and name not in paths]
     if beyond:
-        yield f"{rule.pattern}: `*` matches any name there, not only the number of a layer: also {beyond[0]}"
-    if unlike is None and paths:
-        yield from _shared(rule, model, [f"{path}.weight" for path in paths])
+        yield f"`*` matches any name there, not only the number of a layer: also {beyond[0]}"
+    if not unlike:
+        yield from _shared(model, [f"{path}.weight" for path in paths])
 
 
 def _torch_matches(pattern: str, name: str) -> bool:
@@ -202,11 +217,11 @@ def _torch_matches(pattern: str, name: str) -> bool:
     return len(words) == len(names) and all(map(fnmatchcase, names, words))
 
 
-def _shared(rule: PlanRule, model: torch.nn.Module, names: list[str]) -> Iterator[str]:
+def _shared(model: torch.nn.Module, names: list[str]) -> Iterator[str]:
     """The reason against weights that two layers share: ``parallelize_module`` would make two weights of each."""
     every = dict(model.named_parameters(remove_duplicate=False))
     for name in names:
         other = next((one for one in every if one != name and every[one] is every[name]), None)
         if other is not None:
-            yield f"{rule.pattern}: {name} is {other} as well, and would be a weight of its own"
+            yield f"{name} is {other} as well, and would be a weight of its own"
             return

@@ -58,6 +58,11 @@ class PlanRule:
         """What the style says."""
         return STYLES[self.style].layout
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the weight is cut along the usual dimension of its style, as one block, between any two numbers."""
+        return self.dim is None and not self.parts and self.units is None
+
     def __str__(self) -> str:
         extra = "" if self.dim is None else f" dim={self.dim}"
         if self.parts:

@@ -50,11 +50,11 @@ def test_the_text_for_torch_is_what_it_runs():
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("rule layers.0 packed_colwise parts=1:1", "layers.0 packed_colwise parts=1:1"),
-        ("rule layers.0 colwise dim=1", "layers.0 colwise dim=1"),
-        ("rule table rowwise", "table: a parameter, or nothing of the model; its styles are for layers"),
-        ("rule layers.*.weight colwise", r"layers.\*.weight: a parameter"),
-        ("rule words colwise", "words colwise: words is a Embedding, no Linear"),
+        ("rule layers.0 packed_colwise parts=1:1", "layers.0: packed_colwise parts=1:1"),
+        ("rule layers.0 colwise dim=1", "layers.0: colwise dim=1"),
+        ("rule table rowwise", "table: no layer of the model has this path, and rowwise is for layers"),
+        ("rule layers.*.weight colwise", r"layers.\*.weight: no layer of the model has this path"),
+        ("rule words colwise", "words: words is a Embedding, no Linear"),
         ("rule words embedding_rowwise", "words: words.weight is head.weight as well"),
         ("rule other.* colwise", r"other.\*: `\*` matches any name there, .* also other.last"),
         ("attribute other:heads", "other:heads: an integer that must shrink"),
