@@ -1,14 +1,10 @@
-"""Compare the rules of vLLM, SGLang and DeepSpeed in `modular_converter/parallel/exports` with the installed packages.
+"""Compare the rules of vLLM and SGLang in `modular_converter/parallel/exports` with the installed packages.
 
 `python utils/check_exports.py vllm llama qwen3 …` in an environment with the package (`pip install --no-deps vllm`, and what
 its import asks for; no GPU) and this project. For each model, the exported text goes into the configuration as
 `--hf-overrides` puts it there, transformers builds the base model, and the package's own `recursive_replace` gives each
 linear layer its style, which must be that of the plan. Then each style must make the parallel layer that the plan means.
 Only the constructors of layers, which need devices, are replaced. Exit code: 0 the same, 1 not.
-
-`torchrun --nproc-per-node 2 utils/check_exports.py deepspeed MODEL…` lets `deepspeed.initialize` shard the small models with
-the exported configuration on CPU processes, takes a step of SGD, and compares the outputs before and after it, and the
-bytes that a process holds, with the whole model and the plan.
 """
 
 from __future__ import annotations
@@ -33,7 +29,6 @@ LAYERS: dict[str, tuple[str, dict[str, bool]]] = {
     "replicate": ("ReplicatedLinear", {}),
 }
 KEYWORDS = ("gather_output", "input_is_parallel")
-RATE = 0.05
 DEFAULT = "llama bert qwen3 mixtral gemma2 deepseek_v3 olmo2 gpt_neox"
 
 
@@ -163,78 +158,15 @@ def check(tool: str, name: str) -> str:
     return f"DIFFERENT: {path}: {tool} takes {styles.get(path)}, the plan {wanted.get(path, 'replicate')}"
 
 
-def _deepspeed_engine(model: Any, text: str) -> Any:
-    import deepspeed
-
-    # A collective in shared memory, which is compiled for minutes; without it gloo does the same.
-    sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # type: ignore[attr-defined]
-    deepspeed.init_distributed("gloo", verbose=False)
-    config = {
-        "train_micro_batch_size_per_gpu": 1,
-        "gradient_clipping": 0.0,
-        "optimizer": {"type": "SGD", "params": {"lr": RATE}},
-    }
-    return deepspeed.initialize(model=model, config=config | json.loads(text), model_parameters=model.parameters())[0]
-
-
-def _outputs(model: Any, inputs: dict[str, Any]) -> list[Any]:
-    from modular_converter.parallel.trace.record import tensors_in
-
-    return [tensor for tensor in tensors_in(model(**inputs)) if tensor.is_floating_point() and tensor.requires_grad]
-
-
-def check_deepspeed(name: str) -> str:
-    """``the same``, or the first difference, or why the model is not exported; on each rank."""
-    import torch
-
-    from modular_converter.parallel.errors import PlanError
-    from modular_converter.parallel.exports.export import bytes_on_device, export
-    from modular_converter.parallel.exports.tools import TOOLS
-    from modular_converter.parallel.proof.deviation import worst_error
-    from modular_converter.parallel.proof.prove import derive_model
-    from modular_converter.parallel.tiny.build import target_of
-    from modular_converter.parallel.tiny.copies import copy_of
-
-    derived = derive_model(target_of(name))
-    try:
-        found = export(derived, TOOLS["deepspeed"])
-    except PlanError as error:
-        return f"not exported: {error}"
-    plain, shared = copy_of(derived.small.model), copy_of(derived.small.model)
-    inputs = dict(derived.small.inputs)
-    step = torch.optim.SGD(plain.parameters(), lr=RATE)
-    engine = _deepspeed_engine(shared, found.text)
-    for turn in ("before", "after"):
-        whole, own = _outputs(plain, inputs), _outputs(engine, inputs)
-        error = worst_error([one.detach() for one in own], [one.detach() for one in whole])
-        if not error <= 2e-4:
-            return f"DIFFERENT: outputs {turn} a step by {error:.1e}"
-        sum((one * one).mean() for one in whole).backward()  # type: ignore[union-attr]
-        step.step()
-        engine.backward(sum((one * one).mean() for one in own))
-        engine.step()
-    held = 2 * sum(parameter.numel() for parameter in shared.parameters())
-    planned = bytes_on_device(plain, found.plan, 2)
-    if held > planned:
-        return f"DIFFERENT: a process holds {held} bytes, the plan says {planned}"
-    return f"the same outputs before and after a step; {held} bytes a process, {planned} in the plan"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tool", choices=["vllm", "sglang", "deepspeed"])
+    parser.add_argument("tool", choices=["vllm", "sglang"])
     parser.add_argument("models", nargs="*", default=DEFAULT.split())
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     from importlib import import_module
     from importlib.metadata import version
 
-    if options.tool == "deepspeed":
-        print(f"deepspeed {version('deepspeed')}", flush=True)
-        told = [
-            print(f"{name}: {said}", flush=True) or said for name in options.models for said in [check_deepspeed(name)]
-        ]
-        sys.exit(1 if any("DIFFERENT" in said for said in told) else 0)
     from modular_converter.parallel.exports.serving import SGLANG_STYLES, VLLM_STYLES
 
     places = {"vllm": "vllm.model_executor.models.transformers.utils", "sglang": "sglang.srt.models.transformers"}

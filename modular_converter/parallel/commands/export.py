@@ -12,7 +12,7 @@ from modular_converter.parallel.commands.common import derived_of, ranks_option,
 if TYPE_CHECKING:
     from modular_converter.parallel.exports.export import Export, Memory
 
-NAMES = ("transformers", "accelerate", "torch", "vllm", "sglang", "deepspeed")
+NAMES = ("transformers", "accelerate", "torch", "vllm", "sglang", "torchtitan", "deepspeed")
 
 
 @click.command("export")

@@ -1,4 +1,4 @@
-"""The form of DeepSpeed's AutoTP; `utils/check_exports.py` trains a step with DeepSpeed itself."""
+"""The form of DeepSpeed's AutoTP; `utils/train_exports.py` trains a step with DeepSpeed itself."""
 
 import json
 import re
