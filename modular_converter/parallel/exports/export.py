@@ -8,7 +8,8 @@ from math import prod
 import torch
 
 from modular_converter.parallel.errors import PlanError
-from modular_converter.parallel.exports.restrict import kept_of
+from modular_converter.parallel.exports.gathered_norms import gathers, with_gathered_norms
+from modular_converter.parallel.exports.restrict import Restricted, kept_of
 from modular_converter.parallel.exports.vocabulary import Vocabulary
 from modular_converter.parallel.plans.patterns import wildcard
 from modular_converter.parallel.plans.plan import Plan
@@ -66,34 +67,42 @@ def export(derived: Derived, vocabulary: Vocabulary, ranks: int = 2, pool: RankP
     Raises ``PlanError`` if nothing of the plan can be handed over, with the reasons, or if a rank would hold nothing of an
     axis of the small instance, as ``modular-plan show`` does.
     """
+    bytes_on_device(derived.small.model, derived.plan, ranks)
+    instance, kept, lacks = _part(derived, vocabulary, pool)
+    if lacks and vocabulary.gathers_norms and (other := with_gathered_norms(derived)) is not None:
+        gathered = _part(other, vocabulary, pool)
+        instance, kept, lacks = (instance, kept, lacks) if gathered[-1] else gathered
+    if lacks:
+        raise PlanError(f"{derived.plan.model}: {vocabulary.name} cannot run it: {lacks}")
+    lost = {wildcard(name): reason for name, reason in sorted(kept.lost.items())}
+    if not kept.plan.rules:
+        reasons = "; ".join(f"{pattern}: {reason}" for pattern, reason in lost.items())
+        raise PlanError(
+            f"{derived.plan.model}: nothing to export to {vocabulary.name}: {reasons or 'the plan is empty'}"
+        )
+    proven = f"{pool.size} processes" if pool is not None and vocabulary.route else ""
+    model = instance.small.model
+    own = calls(follow(instance.trace), kept.plan) + gathers(model)
+    counts = own, calls(follow(derived.trace), derived.plan)
+    text = vocabulary.text(kept.plan, model)
+    return Export(vocabulary, kept.plan, text, lost, memory(derived, kept.plan, ranks), counts, proven)
+
+
+def _part(derived: Derived, vocabulary: Vocabulary, pool: RankPool | None) -> tuple[Derived, Restricted, str]:
+    """The part of a plan that a tool can say and runs, and the reason why it cannot run the model with it, if there is."""
     model = derived.small.model
-    bytes_on_device(model, derived.plan, ranks)
-    run_there = pool is not None and bool(vocabulary.route)
 
     def refusal(plan: Plan) -> str:
         verdict = derived.checked(plan, 2) if plan is not derived.plan else derived.verdict
         if not verdict.passed:
             return placed(verdict.layer, verdict.reason)
         why = misread(vocabulary, plan, model)
-        if why or not run_there:
-            return why
-        assert pool is not None
-        return _refused_there(derived, plan, pool, vocabulary)
+        return why or (
+            _refused_there(derived, plan, pool, vocabulary) if pool is not None and vocabulary.route else ""
+        )
 
     kept = kept_of(derived.trace, derived.plan, lambda plan: vocabulary.unsaid(plan, model), refusal)
-    lost = {wildcard(name): reason for name, reason in sorted(kept.lost.items())}
-    if lacks := vocabulary.lacks(kept.plan, derived.trace, model):
-        raise PlanError(f"{derived.plan.model}: {vocabulary.name} cannot run it: {lacks}")
-    if not kept.plan.rules:
-        reasons = "; ".join(f"{pattern}: {reason}" for pattern, reason in lost.items())
-        raise PlanError(
-            f"{derived.plan.model}: nothing to export to {vocabulary.name}: {reasons or 'the plan is empty'}"
-        )
-    proven = f"{pool.size} processes" if pool is not None and run_there else ""
-    text = vocabulary.text(kept.plan, model)
-    flow = follow(derived.trace)
-    counts = calls(flow, kept.plan), calls(flow, derived.plan)
-    return Export(vocabulary, kept.plan, text, lost, memory(derived, kept.plan, ranks), counts, proven)
+    return derived, kept, vocabulary.lacks(kept.plan, derived.trace, model)
 
 
 def _refused_there(derived: Derived, plan: Plan, pool: RankPool, vocabulary: Vocabulary) -> str:

@@ -9,6 +9,8 @@ Facts of vLLM 0.33.0 (``vllm/model_executor/models/transformers/base.py`` and ``
 * Each device runs heads / devices of each attention, so attention must be sharded by heads.
 * vLLM gives each device its own entries of the parameter that an attention hands over as ``s_aux``, a sink for each head.
   SGLang drops it, so no model with sinks can run there.
+* vLLM gathers the shares that a root mean square norm takes if they are narrower than its weight, and gives each device its
+  share of the result. SGLang would take the mean of a share.
 * There are no gradients, so rules for gradients are left out.
 """
 
@@ -153,7 +155,9 @@ def _path_of_decoder(model: Any) -> str:
     return next((path for path, module in model.named_modules() if module is decoder), "")
 
 
-def _engine(name: str, version: str, use: str, styles: Mapping[str, str], *, deals_sinks: bool) -> Vocabulary:
+def _engine(
+    name: str, version: str, use: str, styles: Mapping[str, str], *, deals_sinks: bool, gathers_norms: bool
+) -> Vocabulary:
     return Vocabulary(
         name=name,
         version=version,
@@ -162,6 +166,7 @@ def _engine(name: str, version: str, use: str, styles: Mapping[str, str], *, dea
         text=functools.partial(_text, styles),
         read=functools.partial(_read, styles),
         styles=_styles,
+        gathers_norms=gathers_norms,
         lacks=_lacks,
     )
 
@@ -172,6 +177,7 @@ VLLM = _engine(
     "vllm serve MODEL --model-impl transformers --hf-overrides '…'",
     VLLM_STYLES,
     deals_sinks=True,
+    gathers_norms=True,
 )
 SGLANG = _engine(
     "sglang",
@@ -179,4 +185,5 @@ SGLANG = _engine(
     "python -m sglang.launch_server --model-impl transformers --json-model-override-args '…'",
     SGLANG_STYLES,
     deals_sinks=False,
+    gathers_norms=False,
 )

@@ -25,6 +25,7 @@ class Vocabulary:
         route: of ``RankPool``, by which its code, or the loader that it calls, runs a plan here; empty if none does.
         read: gives module path -> our style, as the tool reads a plan's text for a model; None if ``route`` shows it.
         styles: gives the same from a plan, to compare.
+        gathers_norms: whether it gathers the shares that a norm over a projection takes.
         lacks: gives the reason why the tool cannot run a part of a derived plan for its trace; empty if it can.
     """
 
@@ -34,6 +35,7 @@ class Vocabulary:
     unsaid: Callable[[Plan, torch.nn.Module], Sequence[Unsaid]]
     text: Callable[[Plan, torch.nn.Module], str]
     route: str = ""
+    gathers_norms: bool = False
     read: Callable[[str, torch.nn.Module], Mapping[str, str]] | None = None
     styles: Callable[[Plan, torch.nn.Module], Mapping[str, str]] = lambda plan, model: {}
     lacks: Callable[[Plan, Trace, torch.nn.Module], str] = lambda plan, trace, model: ""

@@ -12,6 +12,7 @@ from torch import nn
 pytest.importorskip("transformers")
 from modular_converter.parallel.errors import PlanError  # noqa: E402
 from modular_converter.parallel.exports.export import export, misread  # noqa: E402
+from modular_converter.parallel.exports.gathered_norms import is_rms_norm  # noqa: E402
 from modular_converter.parallel.exports.tools import TOOLS  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
 from modular_converter.parallel.proof.prove import derive_model  # noqa: E402
@@ -75,6 +76,39 @@ def test_sinks_of_heads_are_dealt_out_by_vllm_alone():
         str(granite.plan).replace("rule layers.*.self_attn.sinks shard dim=0", "rule norm.weight shard dim=0")
     )
     assert [one.part for one in TOOLS["vllm"].unsaid(plan, granite.small.model)] == ["norm.weight"]
+
+
+@pytest.mark.parametrize("model", ["olmo3", "bitnet"])
+def test_norms_over_a_projection_are_gathered_by_vllm_alone(model):
+    """vLLM gathers the shares that such a norm takes, so attention is sharded by heads; SGLang would norm a share."""
+    derived = derive_model(target_of(model))
+    assert "self_attn.q_proj colwise_gather_output" in str(derived.plan)
+    found = export(derived, TOOLS["vllm"])
+    entries = json.loads(found.text)["base_model_tp_plan"]
+    assert {entries[f"layers.*.self_attn.{name}_proj"] for name in "qkv"} == {"colwise"}
+    assert entries["layers.*.self_attn.o_proj"] == "rowwise" and not found.lost
+    assert not any("norm" in key for key in entries) and "norm" not in str(found.plan).partition("whole")[0]
+    assert found.memory.exported == found.memory.full
+    with pytest.raises(PlanError, match="sglang cannot run it: .* not sharded by heads"):
+        export(derived, TOOLS["sglang"])
+
+
+class ZeroCentred(nn.RMSNorm):
+    def forward(self, entries):
+        return nn.functional.rms_norm(entries, self.normalized_shape, 1 + self.weight, 1e-6)
+
+
+class Called(nn.RMSNorm):
+    def forward(self, entries, gate):
+        return super().forward(entries) * gate
+
+
+def test_norms_are_known_by_their_numbers():
+    kinds = (nn.RMSNorm(6), ZeroCentred(6), nn.LayerNorm(6), Called(6), nn.Linear(6, 6), nn.Tanh())
+    for kind in kinds:
+        for parameter in kind.parameters():
+            nn.init.uniform_(parameter, 0.5, 2)
+    assert [is_rms_norm(kind) for kind in kinds] == [True, True, False, False, False, False]
 
 
 class Alike(nn.Module):
