@@ -17,17 +17,39 @@ from modular_converter.parallel.errors import ApplyError
 
 
 # Each method once, called by process 0 or 1 alone.
-ALONE = ("save_pretrained", "full_state_dict", "load_full_state_dict", "save_checkpoint", "load_checkpoint", "unshard")
+ALONE = (
+    "save_pretrained",
+    "full_state_dict",
+    "load_full_state_dict",
+    "save_checkpoint",
+    "load_checkpoint",
+    "clip_grad_norm_",
+    TORCHS := "clip_grad_norm_ or get_total_norm of torch",
+    "unshard",
+)
+IDS = torch.arange(1, 19).view(2, 9)
 
 
 def call(model, method, optimizer, folder):
+    if method == TORCHS:
+        return torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     given = {
         "save_pretrained": (folder,),
         "load_full_state_dict": (None,),
         "save_checkpoint": (folder, optimizer, 1),
         "load_checkpoint": (folder, optimizer),
+        "clip_grad_norm_": (1.0,),
     }
     return getattr(model, method)(*given.get(method, ()))
+
+
+def other_method(model):
+    """What a process is told that calls another method than the other one."""
+    try:
+        model.full_state_dict() if dist.get_rank() else model.clip_grad_norm_(1.0)
+        return "no error"
+    except ApplyError as error:
+        return str(error)
 
 
 def pipeline_alone(model, folder):
@@ -37,7 +59,7 @@ def pipeline_alone(model, folder):
     optimizer = torch.optim.SGD(stages.parameters(), lr=0.1)
     all_present.LIMIT_S = 2.0
     said = {}
-    for method in ("full_state_dict", "save_checkpoint"):
+    for method in ("full_state_dict", "save_checkpoint", "clip_grad_norm_"):
         if dist.get_rank() == 1:
             try:
                 call(stages, method, optimizer, folder)
@@ -57,6 +79,7 @@ if __name__ == "__main__":
     staged = copy.deepcopy(model)
     want = {name: value.clone() for name, value in model.state_dict().items()}
     parallelize(model, probe=False)
+    model(input_ids=IDS, labels=IDS).loss.backward()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     folder = [tempfile.mkdtemp() if dist.get_rank() == 0 else None]
     dist.broadcast_object_list(folder)
@@ -71,6 +94,8 @@ if __name__ == "__main__":
         dist.barrier()
     all_present.LIMIT_S = 60.0
     model.save_pretrained(folder[0])
+    model(input_ids=IDS)  # the first process alone has saved: its configuration must not become another one
+    said["others"] = (1 - dist.get_rank(), other_method(model))
     whole = model.unshard().state_dict()
     staged_said, staged_same = pipeline_alone(staged, folder[0])
     everyone = [None, None]

@@ -23,3 +23,18 @@ def test_penalties_and_late_optimizers_are_those_of_one_process(layouts, process
     if uneven is not None:
         assert uneven["counts"][0] == uneven["counts"][1]
         assert uneven["shape"] == [24, 24] and "is this process's share" in uneven["read"]
+
+
+def test_a_model_for_inference_shows_whole_weights_to_code_outside_of_forwards():
+    found = run_under_torchrun(2, "tests/parallel/inference_script.py", "llama", "gpt2", "own")
+    for name, answers in found["answers"].items():
+        assert {use: one for use, one in answers.items() if one != "equal"} == {}, name
+    assert "writing would change a copy" in found["said"]["write"]
+    assert "cannot be copied" in found["said"]["copy"] and "cannot be pickled" in found["said"]["pickle"]
+    assert "and processes [1] have not within" in found["said"]["alone"]
+
+
+def test_an_overflow_in_an_uneven_share_of_one_process_lets_all_skip_the_step():
+    found = run_under_torchrun(2, "tests/parallel/scaler_script.py")
+    assert found["plain"] and found["scales"] and found["weights"] < 1e-4
+    assert "fused=True computes with all weights of a group at once" in found["fused"]

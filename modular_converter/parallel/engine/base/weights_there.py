@@ -76,6 +76,7 @@ class _There:
     _fetch: Fetch
     _place: torch.device
     _label: str
+    _unwritten: str
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -90,7 +91,7 @@ class _There:
                 return alias(args[0])
             for target in written_tensors(name, args, kwargs):
                 if isinstance(target, _There):
-                    raise PlanError(_UNWRITTEN.format(name=target._label))
+                    raise PlanError(target._unwritten.format(name=target._label))
         return _read_only(func, name, args, kwargs)
 
     def __deepcopy__(self, memo: Any) -> Any:
@@ -110,7 +111,12 @@ class TensorThere(_There, torch.Tensor):
 
 
 def weight_there(
-    empty: torch.Tensor, name: str, gradient: bool, place: torch.device, fetch: Fetch
+    empty: torch.Tensor,
+    name: str,
+    gradient: bool,
+    place: torch.device,
+    fetch: Fetch,
+    unwritten: str = _UNWRITTEN,
 ) -> torch.nn.Parameter:
     """A parameter for the caller's model.
 
@@ -118,9 +124,10 @@ def weight_there(
         empty: on the meta device, of the whole weight's shape and type.
         place: the device on which its numbers appear.
         fetch: gathers the whole tensor.
+        unwritten: of the error for code that writes to it; ``{name}`` in it becomes the weight's name.
     """
     made = WeightThere(empty, requires_grad=gradient)
-    made._label, made._place, made._fetch = name, place, fetch
+    made._label, made._place, made._fetch, made._unwritten = name, place, fetch, unwritten
     return made
 
 
@@ -157,6 +164,7 @@ def stored_there(label: str, fetch: Fetch) -> torch.Tensor:
 def alias(source: Any) -> torch.Tensor:
     made: Any = make_subclass(TensorThere, torch.empty(source.shape, dtype=source.dtype, device="meta"))
     made._label, made._place, made._fetch = source._label, source._place, source._fetch
+    made._unwritten = source._unwritten
     return made  # type: ignore[no-any-return]
 
 
@@ -201,7 +209,7 @@ def _property(func: Any, name: str, args: Any) -> Any:
     if name != "__get__":
         if attribute in ("grad", "requires_grad"):
             return func(*args)
-        raise PlanError(_UNWRITTEN.format(name=owner._label))
+        raise PlanError(owner._unwritten.format(name=owner._label))
     if attribute == "data":
         return alias(owner)
     if attribute in _PROPERTIES:

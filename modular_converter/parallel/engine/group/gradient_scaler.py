@@ -17,11 +17,20 @@ def unscale_together(users: Any, own: Any, scaler: Any, optimizer: Any, *args: A
     torch's scaler looks only at this process's gradients; processes that disagree about a step would diverge.
     """
     groups = list(groups_of(optimizer))
-    found = own(scaler, _local(optimizer) if groups else optimizer, *args, **kwargs)
+    if not groups:
+        return own(scaler, optimizer, *args, **kwargs)
+    mine = _local(optimizer)
+    found = own(scaler, mine, *args, **kwargs)
+    place = mine.param_groups[0]["params"][0].device
+    # Also of a process without gradients, whose share of each weight is empty: the others wait for it.
+    facts = torch.tensor([0.0, float(bool(found))], device=place)
+    for overflow in found.values():
+        facts[0] = torch.maximum(facts[0], overflow.to(place))
     for group in groups:
-        for overflow in found.values():
-            dist.all_reduce(overflow, dist.ReduceOp.MAX, group=group)
-    return found
+        dist.all_reduce(facts, dist.ReduceOp.MAX, group=group)
+    for overflow in found.values():
+        overflow.copy_(facts[0])
+    return found or ({place: facts[0]} if facts[1] else found)
 
 
 def _local(optimizer: torch.optim.Optimizer) -> Any:

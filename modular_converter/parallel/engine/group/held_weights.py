@@ -8,7 +8,7 @@ its role, and the DTensor to any other code, which would take a share for the wh
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,8 +38,12 @@ from modular_converter.parallel.torch_private import call_impl
 
 
 _CALL = call_impl.__code__
-# (Class, names of weights, forward) -> the class with properties. Compiled code needs one class for all modules alike.
-_MADE: dict[tuple[type[Any], tuple[str, ...], Any], type[Any]] = {}
+_UNWRITTEN = (
+    "{name} is this process's share, and code outside of a forward would take it for the whole weight: write to the share, "
+    "model.get_parameter(name)"
+)
+# (Class, names of weights, forward, readers) -> the class with properties. Compiled code needs one class for all modules alike.
+_MADE: dict[tuple[type[Any], tuple[str, ...], Any, Any], type[Any]] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +145,7 @@ def hold_weights(
         if held:
             changed.append(module)
             module.__dict__["_held"], module.__dict__["_held_class"] = held, type(module)
-            module.__class__ = _class_of(type(module), held)
+            module.__class__ = made_with(type(module), tuple(held), _reader, product_forward(type(module), held))
     return changed
 
 
@@ -211,22 +215,35 @@ def _kept_elsewhere(module: torch.nn.Module) -> Iterator[torch.Tensor]:
                 yield one
 
 
-def _class_of(own: type[Any], held: dict[str, HeldWeight]) -> type[Any]:
-    forward = product_forward(own, held)
-    key = own, tuple(sorted(held)), forward
+def made_with(
+    own: type[Any],
+    leaves: tuple[str, ...],
+    reader: Callable[[type[Any], str], property],
+    forward: Callable[..., Any] | None = None,
+) -> type[Any]:
+    """A class of the same name with a property for each of its weights, and with another forward unless it is None."""
+    key = own, tuple(sorted(leaves)), forward, reader
     if key not in _MADE:
-        body: dict[str, Any] = {leaf: _reader(leaf) for leaf in held}
+        body: dict[str, Any] = {leaf: reader(own, leaf) for leaf in leaves}
         if forward is not None:
             body["forward"] = forward
         body |= {"__module__": own.__module__, "__qualname__": own.__qualname__, "__doc__": own.__doc__}
+        body["__reduce_ex__"] = _refuse_copies
         _MADE[key] = type(own.__name__, (own,), body)
     return _MADE[key]
 
 
-def _reader(leaf: str) -> property:
+def _refuse_copies(module: Any, protocol: Any) -> Any:
+    raise ApplyError(
+        f"a {type(module).__name__} with a process's share of its weights cannot be copied or pickled: take its weights from "
+        "full_state_dict()"
+    )
+
+
+def _reader(kind: type[Any], leaf: str) -> property:
     def read(module: Any) -> Any:
         held, stored = module._held[leaf], module._parameters[leaf]
-        if torch.compiler.is_compiling() or isinstance(stored, DTensor) and not held.dtensor or _runs(module):
+        if torch.compiler.is_compiling() or isinstance(stored, DTensor) and not held.dtensor or runs_in(module):
             return held.read(stored)
         return _unread(held, stored, f"{leaf} of a {type(module).__name__}") if held.is_part else stored
 
@@ -243,11 +260,11 @@ def _unread(held: HeldWeight, stored: torch.Tensor, name: str) -> torch.Tensor:
         )
 
     empty = torch.empty(held.shape, dtype=stored.dtype, device="meta")
-    return weight_there(empty, name, stored.requires_grad, stored.device, refuse)
+    return weight_there(empty, name, stored.requires_grad, stored.device, refuse, _UNWRITTEN)
 
 
-def _runs(module: torch.nn.Module) -> bool:
-    """Whether code of a module's forward, or of one around it, is reading; any other code is to see no share.
+def runs_in(module: torch.nn.Module) -> bool:
+    """Whether code of a module's forward, or of one around it, calls the caller; any other code is to see no share.
 
     The first caller is as a rule the forward itself. Products of linear layers do not come here.
     """

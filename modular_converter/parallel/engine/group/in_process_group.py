@@ -33,6 +33,7 @@ from modular_converter.parallel.engine.group.data_ranks import refuse_options, s
 from modular_converter.parallel.engine.group.for_inference import make_inference, no_training, without_gradients
 from modular_converter.parallel.engine.group.from_files import FolderSource, same_checkpoint
 from modular_converter.parallel.engine.group.held_weights import hold_weights, note
+from modular_converter.parallel.engine.group.hidden_shares import hide_shares, through_shares
 from modular_converter.parallel.engine.group.join_group import join_group
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid, process_grid
 from modular_converter.parallel.engine.group.refused_wrappers import refuse_wrapped
@@ -107,6 +108,8 @@ def parallelize_here(given: Arguments) -> Any:
         spread_over_data(model, grid, given.training)
     source.fill(model, offload)
     source.close()
+    if isinstance(grid.group, DirectGroup):
+        hide_shares(model)
     if sequence is not None:  # after `fully_shard`, whose hooks replace a layer's inputs
         model.__dict__["_sequence"] = SequenceParallel(model, sequence.zone, grid.group, sequence.products)
     if not isinstance(grid.group, DirectGroup):
@@ -155,6 +158,7 @@ def _class_of(own: type[Any], given: Arguments, grid: ProcessGrid) -> type[Any]:
         body["generate"] = until_all_are_done(body["generate"])
     if inference:
         body = {name: without_gradients(method, given.compile) for name, method in body.items()} | no_training()
+        body["_apply"] = through_shares(own._apply)
     counting = ("num_parameters", "get_memory_footprint")
     body |= {name: of_whole_shapes(getattr(own, name)) for name in counting if hasattr(own, name)}
     body |= agreeing_methods(own, grid.group)

@@ -11,7 +11,9 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
+from torch.distributed.tensor import DTensor
 
+from modular_converter.parallel.engine.group.all_present import meet_of
 from modular_converter.parallel.engine.group.kept_gathered import close_gathered
 from modular_converter.parallel.engine.group.optimizer_trial import (
     TriedOptimizer,
@@ -86,6 +88,7 @@ class _Any(int):
 def _check_statistics(user: Any, weights: Sequence[Spread], subject: TriedOptimizer) -> None:
     kind = type(subject.optimizer).__name__
     parts = [one for one in weights if one.is_part]
+    _refuse_lists(subject.optimizer, {id(one.stored) for one in parts})
     if parts and (said := needs_whole_weights(subject, [id(one.stored) for one in parts])):
         raise ApplyError(
             f"{kind} does not compute each entry of a weight alone: {said}. {_names(parts)}: this process's share as a plain "
@@ -99,12 +102,28 @@ def _check_statistics(user: Any, weights: Sequence[Spread], subject: TriedOptimi
         )
 
 
+def _refuse_lists(optimizer: Any, parts: set[int]) -> None:
+    """Raise ``ApplyError`` for a group whose lists, of one operation for all weights, would mix DTensors and plain shares."""
+    for group in optimizer.param_groups:
+        kinds = {id(one) in parts for one in group["params"]}
+        option = next((name for name in ("fused", "foreach") if group.get(name)), None)
+        if option is not None and len(kinds) > 1:
+            raise ApplyError(
+                f"{option}=True computes with all weights of a group at once, and some of this one are DTensors, others "
+                "plain tensors: give them as two groups, parted by isinstance(weight, DTensor), or leave it out"
+            )
+
+
 def norm_of_whole(users: Any, own: Any, tensors: Any, *args: Any, **kwargs: Any) -> Any:
     """The norm of gradients that torch computes for clipping.
 
-    Raises ``ApplyError`` for gradients of shares that are plain tensors, and for several gradients of a stage.
+    Raises ``ApplyError`` for gradients of shares that are plain tensors, for several gradients of a stage, and in a process
+    that computes the norm alone.
     """
     tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+    spread = next((one for one in tensors if isinstance(one, DTensor)), None)
+    if spread is not None and any(True for _ in users):
+        meet_of("clip_grad_norm_ or get_total_norm of torch", spread.device_mesh.mesh.flatten().tolist())
     given = {id(one) for one in tensors}
     for user in list(users):
         stages = _has_other_stages(user)

@@ -35,7 +35,12 @@ from modular_converter.parallel.engine.group.spread import each_once, gathered_w
 from modular_converter.parallel.engine.group.torch_patches import PATCHES
 from modular_converter.parallel.engine.group.training_checkpoint import Trained
 from modular_converter.parallel.engine.group.training_methods import InLayout
-from modular_converter.parallel.engine.group.whole_state import load_whole_state, save_from_group, whole_state
+from modular_converter.parallel.engine.group.whole_state import (
+    load_whole_state,
+    save_from_group,
+    saved_by_first,
+    whole_state,
+)
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.quantised.torchao_int8 import is_unpacked, pack_layers, packed_state
 from modular_converter.parallel.shard.apply import Applied, undo
@@ -54,6 +59,12 @@ class Sharded(InLayout, MemoryFigures):
     def __deepcopy__(self, memo: Any) -> Any:
         raise ApplyError(
             "a sharded model cannot be copied; copy the result of full_state_dict(), or call unshard() first"
+        )
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise ApplyError(
+            "a sharded model cannot be pickled or copied, since a process has a part of it: save the result of "
+            "full_state_dict(), or take save_pretrained"
         )
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -138,6 +149,7 @@ class Sharded(InLayout, MemoryFigures):
         Returns:
             The norm before, the same on every rank.
         """
+        meet("clip_grad_norm_", self._grid.everyone.group)
         own: Any = self
         weights = each_once(own)
         norm = norm_of(weights, norm_type, self._grid.group, self._grid.place)
@@ -162,14 +174,17 @@ class Sharded(InLayout, MemoryFigures):
         own: Any = super()
         # Not the first rank of the group: on a mesh of several dimensions each replica has a first rank.
         first = dist.get_rank() == 0
-        if more or not saves_as_library(self.__dict__["_own_class"]):
-            state = self.full_state_dict(first_only=True)
-            if first:
-                sized = {} if max_shard_size is None else {"max_shard_size": max_shard_size}
-                own.save_pretrained(folder, state_dict=state, is_main_process=True, **sized, **more)
-        else:
-            save_from_group(self, self._grid.group, Path(folder) if first else None, max_shard_size)
-        dist.barrier()
+
+        def save() -> None:
+            if more or not saves_as_library(self.__dict__["_own_class"]):
+                state = self.full_state_dict(first_only=True)
+                if first:
+                    sized = {} if max_shard_size is None else {"max_shard_size": max_shard_size}
+                    own.save_pretrained(folder, state_dict=state, is_main_process=True, **sized, **more)
+            else:
+                save_from_group(self, self._grid.group, Path(folder) if first else None, max_shard_size)
+
+        saved_by_first(self, save)
 
     @property
     def is_distributed_loading_by_transformers(self) -> bool:

@@ -145,7 +145,7 @@ def spread_of(model: torch.nn.Module) -> Iterator[Spread]:
             module.reshard()
     for path, module in model.named_modules(remove_duplicate=False):
         held = module.__dict__.get("_held", {})
-        for leaf, stored in module._parameters.items():
+        for leaf, stored in (module._parameters | module.__dict__.get("_shares", {})).items():
             if stored is not None:
                 yield Spread(f"{path}.{leaf}" if path else leaf, stored, held.get(leaf))
 

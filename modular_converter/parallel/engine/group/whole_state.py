@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import pickle
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from modular_converter.parallel.engine.base.config_changes import (
+    apply_changes,
+    pickled,
+    settings_changes,
+    settings_of,
+)
 from modular_converter.parallel.engine.checkpoint.save_model import save_model, saved_names
 from modular_converter.parallel.engine.group.same_calls import everywhere
 from modular_converter.parallel.engine.group.spread import Spread, spread_of, within
@@ -29,10 +37,10 @@ def whole_state(model: Any, kept: bool) -> dict[str, torch.Tensor]:
         if one is None:
             found[name] = value.detach().cpu()
         else:
-            if id(value) not in made:
-                whole = one.whole(value)
-                made[id(value)] = whole.cpu() if kept else whole.new_empty(0)
-            found[name] = made[id(value)]
+            if id(one.stored) not in made:
+                whole = one.whole(one.stored)
+                made[id(one.stored)] = whole.cpu() if kept else whole.new_empty(0)
+            found[name] = made[id(one.stored)]
     return found if kept else {}
 
 
@@ -96,7 +104,7 @@ def whole_tensors(
 
     def fetch(name: str) -> torch.Tensor:
         one = spreads.get(name)
-        return (state[name].detach() if one is None else one.whole(state[name])).cpu()
+        return (state[name].detach() if one is None else one.whole(one.stored)).cpu()
 
     return whole, fetch
 
@@ -110,3 +118,29 @@ def save_from_group(model: Any, group: Any, folder: Path | None, max_shard_size:
     """
     whole, fetch = whole_tensors(saved_names(model), {one.name: one for one in spread_of(model)})
     save_model(model, whole, fetch, folder, group.size, max_shard_size)
+
+
+def saved_by_first(model: Any, save: Callable[[], None]) -> None:
+    """Save a model, of which the first process writes the files; all processes must call it.
+
+    The others take over what the library has set in the first process's configuration: settings must stay the same on all.
+
+    Raises ``OSError`` on the first process if it cannot write, and ``ApplyError`` on the others.
+    """
+    before, failure = b"", None
+    with contextlib.suppress(ApplyError):  # settings that cannot travel stay the caller's own
+        before = pickled(settings_of(model))
+    try:
+        save()
+    except OSError as error:
+        failure = error
+    changes = list(settings_changes(pickle.loads(before), settings_of(model))) if before else []
+    said: list[Any] = [(changes, str(failure or ""))]
+    dist.broadcast_object_list(said)
+    changes, problem = said[0]
+    if failure is not None:
+        raise failure
+    if problem:
+        raise ApplyError(f"process 0 could not save the model: {problem}")
+    if dist.get_rank():
+        apply_changes(model, [], changes)

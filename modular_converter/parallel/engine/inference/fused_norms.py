@@ -31,8 +31,7 @@ class _FusedNorm(torch.nn.Module):
     _fused_eps: str | None
 
     def forward(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        weight = self._parameters["weight"]
-        assert weight is not None
+        weight: Any = self.weight
         name = self._fused_eps
         if name is None or kwargs or len(args) != 1 or args[0].dtype != weight.dtype:
             kept: torch.Tensor = super().forward(*args, **kwargs)

@@ -141,20 +141,25 @@ def _options(options: Any, later: bool) -> Any:
 
 
 class _PlainForward(torch.nn.Module):
-    """Base of the forwards below. Code outside of them gets the parameter with its role as ``weight``."""
+    """Base of the forwards below. Code outside of them gets the weight with its role as ``weight``."""
 
     _plain_group: DirectGroup
     _plain_layout: WeightLayout
     _plain_borders: tuple[int, ...]
+    _shares: dict[str, Any]
 
     @property
     def weight(self) -> Any:
         return self.__dict__["_plain_role"]
 
+    def _own(self) -> Any:
+        """This rank's tensors; in a process group, ``_parameters`` has those that other code sees."""
+        return self._shares if "_shares" in self.__dict__ else self._parameters
+
     def _product(self, function: Callable[..., torch.Tensor], input: torch.Tensor) -> torch.Tensor:
         if type(input) is not torch.Tensor:  # a parameter with a role as input would sum the product a second time
             input = input.as_subclass(torch.Tensor)
-        own = self._parameters
+        own = self._own()
         found: torch.Tensor = layer_product(
             self._plain_layout, self._plain_group, self._plain_borders, function, input, own["weight"], own.get("bias")
         )
@@ -178,7 +183,7 @@ class _Int8Linear(_PlainForward, Int8Linear):  # type: ignore[override]
 
 class _VocabularyEmbedding(_PlainForward, torch.nn.Embedding):  # type: ignore[override]
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = looked_up(self._plain_group, self._plain_borders, input, self._parameters["weight"])
+        found: torch.Tensor = looked_up(self._plain_group, self._plain_borders, input, self._own()["weight"])
         return found
 
 

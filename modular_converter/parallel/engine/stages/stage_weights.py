@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import torch
 import torch.distributed as dist
 
+from modular_converter.parallel.engine.group.all_present import meet
 from modular_converter.parallel.engine.group.gradient_norm import norm_of, scale_gradients
 from modular_converter.parallel.engine.group.spread import Spread
 from modular_converter.parallel.engine.group.training_checkpoint import Trained, saved_buffers
@@ -68,6 +69,7 @@ class StageWeights(Checkpoints):
         Returns:
             The norm before, the same on every process.
         """
+        meet("clip_grad_norm_", self._everyone.group)
         second = {one.name for one in self._shared.own if one.ranks[0] != dist.get_rank()}
         weights = self.spreads()
         counted = [one for name, one in weights.items() if name not in second]

@@ -1,0 +1,93 @@
+"""Whole weights of models for inference under torchrun, as code outside of forwards reads them; prints its results as JSON."""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+import tempfile
+
+import torch
+import torch.distributed as dist
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from modular_converter.parallel import parallelize
+from modular_converter.parallel.engine.group import all_present
+from modular_converter.parallel.errors import PlanError
+from tests.parallel.conveniences import handy
+from tests.parallel.weights_script import llama
+
+
+IDS = torch.arange(1, 19).view(2, 9)
+
+
+def gpt2():
+    torch.manual_seed(0)
+    return GPT2LMHeadModel(GPT2Config(n_embd=48, n_head=3, n_layer=2, vocab_size=65, n_positions=32))
+
+
+MODELS = {"llama": llama, "gpt2": gpt2, "own": handy}
+# Each runs on the whole model and on the processes' shares, in this order.
+USES = {
+    "call": lambda m, folder: m(input_ids=IDS).logits,
+    "names": lambda m, folder: [name for name, _ in m.named_parameters()],
+    "shapes": lambda m, folder: [tuple(one.shape) for one in m.parameters()],
+    "entries of a part": lambda m, folder: sum(one.numel() for one in next(m.children()).parameters()),
+    "norms": lambda m, folder: torch.stack([one.norm() for one in m.parameters()]),
+    "attribute": lambda m, folder: [one.weight.sum() for one in m.modules() if isinstance(one, torch.nn.Linear)],
+    "state": lambda m, folder: torch.cat([one.flatten() for one in m.state_dict().values()]),
+    "state of a part": lambda m, folder: list(next(m.children()).state_dict().values()),
+    "saved state": lambda m, folder: (torch.save(m.state_dict(), folder), list(torch.load(folder).values()))[1],
+    "tied": lambda m, folder: len(list(m.parameters())),
+    "facts": lambda m, folder: [str(m.dtype), str(next(m.parameters()).device), m.num_parameters()],
+    "type": lambda m, folder: m.to(torch.bfloat16).to(torch.float64)(input_ids=IDS).logits,
+    "weights of the type": lambda m, folder: [one.double().norm() for one in m.parameters()],
+    "call again": lambda m, folder: m(input_ids=IDS).logits,
+}
+
+
+def tensors(value):
+    if isinstance(value, torch.Tensor):
+        return value.detach().double()
+    numbers = isinstance(value, list) and value and isinstance(value[0], torch.Tensor)
+    return torch.cat([one.detach().double().flatten() for one in value]) if numbers else None
+
+
+def compared(use, one, there):
+    folder = tempfile.mkdtemp()
+    want, got = use(one, f"{folder}/one"), use(there, f"{folder}/there")
+    first, second = tensors(want), tensors(got)
+    if first is None or second is None:
+        return "equal" if want == got else f"{got} for {want}"
+    if first.shape != second.shape:
+        return f"{list(second.shape)} for {list(first.shape)}"
+    off = float((first - second).abs().max() / first.abs().max())
+    return "equal" if off < 1e-5 else f"differs by {off}"
+
+
+def said(call):
+    try:
+        return f"no error: {call()}"
+    except PlanError as error:
+        return str(error)
+
+
+if __name__ == "__main__":
+    dist.init_process_group("gloo")
+    answers = {}
+    for name in sys.argv[1:]:
+        one = MODELS[name]().eval()
+        there = parallelize(copy.deepcopy(one), device="cpu", inference=True)
+        answers[name] = {label: compared(use, one, there) for label, use in USES.items()}
+    inner = next(module for module in there.modules() if isinstance(module, torch.nn.Linear))
+    found = {
+        "write": said(lambda: inner.weight.data.mul_(2)),
+        "copy": said(lambda: copy.deepcopy(inner)),
+        "pickle": said(lambda: torch.save(there, f"{tempfile.mkdtemp()}/model.pt")),
+    }
+    all_present.LIMIT_S = 2.0
+    if dist.get_rank() == 0:
+        found["alone"] = said(lambda: inner.weight.norm())
+        print(json.dumps({"answers": answers, "said": found}), flush=True)
+    dist.barrier()
+    dist.destroy_process_group()
