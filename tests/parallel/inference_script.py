@@ -39,11 +39,44 @@ USES = {
     "state of a part": lambda m, folder: list(next(m.children()).state_dict().values()),
     "saved state": lambda m, folder: (torch.save(m.state_dict(), folder), list(torch.load(folder).values()))[1],
     "tied": lambda m, folder: len(list(m.parameters())),
+    "sizes": lambda m, folder: sizes(m),
     "facts": lambda m, folder: [str(m.dtype), str(next(m.parameters()).device), m.num_parameters()],
     "type": lambda m, folder: m.to(torch.bfloat16).to(torch.float64)(input_ids=IDS).logits,
     "weights of the type": lambda m, folder: [one.double().norm() for one in m.parameters()],
     "call again": lambda m, folder: m(input_ids=IDS).logits,
 }
+
+
+def sizes(model):
+    """Integers of modules, and their configurations, as code outside of forwards reads them."""
+    found = [
+        (path, name)
+        for path, one in model.named_modules()
+        for name, value in vars(one).items()
+        if is_size(name, value)
+    ]
+    return [f"{path}.{name} {getattr(model.get_submodule(path), name)}" for path, name in found]
+
+
+def is_size(name, value):
+    return type(value) is int and not name.startswith("_") or name == "config"
+
+
+def trained():
+    """A model with integers that shrink, in the form for training: read outside, changed, and whole again."""
+    one = gpt2().eval()
+    there = parallelize(copy.deepcopy(one), device="cpu", probe=False)
+    attention = there.transformer.h[0].attn
+    found = {"read": sizes(there) == sizes(one), "own": attention._sizes["split_size"] < attention.split_size}
+    found["before"] = compared(USES["call"], one, there)
+    attention.split_size *= 2
+    found["changed"] = said(lambda: there(input_ids=IDS))
+    attention.split_size //= 2
+    there.unshard()
+    return found | {
+        "after": compared(USES["call"], one, there),
+        "type": type(attention) is type(one.transformer.h[0].attn),
+    }
 
 
 def tensors(value):
@@ -85,6 +118,7 @@ if __name__ == "__main__":
         "copy": said(lambda: copy.deepcopy(inner)),
         "pickle": said(lambda: torch.save(there, f"{tempfile.mkdtemp()}/model.pt")),
     }
+    found["trained"] = trained()
     all_present.LIMIT_S = 2.0
     if dist.get_rank() == 0:
         found["alone"] = said(lambda: inner.weight.norm())

@@ -226,8 +226,9 @@ def written_tensors(name: str, args: Any, kwargs: Any) -> list[Any]:
     found = kwargs.get("out")
     targets = list(found) if isinstance(found, (list, tuple)) else [found]
     in_place = name.endswith("_") and not name.endswith("__") or name in _IN_PLACE or name == "__setitem__"
-    if in_place and args:
-        targets += args[0] if isinstance(args[0], (list, tuple)) else [args[0]]
+    if in_place:  # torch.nn.init gives the tensor by name
+        first = args[0] if args else next(iter(kwargs.values()), None)
+        targets += first if isinstance(first, (list, tuple)) else [first]
     return targets
 
 

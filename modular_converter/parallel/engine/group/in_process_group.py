@@ -34,6 +34,7 @@ from modular_converter.parallel.engine.group.for_inference import make_inference
 from modular_converter.parallel.engine.group.from_files import FolderSource, same_checkpoint
 from modular_converter.parallel.engine.group.held_weights import hold_weights, note
 from modular_converter.parallel.engine.group.hidden_shares import hide_shares, through_shares
+from modular_converter.parallel.engine.group.hidden_sizes import hide_sizes
 from modular_converter.parallel.engine.group.join_group import join_group
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid, process_grid
 from modular_converter.parallel.engine.group.refused_wrappers import refuse_wrapped
@@ -110,6 +111,7 @@ def parallelize_here(given: Arguments) -> Any:
     source.close()
     if isinstance(grid.group, DirectGroup):
         hide_shares(model)
+    model.__dict__["_hidden_sizes"] = hide_sizes(applied)
     if sequence is not None:  # after `fully_shard`, whose hooks replace a layer's inputs
         model.__dict__["_sequence"] = SequenceParallel(model, sequence.zone, grid.group, sequence.products)
     if not isinstance(grid.group, DirectGroup):

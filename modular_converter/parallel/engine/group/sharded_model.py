@@ -29,6 +29,7 @@ from modular_converter.parallel.engine.checkpoint.save_model import saves_as_lib
 from modular_converter.parallel.engine.group.all_present import meet
 from modular_converter.parallel.engine.group.gradient_norm import norm_of, scale_gradients
 from modular_converter.parallel.engine.group.held_weights import release
+from modular_converter.parallel.engine.group.hidden_sizes import show_sizes
 from modular_converter.parallel.engine.group.same_calls import refuse_other_inputs
 from modular_converter.parallel.engine.group.same_settings import compared, forget_settings
 from modular_converter.parallel.engine.group.spread import each_once, gathered_weights
@@ -100,6 +101,7 @@ class Sharded(InLayout, MemoryFigures):
         meet("unshard", self._grid.everyone.group)
         own: Any = self
         applied = self._applied
+        show_sizes(own.__dict__.pop("_hidden_sizes"))
         own.__class__ = own.__dict__.pop("_own_class")
         let_go(own)
         PATCHES.leave(own)

@@ -143,7 +143,7 @@ class _Packer(pickle.Pickler):
         if id(value) in self.held:
             return ("handle", self.held[id(value)], type(value), own_names(value))
         if isinstance(value, torch.nn.Module):
-            raise pickle.PicklingError(
+            raise PlanError(
                 f"a module ({type(value).__name__}) cannot travel between processes; pass tensors and settings, or another "
                 "model that lies on the same ranks: parallelize(model, session=ranks), parallelize(other, session=ranks)"
             )
@@ -161,7 +161,7 @@ class _Packer(pickle.Pickler):
         if type(value) is not torch.Tensor:
             value = value.as_subclass(torch.Tensor)
         if value.layout != torch.strided or value.is_quantized:
-            raise pickle.PicklingError(f"a tensor of layout {value.layout} cannot travel; make it dense")
+            raise PlanError(f"a tensor of layout {value.layout} cannot travel; make it dense")
         size = value.numel() * value.element_size()
         if size <= INLINE_BYTES:
             return (

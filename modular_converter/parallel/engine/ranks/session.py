@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import pickle
 import selectors
 from collections import deque
 from collections.abc import Callable
@@ -26,7 +27,7 @@ from modular_converter.parallel.engine.ranks.progress import stop_all
 from modular_converter.parallel.engine.ranks.protocol import ANSWER, HEAD, LOOPBACK, SECONDS, WORKER, Start
 from modular_converter.parallel.engine.ranks.shared_memory import Arena
 from modular_converter.parallel.engine.ranks.store import local_store
-from modular_converter.parallel.errors import RankError
+from modular_converter.parallel.errors import PlanError, RankError, one_line
 
 
 START_LIMIT_S = 180.0
@@ -206,7 +207,17 @@ class Session:
         """The first half of ``ask``. Several messages may be sent, if their tensors do not overlap in the shared area."""
         if self.ended:
             raise self._gone()
-        data = pack(message, self.down)
+        try:
+            data = pack(message, self.down)
+        except (
+            pickle.PicklingError,
+            AttributeError,
+            TypeError,
+        ) as error:  # whatever pickle raises for a local function
+            raise PlanError(
+                f"{one_line(error)}: what goes to the ranks must be importable there; define functions and classes at the top "
+                "of a module"
+            ) from error
         if not self.unanswered:
             for rank in self.ranks:
                 rank.progress.begin()

@@ -46,6 +46,9 @@ from modular_converter.parallel.quantised.torchao_int8 import is_unpacked, pack_
 # A model on ranks refuses more methods: it has no gradients, and takes one call at a time.
 _NOT_ON_RANKS = (*CHANGE_WEIGHTS, "gradient_checkpointing_enable", "generate_batch")
 
+# What it would switch off is off on the ranks.
+_WITHOUT_EFFECT = ("gradient_checkpointing_disable",)
+
 OUT_OF_REACH = (
     "{name} would not reach the weights, which are on the ranks; take the model back with .cpu(), call {name}, and "
     "parallelize it again"
@@ -306,7 +309,12 @@ def _routed_class(own: type[Any]) -> type[Any]:
         if name == "forward" or _generates_there(own):
             body[name] = _route(name, getattr(own, name))
     body |= refusals(own, _NOT_ON_RANKS, PlanError, OUT_OF_REACH)
+    body |= {name: _nothing for name in _WITHOUT_EFFECT if hasattr(own, name)}
     return type(own.__name__, (Parallelized, own), body)
+
+
+def _nothing(self: Any) -> None:
+    """Nothing: see ``_WITHOUT_EFFECT``."""
 
 
 def _generates_there(own: type[Any]) -> bool:

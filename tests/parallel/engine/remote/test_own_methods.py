@@ -42,6 +42,9 @@ READS = {
     "a weight": lambda m: m.get_input_embeddings().weight[3:5] * 2,
     "a weight's sizes": lambda m: [(tuple(p.shape), p.dtype, p.numel(), p.stride(), p.ndim) for p in m.parameters()],
     "numpy": lambda m: m.head.weight.detach().numpy()[:3].tolist(),
+    "a function by name": lambda m: torch.nn.init.normal_(m.head.weight),
+    "a constant": lambda m: torch.nn.init.constant_(m.head.weight, 1.0),
+    "the range of a layer": lambda m: torch.nn.init.kaiming_uniform_(tensor=m.head.weight),
     "data": lambda m: m.head.weight.data.abs().mean(),
     "the memory": lambda m: (m.head.weight.untyped_storage().nbytes(), len(m.head.weight.untyped_storage())),
     "a copy of a weight": lambda m: copy.deepcopy(m.layers[1].mlp.up.weight),
@@ -119,6 +122,21 @@ def test_a_module_with_a_share_as_its_result_is_refused_and_the_ranks_go_on(pair
 def test_a_string_and_a_truth_of_forward_that_depend_on_a_share_are_refused(pair):
     with pytest.raises(ApplyError, match="said is each rank's own share, 128 wide of 256 wide"):
         pair[1](IDS, said="size")
+
+
+def test_a_function_that_cannot_be_imported_is_refused_and_the_ranks_go_on(pair):
+    one, model = pair
+    with pytest.raises(PlanError, match="define functions and classes at the top of a module"):
+        model(IDS, said=lambda: None)
+    with torch.no_grad():
+        assert relative_error(model(IDS).logits, one(IDS).logits) < 1e-5
+
+
+def test_switching_off_what_is_off_on_the_ranks_changes_nothing(pair):
+    one, model = pair
+    model.gradient_checkpointing_disable()
+    with torch.no_grad():
+        assert relative_error(model(IDS).logits, one(IDS).logits) < 1e-5
 
 
 def test_a_module_says_that_its_model_is_gone(ranks):
