@@ -17,10 +17,18 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from modular_converter.parallel.errors import PlanError, RankError
+from modular_converter.parallel.fork_server import fork_server
 
 
 START_LIMIT_S = 120.0
 TASK_LIMIT_S = 60.0
+_MODULES = (
+    "modular_converter.parallel.proof.compare",
+    "modular_converter.parallel.proof.precision",
+    "modular_converter.parallel.shard.units",
+    "modular_converter.parallel.tiny.build",
+)
+"""Each rank needs them."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +70,12 @@ class RankPool:
 
     def start(self) -> None:
         """Start the ranks and wait until all have joined. Raises ``RankError`` if one does not join in time."""
-        context = multiprocessing.get_context("spawn")
+        context = fork_server(*_MODULES)
         self.folder = tempfile.mkdtemp(prefix="modular-plan-")
         store = os.path.join(self.folder, "store")
         for rank in range(self.size):
             ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(theirs, rank, self.size, store, os.getpid()), daemon=True)
+            process = context.Process(target=_serve, args=(theirs, rank, self.size, store), daemon=True)
             process.start()
             theirs.close()
             self.processes.append(process)
@@ -131,9 +139,9 @@ class RankPool:
         return [answers[i] for i in range(self.size)]
 
 
-def _serve(pipe: Connection, rank: int, size: int, store: str, parent: int) -> None:
+def _serve(pipe: Connection, rank: int, size: int, store: str) -> None:
     """Run one rank: join, answer tasks, and end with the pipe, or at any moment with the main process."""
-    threading.Thread(target=_end_with, args=(parent, os.path.dirname(store)), daemon=True).start()
+    threading.Thread(target=_end_with_main, args=(os.path.dirname(store),), daemon=True).start()
     os.environ["OMP_NUM_THREADS"] = "1"
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(size))
     warnings.simplefilter("ignore")
@@ -155,10 +163,11 @@ def _serve(pipe: Connection, rank: int, size: int, store: str, parent: int) -> N
         pipe.send(_answer(task))
 
 
-def _end_with(parent: int, folder: str) -> None:
+def _end_with_main(folder: str) -> None:
     """End this process when the main process has ended, even in a collective or a model's loop, and remove its folder."""
-    while os.getppid() == parent:
-        time.sleep(1.0)
+    main = multiprocessing.parent_process()
+    assert main is not None
+    main.join()
     shutil.rmtree(folder, ignore_errors=True)
     os._exit(1)
 

@@ -28,6 +28,7 @@ from modular_converter.parallel.engine.ranks.protocol import ANSWER, HEAD, LOOPB
 from modular_converter.parallel.engine.ranks.shared_memory import Arena
 from modular_converter.parallel.engine.ranks.store import local_store
 from modular_converter.parallel.errors import PlanError, RankError, one_line
+from modular_converter.parallel.fork_server import fork_server
 
 
 START_LIMIT_S = 180.0
@@ -124,9 +125,9 @@ class Session:
             raise RankError(f"the session's ranks have ended: {self.ended}; make another Session")
 
     def _begin_all(self) -> None:
-        context: Any = multiprocessing.get_context(self.init_method)
-        if self.init_method == "forkserver":
-            context.set_forkserver_preload([__name__, self.worker.partition(":")[0], "transformers"])
+        served = self.init_method == "forkserver"
+        modules = (__name__, self.worker.partition(":")[0])
+        context: Any = fork_server(*modules) if served else multiprocessing.get_context(self.init_method)
         self.store = local_store(self.master_port)
         forked = self.init_method == "fork"  # a forked child must not use the parent's pool of threads
         size = len(self.devices)
