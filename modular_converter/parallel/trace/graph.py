@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Union
 
 
@@ -122,6 +123,10 @@ class Op:
 
     def inputs(self) -> tuple[int, ...]:
         """Numbers of all tensors among the arguments, in order."""
+        return self._inputs
+
+    @cached_property
+    def _inputs(self) -> tuple[int, ...]:
         return tuple(_refs(self.args)) + tuple(_refs(tuple(value for _, value in self.kwargs)))
 
     def keyword(self, name: str, default: Arg = None) -> Arg:

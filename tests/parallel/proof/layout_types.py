@@ -65,9 +65,23 @@ def type_faults(trace: Trace, plan: Resolution) -> list[TypeFault]:
     Args:
         plan: resolved for the model of the trace. Plans that divide experts have other types, and are not covered.
     """
-    forward = _Forward(follow(trace), plan)
-    forward.run()
-    return list(dict.fromkeys(forward.faults or [*_sizes(forward), *_Backward(forward).faults()]))
+    return list(dict.fromkeys(_faults(trace, plan)))
+
+
+def has_faults(trace: Trace, plan: Resolution) -> bool:
+    """Whether the types of a plan do not fit somewhere: the first such place ends the search."""
+    return any(True for _ in _faults(trace, plan))
+
+
+def _faults(trace: Trace, plan: Resolution) -> Iterator[TypeFault]:
+    """The faults of the forward, or else those of sizes and gradients."""
+    forward, known = _Forward(follow(trace), plan), 0
+    for _ in forward.run():
+        yield from forward.faults[known:]
+        known = len(forward.faults)
+    if not known:
+        yield from _sizes(forward)
+        yield from _Backward(forward).faults()
 
 
 @dataclass
@@ -77,7 +91,8 @@ class _Forward:
     flow: Flow
     plan: Resolution
     types: dict[int, Type] = field(default_factory=dict)
-    free: dict[int, set[int]] = field(default_factory=dict)
+    axes: dict[int, frozenset[int]] = field(default_factory=dict)
+    free: dict[int, frozenset[int]] = field(default_factory=dict)
     """Tensor -> the axes along which all its entries are equal, so that it is whole and a share, too."""
     roots: dict[int, int] = field(default_factory=dict)
     """View -> the tensor whose memory it is of."""
@@ -91,7 +106,8 @@ class _Forward:
     pending: tuple[WeightLayout, frozenset[int], int] | None = None
     """The layout whose collective follows a call of the code, the axes of its weight, and the last operation of the call."""
 
-    def run(self) -> None:
+    def run(self) -> Iterator[None]:
+        """Follow all operations; stops after each one, and at the end."""
         trace = self.flow.trace
         names = {p.tensor: [n for n in p.names if n in self.plan.pieces] for p in trace.parameters}
         self.pieces = {tensor: self.plan.pieces[found[0]] for tensor, found in names.items() if found}
@@ -107,17 +123,22 @@ class _Forward:
             self.types[tensor] = Type(axes if token is None else frozenset({token}))
         self.ends = {op.call: index for index, op in enumerate(trace.ops)}
         reasons = _reasons(self.flow)
+        left: dict[int, list[ModuleCall]] = {}
+        for call in trace.modules:
+            if call.first < call.last:
+                left.setdefault(call.last - 1, []).append(call)
         for index, op in enumerate(trace.ops):
             self._follow(index, op, reasons.get(index, {}))
-            for call in trace.modules:
-                if call.last == index + 1 and call.first < call.last:
-                    self._leave(call)
+            for call in left.get(index, ()):
+                self._leave(call)
+            yield
         for number in trace.outputs:
             if not self.of(number).whole:
                 said = "a term of a sum" if self.of(number).partial else "a share"
                 self.faults.append(
                     TypeFault("the model", f"output {trace.outputs.index(number)} is {said} on each rank")
                 )
+        yield
 
     def of(self, number: int) -> Type:
         return self.types.get(number, Type())
@@ -126,18 +147,21 @@ class _Forward:
         """The tensor of whose memory a tensor is a view, or itself."""
         return self.roots.get(number, number)
 
-    def leaves(self, number: int) -> set[int]:
-        return {atom.number for seq in self.flow.of(number) for atom in self.flow.axes.leaves(seq)}
+    def leaves(self, number: int) -> frozenset[int]:
+        """The axes of a tensor, which stay as they are once the parameters are cut."""
+        if number not in self.axes:
+            self.axes[number] = frozenset(a.number for s in self.flow.of(number) for a in self.flow.axes.leaves(s))
+        return self.axes[number]
 
-    def _uncut(self, number: int) -> set[int]:
+    def _uncut(self, number: int) -> frozenset[int]:
         """The axes along which a tensor is whole, and no share."""
-        return self.leaves(number) - self.free.get(number, set())
+        return self.leaves(number) - self.free.get(number, frozenset())
 
-    def _free(self, op: Op) -> set[int]:
+    def _free(self, op: Op) -> frozenset[int]:
         """The axes along which the entries of the results are equal."""
-        given = set[int]().union(*map(self.leaves, op.inputs()))
-        differ = set[int]().union(*map(self._uncut, op.inputs()))
-        made = set[int]().union(*map(self.leaves, op.outputs))
+        given = frozenset[int]().union(*map(self.leaves, op.inputs()))
+        differ = frozenset[int]().union(*map(self._uncut, op.inputs()))
+        made = frozenset[int]().union(*map(self.leaves, op.outputs))
         if traits_of(op).view and op.inputs():
             self.roots.update({out: self.root(op.inputs()[0]) for out in op.outputs})
         if operator_of(op).rule is creation.uniform or op.name.endswith("_like"):
@@ -202,7 +226,7 @@ class _Forward:
             if number in op.inputs() and (root := self.root(number)) != number:  # a write into a view
                 old = self.of(root)
                 self.types[root] = Type(old.cut | left & self.leaves(root), old.partial or partial)
-                self.free[root] = free & self.free.get(root, set())
+                self.free[root] = free & self.free.get(root, frozenset())
         if not any(source.cut or source.partial for source in sources) and gives_zeros(op, self.zeros):
             self.zeros.update(op.outputs)
         self.inside |= set() if self._is_view(op) or self.pending is not None else left

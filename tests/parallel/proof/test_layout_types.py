@@ -19,7 +19,7 @@ from modular_converter.parallel.tiny.build import build, target_of
 from modular_converter.parallel.trace.graph import Trace
 from modular_converter.parallel.trace.record import record
 from tests.parallel.mutations import mutations
-from tests.parallel.proof.layout_types import TypeFault, type_faults
+from tests.parallel.proof.layout_types import TypeFault, has_faults, type_faults
 from tests.parallel.styles.test_styles import inputs_of, model_of, spoiled
 from tests.parallel.styles.test_styles import plan_of as example_of
 
@@ -68,7 +68,7 @@ def test_every_wrong_plan_is_found(name: str) -> None:
 def refused(plan: Plan, model, trace: Trace) -> bool:
     """Whether a plan does not fit the model, or its types do not fit."""
     try:
-        return bool(type_faults(trace, resolve(plan, model)))
+        return has_faults(trace, resolve(plan, model))
     except PlanError:
         return True
 
