@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 
 import networkx
@@ -19,9 +20,16 @@ class ImportGraph:
     def __init__(self, folder: Path) -> None:
         self.files: Mapping[str, Path] = {_dotted(path, folder.parent): path for path in sorted(folder.rglob("*.py"))}
         self.root = folder.name
-        self._imports = {name: set(_imported(path)) for name, path in self.files.items()}
+
+    @cached_property
+    def _imports(self) -> dict[str, set[str]]:
+        return {name: set(_imported(path)) for name, path in self.files.items()}
+
+    @cached_property
+    def graph(self) -> networkx.DiGraph:
+        """An edge from each file to each that it imports. Both are read on demand, and not to collect the tests."""
         edges = ((name, self._file(dotted)) for name, imported in self._imports.items() for dotted in imported)
-        self.graph = networkx.DiGraph((name, other) for name, other in edges if other not in ("", name))
+        return networkx.DiGraph((name, other) for name, other in edges if other not in ("", name))
 
     def foreign(self, name: str) -> set[str]:
         """The other packages that a file imports from."""

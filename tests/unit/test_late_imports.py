@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,9 +34,14 @@ def dotted(path: Path) -> str:
 FILES = {dotted(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 
 
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imports(path: Path, *, late: bool) -> Iterator[tuple[int, str]]:
     """Line and module of each import: of those inside of functions if `late`, else of those that always run."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     for_types = [node for node in tree.body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
     inside = {id(node) for function in functions for node in ast.walk(function)}
@@ -50,7 +56,10 @@ def imports(path: Path, *, late: bool) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, name if name in FILES else str(node.module)) for name in names)
 
 
-ALWAYS = {name: {module for _, module in imports(path, late=False)} for name, path in FILES.items()}
+@functools.cache
+def always(name: str) -> set[str]:
+    """The modules that are imported with a file of this package in any case; of other modules, none is followed."""
+    return {module for _, module in imports(FILES[name], late=False)} if name in FILES else set()
 
 
 def loaded(module: str) -> set[str]:
@@ -60,7 +69,7 @@ def loaded(module: str) -> set[str]:
         name = waiting.pop()
         if name and name not in found:
             found.add(name)
-            waiting += [*ALWAYS.get(name, ()), name.rpartition(".")[0] if name in FILES else ""]
+            waiting += [*always(name), name.rpartition(".")[0] if name in FILES else ""]
     return found
 
 
