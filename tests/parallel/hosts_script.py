@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 
 import torch
@@ -15,7 +16,10 @@ from modular_converter.parallel.errors import PlanError
 from modular_converter.parallel.proof.deviation import relative_error
 
 
-def main(folder, other):
+def main(*folders):
+    """The folder of each host, and one of another model."""
+    *own, other = folders
+    folder = own[int(os.environ["GROUP_RANK"])]
     logging.getLogger("modular_converter").setLevel(logging.INFO)
     records = []
     handler = logging.Handler()

@@ -5,6 +5,7 @@ Bytes are those that safetensors gives out. Memory is this process's own (withou
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import sys
@@ -21,6 +22,8 @@ from modular_converter.parallel.engine.group.spread import each_once
 
 
 PAGE = 4096
+MMAP_THRESHOLD = -3
+"""Of ``mallopt``: allocations of more bytes are mapped, and go back to the system once they are freed."""
 
 
 class Counted:
@@ -162,6 +165,7 @@ def small():
 
 
 def main(folder, runs):
+    ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, 1 << 16)
     dist.init_process_group("gloo")
     own = reader.safe_open
     reader.safe_open = lambda *args, **kwargs: Counted(own(*args, **kwargs))

@@ -3,8 +3,6 @@
 import dataclasses
 import multiprocessing
 import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -18,6 +16,7 @@ from modular_converter.parallel.engine.ranks import session as ranks_session
 from modular_converter.parallel.engine.remote import place, put_on_ranks
 from modular_converter.parallel.errors import ApplyError, PlanError, RankError  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan, PlanRule
+from tests.parallel.launch import launch
 from tests.parallel.troubled import PLAN, Troubled
 
 
@@ -266,13 +265,10 @@ torch.distributed.destroy_process_group()
 
 def test_verbose_in_a_process_group_prints_the_first_process_share(tmp_path):
     (tmp_path / "main.py").write_text(VERBOSE)
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", str(tmp_path / "main.py")]
-    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
-    found = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
-    assert found.returncode == 0, found.stderr
-    assert found.stdout.count("Troubled: ") == 1 and "share of 2" in found.stdout
-    assert found.stdout.count("MiB allocated") == 1
+    found = launch(2, tmp_path / "main.py")
+    assert found.code == 0, found.errors
+    assert found.output.count("Troubled: ") == 1 and "share of 2" in found.output
+    assert found.output.count("MiB allocated") == 1
 
 
 def test_a_session_can_be_imported_from_the_package():

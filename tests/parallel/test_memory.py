@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from tests.parallel.test_training import lines_under_torchrun  # noqa: E402
+from tests.parallel.launch import lines_of  # noqa: E402
 
 
 LAYERS, MIB = 8, 2**20
@@ -51,19 +51,15 @@ def folder(tmp_path_factory):
     return path, whole, layer, whole - LAYERS * layer
 
 
-def lines_of(runs, processes, path, patch):
-    # Freed tensors go back to the system at once.
-    patch.setenv("MALLOC_MMAP_THRESHOLD_", "65536")
-    given = json.dumps(runs)
-    found = lines_under_torchrun(processes, "tests/parallel/memory_script.py", str(path), given)
+def found_by(processes, runs, path):
+    found = lines_of(processes, "tests/parallel/memory_script.py", path, json.dumps(runs))
     return {json.dumps(line["run"]): line for line in found}
 
 
 @pytest.fixture(scope="module")
 def started(folder):
     """What each process has read and held, by run."""
-    with pytest.MonkeyPatch.context() as patch:
-        return {processes: lines_of(runs, processes, folder[0], patch) for processes, runs in ((2, TWO), (4, FOUR))}
+    return {processes: found_by(processes, runs, folder[0]) for processes, runs in ((2, TWO), (4, FOUR))}
 
 
 @pytest.mark.parametrize("run", [*TWO, *FOUR], ids=lambda run: " ".join([*run[:2], *run[2]]))

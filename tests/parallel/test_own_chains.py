@@ -9,8 +9,8 @@ from torch import nn
 from modular_converter.parallel import Pipeline, derive, derive_pipeline, parallelize
 from modular_converter.parallel.errors import PlanError
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
+from tests.parallel.launch import line_of
 from tests.parallel.own_chains import CHAINS, Again, Any, Chain, Inner, Parts, leading, made, rows
-from tests.parallel.test_training import run_under_torchrun
 
 
 SCRIPT = "tests/parallel/own_chains_script.py"
@@ -18,7 +18,7 @@ SCRIPT = "tests/parallel/own_chains_script.py"
 
 @pytest.fixture(scope="module")
 def two():
-    return run_under_torchrun(2, SCRIPT, "Pipeline,tp2,pp2", ",".join(CHAINS))
+    return line_of(2, SCRIPT, "Pipeline,tp2,pp2", ",".join(CHAINS))
 
 
 def test_two_processes_answer_and_train_as_one(two):
@@ -30,7 +30,7 @@ def test_two_processes_answer_and_train_as_one(two):
 
 
 def test_four_processes_answer_and_train_as_one():
-    found = run_under_torchrun(4, SCRIPT, "pp2.tp2", "chain,tied,sequential")
+    found = line_of(4, SCRIPT, "pp2.tp2", "chain,tied,sequential")
     for name, (output, losses, weights, share, _) in found.items():
         assert max(output, losses, weights) < 1e-6 and share < 0.6, name
 

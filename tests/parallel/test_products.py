@@ -13,13 +13,13 @@ import torch
 
 pytest.importorskip("transformers")
 
-from tests.parallel.test_training import ROOT, lines_under_torchrun, run_under_torchrun  # noqa: E402
+from tests.parallel.launch import ROOT, line_of, lines_of  # noqa: E402
 
 
 @pytest.fixture(scope="module")
 def found():
     """What four processes find about a model of the tests' own, with a plan that is given."""
-    return run_under_torchrun(4, "tests/parallel/products_script.py")
+    return line_of(4, "tests/parallel/products_script.py")
 
 
 def test_every_layout_trains_as_one_process(found):
@@ -67,7 +67,7 @@ def test_wrong_products_are_told_before_the_first_step(found):
 @pytest.fixture(scope="module")
 def staged():
     """What four processes find about a model of the library in layouts with stages."""
-    return run_under_torchrun(4, "tests/parallel/stages_script.py")
+    return line_of(4, "tests/parallel/stages_script.py")
 
 
 def test_a_checkpoint_of_stages_is_resumed_in_another_layout(staged):
@@ -146,6 +146,6 @@ def test_a_kill_leaves_the_last_complete_checkpoint(tmp_path):
 )
 def test_models_of_the_library_train_as_one_process(processes, kind, layouts):
     script = ROOT / "utils/prove_training.py"
-    found = lines_under_torchrun(processes, script, "--worker", f"--types={kind}", f"--layouts={layouts}")
+    found = lines_of(processes, script, "--worker", f"--types={kind}", f"--layouts={layouts}")
     assert ",".join(one["layout"] for one in found) == layouts
     assert all(one["worst"] < 1e-6 for one in found)

@@ -4,7 +4,7 @@ import pytest
 
 
 pytest.importorskip("transformers")
-from tests.parallel.test_training import run_under_torchrun  # noqa: E402
+from tests.parallel.launch import line_of  # noqa: E402
 
 
 SCRIPT = "tests/parallel/second_script.py"
@@ -13,7 +13,7 @@ SINGLE = 1e-5
 
 
 def test_penalties_of_gradients_and_products_with_hessians_are_those_of_one_process():
-    found = run_under_torchrun(2, SCRIPT, "2")
+    found = line_of(2, SCRIPT, "2")
     assert len(found["errors"]) == 13
     for name, error in found["errors"].items():
         assert error < (SINGLE if "mixtral" in name else 1e-9), (name, error)
@@ -33,5 +33,5 @@ def test_penalties_of_gradients_and_products_with_hessians_are_those_of_one_proc
 
 
 def test_penalties_of_gradients_in_mixed_layouts_are_those_of_one_process():
-    found = run_under_torchrun(4, SCRIPT, "4")["errors"]
+    found = line_of(4, SCRIPT, "4")["errors"]
     assert len(found) == 3 and all(error < (SINGLE if "mixtral" in name else 1e-9) for name, error in found.items())

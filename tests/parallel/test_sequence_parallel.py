@@ -9,12 +9,12 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from tests.parallel.test_training import run_under_torchrun  # noqa: E402
+from tests.parallel.launch import line_of  # noqa: E402
 
 
 @pytest.fixture(scope="module")
 def found():
-    return run_under_torchrun(2, "tests/parallel/sequence_script.py")
+    return line_of(2, "tests/parallel/sequence_script.py")
 
 
 @pytest.mark.parametrize("case", ["llama", "qwen3, recomputed", "frozen, with biases"])

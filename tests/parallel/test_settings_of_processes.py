@@ -4,12 +4,12 @@ import pytest
 
 
 pytest.importorskip("transformers")
-from tests.parallel.test_training import run_under_torchrun  # noqa: E402
+from tests.parallel.launch import line_of  # noqa: E402
 
 
 @pytest.mark.parametrize("layout", ["tp2", "fsdp2"])
 def test_a_process_that_alone_changes_a_setting_is_told_before_the_call(layout):
-    found = run_under_torchrun(2, "tests/parallel/settings_script.py", layout)
+    found = line_of(2, "tests/parallel/settings_script.py", layout)
     different, built = found.pop("different"), found.pop("built")
     if layout == "tp2":
         resized, undone = found.pop("resized")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -13,7 +10,7 @@ import torch
 
 pytest.importorskip("transformers")
 
-from tests.parallel.test_training import ROOT  # noqa: E402
+from tests.parallel.launch import launch  # noqa: E402
 
 
 SETTINGS = ("n_layer=2", "n_embd=32", "n_head=2")
@@ -21,15 +18,11 @@ SETTINGS = ("n_layer=2", "n_embd=32", "n_head=2")
 
 def train(tmp_path, processes, *more, model="gpt2"):
     """The losses by step, from the lines of progress."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
-    command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", "examples/train.py", str(model)]
-    command += [str(tmp_path / "text.txt"), "--folder", str(tmp_path / "run"), "--lr", "0.003", "--length", "16"]
-    command += ["--batch", "4", "--device", "cpu"]
-    command += [*(["--settings", *SETTINGS] if model == "gpt2" else []), *more]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    lines = re.findall(r"(\d+)/\d+ loss (\S+) norm \S+ \d+ tokens/s \d+ MiB", done.stderr)
+    given = [model, tmp_path / "text.txt", "--folder", tmp_path / "run", "--lr", 0.003, "--length", 16]
+    given += ["--batch", 4, "--device", "cpu", *(["--settings", *SETTINGS] if model == "gpt2" else []), *more]
+    done = launch(processes, "examples/train.py", *given)
+    assert done.code == 0, done.errors[-3000:]
+    lines = re.findall(r"(\d+)/\d+ loss (\S+) norm \S+ \d+ tokens/s \d+ MiB", done.errors)
     return {int(step): float(loss) for step, loss in lines}
 
 

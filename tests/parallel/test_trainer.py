@@ -7,11 +7,11 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from tests.parallel.test_training import run_under_torchrun  # noqa: E402
+from tests.parallel.launch import line_of  # noqa: E402
 
 
 def test_the_trainer_trains_as_one_process():
-    found = run_under_torchrun(4, "tests/parallel/trainer_script.py", "ddp2.tp2")
+    found = line_of(4, "tests/parallel/trainer_script.py", "ddp2.tp2")
     assert "DistributedDataParallel takes no DTensors" in found.pop("plain shares")
     assert "distributed_config" in found.pop("accumulated")
     assert list(found) == ["ddp2.tp2"]

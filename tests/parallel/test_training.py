@@ -1,39 +1,15 @@
-"""Inside torchrun: gradients, clipping, optimizer steps and state dicts are those of the unsharded run."""
-
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
+"""In a process group: gradients, clipping, optimizer steps and state dicts are those of the unsharded run."""
 
 import pytest
 
 
 pytest.importorskip("transformers")
-ROOT = Path(__file__).parents[2]
-
-
-def run_under_torchrun(processes, script, *more):
-    """The JSON line that the first process prints."""
-    return lines_under_torchrun(processes, script, *more)[0]
-
-
-def lines_under_torchrun(processes, script, *more):
-    """The JSON lines that the first process prints."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
-    command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", str(script)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    environment["PYTHONFAULTHANDLER"] = "1"  # a process that crashes tells where
-    process = subprocess.run(
-        [*command, *more], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False
-    )
-    assert process.returncode == 0, process.stdout[-500:] + process.stderr[-9000:]
-    return [json.loads(line) for line in process.stdout.splitlines() if line.startswith('{"')]
+from tests.parallel.launch import line_of  # noqa: E402
 
 
 @pytest.mark.parametrize("name, processes, more", [("llama", 3, ("2",)), ("llama", 4, ("4", "meshed"))])
 def test_training_is_that_of_the_whole_model(name, processes, more):
-    found = run_under_torchrun(processes, "tests/parallel/training_script.py", name, *more)
+    found = line_of(processes, "tests/parallel/training_script.py", name, *more)
     assert found["shares"] and found["class"] and found["norm"] > 0.05
     assert found["full_before"] == found["loaded"] == found["saved"] == found["unsharded"] == 0.0
     assert all(max(pair) < 1e-4 for pair in found["steps"])
@@ -49,7 +25,7 @@ def test_training_is_that_of_the_whole_model(name, processes, more):
 
 @pytest.mark.parametrize("more", [("gpt2,bart,mixtral,llama", "sdpa"), ("bert", "eager", "checkpoints")])
 def test_dropout_drops_what_one_process_would_drop(more):
-    found = run_under_torchrun(2, "tests/parallel/dropout_script.py", *more)
+    found = line_of(2, "tests/parallel/dropout_script.py", *more)
     assert all(one["losses"] < 1e-4 and one["weights"] < 1e-3 and one["caller's numbers"] for one in found["all"])
     assert more[0] == "bert" or "dropout in compiled layers is not the same" in found["compiled"]
 
@@ -112,7 +88,7 @@ dist.barrier()
 
 def test_processes_agree_on_plans_steps_and_states(tmp_path):
     (tmp_path / "script.py").write_text(DISAGREEING)
-    found = run_under_torchrun(2, tmp_path / "script.py")
+    found = line_of(2, tmp_path / "script.py")
     assert "process 1 was given another plan=" in found["plans"]
     assert "one layer of each kind" in found["wrong"]
     assert found["scales"] == [[2.0, True], [2.0, True]]
@@ -204,7 +180,7 @@ dist.barrier()
 
 def test_what_would_be_wrong_on_shares_is_refused(tmp_path):
     (tmp_path / "script.py").write_text(REFUSED)
-    found = run_under_torchrun(2, tmp_path / "script.py")
+    found = line_of(2, tmp_path / "script.py")
     assert found["weights"].startswith("ApplyError: model.embed_tokens.weight has other values on process 1")
     assert found["resized"].startswith("ApplyError: resize_token_embeddings would change this process's share alone")
     assert found["copied"].startswith("ApplyError: a sharded model cannot be copied")
@@ -214,7 +190,7 @@ def test_what_would_be_wrong_on_shares_is_refused(tmp_path):
 
 def test_attention_weights_are_whole_and_one_process_saves(tmp_path):
     (tmp_path / "script.py").write_text(ATTENTIONS)
-    found = run_under_torchrun(4, tmp_path / "script.py")
+    found = line_of(4, tmp_path / "script.py")
     assert len(found["dict"]) == len(found["tuple"]) == 2
     assert max(*found["dict"], *found["tuple"], found["gradient"], found["whole again"]) < 1e-4
     assert found["generate"] == [4] and found["signature"]
@@ -248,7 +224,7 @@ dist.destroy_process_group()
 
 def test_random_states_stay_the_callers(tmp_path):
     (tmp_path / "main.py").write_text(STATES)
-    assert run_under_torchrun(2, tmp_path / "main.py") == {"kept": True, "other": True}
+    assert line_of(2, tmp_path / "main.py") == {"kept": True, "other": True}
 
 
 OTHER_CHOICE = """
@@ -291,14 +267,14 @@ dist.barrier()
 
 def test_the_plan_that_process_0_selects_is_that_of_all(tmp_path):
     (tmp_path / "script.py").write_text(OTHER_CHOICE)
-    found = run_under_torchrun(2, tmp_path / "script.py")
+    found = line_of(2, tmp_path / "script.py")
     assert found["shapes"][0] == found["shapes"][1] != found["own"] and found["error"] < 1e-4
     assert found["shapes"][1]["model.layers.0.mlp.up_proj.weight"] == [32, 32]
     assert found["own"]["model.layers.0.mlp.up_proj.weight"] == [64, 32]
 
 
 def test_a_process_that_calls_what_all_must_call_alone_is_told_so_and_does_not_hang():
-    found = run_under_torchrun(2, "tests/parallel/alone_script.py")
+    found = line_of(2, "tests/parallel/alone_script.py")
     assert "process 1 has called full_state_dict, and process 0 clip_grad_norm_" in found["said"].pop("others")[1]
     assert len(found["said"]) == 8 and len(found["staged"]) == 3
     for method, (caller, text) in found["said"].items():

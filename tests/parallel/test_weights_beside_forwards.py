@@ -4,7 +4,7 @@ import pytest
 
 
 pytest.importorskip("transformers")
-from tests.parallel.test_training import run_under_torchrun  # noqa: E402
+from tests.parallel.launch import line_of  # noqa: E402
 
 
 NUMBERS = ("late", "all", "norms", "cut", "product", "rows", "layer", "tensor")
@@ -12,7 +12,7 @@ NUMBERS = ("late", "all", "norms", "cut", "product", "rows", "layer", "tensor")
 
 @pytest.mark.parametrize("layouts, processes", [(("tp2", "fsdp2"), 2), (("fsdp2.tp2",), 4)])
 def test_penalties_and_late_optimizers_are_those_of_one_process(layouts, processes):
-    found = run_under_torchrun(processes, "tests/parallel/weights_script.py", *layouts)
+    found = line_of(processes, "tests/parallel/weights_script.py", *layouts)
     uneven = found.pop("uneven")
     for run, one in found.items():
         assert not {name: one[name] for name in NUMBERS if one[name] >= 1e-5}, run
@@ -26,7 +26,7 @@ def test_penalties_and_late_optimizers_are_those_of_one_process(layouts, process
 
 
 def test_a_model_for_inference_shows_whole_weights_to_code_outside_of_forwards():
-    found = run_under_torchrun(2, "tests/parallel/inference_script.py", "llama", "gpt2", "own")
+    found = line_of(2, "tests/parallel/inference_script.py", "llama", "gpt2", "own")
     for name, answers in found["answers"].items():
         assert {use: one for use, one in answers.items() if one != "equal"} == {}, name
     assert "writing would change a copy" in found["said"]["write"]
@@ -39,6 +39,6 @@ def test_a_model_for_inference_shows_whole_weights_to_code_outside_of_forwards()
 
 
 def test_an_overflow_in_an_uneven_share_of_one_process_lets_all_skip_the_step():
-    found = run_under_torchrun(2, "tests/parallel/scaler_script.py")
+    found = line_of(2, "tests/parallel/scaler_script.py")
     assert found["plain"] and found["scales"] and found["weights"] < 1e-4
     assert "fused=True computes with all weights of a group at once" in found["fused"]

@@ -1,8 +1,5 @@
 """Plans in other vocabularies, run by those who own them."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,15 +11,14 @@ from modular_converter.parallel.errors import PlanFormatError
 from modular_converter.parallel.plans.emit import loader_unsaid, to_library, to_torch, torch_text
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.solve.read_library import from_library
+from tests.parallel.launch import launch
 
 
 def test_torch_runs_a_derived_plan():
     script = Path(__file__).with_name("torch_styles_script.py")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
-    environment = {**os.environ, "PYTHONPATH": str(script.parents[3]), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.strip() == "equal 4"
+    done = launch(2, script)
+    assert done.code == 0, done.errors[-3000:]
+    assert done.output.strip() == "equal 4"
 
 
 class Odd(nn.Module):

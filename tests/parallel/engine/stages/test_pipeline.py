@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -30,11 +28,7 @@ from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.proof.situations import with_mask
 from modular_converter.parallel.tiny.build import build, target_of
 from modular_converter.parallel.trace.record import record
-
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "utils"))
-
-from prove_stages import launch
+from tests.parallel.launch import ROOT, lines_of
 
 
 CPU = torch.device("cpu")
@@ -43,11 +37,12 @@ NAMED = ("outputs", "tokens", "steps", "gradients", "weights")
 
 def test_training_in_stages_is_that_of_one_process() -> None:
     # Tied embeddings, on two processes and on one; experts, whose products need a form without data; layers that give views.
-    found = dict(launch(["gpt2", "mixtral", "opt"], ["1F1B:1:4", "ZBVZeroBubble:2:4"]))
-    assert [len(cases) for cases in found.values()] == [2, 2, 2]
-    for name, cases in found.items():
-        for one in (one for ranks in cases.values() for one in ranks):
-            assert max(one[kind] for kind in NAMED) < 1e-3, name
+    families, cases = ("gpt2", "mixtral", "opt"), ("1F1B:1:4", "ZBVZeroBubble:2:4")
+    found = lines_of(2, ROOT / "utils/prove_stages.py", *families, "--cases", *cases)
+    assert [(line["name"], tuple(line["rows"])) for line in found] == [(name, cases) for name in families]
+    for line in found:
+        for one in (one for ranks in line["rows"].values() for one in ranks):
+            assert max(one[kind] for kind in NAMED) < 1e-3, line["name"]
             assert one["share"] < 0.7
 
 

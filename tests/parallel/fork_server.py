@@ -1,0 +1,67 @@
+"""A process that has imported what training scripts import, and forks a process for each rank of a script.
+
+Each line of its input is a launch: the script, its arguments, and for each rank here its environment and the two files of
+its output. It answers with a line of the numbers of the processes, and with one line for each process that ends: its
+number and its exit code. It ends with its input.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import runpy
+import sys
+import warnings
+
+import torch
+import torch._dynamo
+import torch.distributed.fsdp
+import torch.distributed.pipelining
+import torch.distributed.tensor.parallel
+import transformers.modeling_utils
+import transformers.models.gpt2.modeling_gpt2
+import transformers.models.llama.modeling_llama
+import transformers.trainer  # noqa: F401
+
+import modular_converter.parallel.engine.group.in_process_group
+import modular_converter.parallel.engine.stages.pipeline
+import modular_converter.parallel.tiny.build  # noqa: F401
+
+
+def become_rank(script, arguments, environment, output, errors):
+    """Let this process look like one that torchrun has just started."""
+    os.environ.clear()
+    os.environ.update(environment)
+    for descriptor, path in enumerate((os.devnull, output, errors)):
+        opened = os.open(path, os.O_RDWR | os.O_CREAT)
+        os.dup2(opened, descriptor)
+        os.close(opened)
+    faulthandler.enable()  # a process that crashes tells where
+    torch.set_num_threads(1)
+    sys.argv = [script, *arguments]
+    sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
+
+
+def serve(answers):
+    """Fork for each launch, and wait for all its processes. A forked process returns with its script."""
+    for line in iter(sys.stdin.readline, ""):
+        launch = json.loads(line)
+        started = []
+        for rank in launch["ranks"]:
+            if not (process := os.fork()):
+                answers.close()
+                become_rank(launch["script"], launch["arguments"], **rank)
+                return launch["script"]
+            started.append(process)
+        print(json.dumps(started), file=answers, flush=True)
+        for _ in started:
+            process, status = os.wait()
+            print(json.dumps([process, os.waitstatus_to_exitcode(status)]), file=answers, flush=True)
+    return None
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("default")
+    if script := serve(open(os.dup(1), "w")):  # noqa: SIM115
+        runpy.run_path(script, run_name="__main__")
