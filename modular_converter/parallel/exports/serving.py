@@ -6,7 +6,8 @@ Facts of vLLM 0.33.0 (``vllm/model_executor/models/transformers/base.py`` and ``
 * A pattern is a regular expression that matches the beginning of the path of an ``nn.Linear``; the first that matches
   gives its style, and layers without one are whole.
 * Tables of the vocabulary, the head and stacked experts are sharded by the engine itself, without a rule.
-* Each device runs heads / devices of each attention, so attention must be sharded by heads.
+* Each device runs heads / devices of each attention that looks its function up, so these must be sharded by heads. vLLM
+  reads the heads of each layer of a configuration that differs by layer; SGLang gives all layers the same.
 * vLLM gives each device its own entries of the parameter that an attention hands over as ``s_aux``, a sink for each head.
   SGLang drops it, so no model with sinks can run there.
 * vLLM gathers the shares that a root mean square norm takes if they are narrower than its weight, and gives each device its
@@ -22,7 +23,8 @@ import inspect
 import json
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -42,21 +44,38 @@ SGLANG_STYLES = {
     "colwise_gather_output": "colwise_rep",
     "rowwise_split_input": "rowwise_rep",
 }
-REPLICATE = "replicate"
-_ATTENTION = "scaled_dot_product"
+_ATTENTION = ("scaled_dot_product", "softmax")
+_INTERFACE = "ALL_ATTENTION_FUNCTIONS"
 _SINKS = "s_aux"
 _SHARD = "shard"
 _EXPERTS = re.compile(r"(^|\.)experts(\.|$)")
 
 
-def _unsaid(styles: Mapping[str, str], deals_sinks: bool, plan: Plan, model: torch.nn.Module) -> list[Unsaid]:
+@dataclass(frozen=True)
+class Engine:
+    """What an engine does with a model of transformers.
+
+    Attributes:
+        styles: our style -> the engine's name.
+        deals_sinks: whether each device gets its own of the sinks.
+        sizes_layers: whether the heads of each layer are those of a configuration that differs by layer.
+    """
+
+    styles: Mapping[str, str]
+    deals_sinks: bool = False
+    sizes_layers: bool = False
+
+
+def _unsaid(engine: Engine, plan: Plan, model: torch.nn.Module) -> list[Unsaid]:
     modules = dict(model.named_modules())
 
     def reasons(rule: PlanRule) -> Iterator[str]:
-        theirs = rule.layout.of_table or _EXPERTS.search(rule.pattern) or deals_sinks and _cuts_sinks(rule, model)
+        theirs = (
+            rule.layout.of_table or _EXPERTS.search(rule.pattern) or engine.deals_sinks and _cuts_sinks(rule, model)
+        )
         if not _acts(rule) or theirs:
             return
-        if rule.style not in styles or not rule.is_plain:
+        if rule.style not in engine.styles or not rule.is_plain:
             yield str(rule).partition(" ")[2]
         else:
             yield from of_layers(rule, modules, torch.nn.Linear)
@@ -74,13 +93,25 @@ def _cuts_sinks(rule: PlanRule, model: torch.nn.Module) -> bool:
 
 def _sinks(attention: type[torch.nn.Module]) -> str:
     """The attribute that the forward of a class hands over as sinks; empty for none."""
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(attention.forward))))
-    except (OSError, TypeError, SyntaxError):  # a class without a source
-        return ""
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == _SINKS]
+    calls = [
+        node for node in ast.walk(_code_of(attention.forward)) if isinstance(node, ast.keyword) and node.arg == _SINKS
+    ]
     value = calls[0].value if len(calls) == 1 else None
     return value.attr if isinstance(value, ast.Attribute) and ast.unparse(value.value) == "self" else ""
+
+
+def _is_replaced(attention: type[torch.nn.Module]) -> bool:
+    """Whether the forward of a class looks up the function that an engine replaces."""
+    return any(isinstance(node, ast.Name) and node.id == _INTERFACE for node in ast.walk(_code_of(attention.forward)))
+
+
+@functools.cache
+def _code_of(forward: Callable[..., Any]) -> ast.AST:
+    """The code of a forward; empty for one without a source."""
+    try:
+        return ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(forward))))
+    except (OSError, TypeError, SyntaxError):
+        return ast.Module([], [])
 
 
 def _acts(rule: PlanRule) -> bool:
@@ -100,24 +131,26 @@ def _layers(model: torch.nn.Module) -> list[str]:
     return [path for path in found if not _EXPERTS.search(path)]
 
 
-def _text(styles: Mapping[str, str], plan: Plan, model: torch.nn.Module) -> str:
+def _text(engine: Engine, plan: Plan, model: torch.nn.Module) -> str:
     """The entries with ``*``, or with exact expressions if ``*`` would match more than the number of a layer."""
     layers = _layers(model)
-    rules = {rule.pattern: styles[rule.style] for rule in plan.rules if _acts(rule) and matches(rule.pattern, layers)}
+    rules = {
+        rule.pattern: engine.styles[rule.style] for rule in plan.rules if _acts(rule) and matches(rule.pattern, layers)
+    }
     text = json.dumps({"base_model_tp_plan": rules}, indent=4) + "\n"
-    if _read(styles, text, model) == _styles(plan, model):
+    if _read(engine, text, model) == _styles(plan, model):
         return text
     exact = {re.escape(pattern).replace(r"\*", r"\d+") + "$": style for pattern, style in rules.items()}
     return json.dumps({"base_model_tp_plan": exact}, indent=4) + "\n"
 
 
-def _read(styles: Mapping[str, str], text: str, model: torch.nn.Module) -> dict[str, str]:
+def _read(engine: Engine, text: str, model: torch.nn.Module) -> dict[str, str]:
     """Path of a linear layer -> our style, as the engine matches the entries and those of the model's parts."""
     entries: dict[str, str] = dict(json.loads(text)["base_model_tp_plan"])
     for name, child in model.named_children():
         for pattern, style in (getattr(child, "tp_plan", None) or {}).items():
             entries.setdefault(f"{name}.{pattern}", style)
-    ours = {theirs: name for name, theirs in styles.items()}
+    ours = {theirs: name for name, theirs in engine.styles.items()}
     found = {}
     for path in _layers(model):
         style = next(
@@ -128,25 +161,30 @@ def _read(styles: Mapping[str, str], text: str, model: torch.nn.Module) -> dict[
     return found
 
 
-def _lacks(plan: Plan, trace: Trace, model: torch.nn.Module) -> str:
+def _lacks(engine: Engine, plan: Plan, trace: Trace, model: Any) -> str:
     """The reason why no tensor-parallel run is possible: attention that is not sharded by heads, or not replaceable."""
     if not getattr(model, "_supports_attention_backend", False):
         return "transformers does not let an engine replace this model's attention"
     shards = Shards.of(trace, plan)
     decoder = _path_of_decoder(model)
-    inside = (op for op in trace.ops if is_inside(op.module, decoder))
-    calls = [op for op in inside if _ATTENTION in op.name or "softmax" in op.name]
-    heads_of = {trace.tensors[op.inputs()[1]].shape[-3::2]: op.module for op in calls if _ATTENTION in op.name}
-    if len(heads_of) > 1:
+    paths = [path for path, module in model.named_modules() if is_inside(path, decoder) and _is_replaced(type(module))]
+    inside = [op for op in trace.ops if any(is_inside(op.module, path) for path in paths)]
+    calls = [op for op in inside if any(name in op.name for name in _ATTENTION)]
+    heads_of = {trace.tensors[op.inputs()[1]].shape[-3::2]: op.module for op in calls if _ATTENTION[0] in op.name}
+    if len(heads_of) > 1 and not (engine.sizes_layers and _differs_by_layer(model.config)):
         return f"{' and '.join(heads_of.values())} have key heads of different number or size, the engine gives all the same"
     if not any(len(shards.flow.of(op.inputs()[0])) > 2 for op in calls):
         return "the trace has no attention to share out by heads"
-    for op in calls:  # the last two axes are positions and features; a softmax over two axes is a router
+    for op in calls:  # the last two axes are positions and features
         outer = shards.flow.of(op.inputs()[0])[:-2]
         heads = {atom.number for seq in outer for atom in shards.flow.axes.leaves(seq)}
         if outer and not heads & shards.leaves:
             return f"{op.module}: its attention is not sharded by heads, of which the engine gives each device a share"
     return ""
+
+
+def _differs_by_layer(config: Any) -> bool:
+    return any(getattr(one, "is_heterogeneous", False) for one in (config, config.get_text_config()))
 
 
 def _path_of_decoder(model: Any) -> str:
@@ -155,35 +193,30 @@ def _path_of_decoder(model: Any) -> str:
     return next((path for path, module in model.named_modules() if module is decoder), "")
 
 
-def _engine(
-    name: str, version: str, use: str, styles: Mapping[str, str], *, deals_sinks: bool, gathers_norms: bool
-) -> Vocabulary:
+def _vocabulary(name: str, version: str, use: str, engine: Engine, *, gathers_norms: bool = False) -> Vocabulary:
     return Vocabulary(
         name=name,
         version=version,
         use=use,
-        unsaid=functools.partial(_unsaid, styles, deals_sinks),
-        text=functools.partial(_text, styles),
-        read=functools.partial(_read, styles),
+        unsaid=functools.partial(_unsaid, engine),
+        text=functools.partial(_text, engine),
+        read=functools.partial(_read, engine),
         styles=_styles,
         gathers_norms=gathers_norms,
-        lacks=_lacks,
+        lacks=functools.partial(_lacks, engine),
     )
 
 
-VLLM = _engine(
+VLLM = _vocabulary(
     "vllm",
     "0.33.0",
     "vllm serve MODEL --model-impl transformers --hf-overrides '…'",
-    VLLM_STYLES,
-    deals_sinks=True,
+    Engine(VLLM_STYLES, deals_sinks=True, sizes_layers=True),
     gathers_norms=True,
 )
-SGLANG = _engine(
+SGLANG = _vocabulary(
     "sglang",
     "0.5.23",
     "python -m sglang.launch_server --model-impl transformers --json-model-override-args '…'",
-    SGLANG_STYLES,
-    deals_sinks=False,
-    gathers_norms=False,
+    Engine(SGLANG_STYLES),
 )

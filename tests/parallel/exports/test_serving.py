@@ -93,6 +93,15 @@ def test_norms_over_a_projection_are_gathered_by_vllm_alone(model):
         export(derived, TOOLS["sglang"])
 
 
+def test_heads_that_differ_by_layer_are_sized_by_vllm_alone():
+    """vLLM reads the heads of each layer of such a configuration; SGLang gives all layers those of the first."""
+    gemma = derive_model(target_of("gemma4_text"))
+    assert gemma.small.model.config.is_heterogeneous
+    assert json.loads(export(gemma, TOOLS["vllm"]).text)["base_model_tp_plan"]
+    with pytest.raises(PlanError, match="key heads of different number or size"):
+        export(gemma, TOOLS["sglang"])
+
+
 class ZeroCentred(nn.RMSNorm):
     def forward(self, entries):
         return nn.functional.rms_norm(entries, self.normalized_shape, 1 + self.weight, 1e-6)
