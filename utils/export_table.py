@@ -122,7 +122,9 @@ def table(rows: list[dict[str, Any]], date: str) -> str:
             lines.append(_line(tool, own))
         elif own:
             hosted = [row for row in own if NOT_HOSTED not in row.get("reason", "")]
-            lines += [_line(f"{tool}, causal", own), _line(f"{tool}, causal, attention replaceable", hosted)]
+            lines.append(_line(f"{tool}, causal", own))
+            if len(hosted) < len(own):
+                lines.append(_line(f"{tool}, of these with replaceable attention", hosted))
     return "\n".join([*lines, "", *_reasons(rows)])
 
 
@@ -138,16 +140,23 @@ def _line(name: str, rows: list[dict[str, Any]]) -> str:
 
 
 def _reasons(rows: list[dict[str, Any]]) -> list[str]:
-    """The models that a tool does not take, by reason."""
-    found: dict[str, list[str]] = {}
+    """The models that tools do not take, by reason; tools with the same models for a reason share a line."""
+    found: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         if row["state"] != "exported":
-            said = re.sub(r"^.*?: |[\w.*-]+: ", "", row.get("reason", "").partition(": ")[2])[:90]
-            said = "nothing that it says or runs is left" if "nothing to export" in row.get("reason", "") else said
-            found.setdefault(f"{row['to']}: {said}", []).append(row["model"])
-    return [
-        f"* {reason}: {', '.join(sorted(names))}" for reason, names in sorted(found.items(), key=lambda i: -len(i[1]))
-    ]
+            found.setdefault((_said(row.get("reason", "")), row["to"]), []).append(row["model"])
+    tools: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (said, tool), names in found.items():
+        tools.setdefault((said, tuple(sorted(names))), []).append(tool)
+    lines = sorted(tools.items(), key=lambda item: (-len(item[0][1]), item[0]))
+    return [f"* {', '.join(own)}: {said}: {', '.join(names)}" for (said, names), own in lines]
+
+
+def _said(reason: str) -> str:
+    """A reason without the names of a model and its parts."""
+    said = reason.partition("cannot run it: ")[2] or reason.partition(": ")[2].partition(": ")[2]
+    said = "nothing that it says or runs is left" if "nothing to export" in reason else said
+    return re.sub(r"^(… and )*…:? ", "", re.sub(r"[\w*]+(\.[\w*]+)+", "…", said))[:110]
 
 
 def main() -> None:

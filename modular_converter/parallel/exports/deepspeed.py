@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-from modular_converter.parallel.exports.vocabulary import Vocabulary
-from modular_converter.parallel.plans.emit import Unsaid, of_layers, unsaid_of
+from modular_converter.parallel.exports.vocabulary import Modules, Vocabulary, unsaid_by
+from modular_converter.parallel.plans.emit import of_layers
 from modular_converter.parallel.plans.patterns import is_inside, matches
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.plans.resolve import resolve
@@ -55,12 +55,7 @@ DIVIDED = frozenset(
 )
 
 
-def _unsaid(plan: Plan, model: torch.nn.Module) -> list[Unsaid]:
-    modules = dict(model.named_modules())
-    return unsaid_of(plan, lambda rule: _reasons(rule, modules), DIVIDED)
-
-
-def _reasons(rule: PlanRule, modules: Mapping[str, torch.nn.Module]) -> Iterator[str]:
+def _reasons(rule: PlanRule, modules: Modules) -> Iterator[str]:
     if rule.style not in KINDS or rule.dim is not None or rule.units:
         yield str(rule).partition(" ")[2]
     elif rule.parts and (len(set(rule.parts)) > 1 or len(rule.parts) < 2):
@@ -101,7 +96,7 @@ DEEPSPEED = Vocabulary(
     name="deepspeed",
     version="0.19.8",
     use="the configuration of deepspeed.initialize; set autotp_size to the number of devices",
-    unsaid=_unsaid,
+    unsaid=unsaid_by(_reasons, DIVIDED),
     text=_text,
     lacks=_lacks,
 )

@@ -59,7 +59,7 @@ def _accelerate_text(plan: Plan, model: torch.nn.Module) -> str:
 
 TRANSFORMERS = Vocabulary(
     name="transformers",
-    version="5.23.0",
+    version="5.24.0",
     use="from_pretrained(..., distributed_config=DistributedConfig(tp_size=N, tp_plan=...)), or base_model_tp_plan",
     unsaid=_unsaid,
     text=_library_text,

@@ -30,8 +30,8 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.exports.restrict import Shards
-from modular_converter.parallel.exports.vocabulary import Vocabulary
-from modular_converter.parallel.plans.emit import Unsaid, of_layers, unsaid_of
+from modular_converter.parallel.exports.vocabulary import Modules, Vocabulary, unsaid_by
+from modular_converter.parallel.plans.emit import of_layers
 from modular_converter.parallel.plans.patterns import is_inside, matches
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.trace.graph import Trace
@@ -66,21 +66,14 @@ class Engine:
     sizes_layers: bool = False
 
 
-def _unsaid(engine: Engine, plan: Plan, model: torch.nn.Module) -> list[Unsaid]:
-    modules = dict(model.named_modules())
-
-    def reasons(rule: PlanRule) -> Iterator[str]:
-        theirs = (
-            rule.layout.of_table or _EXPERTS.search(rule.pattern) or engine.deals_sinks and _cuts_sinks(rule, model)
-        )
-        if not _acts(rule) or theirs:
-            return
-        if rule.style not in engine.styles or not rule.is_plain:
-            yield str(rule).partition(" ")[2]
-        else:
-            yield from of_layers(rule, modules, torch.nn.Linear)
-
-    return unsaid_of(plan, reasons)
+def _reasons(engine: Engine, rule: PlanRule, modules: Modules) -> Iterator[str]:
+    theirs = rule.layout.of_table or _EXPERTS.search(rule.pattern)
+    if not _acts(rule) or theirs or engine.deals_sinks and _cuts_sinks(rule, modules[""]):
+        return
+    if rule.style not in engine.styles or not rule.is_plain:
+        yield str(rule).partition(" ")[2]
+    else:
+        yield from of_layers(rule, modules, torch.nn.Linear)
 
 
 def _cuts_sinks(rule: PlanRule, model: torch.nn.Module) -> bool:
@@ -198,7 +191,7 @@ def _vocabulary(name: str, version: str, use: str, engine: Engine, *, gathers_no
         name=name,
         version=version,
         use=use,
-        unsaid=functools.partial(_unsaid, engine),
+        unsaid=unsaid_by(functools.partial(_reasons, engine)),
         text=functools.partial(_text, engine),
         read=functools.partial(_read, engine),
         styles=_styles,

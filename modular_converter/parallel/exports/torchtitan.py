@@ -15,13 +15,13 @@ Facts of torchtitan 0.3.0 (``experiments/transformers_modeling_backend``, ``prot
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-from modular_converter.parallel.exports.vocabulary import Vocabulary
-from modular_converter.parallel.plans.emit import Unsaid, of_layers, unsaid_of
+from modular_converter.parallel.exports.vocabulary import Modules, Vocabulary, unsaid_by
+from modular_converter.parallel.plans.emit import of_layers
 from modular_converter.parallel.plans.patterns import matches
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.styles.layout import (
@@ -109,12 +109,7 @@ def set_sharding_configs(model, *, enable_sp=False):
 '''
 
 
-def _unsaid(plan: Plan, model: torch.nn.Module) -> list[Unsaid]:
-    modules = dict(model.named_modules())
-    return unsaid_of(plan, lambda rule: _reasons(rule, modules))
-
-
-def _reasons(rule: PlanRule, modules: Mapping[str, torch.nn.Module]) -> Iterator[str]:
+def _reasons(rule: PlanRule, modules: Modules) -> Iterator[str]:
     layout = rule.layout
     layers = [modules[path] for path in matches(rule.pattern, modules)]
     if rule.parts or rule.units or rule.dim is not None and layout != SHARE:
@@ -194,7 +189,7 @@ TORCHTITAN = Vocabulary(
     name="torchtitan",
     version="0.3.0",
     use="import it and set hf_sharding.set_hf_sharding_configs before torchtitan builds its trainer",
-    unsaid=_unsaid,
+    unsaid=unsaid_by(_reasons),
     text=_text,
     lacks=_lacks,
 )

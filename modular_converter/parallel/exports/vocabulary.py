@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
-from modular_converter.parallel.plans.emit import Unsaid
-from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.plans.emit import Unsaid, unsaid_of
+from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.trace.graph import Trace
 
 
@@ -39,3 +39,24 @@ class Vocabulary:
     read: Callable[[str, torch.nn.Module], Mapping[str, str]] | None = None
     styles: Callable[[Plan, torch.nn.Module], Mapping[str, str]] = lambda plan, model: {}
     lacks: Callable[[Plan, Trace, torch.nn.Module], str] = lambda plan, trace, model: ""
+
+
+Modules = Mapping[str, torch.nn.Module]
+"""The modules of a model by their paths; the empty path is the model."""
+
+
+def unsaid_by(
+    reasons: Callable[[PlanRule, Modules], Iterator[str]], divided: Collection[str] = ()
+) -> Callable[[Plan, torch.nn.Module], Sequence[Unsaid]]:
+    """``Vocabulary.unsaid`` of a tool that reads rules one by one.
+
+    Args:
+        reasons: gives the reasons against a rule for the modules of a model.
+        divided: the names of integers that the tool divides.
+    """
+
+    def unsaid(plan: Plan, model: torch.nn.Module) -> list[Unsaid]:
+        modules = dict(model.named_modules())
+        return unsaid_of(plan, lambda rule: reasons(rule, modules), divided)
+
+    return unsaid
