@@ -100,7 +100,7 @@ class _Comparison:
     def bodies(self, old: ast.AST, new: ast.AST) -> None:
         """Compare the statements of two modules, classes or functions, each with the docstring on top."""
         (docs, olds), (new_docs, news) = _docstring(old), _docstring(new)
-        owner = _plural(old, self._owners[-2:-1])
+        owner = _plural(old, self._owners[:-1])
         if docs and new_docs:
             self._within(docs[0], new_docs[0], lambda: self._texts(_value(docs[0]), _value(new_docs[0]), "docstrings"))
         elif docs:
@@ -256,7 +256,7 @@ class _Comparison:
         if field in _LINES_OF_CODE and node is not None:
             return _plural(node, [owner])
         noun = _NOUNS.get(field, field)
-        return noun.format(_plural(owner, self._owners[-2:-1]))
+        return noun.format(_plural(owner, self._owners[:-1]))
 
 
 def _docstring(node: ast.AST) -> tuple[Sequence[ast.AST], Sequence[ast.AST]]:
@@ -376,10 +376,9 @@ def _parameters(node: ast.arguments) -> list[tuple[ast.arg, ast.expr | None]]:
 
 
 def _plural(node: ast.AST, owners: Sequence[ast.AST]) -> str:
-    """What a statement is, in the plural, given the definition around it."""
-    in_class = any(isinstance(owner, ast.ClassDef) for owner in owners)
+    """What a statement is, in the plural, given the definitions around it. A function within a method counts as one."""
     if isinstance(node, FUNCTIONS):
-        return "methods" if in_class else "functions"
+        return "methods" if any(isinstance(owner, ast.ClassDef) for owner in owners) else "functions"
     if isinstance(node, ast.ClassDef):
         return "classes"
     if isinstance(node, ast.Module):
@@ -390,7 +389,7 @@ def _plural(node: ast.AST, owners: Sequence[ast.AST]) -> str:
         return "calls" if isinstance(node.value, ast.Call) else "expressions"
     if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        if in_class:
+        if owners and isinstance(owners[-1], ast.ClassDef):
             return "class variables"
         return "assignments of attributes" if isinstance(targets[0], ast.Attribute) else "assignments"
     return f"`{type(node).__name__.lower()}` statements"

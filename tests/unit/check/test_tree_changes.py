@@ -90,6 +90,11 @@ def test_a_change_has_a_kind_without_names(old: str, new: str, expected: set[str
     assert kinds(CLASS, CLASS.replace(old, new)) == expected
 
 
+def test_a_function_within_a_method_counts_as_a_method() -> None:
+    old = "class Emu:\n    def build(self):\n        @once\n        def run():\n            return 1\n\n        return run\n"
+    assert kinds(old, old.replace("        @once\n", "")) == {"leaves out decorators of methods"}
+
+
 def test_imports_and_definitions_that_only_the_change_uses_follow_it() -> None:
     without = CLASS.replace("    @can_return_tuple\n", "").replace(", can_return_tuple", "")
     assert kinds(CLASS, without) == {"leaves out decorators of methods"}
