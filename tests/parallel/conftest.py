@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
+
+
+@pytest.fixture(autouse=True)
+def _import_path(monkeypatch):
+    """Reading a model file puts its folder into `sys.path`, where later tests would find it."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
 
 
 @pytest.fixture(scope="session")
