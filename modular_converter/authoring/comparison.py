@@ -10,6 +10,7 @@ from modular_converter.authoring.normal_form import ORIGIN, normal, squeezed, te
 from modular_converter.authoring.unused import is_idle
 from modular_converter.convert.emit.imports import names_in_annotations
 from modular_converter.convert.source.library import Library
+from modular_converter.convert.source.own_imports import in_own_terms
 from modular_converter.model.index import index_module
 from modular_converter.model.module import ImportedName, Module, Role, Statement, has_unread_names
 
@@ -119,7 +120,7 @@ def compare_roughly(flat: FlatModel, texts: Mapping[str, str]) -> tuple[FileDiff
 def _compare(file: FlatFile, text: str, library: Library) -> FileDifference:
     if text == file.text != "":
         return FileDifference(file)
-    made = index_module(text, file.path)
+    made = in_own_terms(index_module(text, file.path), library)
     wanted, found = texts_of(file.module, file.is_generated), texts_of(made, file.is_generated)
     dropped = tuple(
         name

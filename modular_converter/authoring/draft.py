@@ -15,6 +15,7 @@ from modular_converter.authoring.sources import SourceFile, gives
 from modular_converter.convert.emit.imports import names_in_annotations
 from modular_converter.model import lexer
 from modular_converter.model.module import ImportedName, Role, Statement, exported_names
+from modular_converter.model.postponed import POSTPONED, has_postponed
 from modular_converter.settings.values import module_name
 
 
@@ -163,6 +164,8 @@ def _exports(draft: Draft) -> str:
 def _imports(draft: Draft) -> Iterator[str]:
     """The import statements: those of the flat files for needed names, and those from neighbours."""
     flat = draft.flat
+    if any(has_postponed(file.module) for file in flat.files):
+        yield f"{POSTPONED}\n\n"
     defined = {name for name, how in draft.how.items() if how is not How.ALONG}
     used = _used(draft)
     wanted = (used | draft.needed) - defined
@@ -181,9 +184,8 @@ def _imports(draft: Draft) -> Iterator[str]:
     protected: list[str] = []
     for statement in statements:
         is_plain = statement.role is Role.IMPORT
-        names = [
-            one for one in statement.imports if not (is_plain and (one.module in siblings or one.key in draft.guarded))
-        ]
+        names = [one for one in statement.imports if one.module != "__future__"]
+        names = [one for one in names if not (is_plain and (one.module in siblings or one.key in draft.guarded))]
         names = [one for one in names if one.bound in wanted and one.key not in bound]
         if not names:
             continue
@@ -213,12 +215,13 @@ def _from_neighbours(draft: Draft, used: Collection[str]) -> Iterator[str]:
     for name, how in draft.how.items():
         if how is How.HEIR:
             placed = draft.placed[name]
-            yield f"from {placed.source.dotted} import {placed.original}\n"
+            yield f"from {draft.flat.module_as_written(placed.source.dotted)} import {placed.original}\n"
             yield from placed.heir.imported
         elif how is How.IMPORTED:
             taken = draft.imports[name][0]
             alias = f" as {name}" if taken.original != name else ""
-            yield f"from {taken.dotted} import {taken.original}{alias}{'' if name in used else _UNUSED}\n"
+            module = draft.flat.module_as_written(taken.dotted)
+            yield f"from {module} import {taken.original}{alias}{'' if name in used else _UNUSED}\n"
 
 
 def definitions_of(files: Iterable[FlatFile]) -> Iterator[str]:

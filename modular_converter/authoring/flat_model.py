@@ -13,6 +13,7 @@ from modular_converter.convert.emit.banner import is_generated, source_path, wit
 from modular_converter.convert.inherit.resolve import ModularFile, neighbour_module
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.names import ModelNames
+from modular_converter.convert.source.own_imports import in_own_terms, own_folder_name
 from modular_converter.convert.source.rename import without_copy_comments
 from modular_converter.findings import UNPARSABLE, ConversionError, Location, locate_parse_error
 from modular_converter.model.index import index_module
@@ -56,6 +57,13 @@ class FlatModel:
     files: tuple[FlatFile, ...]
     no_inherit_module: str = ""
     """The module with `@no_inherit_decorator`, where the package of the model has it."""
+    imports_itself_as: str = ""
+    """The dotted name of its folder, if its files import each other by absolute imports; else ""."""
+
+    def module_as_written(self, dotted: str) -> str:
+        """The module of another model, `..llama.modeling_llama`, as the files of this model would import it."""
+        models = self.imports_itself_as.rpartition(".")[0]
+        return f"{models}.{dotted[2:]}" if models and dotted.startswith("..") else dotted
 
     @property
     def cased(self) -> str:
@@ -144,7 +152,8 @@ def read_flat_model(folder: str, model: str, library: Library) -> FlatModel:
     files.sort(key=lambda file: _rank(file, library.settings))
     classes = [name for file in files for name in file.module.classes]
     names = library.names(models).with_written(model, classes)
-    return FlatModel(modular, model, names, tuple(files), no_inherit_module(models, library))
+    own = next(filter(None, (own_folder_name(library.module(file.path), library) for file in files)), "")
+    return FlatModel(modular, model, names, tuple(files), no_inherit_module(models, library), own)
 
 
 def no_inherit_module(models_folder: str, library: Library) -> str:
@@ -172,7 +181,7 @@ def _read_file(path: str, kind: str, modular: str, library: Library) -> FlatFile
         body = without_copy_comments(text, library.settings.copy_comment)
         marks = text.count("\n") - body.count("\n")
     try:
-        module = index_module(body, path)
+        module = in_own_terms(index_module(body, path), library)
         module = module if own else in_portable_words(module, path, library)
         has_docstring = ast.get_docstring(parse(body)) is not None
     except UNPARSABLE as error:

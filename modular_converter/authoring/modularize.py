@@ -48,6 +48,24 @@ class Modularized:
     """File -> its definitions that nothing uses, and that go."""
 
     @property
+    def lines_back(self) -> int:
+        """The lines of the files that the modular file gives back."""
+        return self.flat.without(self.left).lines if self.proof else 0
+
+    @property
+    def worthwhile(self) -> Modularized:
+        """The same, without a modular file that inherits nothing or saves no line; one of generated files exists already."""
+        if self.proof is None or self.flat.is_generated:
+            return self
+        takes = any(how is not How.WRITTEN for how in self.proof.draft.how.values())
+        if takes and self.proof.lines < self.lines_back:
+            return self
+        reason = f"a modular file of {self.proof.lines} lines would save none of {self.lines_back}"
+        reason = reason if takes else "it has nothing in common with another model that would save lines"
+        left = {file.path: reason for file in self.flat.without(self.left).files}
+        return Modularized(self.flat, None, {**self.left, **left})
+
+    @property
     def rewritten(self) -> Mapping[str, str]:
         """Generated file that the next conversion writes with the same code -> the difference, of order or layout."""
         return self.proof.rewritten if self.proof else {}

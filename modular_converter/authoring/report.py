@@ -21,6 +21,7 @@ def summary_values(result: Modularized) -> dict[str, Any]:
         "model": result.flat.model,
         "modular_file": result.flat.modular,
         "flat_lines": result.flat.lines,
+        "lines_back": result.lines_back,
         "modular_lines": proof.lines if proof else None,
         "parents": parents_of(proof) if proof else {},
         "definitions": _definitions(proof) if proof else [],
@@ -96,7 +97,10 @@ def text(result: Modularized) -> str:
         lines = [f"{result.flat.model}: no modular file gives back any of its files"]
     else:
         parents = ", ".join(parents_of(proof)) or "no model"
-        lines = [f"{result.flat.model}: {result.flat.lines:,} lines -> {proof.lines:,}, inherits from {parents}"]
+        whole = f" of {result.flat.lines:,}" if result.left else ""
+        lines = [
+            f"{result.flat.model}: {result.lines_back:,}{whole} lines -> {proof.lines:,}, inherits from {parents}"
+        ]
         if proof.conversion.findings:
             lines.append(f"  {count(len(proof.conversion.findings), 'warning')} when it is converted")
         lines += (f"  {change}" for change in _changes(result))

@@ -67,7 +67,7 @@ def run(options: ModularizeOptions) -> int:
         try:
             _refuse_existing(os.path.join(folder, f"modular_{model}.py"), chosen.settings, options)
             flat = read_flat_model(folder, model, library)
-            result = modularize_allowing(flat, index, library, options.preferred, options.allowed)
+            result = modularize_allowing(flat, index, library, options.preferred, options.allowed).worthwhile
             differs |= bool(result.left) or result.proof is None
             if result.proof is not None:
                 differs |= _write_or_show(result.flat.modular, result.proof.text, chosen.settings, options)

@@ -104,8 +104,14 @@ def check(facts: Facts) -> Iterator[Finding]:
     public = [one for one in missing if _is_public(one, facts)]
     if facts.exported:
         yield from (diagnose(facts.at_class(one), one.name) for one in public)
-    elif public and "__all__" not in facts.source:
+    elif public and "__all__" not in facts.source and _library_exports(facts):
         yield diagnose(facts.at_class(public[0]), public[0].name, tuple(one.name for one in public))
+
+
+def _library_exports(facts: Facts) -> bool:
+    """Whether a neighbour has an `__all__`; without one it does not matter, if there are no neighbours."""
+    neighbours = [one.parent.neighbour for one in facts.classes.values() if one.parent is not None]
+    return not neighbours or any(map(facts.exports_of, neighbours))
 
 
 def _is_public(one: ClassFacts, facts: Facts) -> bool:

@@ -12,13 +12,33 @@ RULE = Rule(
     severity=Severity.ERROR,
     summary="generated code reads a name that only type checkers import",
     explanation="""\
-Generated files do not carry `from __future__ import annotations`. Python up to 3.13 therefore evaluates the
-annotations of a signature when the file is imported, and an import under `if TYPE_CHECKING:` has not run then: a
-`NameError`.
+Python up to 3.13 evaluates the annotations of a signature when the file is imported, and an import under
+`if TYPE_CHECKING:` has not run then: a `NameError`.
 
-Write the annotation in quotes, or import the name outside of `if TYPE_CHECKING:`.
+Write `from __future__ import annotations` at the top of the modular file: it is carried into the generated files whose
+annotations need it. Or write the annotation in quotes, or import the name outside of `if TYPE_CHECKING:`.
 """,
     bad=(
+        OLD_MLP,
+        modular_new("""\
+from typing import TYPE_CHECKING
+
+from ..old.modeling_old import OldMLP
+
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class NewMLP(OldMLP):
+    def forward(self, hidden_states: Sequence):
+        return hidden_states[0]
+
+
+__all__ = ["NewMLP"]
+"""),
+    ),
+    good=(
         OLD_MLP,
         modular_new("""\
 from __future__ import annotations
@@ -40,26 +60,6 @@ class NewMLP(OldMLP):
 __all__ = ["NewMLP"]
 """),
     ),
-    good=(
-        OLD_MLP,
-        modular_new("""\
-from typing import TYPE_CHECKING
-
-from ..old.modeling_old import OldMLP
-
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-
-class NewMLP(OldMLP):
-    def forward(self, hidden_states: "Sequence"):
-        return hidden_states[0]
-
-
-__all__ = ["NewMLP"]
-"""),
-    ),
 )
 
 
@@ -69,5 +69,5 @@ def diagnose(location: Location, name: str, place: str) -> Finding:
         RULE,
         location,
         f"{place} reads `{name}` when it is imported, but only type checkers import `{name}`",
-        help=f'Write the annotation as "{name}", in quotes, or import `{name}` outside of `if TYPE_CHECKING:`.',
+        help=f'Write `from __future__ import annotations` at the top, or the annotation as "{name}", in quotes.',
     )

@@ -15,8 +15,8 @@ RULE = Rule(
 The generated file would fail with a `NameError` when it reaches this name, so nothing is written. The finding stands
 at the place in the modular file from which the code comes, and names the cause if it is known: a name that is not
 imported, a parameter that the override lacks, a helper that was renamed together with its model, a class in its own
-annotations (`from __future__ import annotations` is not carried along). A name that only stands in a quoted
-annotation, which Python does not evaluate, is a warning.
+annotations, which `from __future__ import annotations` at the top of the modular file allows. A name that only stands
+in a quoted annotation, which Python does not evaluate, is a warning.
 
 Import the name in the modular file or define it there: what a class uses is carried along with it.
 """,

@@ -10,7 +10,7 @@ from typing import Any
 from modular_converter.findings import Severity
 from modular_converter.rules import ignorable_prefix, rule_prefix
 from modular_converter.settings.toml_files import TomlFile
-from modular_converter.settings.values import BANNER_NOTICE, FORMATTERS, NEIGHBOUR
+from modular_converter.settings.values import BANNER_NOTICE, FORMATTERS, NEIGHBOUR, SIBLING_IMPORTS
 
 
 PROFILES = ("transformers",)
@@ -165,6 +165,7 @@ READERS: Mapping[str, Callable[[object], object]] = {
     "plan-names": _texts,
     "class-lists": _texts,
     "no-inherit-module": _text,
+    "sibling-imports": _one_of(SIBLING_IMPORTS),
     "formatter": _one_of(FORMATTERS),
     "formatter-version": _version,
     "accept-release": _version,

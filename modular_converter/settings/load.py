@@ -19,7 +19,7 @@ from modular_converter.settings import profiles, toml_files
 from modular_converter.settings.keys import PROFILES, PROJECT_KEYS, READERS, read_table
 from modular_converter.settings.parent_folders import INSTALLED, repository_above, upwards
 from modular_converter.settings.toml_files import RUFF_NAMES, RuffFiles, SettingsError, TomlFile
-from modular_converter.settings.values import PinnedFormatter, Settings
+from modular_converter.settings.values import PLAIN_BANNER, PinnedFormatter, Settings
 from modular_converter.settings.versions import Release, conventions, parse_release, pinned_formatter, release_of
 
 
@@ -132,8 +132,11 @@ def _project_values(project: TomlFile) -> dict[str, Any]:
 
 
 def _added_to(base: Settings, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values, with the profile's own entries in those that add to the profile."""
-    added = dict(values)
+    """The values, with the profile's own entries in those that add to the profile. The profile's banner names paths of
+    its own package.
+    """
+    is_other = values.get("package", base.package) != base.package
+    added = {**({"banner_root": "", "banner": PLAIN_BANNER} if is_other else {}), **values}
     if "kinds" in values:
         added["kinds"] = {**base.kinds, **values["kinds"]}
     if "kept_names" in values:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,9 +13,17 @@ from modular_converter.findings import Location, Severity
 
 
 NEIGHBOUR = "neighbour"
-"""The value of `license-header` that keeps the neighbour's header."""
+"""The value of settings that follow the neighbour: its header, its form of imports."""
+ABSOLUTE = "absolute"
+SIBLING_IMPORTS = (NEIGHBOUR, "relative", ABSOLUTE)
+"""The values of `sibling-imports`."""
 BANNER_NOTICE = "This file was automatically" + " generated from {path}."  # this file is not generated
 """The words of every banner. A generated file is recognised by them."""
+PLAIN_BANNER = f"""\
+# {BANNER_NOTICE}
+# Do not edit it, since it is generated again: change {{name}}, and run `modular-convert`.
+"""
+"""The banner in packages other than the profile's."""
 FORMATTERS = ("ruff", "black", "none")
 
 
@@ -117,6 +126,8 @@ class Settings:
     max_file_bytes: int
     no_inherit_module: str = ""
     """The module with `@no_inherit_decorator`, as modular files import it; "" where there is none."""
+    sibling_imports: str = NEIGHBOUR
+    """How generated files import each other: one of `SIBLING_IMPORTS`."""
     banner: str = ""
     """Text of the banner with `{path}` and `{name}` of the modular file; "" for that of transformers."""
     license_header: str = ""
@@ -182,6 +193,12 @@ class Settings:
     def formattings(self) -> tuple[Settings, ...]:
         """These settings, and those of each folder with other settings of the formatter."""
         return (self, *(self.formatting(folder) for folder, _ in self.by_folder))
+
+    @cached_property
+    def models_name(self) -> str:
+        """The name of the folder of models: that of `root`, which may also name the package around a folder `models`."""
+        is_inside = not self.root or os.path.isdir(os.path.join(self.root, "models"))
+        return "models" if is_inside else os.path.basename(self.root)
 
     @cached_property
     def file_kinds(self) -> tuple[str, ...]:

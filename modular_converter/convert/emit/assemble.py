@@ -6,7 +6,6 @@ import ast
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import cached_property
 
 from modular_converter.convert.emit.banner import banner, header
@@ -16,14 +15,16 @@ from modular_converter.convert.emit.imports import (
     names_in_annotations,
     render_imports,
 )
-from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour
+from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour, is_sibling
 from modular_converter.convert.inherit.resolve import neighbour_module
 from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFile, GeneratedFiles
 from modular_converter.convert.source.library import Library
+from modular_converter.convert.source.own_imports import folder_name, in_own_terms, with_absolute_imports
 from modular_converter.model import lexer
 from modular_converter.model.module import ImportedName, Role
 from modular_converter.model.nodes import parse
-from modular_converter.settings.values import kind_of, module_name
+from modular_converter.model.postponed import POSTPONED, has_postponed, needs_postponed
+from modular_converter.settings.values import ABSOLUTE, NEIGHBOUR, kind_of, module_name
 
 
 def assemble(neighbours: Neighbourhood, collection: GeneratedFiles, library: Library) -> dict[str, str]:
@@ -49,6 +50,19 @@ class _Assembler:
         self.sources = [self._own_imports(), *(self._imports_of(one) for one in neighbours.neighbours.values())]
 
     @cached_property
+    def imports_itself_as(self) -> str:
+        """The dotted name by which the files import each other; "" for relative imports."""
+        folder = os.path.dirname(self.target.path)
+        if self.settings.sibling_imports == ABSOLUTE:
+            return folder_name(folder, self.library)
+        for one in self.resolution.neighbours.values() if self.settings.sibling_imports == NEIGHBOUR else ():
+            if one.imports_itself_as and not one.package:
+                return f"{one.imports_itself_as.rpartition('.')[0]}.{os.path.basename(folder)}"
+            if any(is_sibling(name.module) for name in one.module.imported.values()):
+                break
+        return ""
+
+    @cached_property
     def importable(self) -> set[str]:
         """Every name that any import of the sources binds."""
         return {
@@ -72,7 +86,15 @@ class _Assembler:
             optional=self._optional_libraries() if file.kind in self.settings.optional_kinds else None,
             keep_conditions=self.settings.formatter == "ruff",
         )
-        return "".join((self.banner, self.header, imports, body, self._all(file.kind)))
+        text = with_absolute_imports(imports + body, self.imports_itself_as) + self._all(file.kind)
+        return "".join((self.banner, self.header, self._postponed(text), text))
+
+    def _postponed(self, text: str) -> str:
+        """The import that postpones annotations, where the modular file or a neighbour has it and the text needs it."""
+        modules = (self.target.module, *(one.module for one in self.resolution.neighbours.values()))
+        if not any(map(has_postponed, modules)) or not needs_postponed(parse(text)):
+            return ""
+        return f"{POSTPONED}\n" if text.startswith("\n") else f"{POSTPONED}\n\n"
 
     def _kind(self, name: str) -> str:
         return self.collection.kinds.get(name) or kind_of(name, self.target.cased, self.settings)
@@ -106,16 +128,11 @@ class _Assembler:
 
     def _own_imports(self) -> ImportSource:
         return ImportSource(
-            self.target.module.statements,
-            rename=self._beside,
+            in_own_terms(self.target.module, self.library).statements,
+            rename=lambda name: name,
             rename_text=lambda text: text,
             skips=self._is_resolved,
         )
-
-    def _beside(self, name: ImportedName) -> ImportedName:
-        """An import of the modular file; from a file of its own folder it becomes a relative one."""
-        folder = f"{self.settings.package}.models.{self.target.model}."
-        return replace(name, module="." + name.module.removeprefix(folder)) if name.module.startswith(folder) else name
 
     def _is_resolved(self, name: ImportedName) -> bool:
         """Whether an imported name is a neighbour's definition that the file contains; a class may also be used

@@ -164,7 +164,7 @@ def _is_protected(module: str, name: str, sources: Sequence[ImportSource]) -> bo
 def _gather(statement: Statement, source: ImportSource, wanted: Collection[str], gathered: _Gathered) -> None:
     kept: list[ImportedName] = []
     for name in statement.imports:
-        if source.skips(name):
+        if source.skips(name) or name.module == "__future__":
             continue
         renamed = source.rename(name)
         if _is_needless_submodule(renamed, wanted, gathered):

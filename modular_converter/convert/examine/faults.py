@@ -16,12 +16,13 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from modular_converter.convert.inherit.resolve import neighbour_module
+from modular_converter.convert.inherit.resolve import in_models, neighbour_module
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import UNPARSABLE
 from modular_converter.model.bindings import EVERYTHING, bindings_of
 from modular_converter.model.index import imported_names
 from modular_converter.model.nodes import is_type_checking, parse, running_parts
+from modular_converter.model.postponed import is_postponed
 from modular_converter.settings.values import module_name
 
 
@@ -258,12 +259,13 @@ def typing_only_faults(tree: ast.Module) -> Iterator[Fault]:
     hidden = _typing_only(tree)
     if not hidden:
         return
+    postponed = is_postponed(tree)
     for statement in tree.body:
         scope = bindings_of(*running_parts(statement))
-        read = scope.needs if _postponed(tree) else scope.reads_now
+        read = scope.needs if postponed else scope.reads_now
         for name in sorted(read & hidden):
             hidden.discard(name)
-            line = getattr(scope.reader(name, not _postponed(tree)), "lineno", statement.lineno)
+            line = getattr(scope.reader(name, not postponed), "lineno", statement.lineno)
             yield Fault(FaultKind.TYPING_ONLY, getattr(statement, "name", ""), name, line)
 
 
@@ -280,19 +282,12 @@ def _typing_only(tree: ast.Module) -> set[str]:
     return hidden - bound
 
 
-def _postponed(tree: ast.Module) -> bool:
-    return any(isinstance(node, ast.ImportFrom) and node.module == "__future__" for node in tree.body)
-
-
-_IN_MODELS = re.compile(r"(?:\.\.|\.*(?:[^\W\d]\w*\.)*models\.)([^\W\d]\w*)(\.modular_[^\W\d]\w*)?")
-
-
 def is_of_other_model(dotted: str, path: str, library: Library) -> bool:
     """Whether the module of an import in the file `path` belongs to another model."""
     settings = library.settings
     if neighbour_module(dotted, settings) is not None:
         return True
-    match = _IN_MODELS.fullmatch(dotted)
+    match = re.fullmatch(rf"(?:{in_models(settings.models_name)})([^\W\d]\w*)(\.modular_[^\W\d]\w*)?", dotted)
     if match is None or match[1] in settings.no_models:
         return False
     here = os.path.dirname(path)

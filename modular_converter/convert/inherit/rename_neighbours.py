@@ -57,7 +57,7 @@ class RenamedNeighbour:
         module = name.module
         if name.is_relative and not self.neighbour.package:
             module = self.sibling_renamer.module(module)
-        elif name.is_relative and _is_sibling(module):
+        elif name.is_relative and is_sibling(module):
             return ImportedName(self.sibling_renamer.name(module), renamer.name(name.name), renamer.name(name.asname))
         elif name.is_relative:
             return replace(name, module=absolute_module(module, self.neighbour.package))
@@ -71,7 +71,8 @@ class RenamedNeighbour:
         return self.definitions.renamer.code(text, keep_modules=True)
 
 
-def _is_sibling(module: str) -> bool:
+def is_sibling(module: str) -> bool:
+    """Whether a module as an import names it lies beside the file that imports it."""
     return module.startswith(".") and not module.startswith("..")
 
 

@@ -13,6 +13,7 @@ from modular_converter.convert.inherit.defining_module import defining_module
 from modular_converter.convert.source.global_names import rename_imported
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.names import ModelNames, in_other_case
+from modular_converter.convert.source.own_imports import own_folder_name, with_relative_imports
 from modular_converter.findings import ConversionError, Finding, Location, locate_word
 from modular_converter.model.index import index_module
 from modular_converter.model.module import ImportedName, Module, Role, Statement
@@ -62,6 +63,8 @@ class Neighbour:
     module: Module
     package: str = ""
     """Dotted name of its folder when it lies in another package than the target; else ""."""
+    imports_itself_as: str = ""
+    """Dotted name of its folder when it imports the files beside it by absolute imports; else ""."""
 
 
 @dataclass(frozen=True)
@@ -183,13 +186,18 @@ def _is_plain(block: Statement, name: ImportedName) -> bool:
 
 def neighbour_module(dotted: str, settings: Settings) -> NeighbourModule | None:
     """Take `..llama.modeling_llama` apart; None for a module that is no neighbour."""
-    found = _neighbour_module(dotted, settings.file_kinds)
+    found = _neighbour_module(dotted, settings.models_name, settings.file_kinds)
     return None if found is None or found.folder in settings.no_models else found
 
 
+def in_models(models: str) -> str:
+    """The pattern of what stands before a model in the module of an import; `models` is the name of the folder of models."""
+    return rf"\.\.|\.*(?:[^\W\d]\w*\.)*{re.escape(models)}\."
+
+
 @functools.lru_cache(maxsize=4096)
-def _neighbour_module(dotted: str, kinds: tuple[str, ...]) -> NeighbourModule | None:
-    match = re.fullmatch(r"(?:\.\.|\.*(?:[^\W\d]\w*\.)*models\.)([^\W\d]\w*)\.([^\W\d]\w*)", dotted)
+def _neighbour_module(dotted: str, models: str, kinds: tuple[str, ...]) -> NeighbourModule | None:
+    match = re.fullmatch(rf"(?:{in_models(models)})([^\W\d]\w*)\.([^\W\d]\w*)", dotted)
     if match is None:
         return None
     split = split_stem(match[2], kinds)
@@ -226,7 +234,8 @@ def _open(
         top = library.find_package(name.module.partition(".")[0], folder)
         if top is None or not is_below(folder, top):
             package = name.module.rpartition(".")[0]
-    return Neighbour(name.module, path, found.model, module, package)
+    own = own_folder_name(module, library)
+    return Neighbour(name.module, path, found.model, with_relative_imports(module, own), package, own)
 
 
 def _modules_like(path: str) -> list[str]:
@@ -260,7 +269,7 @@ def _meant_neighbour(dotted: str, folder: str, library: Library) -> tuple[str, s
     parts = rest.lstrip(".").rsplit(".", 2)[-2:]
     if len(parts) < 2 or package not in ("", library.settings.package):
         return None
-    meant = f"{package}.models.{'.'.join(parts)}" if package else f"..{'.'.join(parts)}"
+    meant = f"{package}.{library.settings.models_name}.{'.'.join(parts)}" if package else f"..{'.'.join(parts)}"
     if neighbour_module(meant, library.settings) is None:
         return None
     looked, right = (library.resolver.path(one, folder) for one in (dotted, meant))

@@ -210,12 +210,22 @@ def leads_outside(module: str) -> bool:
 
 def _absolute_modules(code: str) -> Iterator[tuple[int, int]]:
     """The places of absolute module names in the imports of a text, whose comments and strings have been removed."""
-    yield from (match.span("module") for match in _ABSOLUTE_FROM.finditer(code))
+    yield from absolute_sources(code)
     for match in _IMPORT.finditer(code):
         start, end = match.span("modules")
         # Cut out, so that `^` stands for the beginning of the list.
         listed = _LISTED_MODULE.finditer(code[start:end])
         yield from ((start + module.start("module"), start + module.end("module")) for module in listed)
+
+
+def absolute_sources(code: str) -> Iterator[tuple[int, int]]:
+    """The places of the absolute modules that statements `from … import …` of such a text name."""
+    return (match.span("module") for match in _ABSOLUTE_FROM.finditer(code))
+
+
+def relative_sources(code: str) -> Iterator[tuple[int, int]]:
+    """The same for relative modules, with their dots."""
+    return (match.span("module") for match in _RELATIVE_IMPORT.finditer(code))
 
 
 def without_copy_comments(text: str, beginning: str) -> str:

@@ -1,0 +1,5 @@
+from acme.config import BaseConfig
+
+
+class TernConfig(BaseConfig):
+    model_type = "tern"
