@@ -109,18 +109,18 @@ def parallelize(
     stages = isinstance(layout, Layout) and layout.pp > 1
     if stages and in_process_group():
         from modular_converter.parallel.engine.group.adapted_share import wrap_share as wrap
-        from modular_converter.parallel.engine.stages.in_layout import parallelize_in_stages as put
+        from modular_converter.parallel.engine.stages.in_layout import parallelize_in_stages as parallelize_base
     elif in_process_group():  # each branch imports only its own half of the engine
         from modular_converter.parallel.engine.group.adapted_share import wrap_share as wrap
-        from modular_converter.parallel.engine.group.in_process_group import parallelize_here as put
+        from modular_converter.parallel.engine.group.in_process_group import parallelize_here as parallelize_base
     else:
         from modular_converter.parallel.engine.remote.adapted_on_ranks import wrap_on_ranks as wrap
-        from modular_converter.parallel.engine.remote.put_on_ranks import put_on_ranks as put
+        from modular_converter.parallel.engine.remote.put_on_ranks import put_on_ranks as parallelize_base
     if isinstance(base, torch.nn.Module):
         unpack_layers(base)
         with_devices(base)
     try:
-        made = put(dataclasses.replace(given, model=base))
+        made = parallelize_base(dataclasses.replace(given, model=base))
     except BaseException:
         if isinstance(base, torch.nn.Module) and LOST_WEIGHTS not in base.__dict__:
             pack_layers(base)

@@ -58,8 +58,7 @@ def write(
     if json_path:
         _write_json(model, settings, ranks, json_path, unverified)
         return
-    from modular_converter.parallel.source.write_source import heirs
-    from modular_converter.parallel.source.write_source import write_changes as put
+    from modular_converter.parallel.source.write_source import heirs, write_changes
 
     file, found = _changes(model, settings, ranks, convert=not no_convert, unverified=unverified)
     if not found:
@@ -68,7 +67,7 @@ def write(
     if dry_run or diff:
         _show(found, diff)
         sys.exit(1)
-    put(found)
+    write_changes(found)
     for change in found:
         click.echo(f"{os.path.relpath(change.path)}: written")
     for path in heirs(file, found):
