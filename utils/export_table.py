@@ -156,7 +156,7 @@ def _said(reason: str) -> str:
     """A reason without the names of a model and its parts."""
     said = reason.partition("cannot run it: ")[2] or reason.partition(": ")[2].partition(": ")[2]
     said = "nothing that it says or runs is left" if "nothing to export" in reason else said
-    return re.sub(r"^(… and )*…:? ", "", re.sub(r"[\w*]+(\.[\w*]+)+", "…", said))[:110]
+    return re.sub(r"^(… and )*…:? ", "", re.sub(r"[\w.]+\.\d+(\.\w+)+", "…", said))[:110]
 
 
 def main() -> None:
