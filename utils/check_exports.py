@@ -4,7 +4,8 @@
 its import asks for; no GPU) and this project. For each model, the exported text goes into the configuration as
 `--hf-overrides` puts it there, transformers builds the base model, and the package's own `recursive_replace` gives each
 linear layer its style, which must be that of the plan. Then each style must make the parallel layer that the plan means.
-Only the constructors of layers, which need devices, are replaced. Exit code: 0 the same, 1 not.
+The constructors of layers, which need devices, are replaced, and vLLM's fusers, which join projections, are left out. Exit
+code: 0 the same, 1 not.
 """
 
 from __future__ import annotations
