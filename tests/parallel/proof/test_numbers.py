@@ -1,9 +1,11 @@
 """The numbers in a forward's operations: those that are noted, and the places where two runs differ."""
 
+import pytest
 import torch
 from torch import nn
 
-from modular_converter.parallel.proof.numbers import differences, numbers_of
+from modular_converter.parallel.proof import numbers
+from modular_converter.parallel.proof.numbers import LINE, differences, numbers_of
 
 
 class Model(nn.Module):
@@ -33,6 +35,36 @@ def test_numbers_of_python_and_tensors_of_few_entries_are_noted():
     assert texts(lambda x: torch.clamp(x, min=-1.0, max=2))["clamp"] == ["-1.0 2"]
     assert texts(lambda x: torch.addcmul(x, x, x, value=3))["addcmul"] == ["3"]
     assert texts(lambda x: x * 2 + (x * 3) * 4)["mul"] == ["2", "3", "4"]
+
+
+@torch.library.custom_op("numbers::branching", mutates_args=())
+def branching(x: torch.Tensor) -> torch.Tensor:
+    for _ in range(x.shape[0]):
+        x = x + 1
+    return x
+
+
+def counted(run):
+    model = Model(run)
+    return {
+        site: facts
+        for (_, site, name), facts in numbers_of(model, lambda: model(torch.ones(8, 4))).items()
+        if name == LINE
+    }
+
+
+@pytest.mark.parametrize("pauses", [True, False])
+def test_lines_are_counted_behind_and_in_operations(monkeypatch, pauses):
+    """Tracing pauses in torch's own operations, and not in those of a model."""
+    monkeypatch.setattr(numbers, "_PAUSES_ARE_CHEAP", pauses)
+
+    def run(x):
+        for _ in range(3):
+            x = x * 2 + x.mean(-1, keepdim=True)
+        return branching(x)
+
+    found = [facts[0] for facts in counted(run).values()]
+    assert sorted(found).count("3 times") == 1 and "4 times" in found and "8 times" in found, found
 
 
 def test_sizes_are_none_of_them_but_what_a_tensor_is_filled_with_is():
