@@ -32,6 +32,7 @@ class MarksOptions:
     package: str | None = None
     root: str | None = None
     fix: bool = False
+    unsafe_fixes: bool = False
     diff: bool = False
     strict: bool = False
     output_format: str = "text"
@@ -45,9 +46,9 @@ def run(options: MarksOptions) -> int:
         done = Repair(audit(paths, library))
         if options.diff:
             _print_diffs(done.audit.marks, options.output_format)
-        elif options.fix:
+        elif options.fix or options.unsafe_fixes:
             _refuse_installed(done.audit.marks)
-            done = repair(done.audit, paths, library)
+            done = repair(done.audit, paths, library, options.unsafe_fixes)
             for path, text in done.texts.items():
                 write_atomically(path, in_form_of(path, text), root_of(path, library.settings))
     except ConversionError as error:
@@ -104,7 +105,10 @@ def _findings(done: Repair, library: Library) -> Iterator[Finding]:
         if one.verdict is MarkVerdict.DRIFTED and one.source is not None and one.copy is not None:
             members = [name for name in differing(one.source, one.copy) if name] if one.source.is_class else []
             refusal = done.refused.get(one.key, "")
-            finding = drifted_copy.diagnose(place, one.name, mark.source, members, refusal)
+            signature = not members and [unit.lines for unit in one.source.body] == [
+                unit.lines for unit in one.copy.body
+            ]
+            finding = drifted_copy.diagnose(place, one.name, mark.source, members, refusal, signature=signature)
         elif one.verdict is MarkVerdict.DANGLING:
             finding = dangling_copy.diagnose(place, mark.source, one.reason)
         elif one.verdict is MarkVerdict.INVISIBLE:

@@ -63,6 +63,7 @@ def graph_command(
 @package_option
 @root_option
 @click.option("--fix", is_flag=True, help="Write what the sources say into the copies that have drifted.")
+@click.option("--unsafe-fixes", is_flag=True, help="The same, also where calls would not fit new parameters.")
 @click.option(
     "--diff", is_flag=True, help="Print how the drifted copies differ from their sources, and write nothing."
 )

@@ -14,6 +14,7 @@ from modular_converter.convert.emit.format_ruff import undefined_names
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import UNPARSABLE
 from modular_converter.marks.audit import INDENT, Audit, Audited, MarkVerdict, audit, depth, nested, unnested
+from modular_converter.marks.calls import broken_calls
 from modular_converter.marks.compare import differing
 from modular_converter.marks.units import BodyUnit, DefinitionUnits
 from modular_converter.model.index import is_docstring
@@ -33,17 +34,23 @@ class Repair:
     """The audit of the corrected texts."""
     texts: dict[str, str] = field(default_factory=dict)
     """Path -> new text, for each file that changes."""
+    callers: Collection[str] = ()
+    """The files whose calls must go on to fit the signatures of copies."""
     fixed: int = 0
     refused: dict[tuple[str, str, str], str] = field(default_factory=dict)
     """The key of a copy that stays drifted -> the reason."""
 
 
-def repair(first: Audit, paths: Collection[str], library: Library) -> Repair:
+def repair(first: Audit, paths: Collection[str], library: Library, unsafe: bool = False) -> Repair:
     """Correct the drifted copies of an audit, in the texts that `library` lays over the files. A copy stays if its
     source would not parse in its place, uses a name that the file lacks, or has a string over several lines, whose
     value depends on its indentation.
+
+    Args:
+        paths: the files of the audit.
+        unsafe: whether a copy gets a signature that calls of it, in these files, do not fit.
     """
-    done = Repair(first)
+    done = Repair(first, callers=() if unsafe else paths)
     in_files = Counter(one.path for one in first.marks if one.verdict is MarkVerdict.DRIFTED)
     for _ in range(ROUNDS + max(in_files.values(), default=0)):
         drifted = [one for one in done.audit.marks if one.verdict is MarkVerdict.DRIFTED]
@@ -52,8 +59,22 @@ def repair(first: Audit, paths: Collection[str], library: Library) -> Repair:
             break
         done.texts.update(texts)
         library.put(texts)
-        done.audit = audit(paths, library)
+        done.audit = _audit_again(done.audit, texts, paths, library)
     return done
+
+
+def _audit_again(last: Audit, changed: Collection[str], paths: Collection[str], library: Library) -> Audit:
+    """The audit after some files have changed: of these, and of the files with a mark that names one of them."""
+    modules = {os.path.basename(path).removesuffix(".py") for path in changed}
+    named = {one.path for one in last.marks if not modules.isdisjoint(one.mark.source.split("."))}
+    again = [path for path in paths if path in changed or path in named]
+    part = audit(again, library)
+    marks: dict[str, list[Audited]] = {}
+    for one in (*(one for one in last.marks if one.path not in again), *part.marks):
+        marks.setdefault(one.path, []).append(one)
+    findings = [one for one in last.findings if one.location.path not in again]
+    in_order = tuple(one for path in paths for one in marks.get(path, ()))
+    return Audit(in_order, last.in_generated, (*findings, *part.findings))
 
 
 def _next_texts(drifted: Sequence[Audited], done: Repair, library: Library) -> dict[str, str]:
@@ -80,8 +101,21 @@ def _proposed(waiting: Sequence[Audited], done: Repair, library: Library) -> dic
     for path, names in lacking.items():
         done.refused[first[path].key] = f"the file lacks {', '.join(f'`{name}`' for name in names)}"
         del proposed[path]
+    for path, text in list(proposed.items()) if done.callers else ():
+        others = {one: library.text_if_readable(one) or "" for one in done.callers if _may_import(one, path, library)}
+        broken = next(broken_calls(path, library.text(path), text, others), None)
+        if broken is not None:
+            place = f"{os.path.relpath(broken.path)}:{broken.line}"
+            done.refused[first[path].key] = f"the call of `{broken.name}` at {place} would not fit its parameters"
+            del proposed[path]
     done.fixed += len(proposed)
     return proposed
+
+
+def _may_import(path: str, other: str, library: Library) -> bool:
+    """Whether a file may use another one: it names its module."""
+    stem = os.path.basename(other).removesuffix(".py")
+    return path != other and stem in (library.text_if_readable(path) or "")
 
 
 def _replaced(one: Audited, text: str, settings: Settings) -> str | tuple[str]:

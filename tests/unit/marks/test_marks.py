@@ -234,6 +234,55 @@ def test_a_fix_that_needs_a_name_that_the_file_lacks_is_refused(library: Path) -
     assert path.read_text() == copy_of(COPY)
 
 
+CALLED = """\
+class NewPipe:
+    # Copied from transformers.models.base.modeling_base.BasePipe.steps
+    def steps(self, n, strength):
+        return n
+
+    def run(self):
+        return self.steps(10, 0.5)
+"""
+
+
+@pytest.mark.parametrize(
+    ("signature", "fits"),
+    [
+        ("self, n, strength, device", False),
+        ("self, n, strength, device=None", True),
+        ("self, n", False),
+        ("self, n, *, strength", False),
+        ("self, n, *args", True),
+    ],
+)
+def test_a_signature_that_calls_would_not_fit_is_left_to_people(library: Path, signature: str, fits: bool) -> None:
+    write(library, "base", f"class BasePipe:\n    def steps({signature}):\n        return n\n")
+    path = write(library, "new", CALLED)
+    audited = marks(library)
+    assert "the signature of `NewPipe.steps` alone differs from its source" in audited.stderr + audited.stdout
+    done = marks(library, "--fix")
+    assert (path.read_text() != CALLED) is fits
+    if not fits:
+        assert (
+            "the call of `steps` at" in done.stderr and "modeling_new.py:7 would not fit its parameters" in done.stderr
+        )
+        assert marks(library, "--unsafe-fixes").exit_code == 0
+    assert f"def steps({signature}):" in path.read_text()
+
+
+def test_calls_in_other_files_count_and_those_of_other_classes_do_not(library: Path) -> None:
+    source = "class BasePipe:\n    def steps(self, n, device):\n        return n\n"
+    write(library, "base", source)
+    own = CALLED.replace("n, strength):", "n):").replace("self.steps(10, 0.5)", "0")
+    other = "\n\nclass Other:\n    def steps(self, n):\n        return n\n\n    def run(self):\n        return self.steps(1)\n"
+    path = write(library, "new", own + other)
+    user = write(library, "user", "from ..new.modeling_new import NewPipe\n\n\nNewPipe().steps(1)\n")
+    assert "modeling_user.py:4 would not fit" in marks(library, "--fix").stderr
+    user.write_text("from ..new.modeling_new import NewPipe\n\n\nNewPipe().steps(1, None)\n")
+    assert marks(library, "--fix").exit_code == 0
+    assert path.read_text() == (own + other).replace("n):", "n, device):", 1)
+
+
 def test_a_fix_keeps_marks_within_and_line_ends(library: Path) -> None:
     inner = "    # Copied from transformers.models.base.modeling_base.BaseLayer.forward with base->new,BASE->NEW\n    def forward"
     text = copy_of(COPY.replace("    def forward", inner)).replace("\n", "\r\n")
