@@ -1,0 +1,2 @@
+class OldConfig:
+    size = 8
