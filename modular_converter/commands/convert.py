@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +43,16 @@ def _explain(ctx: click.Context, _: click.Parameter, code: str | None) -> None:
     ctx.exit()
 
 
-@click.command(cls=FilesCommand, context_settings=CONTEXT_SETTINGS)
+class _ConvertCommand(FilesCommand):
+    """The command whose first argument may name another one."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the other commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, one.get_short_help_str(limit=100)) for name, one in SUBCOMMANDS.items()])
+
+
+@click.command(cls=_ConvertCommand, context_settings=CONTEXT_SETTINGS)
 @files_argument
 @package_option
 @root_option
@@ -74,9 +84,7 @@ def convert_command(
     """Generate single-file models from modular files.
 
     FILES are modular files, globs, folders, model names, or "all"; with --watch, "all" is the default. The generated
-    files are written beside each modular file. `modular-convert graph` shows which models inherit from which,
-    `suggest` from which a flat model could inherit, and `modularize` writes its modular file. `where` tells where a
-    line comes from, and `marks` whether copies with a comment "# Copied from ..." have drifted.
+    files are written beside each modular file. A command in place of FILES does something else: see the end.
 
     \b
     Exit code: 0 success; 1 only findings, or differences with --diff or --dry-run;
@@ -85,12 +93,16 @@ def convert_command(
     if list_rules:
         return _list_rules(options["output_format"])
     from modular_converter.commands.run_convert import ConvertOptions, run
+    from modular_converter.findings import did_you_mean
 
     arguments = (*files, *listed) or (("all",) if watch else ())
     if not arguments:
         raise click.UsageError("Name the files to convert: paths, globs, folders, model names, or `all`.")
     chosen = ConvertOptions(arguments=arguments, **options)
-    raise SystemExit(_watch(chosen) if watch else run(chosen))
+    code = _watch(chosen) if watch else run(chosen)
+    if code == 2 and not os.path.exists(arguments[0]) and (hint := did_you_mean(arguments[0], SUBCOMMANDS)):
+        click.echo(f"{hint}It is a command: `modular-convert --help` lists them.", err=True)
+    raise SystemExit(code)
 
 
 def _list_rules(output_format: str) -> None:

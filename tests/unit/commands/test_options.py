@@ -9,10 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import modular_converter
 from modular_converter.commands.check import check_command
 from modular_converter.commands.convert import convert_command
+from modular_converter.commands.subcommands import SUBCOMMANDS
 from modular_converter.findings import Finding, Location, Severity, exit_code
 from modular_converter.reporting import FORMATS, render
 from modular_converter.rules import by_code
@@ -71,3 +73,12 @@ def test_every_format_can_be_chosen():
         (option,) = (option for option in command.params if option.name == "output_format")
         assert tuple(option.type.choices) == FORMATS
     assert all(isinstance(render(format, []), str) for format in FORMATS)
+
+
+def test_the_help_lists_the_commands_and_a_misspelt_one_is_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shown = CliRunner().invoke(convert_command, ["--help"]).output
+    assert all(f"\n  {name}  " in shown for name in SUBCOMMANDS)
+    done = CliRunner().invoke(convert_command, ["grpah"])
+    assert done.exit_code == 2 and "Did you mean `graph`? It is a command" in done.output
+    assert "is a command" not in CliRunner().invoke(convert_command, ["no_such_model"]).output
