@@ -126,6 +126,17 @@ def layers_of(module: Any, theirs: dict[str, str]) -> dict[str, tuple[str, dict[
     return found
 
 
+def norms_left(model: Any) -> list[str]:
+    """The norms over a projection that vLLM does not replace by its own, which gathers."""
+    from vllm.model_executor.models.transformers.fuser import get_fuser
+    from vllm.model_executor.models.transformers.fusers import RMSNormFuser
+
+    from modular_converter.parallel.exports.gathered_norms import norms_of_projections
+
+    paths = norms_of_projections(model)
+    return [path for path in paths if get_fuser(model.get_submodule(path), RMSNormFuser) is None]
+
+
 def check(tool: str, name: str) -> str:
     """``the same``, or the first difference, or why the model is not exported."""
     import torch
@@ -153,6 +164,8 @@ def check(tool: str, name: str) -> str:
     wanted = {path: names[style] for path, style in TOOLS[tool].styles(found.plan, small).items()}
     other = [path for path in styles if styles[path] != wanted.get(path, "replicate") and ".experts." not in path]
     missing = sorted(wanted.keys() - styles.keys())
+    if tool == "vllm" and (left := norms_left(small)):
+        return f"DIFFERENT: {left[0]}: vllm does not gather the shares that this norm takes"
     if not other and not missing:
         return f"the same: {len(wanted)} of {len(styles)} linear layers are sharded"
     path = (other or missing)[0]

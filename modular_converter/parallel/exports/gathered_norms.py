@@ -28,7 +28,7 @@ class Entrywise(torch.nn.Module):
 
 def with_gathered_norms(derived: Derived) -> Derived | None:
     """The model with entrywise functions for its norms over a projection, and its plan; None without such norms."""
-    paths = list(_norms_of_projections(derived.small.model))
+    paths = list(norms_of_projections(derived.small.model))
     if not paths:
         return None
     small = _without(derived.small, paths)
@@ -55,7 +55,7 @@ def _without(small: Small, paths: list[str]) -> Small:
     return replace(small, model=model)
 
 
-def _norms_of_projections(model: torch.nn.Module) -> Iterator[str]:
+def norms_of_projections(model: torch.nn.Module) -> Iterator[str]:
     """The paths of root mean square norms over all features that a linear layer beside them gives or takes."""
     for path, module in model.named_modules():
         linear = [child for child in module.children() if isinstance(child, torch.nn.Linear)]
