@@ -10,12 +10,13 @@ import tempfile
 import torch
 import torch.distributed as dist
 from transformers import GPT2Config, GPT2LMHeadModel
+from transformers.pytorch_utils import Conv1D
 
 from modular_converter.parallel import parallelize
 from modular_converter.parallel.engine.group import all_present
 from modular_converter.parallel.errors import PlanError
 from tests.parallel.conveniences import handy
-from tests.parallel.weights_script import llama
+from tests.parallel.weights_script import llama, whole
 
 
 IDS = torch.arange(1, 19).view(2, 9)
@@ -40,11 +41,19 @@ USES = {
     "saved state": lambda m, folder: (torch.save(m.state_dict(), folder), list(torch.load(folder).values()))[1],
     "tied": lambda m, folder: len(list(m.parameters())),
     "sizes": lambda m, folder: sizes(m),
+    "layers by themselves": lambda m, folder: [
+        one(ones(one)) for one in m.modules() if isinstance(one, (torch.nn.Linear, Conv1D))
+    ],
     "facts": lambda m, folder: [str(m.dtype), str(next(m.parameters()).device), m.num_parameters()],
     "type": lambda m, folder: m.to(torch.bfloat16).to(torch.float64)(input_ids=IDS).logits,
     "weights of the type": lambda m, folder: [one.double().norm() for one in m.parameters()],
     "call again": lambda m, folder: m(input_ids=IDS).logits,
 }
+
+
+def ones(layer):
+    width = layer.weight.shape[0] if isinstance(layer, Conv1D) else layer.weight.shape[1]
+    return torch.linspace(-1, 1, 2 * width, dtype=layer.weight.dtype).view(2, width)
 
 
 def sizes(model):
@@ -60,6 +69,18 @@ def sizes(model):
 
 def is_size(name, value):
     return type(value) is int and not name.startswith("_") or name == "config"
+
+
+def by_themselves(layout):
+    """Layers of a model in the form for training: called alone, with their gradients."""
+    one = llama()
+    there = parallelize(copy.deepcopy(one), layout=layout, device="cpu", probe=False)
+    sums = []
+    for model in (one, there):
+        results = [layer(ones(layer)) for layer in model.modules() if isinstance(layer, torch.nn.Linear)]
+        sum(result.pow(2).sum() for result in results).backward()
+        sums.append([*results, *(whole(weight.grad) for weight in model.parameters() if weight.grad is not None)])
+    return compared(lambda found, folder: found, *sums)
 
 
 def trained():
@@ -119,6 +140,7 @@ if __name__ == "__main__":
         "pickle": said(lambda: torch.save(there, f"{tempfile.mkdtemp()}/model.pt")),
     }
     found["trained"] = trained()
+    found["by themselves"] = by_themselves("tp2")
     all_present.LIMIT_S = 2.0
     if dist.get_rank() == 0:
         found["alone"] = said(lambda: inner.weight.norm())

@@ -32,6 +32,7 @@ def test_a_model_for_inference_shows_whole_weights_to_code_outside_of_forwards()
     assert "writing would change a copy" in found["said"]["write"]
     assert "cannot be copied" in found["said"]["copy"] and "cannot be pickled" in found["said"]["pickle"]
     assert "and processes [1] have not within" in found["said"]["alone"]
+    assert found["said"]["by themselves"] == "equal"
     trained = found["said"]["trained"]
     assert trained["read"] and trained["own"] and trained["type"]
     assert trained["before"] == trained["after"] == "equal"

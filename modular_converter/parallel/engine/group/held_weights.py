@@ -16,6 +16,7 @@ import torch
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate
 
+from modular_converter.parallel.engine.base.inner_forward import called_alone
 from modular_converter.parallel.engine.base.weights_there import weight_there
 from modular_converter.parallel.engine.group.placements import placement_of
 from modular_converter.parallel.engine.group.product_forwards import product_forward
@@ -263,12 +264,15 @@ def _unread(held: HeldWeight, stored: torch.Tensor, name: str) -> torch.Tensor:
     return weight_there(empty, name, stored.requires_grad, stored.device, refuse, _UNWRITTEN)
 
 
-def runs_in(module: torch.nn.Module) -> bool:
+def runs_in(module: torch.nn.Module, depth: int = 2) -> bool:
     """Whether code of a module's forward, or of one around it, calls the caller; any other code is to see no share.
+
+    Args:
+        depth: of the first frame that is looked at.
 
     The first caller is as a rule the forward itself. Products of linear layers do not come here.
     """
-    frame = sys._getframe(2)
+    frame = sys._getframe(depth)
     while frame is not None:
         if frame.f_code is _CALL or frame.f_code.co_name == "forward":
             around = frame.f_locals.get("self")
@@ -276,3 +280,15 @@ def runs_in(module: torch.nn.Module) -> bool:
                 return True
         frame = frame.f_back  # type: ignore[assignment]
     return False
+
+
+def computes_share(module: Any) -> bool:
+    """Whether code of a forward calls the caller, in which the module takes or gives this process's share.
+
+    A layer whose input or output is a share of what is around it computes whole if it is called by itself.
+    """
+    if not runs_in(module, 3):
+        return False
+    own: HeldWeight | None = module.__dict__.get("_held", {}).get("weight")
+    product = None if own is None else own.of_product
+    return product is None or product.whole_outside or not called_alone(module)

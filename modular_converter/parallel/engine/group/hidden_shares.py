@@ -13,7 +13,7 @@ import torch
 
 from modular_converter.parallel.engine.base.weights_there import weight_there
 from modular_converter.parallel.engine.group.all_present import meet
-from modular_converter.parallel.engine.group.held_weights import HeldWeight, made_with, runs_in
+from modular_converter.parallel.engine.group.held_weights import HeldWeight, computes_share, made_with
 from modular_converter.parallel.shard.apply import put_together
 from modular_converter.parallel.shard.collectives import ProcessGroup
 
@@ -77,7 +77,7 @@ def _reader(kind: type[Any], leaf: str) -> property:
     )  # of a class whose forward reads `_shares`: other code gets the weight with its role
 
     def read(module: Any) -> Any:
-        if torch.compiler.is_compiling() or runs_in(module):
+        if torch.compiler.is_compiling() or computes_share(module):
             return module._shares[leaf] if inner is None else inner.fget(module)
         return module._parameters[leaf]
 

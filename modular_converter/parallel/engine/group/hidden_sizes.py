@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.engine.group.held_weights import made_with, runs_in
+from modular_converter.parallel.engine.group.held_weights import computes_share, made_with
 from modular_converter.parallel.shard.apply import Applied
 
 
@@ -45,7 +45,7 @@ def show_sizes(changed: list[tuple[Any, type[Any]]]) -> None:
 
 def _reader(kind: type[Any], name: str) -> property:
     def read(module: Any) -> Any:
-        if torch.compiler.is_compiling() or runs_in(module):
+        if torch.compiler.is_compiling() or computes_share(module):
             return module._sizes[name]
         return module.__dict__[name]
 

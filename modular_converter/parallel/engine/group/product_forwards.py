@@ -11,8 +11,10 @@ from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
+from torch.distributed.tensor import DTensor
 
-from modular_converter.parallel.engine.base.inner_forward import conv1d_product, is_conv1d
+from modular_converter.parallel.engine.base.inner_forward import called_alone, conv1d_product, is_conv1d
+from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.shard.collectives import GroupRegion
 from modular_converter.parallel.shard.role_parameters import RoleOwner
 from modular_converter.parallel.shard.sequence import ScatteringRegion
@@ -31,6 +33,8 @@ class _Held(RoleOwner, Protocol):
     def copies(self) -> bool: ...
     @property
     def summed(self) -> bool: ...
+    @property
+    def is_part(self) -> bool: ...
     def local(self, held: Any) -> Any: ...
 
 
@@ -54,10 +58,25 @@ def _conv1d(self: Any, x: torch.Tensor) -> Any:
 
 def _product(module: Any, function: Callable[..., Any], input: torch.Tensor) -> Any:
     held = module._held["weight"]
+    if not held.of_product.whole_outside and not torch.compiler.is_compiling() and called_alone(module):
+        return function(input, _whole(module, "weight"), _whole(module, "bias"))
     scatters = SCATTERS in module.__dict__ and torch.is_grad_enabled()
     region = (ScatteringRegion if scatters else GroupRegion)(held.group)
     weight, bias = _local(module, "weight"), _local(module, "bias")
     return layer_product(held.of_product, region, held.borders, function, input, weight, bias)
+
+
+def _whole(module: Any, leaf: str) -> Any:
+    """The whole weight, which all processes gather. Raises ``ApplyError`` for a share that no placement of torch describes."""
+    stored = module._parameters.get(leaf)
+    if stored is None or isinstance(stored, DTensor):
+        return None if stored is None else stored.full_tensor()
+    if leaf in module._held and module._held[leaf].is_part:
+        raise ApplyError(
+            f"a {type(module).__name__} that holds this process's share was called by itself, and would take and give shares: "
+            "call the module around it"
+        )
+    return stored
 
 
 def _local(module: Any, leaf: str) -> Any:

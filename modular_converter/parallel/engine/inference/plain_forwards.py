@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
-from modular_converter.parallel.engine.base.inner_forward import conv1d_product, is_conv1d, swap_forward
+from modular_converter.parallel.engine.base.inner_forward import called_alone, conv1d_product, is_conv1d, swap_forward
 from modular_converter.parallel.engine.inference.small_sums import open_small_sums
 from modular_converter.parallel.quantised.int8_linear import Int8Linear
 from modular_converter.parallel.shard.apply import Applied, attach
@@ -160,6 +160,10 @@ class _PlainForward(torch.nn.Module):
         if type(input) is not torch.Tensor:  # a parameter with a role as input would sum the product a second time
             input = input.as_subclass(torch.Tensor)
         own = self._own()
+        if own is not self._parameters and not self._plain_layout.whole_outside and not torch.compiler.is_compiling():
+            own = self._parameters if called_alone(self) else own
+            if own is self._parameters:
+                return function(input, own["weight"], own.get("bias"))
         found: torch.Tensor = layer_product(
             self._plain_layout, self._plain_group, self._plain_borders, function, input, own["weight"], own.get("bias")
         )

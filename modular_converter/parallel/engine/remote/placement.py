@@ -180,6 +180,11 @@ class Placement:
             found: torch.Tensor = self._ask(("stored", self.number, one))[0]
         return found
 
+    def divides(self, path: str) -> bool:
+        """Whether ranks have shares of the module's own weights."""
+        names = (self.skeleton.items[n].name for n, piece in self.pieces.items() if piece.dim >= 0)
+        return any(name.rpartition(".")[0] == path for name in names)
+
     def on_trial(self) -> None:
         """From now on, answers that differ between the ranks are an ordinary error."""
         with self.session.lock:

@@ -38,7 +38,7 @@ from modular_converter.parallel.engine.remote.caller_state import CallerState
 from modular_converter.parallel.engine.remote.placement import Placement
 from modular_converter.parallel.engine.remote.stored import StoredTensor, without_marks
 from modular_converter.parallel.engine.remote.what_may_leave import ModelThere
-from modular_converter.parallel.errors import ApplyError, PlanError
+from modular_converter.parallel.errors import ApplyError, PlanError, one_line
 from modular_converter.parallel.plans.resolve import first_names
 from modular_converter.parallel.quantised.torchao_int8 import is_unpacked, pack_layers, packed_state
 
@@ -260,7 +260,15 @@ def _inside(root: weakref.ref[Any], path: str, kind: str, call: str, *args: Any,
     model = root()
     if model is None:
         raise PlanError(_DROPPED.format(name=kind))
-    return _call(model, "forward" if call == "forward" else "__call__", args, kwargs, path)
+    try:
+        return _call(model, "forward" if call == "forward" else "__call__", args, kwargs, path)
+    except RuntimeError as error:  # of an operation, such as a product of a whole tensor and a share
+        if not model._placement.divides(path):
+            raise
+        raise PlanError(
+            f"this {kind} computes with a share on each rank, and its inputs may have to be shares, too ({one_line(error)}); "
+            "call the module around it"
+        ) from error
 
 
 def give_back(model: Any) -> torch.nn.Module:

@@ -119,6 +119,14 @@ def test_a_module_with_a_share_as_its_result_is_refused_and_the_ranks_go_on(pair
         assert relative_error(model(IDS).logits, one(IDS).logits) < 1e-5
 
 
+def test_a_module_that_needs_a_share_as_its_input_is_refused_and_the_ranks_go_on(pair):
+    one, model = pair
+    with pytest.raises(PlanError, match="this Linear computes with a share on each rank.*call the module around it"):
+        model.layers[0].mlp.down(torch.ones(2, 9, 256))
+    with torch.no_grad():
+        assert relative_error(model(IDS).logits, one(IDS).logits) < 1e-5
+
+
 def test_a_string_and_a_truth_of_forward_that_depend_on_a_share_are_refused(pair):
     with pytest.raises(ApplyError, match="said is each rank's own share, 128 wide of 256 wide"):
         pair[1](IDS, said="size")
