@@ -22,6 +22,10 @@ def test_penalties_and_late_optimizers_are_those_of_one_process(layouts, process
         assert run == "tp2 True" or "lm_head.weight is a copy that was gathered for products" in one["late and inside"]
     if uneven is not None:
         assert uneven["counts"][0] == uneven["counts"][1]
+        assert "model.layers.0.self_attn.q_proj.weight is this process's share, and state_dict" in uneven["state"]
+        assert "self_attn.q_proj.weight is this process's share, and state_dict" in uneven["state of a part"]
+        assert "is [64, 24] in the model, and [64, 32] in the state" in uneven["other shapes"]
+        assert "take load_full_state_dict(state)" in uneven["load"] and uneven["frozen"]
         assert uneven["shape"] == [24, 24] and "is this process's share" in uneven["read"]
 
 

@@ -89,7 +89,20 @@ def uneven():
         [one.num_parameters(), one.num_parameters(exclude_embeddings=True), one.get_memory_footprint()]
         for one in (model, llama(3, 3))
     ]
-    return {"shape": list(weight.shape), "read": said(lambda: weight.sum()), "counts": counts}
+    wrong = llama(4, 4).state_dict()
+    refused = {
+        "state": said(model.state_dict),
+        "state of a part": said(model.model.layers[1].state_dict),
+        "other shapes": said(lambda: model.load_full_state_dict(wrong)),
+        "load": said(lambda: model.load_state_dict(wrong)),
+    }
+    frozen = [one.requires_grad for one in model.requires_grad_(False).parameters()]
+    return refused | {
+        "frozen": not any(frozen),
+        "shape": list(weight.shape),
+        "read": said(lambda: weight.sum()),
+        "counts": counts,
+    }
 
 
 if __name__ == "__main__":

@@ -28,7 +28,6 @@ _PROPERTIES = frozenset(
         "is_leaf",
         "grad",
         "grad_fn",
-        "is_meta",
         "is_sparse",
         "is_quantized",
         "is_nested",
@@ -216,7 +215,7 @@ def _property(func: Any, name: str, args: Any) -> Any:
         return func(*args)
     if attribute == "device":
         return owner._place
-    if attribute in ("is_cpu", "is_cuda"):
+    if attribute in ("is_cpu", "is_cuda", "is_meta"):  # functions of torch.nn.init do nothing to tensors without data
         return attribute == f"is_{owner._place.type}"
     return _read_only(func, name, args, {})
 

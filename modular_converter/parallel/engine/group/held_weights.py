@@ -7,6 +7,7 @@ its role, and the DTensor to any other code, which would take a share for the wh
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate
 
 from modular_converter.parallel.engine.base.inner_forward import called_alone
-from modular_converter.parallel.engine.base.weights_there import weight_there
+from modular_converter.parallel.engine.base.weights_there import WeightThere, weight_there
 from modular_converter.parallel.engine.group.placements import placement_of
 from modular_converter.parallel.engine.group.product_forwards import product_forward
 from modular_converter.parallel.errors import ApplyError
@@ -229,9 +230,25 @@ def made_with(
         if forward is not None:
             body["forward"] = forward
         body |= {"__module__": own.__module__, "__qualname__": own.__qualname__, "__doc__": own.__doc__}
-        body["__reduce_ex__"] = _refuse_copies
+        body |= {"__reduce_ex__": _refuse_copies, "_save_to_state_dict": _saved_whole(own._save_to_state_dict)}
         _MADE[key] = type(own.__name__, (own,), body)
     return _MADE[key]
+
+
+def _saved_whole(own: Callable[..., None]) -> Callable[..., None]:
+    """A module's step of ``state_dict``, which code takes for that of the whole model."""
+
+    @functools.wraps(own)
+    def save(module: Any, destination: Any, prefix: str, keep_vars: bool) -> None:
+        part = next((leaf for leaf, held in module.__dict__.get("_held", {}).items() if held.is_part), None)
+        if part is not None and not keep_vars and not isinstance(module._parameters[part], WeightThere):
+            raise ApplyError(
+                f"{prefix}{part} is this process's share, and state_dict would give it for the whole weight: take "
+                "full_state_dict(), or save_checkpoint"
+            )
+        own(module, destination, prefix, keep_vars)
+
+    return save
 
 
 def _refuse_copies(module: Any, protocol: Any) -> Any:

@@ -57,6 +57,9 @@ from modular_converter.parallel.plans.plan import Plan
 
 
 logger = logging.getLogger(__name__)
+_LOADED = (
+    "{name} would change this process's share alone; take load_full_state_dict(state), which all processes must call"
+)
 ALONE = "{name} would change this process's share alone; call unshard(), {name}, and parallelize again"
 
 
@@ -165,5 +168,8 @@ def _class_of(own: type[Any], given: Arguments, grid: ProcessGrid) -> type[Any]:
     body |= {name: of_whole_shapes(getattr(own, name)) for name in counting if hasattr(own, name)}
     body |= agreeing_methods(own, grid.group)
     body |= refusals(own, CHANGE_WEIGHTS, ApplyError, ALONE)
+    if not inference:
+        body.pop("requires_grad_", None)
+        body |= refusals(own, ("load_state_dict",), ApplyError, _LOADED)
     body |= {"__module__": own.__module__, "__doc__": own.__doc__}
     return type(own.__name__, (Sharded, own), body)

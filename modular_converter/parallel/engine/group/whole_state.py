@@ -51,14 +51,11 @@ def load_whole_state(model: Any, state: Mapping[str, torch.Tensor] | None, group
         state: if it is None on a process, the first process sends its weights to all, one by one.
         group: all processes.
 
-    Raises ``ApplyError`` with the names that are missing or unknown.
+    Raises ``ApplyError`` with the names that are missing or unknown, or of other shapes.
     """
     targets = model.state_dict(keep_vars=True)
     spreads = {one.name: one for one in spread_of(model)}
-    wrong = sorted(set(targets) ^ set(state)) if state is not None else []
-    shared = _refuse_everywhere(
-        f"{', '.join(wrong[:8])}: either the model or the state lacks it" if wrong else "", state is None, group
-    )
+    shared = _refuse_everywhere("" if state is None else _misfit(targets, spreads, state), state is None, group)
     with torch.no_grad():
         for name, target in targets.items():
             one = spreads.get(name) or Spread(name, target, None)
@@ -69,6 +66,22 @@ def load_whole_state(model: Any, state: Mapping[str, torch.Tensor] | None, group
             local = one.local(target)
             for there, here in one.boxes():
                 within(local, here).copy_(within(whole, there))
+
+
+def _misfit(
+    targets: Mapping[str, torch.Tensor], spreads: Mapping[str, Spread], state: Mapping[str, torch.Tensor]
+) -> str:
+    """Why a state does not fit the whole model; empty if it fits."""
+    wrong = sorted(set(targets) ^ set(state))
+    if wrong:
+        return f"{', '.join(wrong[:8])}: either the model or the state lacks it"
+    shapes = {name: spreads[name].shape if name in spreads else tuple(one.shape) for name, one in targets.items()}
+    name = next((name for name, shape in shapes.items() if tuple(state[name].shape) != shape), None)
+    return (
+        ""
+        if name is None
+        else f"{name} is {list(shapes[name])} in the model, and {list(state[name].shape)} in the state"
+    )
 
 
 def _refuse_everywhere(wrong: str, waits: bool, group: Any) -> bool:

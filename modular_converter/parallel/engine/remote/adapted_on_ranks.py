@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.engine.base.adapted import path_of_base, state_of_adapters, wrap
+from modular_converter.parallel.engine.base.weights_there import is_there
 from modular_converter.parallel.engine.remote.placement import Placement
 from modular_converter.parallel.engine.remote.proxy import OUT_OF_REACH
 from modular_converter.parallel.errors import PlanError
@@ -40,7 +41,7 @@ class AdaptedOnRanks:
 
         def fetch(name: str) -> torch.Tensor:
             own = state[name]
-            return placement.whole_one(first[name.removeprefix(prefix)]) if own.is_meta else own.detach()
+            return placement.whole_one(first[name.removeprefix(prefix)]) if is_there(own) else own.detach()
 
         own.save_pretrained(folder, state_dict=state_of_adapters(self, state, fetch, **more), **more)
 

@@ -32,7 +32,7 @@ from modular_converter.parallel.engine.base.memory import MemoryFigures, without
 from modular_converter.parallel.engine.base.refused_methods import CHANGE_WEIGHTS, refusals
 from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN, refuse_unproven
 from modular_converter.parallel.engine.base.watched_state import GONE, StateChange, WatchedState
-from modular_converter.parallel.engine.base.weights_there import StoredThere, weight_there
+from modular_converter.parallel.engine.base.weights_there import StoredThere, is_there, weight_there
 from modular_converter.parallel.engine.checkpoint.save_model import save_model, saved_names, saves_as_library
 from modular_converter.parallel.engine.remote.caller_state import CallerState
 from modular_converter.parallel.engine.remote.placement import Placement
@@ -133,7 +133,7 @@ class Parallelized(MemoryFigures):
         ranks = len(placement.session.devices)
 
         def fetch(name: str) -> torch.Tensor:
-            return placement.whole_one(name) if state[name].is_meta else state[name].detach()
+            return placement.whole_one(name) if is_there(state[name]) else state[name].detach()
 
         save_model(self, state, fetch, Path(folder), ranks, max_shard_size)
 
