@@ -13,7 +13,9 @@ NUMBERS = ("late", "all", "norms", "cut", "product", "rows", "layer", "tensor")
 @pytest.mark.parametrize("layouts, processes", [(("tp2", "fsdp2"), 2), (("fsdp2.tp2",), 4)])
 def test_penalties_and_late_optimizers_are_those_of_one_process(layouts, processes):
     found = line_of(processes, "tests/parallel/weights_script.py", *layouts)
-    uneven = found.pop("uneven")
+    uneven, published = found.pop("uneven"), found.pop("published")
+    if published is not None:
+        assert published == {"names": True, "class": ["GPTNeoXForCausalLM"], "said": True}
     for run, one in found.items():
         assert not {name: one[name] for name in NUMBERS if one[name] >= 1e-5}, run
         assert "add the whole number, penalty.full_tensor()" in one["mixed"]

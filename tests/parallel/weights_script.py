@@ -5,11 +5,14 @@ from __future__ import annotations
 import copy
 import json
 import sys
+import tempfile
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from safetensors.torch import load_file
 from torch.distributed.tensor import DTensor
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from modular_converter.parallel import Training, parallelize
 from modular_converter.parallel.errors import ApplyError
@@ -105,12 +108,29 @@ def uneven():
     }
 
 
+def published(layout):
+    """The names of weights in the files of a model whose library saves them under others, and its class in the settings."""
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4}
+    one = GPTNeoXForCausalLM(GPTNeoXConfig(**sizes, vocab_size=64, max_position_embeddings=32))
+    model = parallelize(copy.deepcopy(one), layout=layout, device="cpu", probe=False)
+    folders = [[tempfile.mkdtemp(), tempfile.mkdtemp()]]
+    dist.broadcast_object_list(folders)
+    model.save_pretrained(folders[0][0])
+    one.save_pretrained(folders[0][1])
+    dist.barrier()
+    names = [sorted(load_file(f"{folder}/model.safetensors")) for folder in folders[0]]
+    settings = json.loads(Path(folders[0][0], "config.json").read_text())
+    return {"names": names[0] == names[1], "class": settings["architectures"], "said": repr(model) == repr(one)}
+
+
 if __name__ == "__main__":
     dist.init_process_group("gloo")
     runs = [
         (layout, reshard) for layout in sys.argv[1:] for reshard in (True, False) if reshard or layout[:4] == "fsdp"
     ]
     found = {f"{layout} {reshard}": main(layout, reshard) for layout, reshard in runs}
+    found["published"] = published("fsdp2") if "fsdp2" in sys.argv else None
     found["uneven"] = uneven() if "tp2" in sys.argv else None
     if dist.get_rank() == 0:
         print(json.dumps(found), flush=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel.engine.group.kept_gathered import KeptGathered
@@ -55,8 +55,18 @@ def spread_over_data(model: Any, grid: ProcessGrid, training: Training | None) -
             # Data ranks may use different experts: the sums must include the gradients of unused ones.
             unit.set_reduce_scatter_unused_params(True)
     units[fully_shard(model, reshard_after_forward=False, ignored_params=single, **shared)] = False
+    _keep_names(model)
     if not options.compile:  # compiled code has no second derivatives
         KeptGathered(model, units)
+
+
+def _keep_names(model: Any) -> None:
+    """Name the classes that ``fully_shard`` has made as the model's own: the library finds names of weights in files by them."""
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            made: Any = type(module)
+            own = next(kind for kind in made.__mro__[1:] if kind is not FSDPModule)
+            made.__name__, made.__qualname__, made.__module__ = own.__name__, own.__qualname__, own.__module__
 
 
 def refuse_options(model: Any, grid: ProcessGrid, training: Training | None) -> None:

@@ -44,6 +44,7 @@ from modular_converter.parallel.engine.group.sequence_parallel import SequencePa
 from modular_converter.parallel.engine.group.sequence_proof import sequence_plan
 from modular_converter.parallel.engine.group.sharded_model import (
     Sharded,
+    of_same_type,
     of_whole_shapes,
     until_all_are_done,
     with_whole_heads,
@@ -168,8 +169,11 @@ def _class_of(own: type[Any], given: Arguments, grid: ProcessGrid) -> type[Any]:
     body |= {name: of_whole_shapes(getattr(own, name)) for name in counting if hasattr(own, name)}
     body |= agreeing_methods(own, grid.group)
     body |= refusals(own, CHANGE_WEIGHTS, ApplyError, ALONE)
-    if not inference:
+    if grid.data is not None:
+        body["_apply"] = of_same_type(own._apply)
+    elif not inference:
         body.pop("requires_grad_", None)
+    if not inference:
         body |= refusals(own, ("load_state_dict",), ApplyError, _LOADED)
     body |= {"__module__": own.__module__, "__doc__": own.__doc__}
     return type(own.__name__, (Sharded, own), body)

@@ -202,6 +202,24 @@ class Sharded(InLayout, MemoryFigures):
         return {str(self._grid.place): usage(self._grid.place)}
 
 
+def of_same_type(own: Callable[..., Any]) -> Callable[..., Any]:
+    """A method such as ``to``, which may change neither type nor device: ``fully_shard`` keeps copies of the weights."""
+
+    @functools.wraps(own)
+    def applied(self: Any, change: Callable[[torch.Tensor], torch.Tensor], *args: Any, **kwargs: Any) -> Any:
+        first = next(self.parameters())
+        before = torch.empty(0, dtype=first.dtype, device=first.device)
+        after = change(before)
+        if after.dtype != before.dtype or after.device != before.device:
+            raise ApplyError(
+                "with data ranks, weights keep their type and device: give parallelize dtype= or device=, or "
+                "Training(compute_type=…) for products in another type"
+            )
+        return own(self, change, *args, **kwargs)
+
+    return applied
+
+
 def of_whole_shapes(own: Callable[..., Any]) -> Callable[..., Any]:
     """A method that counts entries or bytes, for which weights that are this process's share alone have their whole shape."""
 
