@@ -83,7 +83,7 @@ def _needed(module: Module, kept: Collection[str]) -> set[str]:
 
 def _may_go(statement: Statement) -> bool:
     """Whether a function or an assignment has no effect but its name."""
-    if statement.name.startswith("__") or statement.is_store or statement.joined:
+    if statement.name.startswith("__") or statement.is_store or statement.joined or statement.binds:
         return False
     node = parse(statement.text).body[0]
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):

@@ -166,10 +166,15 @@ def block_lines(text: str) -> tuple[ast.ClassDef, list[str]]:
 
 
 def _parse(text: str) -> tuple[ast.ClassDef, list[str]]:
-    """The syntax tree of a class and its lines, with a body that begins on a line of its own."""
+    """The syntax tree of a class and its lines, with a body that begins on a line of its own. Changes of the class below
+    it are left out.
+    """
     # Not `splitlines`: form feeds and Unicode separators end no line of Python.
     lines = [line + "\n" for line in text.removesuffix("\n").split("\n")]
     node = class_node(text)
+    end = end_with_footer(lines, node.end_lineno or 0, len(lines), 0)
+    if any(map(str.strip, lines[end:])):
+        return _parse("".join(lines[:end]))
     first = node.body[0]
     row = lines[first.lineno - 1]
     start = character_column(row, first.col_offset)

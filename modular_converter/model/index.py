@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import replace
 
 from modular_converter.findings import character_column
-from modular_converter.model.bindings import EVERYTHING, bindings_of
+from modular_converter.model.bindings import EVERYTHING, FUNCTIONS, bindings_of
 from modular_converter.model.module import DEFINITIONS, ImportedName, Module, Role, Statement
-from modular_converter.model.nodes import parse, running_parts
+from modular_converter.model.nodes import parse, running_parts, walk, walk_until
 
 
 _RELATIVE_IMPORT = re.compile(r"from[ \t]*\.")  # matches in strings, too
@@ -41,32 +42,42 @@ def index_module(text: str, path: str) -> Module:
 
 
 def _defining_blocks(statements: list[Statement]) -> list[Statement]:
-    """The statements, in which blocks that import and bind are definitions of all names that they bind.
+    """The statements, in which blocks are definitions of all names that they bind, or whose objects they change.
 
     `try: import fast; HAS_FAST = True` has to stand in its order among the assignments of `HAS_FAST`, and `if USE_FAST:
     import fast` below that of `USE_FAST`; a block that does nothing but import can stand with the imports.
     """
     defined = {one.name for one in statements if one.role in DEFINITIONS}
     while True:
-        blocks = [one for one in statements if one.role is Role.PROTECTED_IMPORT and _is_definition(one, defined)]
+        blocks = [one for one in statements if _is_definition(one, defined)]
         if not blocks:
             return statements
-        made = {id(one): _as_definition(one) for one in blocks}
+        made = {id(one): _as_definition(one, defined) for one in blocks}
         statements = [made.get(id(one), one) for one in statements]
-        defined.update(*(one.binds for one in blocks))
+        defined.update(*(one.binds for one in made.values()))
 
 
 def _is_definition(block: Statement, defined: set[str]) -> bool:
+    if block.role is Role.OTHER:
+        return bool(block.binds) or not block.changes.isdisjoint(defined)
     imported = {one.bound for one in block.imports}
-    return not (block.binds <= imported and defined.isdisjoint(block.binds | block.needs))
+    used = block.binds | block.needs | block.changes
+    return block.role is Role.PROTECTED_IMPORT and not (block.binds <= imported and defined.isdisjoint(used))
 
 
-def _as_definition(block: Statement) -> Statement:
+def _as_definition(block: Statement, defined: set[str]) -> Statement:
     """A block under the name of a flag that it sets, or else of a module that it imports, as other code may, too."""
-    flags = block.binds - {one.bound for one in block.imports}
-    name = min(flags or block.binds, default="")
+    binds = block.binds | (block.changes & defined)
+    flags = binds - {one.bound for one in block.imports}
+    name = min(flags or binds, default="")
     return replace(
-        block, role=Role.ASSIGNMENT, name=name, imports=(), inner_imports=block.imports, rebinds_import=not flags
+        block,
+        role=Role.ASSIGNMENT,
+        name=name,
+        binds=binds,
+        imports=(),
+        inner_imports=block.imports,
+        rebinds_import=bool(block.imports) and not flags,
     )
 
 
@@ -84,45 +95,31 @@ def _text(node: ast.stmt, rows: list[str]) -> str:
 
 def _attach_stores(statements: list[Statement]) -> list[Statement]:
     """Join each change of a global to the definition that it changes, so that both are copied together. `TABLE["x"] =
-    f`, `TABLE.update(…)`, `helper.calls = 0` and `helper = wrap(helper)` change a definition above them. A store into
-    an imported global becomes a definition of its name. A change of a class stays a statement of its own with the name
-    of the class, since classes are taken apart.
+    f`, `TABLE.update(…)`, `Norm.calls = 0` and `helper = wrap(helper)` change a definition above them. A store into an
+    imported global becomes a definition of its name.
     """
     attached: list[Statement] = []
     places: dict[str, int] = {}
-    classes: set[str] = set()
     imported: set[str] = set()
     for statement in statements:
         if statement.binds and not statement.imports:
-            attached = _with_block(attached, statement, classes)
-            places = {
-                name: at for at, one in enumerate(attached) if one.role in _JOINABLE for name in _names_bound(one)
-            }
+            attached = _with_block(attached, statement)
+            defined = (at for at, one in enumerate(attached) if one.role in DEFINITIONS)
+            places = {name: at for at in defined for name in _names_bound(attached[at])}
             continue
         imported.update(one.bound for one in statement.imports)
         place = places.get(statement.name) if statement.name else None
-        if statement.name in classes and (statement.role is Role.OTHER or _rebinds(statement)):
-            attached.append(replace(statement, role=Role.OTHER))
-            continue
         if place is not None and (statement.role is Role.OTHER or _rebinds(statement)):
-            before = attached[place]
-            begins = (before.text.count("\n") + 1, statement.line - statement.lead.count("\n"))
-            text = f"{before.text}\n{statement.lead}{statement.text}"
-            attached[place] = replace(before, text=text, joined=(*before.joined, begins))
+            attached[place] = _joined(attached[place], statement)
             continue
         if statement.name in imported and _rebinds(statement):
             statement = replace(statement, rebinds_import=True)
         if statement.role is Role.OTHER and statement.name and not _binds_nothing(statement):
             statement = replace(statement, role=Role.ASSIGNMENT, is_store=True)
-        if statement.role in (Role.ASSIGNMENT, Role.FUNCTION):
+        if statement.role in DEFINITIONS:
             places[statement.name] = len(attached)
-        elif statement.role is Role.CLASS:
-            classes.add(statement.name)
         attached.append(statement)
     return attached
-
-
-_JOINABLE = (Role.ASSIGNMENT, Role.FUNCTION)
 
 
 def _names_bound(statement: Statement) -> frozenset[str]:
@@ -130,32 +127,36 @@ def _names_bound(statement: Statement) -> frozenset[str]:
     return statement.binds | {statement.name}
 
 
-def _with_block(above: list[Statement], block: Statement, classes: set[str]) -> list[Statement]:
+def _joined(whole: Statement, one: Statement) -> Statement:
+    """A definition with a statement below it, which changes it or binds a name of it anew."""
+    begins = (whole.text.count("\n") + 1, one.line - one.lead.count("\n"))
+    later = tuple((begins[0] + one.lead.count("\n") + at, line) for at, line in one.joined)
+    return replace(
+        whole,
+        text=f"{whole.text}\n{one.lead}{one.text}",
+        joined=(*whole.joined, begins, *later),
+        binds=_names_bound(whole) | _names_bound(one) if one.binds else whole.binds,
+        inner_imports=(*whole.inner_imports, *one.inner_imports),
+        is_store=whole.is_store and one.is_store,
+    )
+
+
+def _with_block(above: list[Statement], block: Statement) -> list[Statement]:
     """The statements with a block that defines names: joined with the definitions of these names above it, in its place,
-    or in that of the first of them where a statement between them reads the names at once. A block that binds a class
-    anew is a change of this class.
+    or in that of the first of them where that is a class or a statement between them reads the names at once.
     """
-    if changed := sorted(block.binds & classes):
-        return [*above, replace(block, role=Role.OTHER, name=changed[0], binds=frozenset())]
-    joined = [one for one in above if one.role in _JOINABLE and not _names_bound(one).isdisjoint(block.binds)]
+    joined = [one for one in above if one.role in DEFINITIONS and not _names_bound(one).isdisjoint(block.binds)]
     if not joined:
         return [*above, block]
-    whole = joined[0]
-    for one in (*joined[1:], block):
-        begins = (whole.text.count("\n") + 1, one.line - one.lead.count("\n"))
-        later = tuple((begins[0] + one.lead.count("\n") + at, line) for at, line in one.joined)
-        whole = replace(
-            whole,
-            text=f"{whole.text}\n{one.lead}{one.text}",
-            joined=(*whole.joined, begins, *later),
-            binds=_names_bound(whole) | _names_bound(one),
-            inner_imports=(*whole.inner_imports, *one.inner_imports),
-            is_store=whole.is_store and one.is_store,
-        )
+    if len(joined) > 1 and any(one.role is Role.CLASS for one in joined):  # a class is a definition of its own
+        if not block.changes.isdisjoint(block.binds):  # `logger.info(…)` in a block that binds the class anew
+            return _with_block(above, replace(block, binds=block.binds - block.changes, changes=frozenset()))
+        return [*above, replace(block, role=Role.OTHER, name="", binds=frozenset())]
+    whole = functools.reduce(_joined, (*joined[1:], block), joined[0])
     first = next(at for at, one in enumerate(above) if one is joined[0])
     between = [one for one in above[first:] if not any(one is other for other in joined)]
     rest = [one for one in above if not any(one is other for other in joined)]
-    if any(
+    if whole.role is Role.CLASS or any(
         not bindings_of(parse(one.text)).needs.isdisjoint(whole.binds) for one in between if one.uses & whole.binds
     ):
         return [*rest[:first], whole, *rest[first:]]
@@ -230,9 +231,27 @@ def _statement(node: ast.stmt, text: str, line: int, lead: str) -> Statement:
             if found.binds <= {one.bound for one in imports}:
                 found = bindings_of(*running_parts(node))  # for type checkers alone, it rebinds nothing
             block = Statement(Role.PROTECTED_IMPORT, "", text, line, lead, imports=imports, condition=condition)
-            return replace(block, binds=found.binds - {EVERYTHING}, needs=found.needs)
-    name = assigned_name(node)
-    return Statement(Role.ASSIGNMENT if name else Role.OTHER, name or _stored_into(node), text, line, lead)
+            return replace(block, binds=found.binds - {EVERYTHING}, needs=found.needs, changes=_changes(node))
+    name, changed = assigned_name(node), _stored_into(node)
+    if name or changed or isinstance(node, ast.Expr) or any(isinstance(one, ast.ClassDef) for one in walk(node)):
+        return Statement(Role.ASSIGNMENT if name else Role.OTHER, name or changed, text, line, lead)
+    binds = bindings_of(node).binds - set(_passing_names(node))
+    return Statement(Role.OTHER, "", text, line, lead, binds=binds, changes=_changes(node))
+
+
+def _passing_names(node: ast.stmt) -> Iterator[str]:
+    """The names that a block binds for its own lines: the variables of loops, `with … as`, `except … as`."""
+    for one in walk_until(FUNCTIONS, node):
+        if isinstance(one, ast.ExceptHandler) and one.name:
+            yield one.name
+        elif target := getattr(one, "optional_vars", None) or (isinstance(one, ast.For) and one.target):
+            yield from (name.id for name in walk(target) if isinstance(name, ast.Name))
+
+
+def _changes(node: ast.stmt) -> frozenset[str]:
+    """The globals whose objects the statements of a block change."""
+    inner = (one for one in walk_until(FUNCTIONS, node) if isinstance(one, ast.stmt) and not assigned_name(one))
+    return frozenset(map(_stored_into, inner)) - {""}
 
 
 def imported_names(node: ast.Import | ast.ImportFrom) -> tuple[ImportedName, ...]:

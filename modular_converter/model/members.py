@@ -208,7 +208,7 @@ def makes_attribute_error(value: ast.AST | None) -> bool:
 @functools.lru_cache(maxsize=128)
 def class_node(text: str) -> ast.ClassDef:
     """The syntax tree of a class, which must not be changed: the merge and the checks of rules share it."""
-    (node,) = parse(text).body
+    node = parse(text).body[0]  # changes of the class may stand below it
     assert isinstance(node, ast.ClassDef)
     return node
 

@@ -127,9 +127,11 @@ class Statement:
     bases: tuple[str, ...] = ()
     """For a class: its bases as written."""
     binds: frozenset[str] = frozenset()
-    """For a block that imports: every name that it binds, or that the definitions joined with it bind."""
+    """For a block: every name that it binds, or that the definitions joined with it bind."""
     needs: frozenset[str] = frozenset()
     """For a block that imports: the names that it reads when it runs."""
+    changes: frozenset[str] = frozenset()
+    """For a block: the globals whose objects it changes, as in `TABLE[key] = value`."""
     inner_imports: tuple[ImportedName, ...] = ()
     """For a definition: the imports of the block that it is, among the names that it binds."""
     rebinds_import: bool = False

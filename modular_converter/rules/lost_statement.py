@@ -12,14 +12,14 @@ RULE = Rule(
     severity=Severity.ERROR,
     summary="a statement at the top level would reach no generated file",
     explanation="""\
-A generated file is put together from imports, functions, classes and assignments to one name each, with the changes
-that follow an assignment or a function (`TABLE["x"] = 1`, `TABLE.update(…)`, `helper.calls = 0`). Any other statement
-has no name by which a generated file could include it: a class or function under `if`, a loop, `A, B = 1, 2`, a change
-of a class below it. A change of a neighbour's definition (`TABLE["x"] = 1` below an import of `TABLE`) has no place
+A generated file is put together from imports and definitions: functions, classes, assignments, and blocks (`if`, `for`,
+`with`) that bind names, each with the changes that follow it (`TABLE["x"] = 1`, `helper.calls = 0`, a loop that fills
+`TABLE`). Any other statement has no name by which a generated file could include it: a class under `if`, a call, a
+block that no class uses. A change of a neighbour's definition (`TABLE["x"] = 1` below an import of `TABLE`) has no place
 either, nor has a change of an imported object that no class uses. A function that only a decorator registers is lost,
-too.
+too, and so is a change below a class that is merged with another one: of an heir, or of its parent.
 
-Write each definition at the top level, one name to an assignment, and what belongs to a class inside of it.
+Write each definition at the top level, and what belongs to a class inside of it.
 """,
     bad=(
         OLD_MLP,
@@ -46,7 +46,7 @@ def diagnose(location: Location, statement: str, changed_class: str = "") -> Fin
     if changed_class:
         cure = f"Write what it sets into the body of `{changed_class}`."
     else:
-        cure = "Write definitions at the top level, one name to an assignment; move other code into a function."
+        cure = "Write definitions at the top level; move other code into a function."
     return Finding(RULE, location, f"`{statement}` would reach no generated file", help=cure)
 
 

@@ -34,7 +34,6 @@ def report_lost_statements(neighbours: Neighbourhood, files: GeneratedFiles, lib
             yield lost_statement.registered(Location(target.path, statement.line), statement.name).with_source(text)
         is_lost = statement.name not in own if statement.is_store else _is_lost(statement, own)
         if is_lost or (statement.role is Role.PROTECTED_IMPORT and _is_lost_with_imports(statement, used)):
-            changed = statement.name if statement.name in neighbours.classes else ""
             # The statement itself has the names of the generated files.
             first = (
                 rows[statement.line - 1].strip() if statement.is_store else statement.text.lstrip().partition("\n")[0]
@@ -42,10 +41,13 @@ def report_lost_statements(neighbours: Neighbourhood, files: GeneratedFiles, lib
             shown = first if len(first) <= SHOWN else first[:SHOWN] + "…"
             place, role = Location(target.path, statement.line), _taken_role(statement.name, neighbours)
             if role is None:
-                yield lost_statement.diagnose(place, shown, changed).with_source(text)
+                yield lost_statement.diagnose(place, shown).with_source(text)
             else:
                 is_class = role is Role.CLASS
                 yield lost_statement.of_neighbours(place, shown, statement.name, is_class=is_class).with_source(text)
+    for heir in (one for one in neighbours.classes.values() if one.joined and neighbours.parent_of(one)):
+        for first, _, line in _changes_of_class(heir):
+            yield lost_statement.diagnose(Location(target.path, line), first, heir.name).with_source(text)
     exports = target.module.definitions.get("__all__")
     if exports is not None and has_unread_names(exports.text):
         yield lost_statement.computed_names(Location(target.path, exports.line)).with_source(text)
@@ -60,43 +62,49 @@ def _taken_role(name: str, neighbours: Neighbourhood) -> Role | None:
 
 
 def _changed_parents(neighbours: Neighbourhood, files: GeneratedFiles, text: str) -> Iterator[Finding]:
-    """The neighbours' classes in use that a statement below them changes, where no heir sets the same attribute."""
+    """The neighbours' definitions in use that a statement apart from them changes: a class with an heir, whose body may
+    set the same attribute, or what code outside of all definitions may change.
+    """
     heirs: dict[tuple[str, str], list[Statement]] = {}
     for heir in neighbours.classes.values():
         if found := neighbours.parent_of(heir):
             heirs.setdefault(found[1:], []).append(heir)
     copied = {name for file in files.files for name in file.definitions} - set(neighbours.classes)
     for dotted, renamed in neighbours.neighbours.items():
-        module = renamed.neighbour.module
-        for statement in module.statements:
-            if statement.role is not Role.OTHER and not statement.text.startswith("@"):
+        module, rename = renamed.neighbour.module, renamed.definitions.renamer.name
+        for name, line, changed in _changes(module):
+            if (own := rename(name)) and (own in copied or (dotted, own) in heirs):
                 continue
-            own = renamed.definitions.renamer.name(statement.name)
-            if _is_last(statement, module) and (own in copied or (dotted, own) in heirs):
-                continue
-            for changed in _changed_by(statement, module):
-                name = renamed.definitions.renamer.name(changed)
-                attribute = _attribute(statement)
-                lacking = [heir for heir in heirs.get((dotted, name), []) if attribute not in heir.uses]
-                if lacking or name in copied:
-                    place = f"{os.path.basename(renamed.neighbour.path)}:{statement.line}"
-                    where = locate_word(neighbours.target.path, lacking[0].name if lacking else changed, text)
-                    is_class = module.definitions[changed].role is Role.CLASS
-                    yield lost_statement.in_neighbour(where, changed, place, is_class=is_class).with_source(text)
+            for one in changed:
+                of_class = heirs.get((dotted, rename(one)), [])
+                if of_class or rename(one) in copied:
+                    place = f"{os.path.basename(renamed.neighbour.path)}:{line}"
+                    where = locate_word(neighbours.target.path, of_class[0].name if of_class else one, text)
+                    is_class = module.definitions[one].role is Role.CLASS
+                    yield lost_statement.in_neighbour(where, one, place, is_class=is_class).with_source(text)
+        for parent in (one for one in module.statements if one.role is Role.CLASS and one.joined):
+            for _, attribute, line in _changes_of_class(parent):
+                of_class = heirs.get((dotted, rename(parent.name)), [])
+                if lacking := next((one for one in of_class if attribute not in one.uses), None):
+                    place = f"{os.path.basename(renamed.neighbour.path)}:{line}"
+                    where = locate_word(neighbours.target.path, lacking.name, text)
+                    yield lost_statement.in_neighbour(where, parent.name, place, is_class=True).with_source(text)
 
 
-def _changed_by(statement: Statement, module: Module) -> Sequence[str]:
-    """The definitions that a statement outside of all definitions may change, such as `TABLE.append(i)` in a loop."""
-    if statement.role is Role.OTHER and statement.name:
-        return [statement.name]
-    if statement.role is Role.OTHER:
-        return sorted(statement.uses & module.definitions.keys()) if _is_lost(statement) else []
-    return _registered_in(statement, module)
+def _changes(module: Module) -> Iterator[tuple[str, int, Sequence[str]]]:
+    """The statements that may change definitions of which they are no part, such as `show(TABLE)`: the name of the
+    definition that each is, its line, and the names of those that it may change.
+    """
+    for one in module.statements:
+        if one.role is Role.OTHER:
+            yield "", one.line, sorted(one.uses & module.definitions.keys()) if _is_lost(one) else []
+        elif one.text.startswith("@"):
+            yield one.name if _is_last(one, module) else "", one.line, _registered_in(one, module)
 
 
 def _is_last(statement: Statement, module: Module) -> bool:
-    """Whether a statement is the definition of its name that counts: the last one."""
-    return statement.role is not Role.OTHER and module.definitions.get(statement.name) is statement
+    """Whether a definition is the one of its name that counts: the last one."""
+    return module.definitions.get(statement.name) is statement
 
 
 def _is_registration_lost(statement: Statement, module: Module, own: set[str]) -> bool:
@@ -110,7 +118,7 @@ def _is_registration_lost(statement: Statement, module: Module, own: set[str]) -
         return False
     if _is_last(statement, module):
         return statement.name not in own and not own.isdisjoint(_registered_in(statement, module))
-    (node,) = parse(statement.text).body
+    node = parse(statement.text).body[0]
     decorators = [ast.unparse(one) for one in getattr(node, "decorator_list", ())]
     return any(one.rpartition(".")[2] != "overload" for one in decorators)
 
@@ -124,7 +132,7 @@ def _registered_in(statement: Statement, module: Module) -> Sequence[str]:
     lines = _HEADING.split(statement.text, maxsplit=1)[0]  # parsing each decorated class would take long
     if holders.keys().isdisjoint(re.findall(r"\w+", lines)):
         return []
-    (node,) = parse(statement.text).body
+    node = parse(statement.text).body[0]
     parts = list(walk(*getattr(node, "decorator_list", ())))
     found = {one.value.id for one in parts if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name)}
     for one in parts:
@@ -133,16 +141,22 @@ def _registered_in(statement: Statement, module: Module) -> Sequence[str]:
     return sorted(found & holders.keys())
 
 
-def _attribute(statement: Statement) -> str:
-    """The attribute that `Class.attribute = …` sets, "" for another change."""
-    targets = getattr(parse(statement.text).body[0], "targets", [])
-    return targets[0].attr if len(targets) == 1 and isinstance(targets[0], ast.Attribute) else ""
+def _changes_of_class(statement: Statement) -> Iterator[tuple[str, str, int]]:
+    """The statements below a class that change it: the first line, the attribute that `Class.attribute = …` sets ("" for
+    another change), and the line of the file.
+    """
+    rows, nodes = statement.text.split("\n"), parse(statement.text).body[1:]
+    for (row, line), node in zip(statement.joined, nodes, strict=True):
+        target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
+        attribute = target.attr if isinstance(target, ast.Attribute) else ""
+        yield rows[node.lineno - 1].strip(), attribute, line + node.lineno - 1 - row
 
 
 def _is_lost(statement: Statement, own: Collection[str] = ()) -> bool:
     """Whether no generated file holds a statement, and whether that makes a difference. See `_is_registration_lost`."""
-    if statement.inner_imports and statement.name not in own:
-        return not _only_imports(parse(statement.text).body, {one.bound for one in statement.inner_imports})
+    if statement.binds and not statement.imports and statement.role is Role.ASSIGNMENT and statement.name not in own:
+        imported, nodes = {one.bound for one in statement.inner_imports}, parse(statement.text).body
+        return not (_only_imports(nodes, imported) if imported else isinstance(nodes[-1], ast.Assign))
     if statement.role is Role.PROTECTED_IMPORT:
         return any(map(_defines, ast.walk(parse(statement.text))))
     if statement.role is not Role.OTHER:
@@ -176,9 +190,13 @@ def _only_imports(statements: Sequence[ast.AST], bound: Collection[str]) -> bool
 
 
 def _does_nothing(node: ast.AST) -> bool:
-    """Whether this is `pass`, a constant, or an `if` over such statements, which is left where an import was."""
+    """Whether this is `pass`, a constant, `del` of a name, or an `if` over such statements, which is left where an import
+    was.
+    """
     if isinstance(node, ast.If):
         return all(map(_does_nothing, (*node.body, *node.orelse)))
+    if isinstance(node, ast.Delete):
+        return all(isinstance(target, ast.Name) for target in node.targets)
     return isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
 
 

@@ -230,16 +230,18 @@ class _Names:
         return package, imported.rpartition(".")[2]
 
     def displaced(self, definition: EmittedDefinition) -> Iterator[Change]:
-        """The modular file's own definition that a neighbour's of the same name keeps out of a generated file.
+        """The modular file's own definitions that a neighbour's of the same name keeps out of a generated file.
 
         A statement that changes an imported object does not count here: see `report_lost_statements`.
         """
-        own = self.neighbours.target.module.definitions.get(definition.name)
-        if own is None or own.is_store or definition.origin.how != "copied" or same_code(own.text, definition.text):
+        source = origin_of(definition, self.neighbours)
+        if source == OWN:
             return
-        found = Meaning(origin_of(definition, self.neighbours), _statement(definition))
-        if found.source != OWN:
-            yield Change(definition.name, definition, Meaning(OWN, own), found)
+        binds = self.neighbours.neighbours[source].definitions[definition.name].binds
+        for name in sorted(binds | {definition.name}):
+            own = self.neighbours.target.module.definitions.get(name)
+            if own is not None and not own.is_store and not same_code(own.text, definition.text):
+                yield Change(name, definition, Meaning(OWN, own), Meaning(source, _statement(definition)))
 
     def clashing(self, file: GeneratedFile) -> Iterator[Change]:
         """Imports of the modular file whose new names belong to other code in a generated file."""

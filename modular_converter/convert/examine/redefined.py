@@ -10,7 +10,7 @@ from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.generated import GeneratedFiles
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import Finding, Location, locate_word
-from modular_converter.model.bindings import bindings_of
+from modular_converter.model.bindings import bindings_of, covers
 from modular_converter.model.module import DEFINITIONS, ImportedName, Module, Statement
 from modular_converter.model.nodes import parse
 from modular_converter.rules import imported_again, name_defined_twice
@@ -94,7 +94,9 @@ def _made_between(module: Module, user: Statement, name: str) -> tuple[int, int]
 
 
 def _lines_that_bind(name: str, statement: Statement) -> Iterator[int]:
-    """The lines on which a definition and the changes joined to it give a name a value: `N = 1` and `N += 1`."""
+    """The lines on which a definition and the changes joined to it give a name or its object another value: `N = 1`, `N
+    += 1`, `N.append(2)`.
+    """
     if statement.role not in DEFINITIONS or name not in {statement.name, *statement.binds}:
         return
     if not statement.joined:
@@ -102,7 +104,7 @@ def _lines_that_bind(name: str, statement: Statement) -> Iterator[int]:
         return
     parts = [(0, statement.line), *statement.joined]
     for node in parse(statement.text).body:
-        if name in bindings_of(node).binds:
+        if any(covers(name, path) for path in bindings_of(node).effects.writes):
             row, line = next(part for part in reversed(parts) if part[0] < node.lineno)
             yield line + node.lineno - 1 - row
 

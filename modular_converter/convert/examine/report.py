@@ -120,7 +120,11 @@ def report_changed_meanings(
 def _changed_meaning(changes: Sequence[Change], path: str, text: str, neighbours: Neighbourhood) -> Finding:
     """The warning for a name that several definitions use in the same wrong way."""
     first = changes[0]
-    if first.user.name == first.name:
+    if (
+        not first.wanted.source
+        and not first.wanted.imported
+        and first.name in {first.user.name, *first.user.bindings.binds}
+    ):
         return changed_meaning.displaced(locate_word(path, first.name, text), first.name, str(first.found))
     return changed_meaning.diagnose(
         _in_modular(path, text, first.user.origin, first.name),
