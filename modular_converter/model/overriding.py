@@ -118,6 +118,11 @@ def calls_base(text: str, method: str) -> bool:
     return any(text[found.start() - 1] not in ")]" for found in re.finditer(rf"\.\s*{method}\s*\(", text))
 
 
+def is_class_method(function: Function) -> bool:
+    """Whether a method is decorated as one of the class."""
+    return any(ast.unparse(one) == "classmethod" for one in function.decorator_list)
+
+
 def is_property(function: Function, added: AddedDecorators) -> bool:
     """Whether an override of a property is a property too; it may take the parent's decorators."""
     decorators = [ast.unparse(decorator) for decorator in function.decorator_list]

@@ -105,7 +105,7 @@ def diagnose(location: Location, neighbour: str, prefixes: tuple[str, ...], chos
 
 
 def other_tower(location: Location, user: str, found: str, wanted: str, parent: str) -> Finding:
-    """The inherited code of `user` uses `found`, though `wanted`, an heir of the same `parent`, has the prefix of `user`."""
+    """The inherited code of `user` uses `found`, an heir of `parent`, where `wanted` would have the prefix of `user`."""
     return Finding(
         RULE,
         location,
@@ -126,7 +126,9 @@ def check(facts: Facts) -> Iterator[Finding]:
 
 
 def _other_towers(facts: Facts) -> Iterator[Finding]:
-    """Heirs whose inherited code uses an heir of another prefix, though the modular file has one of their own."""
+    """Heirs whose inherited code uses an heir of another prefix, though the modular file has one of their own, or though
+    both have a prefix of their own: `NewTextModel` with a `NewVisionLayer`.
+    """
     heirs: dict[tuple[str, str], dict[str | None, str]] = {}
     for heir, parent in facts.heirs:
         heirs.setdefault((parent.neighbour.path, parent.original), {})[parent.asked] = heir.name
@@ -134,9 +136,12 @@ def _other_towers(facts: Facts) -> Iterator[Finding]:
         generated = facts.generated.get(user.name)
         uses = generated.uses if generated is not None else frozenset[str]()
         for (path, original), same in heirs.items():
-            wanted = same.get(above.asked)
-            if path != above.neighbour.path or len(same) == 1 or wanted is None or wanted == user.name:
+            if path != above.neighbour.path or user.name in same.values():
                 continue
-            for name in same.values():
+            for asked, name in same.items():
+                is_apart = asked and above.asked and facts.cased not in (asked, above.asked)
+                wanted = same.get(above.asked) or (
+                    f"{above.asked}{name.removeprefix(asked or '')}" if is_apart else name
+                )
                 if name != wanted and name in uses and not re.search(rf"\b{name}\b", user.text):
                     yield other_tower(facts.at_class(user), user.name, name, wanted, original)

@@ -12,12 +12,13 @@ RULE = Rule(
     severity=Severity.ERROR,
     summary="a statement at the top level would reach no generated file",
     explanation="""\
-A generated file is put together from imports and definitions: functions, classes, assignments, and blocks (`if`, `for`,
-`with`) that bind names, each with the changes that follow it (`TABLE["x"] = 1`, `helper.calls = 0`, a loop that fills
-`TABLE`). Any other statement has no name by which a generated file could include it: a class under `if`, a call, a
-block that no class uses. A change of a neighbour's definition (`TABLE["x"] = 1` below an import of `TABLE`) has no place
-either, nor has a change of an imported object that no class uses. A function that only a decorator registers is lost,
-too, and so is a change below a class that is merged with another one: of an heir, or of its parent.
+A generated file is put together from imports and definitions: functions, classes, assignments, and blocks (`if`,
+`for`, `with`) that bind names, each with the changes that follow it (`TABLE["x"] = 1`, `helper.calls = 0`, a loop
+that fills `TABLE`). Any other statement has no name by which a generated file could include it: a class under `if`, a
+call, a block that no class uses. A change of a neighbour's definition (`TABLE["x"] = 1` below an import of `TABLE`)
+has no place either, nor has a change of an imported object that no class uses. A function that only a decorator
+registers is lost, too, and so is a change below a class that is merged with another one: of an heir, or of its
+parent.
 
 Write each definition at the top level, and what belongs to a class inside of it.
 """,

@@ -15,9 +15,12 @@ from typing import NamedTuple
 from modular_converter.convert.examine.faults import compile_error
 from modular_converter.convert.examine.meanings import origin_of
 from modular_converter.convert.inherit.build import BuiltClass
+from modular_converter.convert.inherit.foreign_names import words_outside
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour
 from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFiles
+from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import Renamer
+from modular_converter.model.lexer import QUOTED_WORD
 from modular_converter.model.module import Module, Statement
 from modular_converter.model.nodes import dotted, is_super, parse, walk
 
@@ -79,12 +82,14 @@ class RenamedWord(NamedTuple):
 
 
 def find_renamed_words(
-    neighbours: Neighbourhood, derived: Iterable[DerivedDefinition], package: str
+    neighbours: Neighbourhood, derived: Iterable[DerivedDefinition], library: Library
 ) -> Iterator[RenamedWord]:
-    """The words in question, each once for a definition. `package` is the one that the models are part of."""
+    """The words in question, each once for a definition."""
+    package = library.settings.package
     foreign = {source: _other_libraries(one, package) for source, one in neighbours.neighbours.items()}
     for definition, source, original in derived:
         renamed = neighbours.neighbours[source]
+        yield from _renamed_keys(definition, source, original, renamed, library)
         if not _may_hold_words(original.text, original.uses & foreign[source], renamed.neighbour.model):
             continue
         renamer = renamed.definitions.renamer
@@ -97,6 +102,22 @@ def find_renamed_words(
         for node, words in changed:
             if _renamed_code(node, renamer) in left:
                 yield from (RenamedWord(old, new, ast.unparse(node), source, definition) for old, new in words.items())
+
+
+def _renamed_keys(
+    definition: EmittedDefinition, source: str, original: Statement, renamed: RenamedNeighbour, library: Library
+) -> Iterator[RenamedWord]:
+    """The model's name in quotes, where something that the definition uses has the same word in quotes: a key, a mode."""
+    model, module = renamed.neighbour.model, renamed.neighbour.module
+    rename = renamed.definitions.renamer.name
+    if rename(model) == model or model not in QUOTED_WORD.findall(original.text):
+        return
+    if rename(model) not in QUOTED_WORD.findall(definition.text):
+        return
+    imports = [one for bound, one in module.imported.items() if bound in original.uses]
+    for name, words in words_outside(renamed.neighbour, imports, library):
+        if model in words:
+            yield RenamedWord(model, rename(model), name, source, definition)
 
 
 def _other_libraries(renamed: RenamedNeighbour, package: str) -> frozenset[str]:

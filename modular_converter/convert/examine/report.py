@@ -111,7 +111,7 @@ def report_changed_meanings(
                 place, collision.user, collision.old, collision.new, collision.neighbour
             )
         )
-    for word in find_renamed_words(neighbours, derived, library.settings.package):
+    for word in find_renamed_words(neighbours, derived, library):
         place = _in_modular(path, text, word.user.origin, "")
         reported.append(renamed_for_others.diagnose(place, word.old, word.new, word.where, word.user.name))
     return [finding.with_source(text) for finding in reported]

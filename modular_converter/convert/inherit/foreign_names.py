@@ -77,18 +77,26 @@ def _of_siblings(module: Module) -> frozenset[str]:
 
 
 def _spelt_outside(words: frozenset[str], neighbour: Neighbour, library: Library) -> frozenset[str]:
-    """The words, but for the model's name alone, that a definition which the neighbour imports from a module outside of
-    the models has in its code: a parameter of a function, an attribute of a base.
-    """
+    """The words, but for the model's name alone, that what the neighbour imports from outside of the models has."""
     asked = {word for word in words if word.lower() != neighbour.model}
-    own = (library.settings.package, neighbour.package)
-    found = set[str]()
-    for imported in neighbour.module.imported.values() if asked else ():
-        if imported.name and is_outside(imported, own):
-            place = library.resolver.definition(imported.module, imported.name, os.path.dirname(neighbour.path))
-            statement = library.module(place.path).definitions.get(place.name) if place and place.name else None
-            found |= asked & statement.uses if statement else set()
-    return frozenset(found)
+    spelt = words_outside(neighbour, neighbour.module.imported.values(), library) if asked else ()
+    return frozenset(asked).intersection(frozenset[str]().union(*(found for _, found in spelt)))
+
+
+def words_outside(
+    neighbour: Neighbour, imports: Iterable[ImportedName], library: Library
+) -> Iterator[tuple[str, frozenset[str]]]:
+    """The names that are imported from modules outside of the models, each with the words of its definition there (a
+    parameter, an attribute of a base), and those in quotes of the module (a key of a table).
+    """
+    own, folder = (library.settings.package, neighbour.package), os.path.dirname(neighbour.path)
+    for imported in (one for one in imports if one.name and is_outside(one, own)):
+        place = library.resolver.definition(imported.module, imported.name, folder)
+        if place is not None and place.name is not None:
+            module = library.module(place.path)
+            if statement := module.definitions.get(place.name):
+                quoted = (QUOTED_WORD.findall(one.text) for one in module.statements)
+                yield imported.bound, statement.uses.union(*quoted)
 
 
 def _looked_up(words: frozenset[str], statements: Iterable[Statement]) -> frozenset[str]:
@@ -197,6 +205,8 @@ def uses_of_words(texts: tuple[str, ...], words: frozenset[str], own: frozenset[
     for node in nodes:
         read.update(_read(node))
         bound.update(name for name in _named(node) if name in words)
+        if start := _computed(node):
+            bound.update(name for name in words if name.startswith(start))
         if isinstance(node, ast.Call):
             names = words.intersection(keyword.arg for keyword in node.keywords if keyword.arg)
             if names and imports.get(_root(node.func)):
@@ -221,6 +231,19 @@ def _read(node: ast.AST) -> Sequence[str]:
         ):
             return (name,)
     return ()
+
+
+def _computed(node: ast.AST) -> str:
+    """The constant beginning of a text that is put together, and may name an attribute: `"dia_" + key`, `"dia_%s" % key`.
+    That of an f-string is not renamed.
+    """
+    while isinstance(node, ast.BinOp):
+        node = node.left
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            return re.split("[%{]", node.value)[0]
+    if isinstance(node, ast.Attribute) and node.attr == "format" and isinstance(node.value, ast.Constant):
+        return re.split("[%{]", str(node.value.value))[0]
+    return ""
 
 
 def _root(node: ast.expr) -> str:
