@@ -62,7 +62,7 @@ class Method:
     @cached_property
     def _super_statement(self) -> int | None:
         statements = enumerate(self.node.body)
-        return next((number for number, node in statements if super_method(_value(node)) == self.name), None)
+        return next((number for number, node in statements if super_method(statement_value(node)) == self.name), None)
 
     @property
     def replaced_call(self) -> ast.expr | None:
@@ -70,7 +70,7 @@ class Method:
 
         It is the first one that is a whole statement, or all that a statement returns.
         """
-        return None if self._super_statement is None else _value(self.node.body[self._super_statement])
+        return None if self._super_statement is None else statement_value(self.node.body[self._super_statement])
 
     @property
     def is_stub(self) -> bool:
@@ -224,10 +224,10 @@ def super_method(node: ast.AST | None) -> str:
     return super_attribute(node.func) if isinstance(node, ast.Call) else ""
 
 
-def _value(node: ast.stmt) -> ast.expr | None:
-    """The value of an expression or a `return`, without its `await`."""
+def statement_value(node: ast.stmt) -> ast.expr | None:
+    """The value of an expression or a `return`, without its `await` or `yield from`."""
     value = node.value if isinstance(node, (ast.Expr, ast.Return)) else None
-    return value.value if isinstance(value, ast.Await) else value
+    return value.value if isinstance(value, (ast.Await, ast.YieldFrom)) else value
 
 
 def _targets(node: ast.stmt) -> list[ast.expr]:

@@ -193,6 +193,11 @@ class Module:
         found = (name for one in self.statements for name in (*one.imports, *one.inner_imports))
         return {name.bound: name for name in found}
 
+    @cached_property
+    def quoted(self) -> frozenset[str]:
+        """The strings in its code that are one word."""
+        return frozenset[str]().union(*(lexer.QUOTED_WORD.findall(one.text) for one in self.statements))
+
     def is_made(self, name: str) -> bool:
         """Whether it defines a name in another way than by an import within a block."""
         found = self.definitions.get(name)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from modular_converter.model.bindings import Function, is_generator
 from modular_converter.model.class_blocks import Member
-from modular_converter.model.members import makes_attribute_error
+from modular_converter.model.members import makes_attribute_error, statement_value
 from modular_converter.model.nodes import dotted, super_attribute
 
 
@@ -93,13 +93,12 @@ def is_super_statement(node: ast.stmt, method: str, class_name: str = "") -> boo
 
 
 def method_call(node: ast.stmt, method: str, class_name: str = "") -> ast.Call | None:
-    """The call of `super().method(…)` or `return super().method(…)`, also with `await`; None for other statements.
+    """The call of `super().method(…)` or `return super().method(…)`, also with `await` or `yield from`; None for other
+    statements.
 
     `class_name` is that of the class around it, as in `super(NewMLP, self)`; without one, `super` may say anything.
     """
-    value = node.value if isinstance(node, (ast.Expr, ast.Return)) else None
-    if isinstance(value, ast.Await):
-        value = value.value
+    value = statement_value(node)
     return value if isinstance(value, ast.Call) and super_attribute(value.func, class_name) == method else None
 
 

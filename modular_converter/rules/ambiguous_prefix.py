@@ -139,9 +139,15 @@ def _other_towers(facts: Facts) -> Iterator[Finding]:
             if path != above.neighbour.path or user.name in same.values():
                 continue
             for asked, name in same.items():
-                is_apart = asked and above.asked and facts.cased not in (asked, above.asked)
-                wanted = same.get(above.asked) or (
-                    f"{above.asked}{name.removeprefix(asked or '')}" if is_apart else name
-                )
+                prefixes = asked or facts.cased, above.asked or facts.cased
+                wanted = same.get(above.asked) or _own_form(name, *prefixes, facts.cased)
                 if name != wanted and name in uses and not re.search(rf"\b{name}\b", user.text):
                     yield other_tower(facts.at_class(user), user.name, name, wanted, original)
+
+
+def _own_form(name: str, asked: str, own: str, model: str) -> str:
+    """The name of a class with the prefix `own`, where that is another tower's than `asked`, which it has. A prefix that is
+    the model's name is no tower's.
+    """
+    is_apart = model not in (asked, own) and not own.startswith(asked) and not asked.startswith(own)
+    return f"{own}{name.removeprefix(asked)}" if is_apart else name

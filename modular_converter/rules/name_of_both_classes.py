@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import builtins
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import ClassFinding, Finding, Location, Rule, Severity, finding_at
 from modular_converter.model.bindings import bindings_of
-from modular_converter.model.class_blocks import Member
 from modular_converter.model.members import SUPER_KWARGS
 from modular_converter.model.overriding import decorated_by, inherited_decorators
 from modular_converter.rules._examples import modeling_old, new_mlp
@@ -36,9 +34,9 @@ RULE = Rule(
     summary="a name in the body of the class would mean something else than with inheritance",
     explanation="""\
 Two classes have two name spaces, the generated class has one. A statement of your class that reads `size` while the
-class is made reads the `size` of the module, and in the generated class that of the parent's class. A private name
-(`self.__x`) is another one in each of the two classes, since Python puts the name of the class into it. A decorator
-or a default that an override takes from the parent's method reads the names of the parent's class.
+class is made reads the `size` of the module, and in the generated class that of the parent's class. A decorator or a
+default that an override takes from the parent's method reads the names of the parent's class. And the parent's private
+names (`self.__x`), into which Python puts the name of the class, have that of your class.
 
 Give your name another spelling.
 """,
@@ -47,8 +45,7 @@ Give your name another spelling.
         new_mlp("""\
 class NewMLP(OldMLP):
     def forward(self, hidden_states):
-        self.__scale = 3
-        return self.__scale * hidden_states
+        return self._OldMLP__scale * hidden_states
 """),
     ),
     good=(
@@ -89,23 +86,12 @@ def _names_of_module(classes: TwoClasses) -> Iterator[ClassFinding]:
 
 
 def _private_to_each(classes: TwoClasses) -> Iterator[ClassFinding]:
-    """Private names (`self.__x`), into which Python writes the name of the class."""
+    """The parent's private names (`self.__x`), into which Python writes the name of its class."""
     prefix = f"_{classes.base.rpartition('.')[2].lstrip('_')}__"
     for member in classes.child.members:
         if prefix in member.text:
             reason = f"the parent's private names get the name of your class, so there is no `{prefix}…`"
             yield finding_at(member.node, diagnose, min(member.binds, default=prefix), reason)
-    theirs = frozenset[str]().union(*map(_private_names, classes.parent.members))
-    for member in classes.child.members if theirs else ():
-        for name in sorted(_private_names(member) & theirs):
-            reason = f"`{name}` is private to each of the two classes, but the generated class would have one for both"
-            yield finding_at(member.node, diagnose, name, reason, "Give yours another name.")
-
-
-def _private_names(member: Member) -> frozenset[str]:
-    """The identifiers that Python mangles with the name of the class."""
-    found = re.findall(r"\b__[^\W\d]\w*", member.text) if "__" in member.text else ()
-    return frozenset(name for name in found if not name.endswith("__"))
 
 
 def _read_by_taken_expressions(classes: TwoClasses) -> Iterator[ClassFinding]:

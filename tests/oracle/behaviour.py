@@ -19,7 +19,7 @@ Observation = dict[str, object]
 """What was asked of a class -> the answer, as a plain value that can be compared."""
 
 MODEL = re.compile(r"(?i)emu_?text|emu|llama|bert")
-PRIVATE = re.compile(r"^_[^\W_]\w*?__(?=\w)")
+PRIVATE = re.compile(r"^_[^\W_]\w*?__(?:parents\d*_)?(?=\w)")
 MISSING = ("missing",)
 CONSTRUCTIONS: tuple[dict[str, object], ...] = ({}, {"config": 7, "size": 1}, {"config": 1, "size": 6, "flag": True})
 ARGUMENTS = (4, 2, 8, 6)
@@ -191,7 +191,11 @@ def plain(value: object, depth: int = 6) -> object:
     if isinstance(value, (list, tuple)):
         return (type(value).__name__, *(plain(item, depth - 1) for item in value))
     if isinstance(value, dict):
-        return {plain(_unmangled(key)): plain(item, depth - 1) for key, item in value.items()}
+        found: dict[object, object] = {}
+        for key, item in value.items():
+            name, is_second = plain(_unmangled(key)), plain(_unmangled(key)) in found
+            found[(name, "again") if is_second else name] = plain(item, depth - 1)
+        return found
     if isinstance(value, type):
         return ("class", neutral(value.__name__), *_class_values(value, depth))
     if isinstance(value, types.GeneratorType):
@@ -207,7 +211,9 @@ def plain(value: object, depth: int = 6) -> object:
 
 
 def _unmangled(key: object) -> object:
-    """A private name without that of its class, which the conversion renames: `__hidden` for `_EmuNorm__hidden`."""
+    """A private name without that of its class, which the conversion renames: `__hidden` for `_EmuNorm__hidden`, also for
+    that of the parent beside it, `_EmuNorm__parents_hidden`.
+    """
     return PRIVATE.sub("__", key) if isinstance(key, str) else key
 
 

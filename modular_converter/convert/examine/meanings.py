@@ -26,7 +26,6 @@ from modular_converter.convert.inline.needed import OWN
 from modular_converter.convert.source.library import Library
 from modular_converter.model.class_blocks import ClassBlock, ClassPiece, Member, parse_class
 from modular_converter.model.module import ImportedName, Role, Statement
-from modular_converter.model.nodes import parse
 from modular_converter.model.overriding import AddedDecorators, inherited_decorators
 from modular_converter.model.resolver import Definition
 from modular_converter.settings.values import Settings
@@ -106,9 +105,10 @@ def find_changes(
 
     A class or function of the modular file that replaces a neighbour's of the same name is intended and not reported.
     """
-    names = _Names(neighbours, library)
+    names = _Names(neighbours, classes, library)
     for file in files.files:
         yield from names.clashing(file)
+        yield from _displaced_classes(names, classes, file)
         shadowed = BUILTINS & (file.definitions.keys() | names.everything)
         for definition in file.ordered:
             yield from names.displaced(definition)
@@ -168,6 +168,7 @@ class _Names:
     """The name spaces of the modular file and its neighbours, under the names of the generated files."""
 
     neighbours: Neighbourhood
+    classes: Mapping[str, BuiltClass]
     library: Library
     compared: dict[tuple[str, str, str], bool] = field(default_factory=dict)
     """Name and two sources -> whether both definitions have the same code."""
@@ -184,9 +185,9 @@ class _Names:
             return None
         if wanted.imported and (wanted.is_sibling or found.imported and self._is_one_object(wanted, found)):
             return None
-        return None if self._does_the_same(wanted, found) else Change(name, user, wanted, found)
+        return None if self.does_the_same(wanted, found) else Change(name, user, wanted, found)
 
-    def _does_the_same(self, wanted: Meaning, found: Meaning) -> bool:
+    def does_the_same(self, wanted: Meaning, found: Meaning) -> bool:
         """Whether two definitions have the same code, and the globals in it the same meanings."""
         first, second = wanted.statement, found.statement
         if first is None or second is None:
@@ -202,8 +203,10 @@ class _Names:
         return self.compared[key]
 
     def _differs(self, name: str, wanted: str, found: str) -> bool:
-        one, other = self.meaning(name, wanted), self.meaning(name, found)
-        return one is not None and other is not None and not self._does_the_same(one, other)
+        one, built = self.meaning(name, wanted), self.classes.get(name)
+        is_heir = built is not None and built.parent is not None and built.neighbour == found
+        other = _generated(built) if built is not None and is_heir else self.meaning(name, found)
+        return one is not None and other is not None and not self.does_the_same(one, other)
 
     def _is_one_object(self, one: Meaning, other: Meaning) -> bool:
         """Whether two imports bind the same object: a package hands on the names of its modules (`utils.generic`).
@@ -250,7 +253,7 @@ class _Names:
             found = self._found(clash.new, file)
             if user is None or wanted is None or found is None or wanted.source == found.source:
                 continue
-            if not self._does_the_same(wanted, found):
+            if not self.does_the_same(wanted, found):
                 yield Change(clash.name, user, wanted, found)
 
     def meaning(self, name: str, source: str) -> Meaning | None:
@@ -348,31 +351,25 @@ def _is_bare(node: ast.stmt) -> bool:
     return isinstance(node, ast.AnnAssign) and node.value is None
 
 
-def find_displaced_classes(
-    neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], files: GeneratedFiles
-) -> Iterator[Change]:
+def _displaced_classes(names: _Names, classes: Mapping[str, BuiltClass], file: GeneratedFile) -> Iterator[Change]:
     """The classes of the modular file that copied code of another model than their parent's would use."""
-    for file in files.files:
-        for user in file.ordered:
-            source = origin_of(user, neighbours)
-            if not source:
+    neighbours = names.neighbours
+    for user, source in ((user, source) for user in file.ordered if (source := origin_of(user, neighbours))):
+        definitions = neighbours.neighbours[source].definitions
+        for name in sorted(user.uses & classes.keys() & file.definitions.keys() - {user.name}):
+            built = classes[name]
+            if built.parent is None or name not in definitions or definitions.role(name) is not Role.CLASS:
                 continue
-            definitions = neighbours.neighbours[source].definitions
-            for name in sorted(name for name in user.uses if name in classes and name in definitions):
-                built = classes[name]
-                if (
-                    name == user.name
-                    or built.parent is None
-                    or name not in file.definitions
-                    or definitions.role(name) is not Role.CLASS
-                ):
-                    continue
-                model, other = _model(built.neighbour, neighbours), _model(source, neighbours)
-                if model != other and _serves(name, model, file, neighbours, classes):
-                    wanted = definitions[name]
-                    found = Statement(Role.CLASS, name, built.text, built.statement.line)
-                    if ast.dump(parse(wanted.text)) != ast.dump(parse(found.text)):  # an annotation tells models apart
-                        yield Change(name, user, Meaning(source, wanted), Meaning(OWN, found))
+            model = _model(built.neighbour, neighbours)
+            if model != _model(source, neighbours) and _serves(name, model, file, neighbours, classes):
+                wanted, found = Meaning(source, definitions[name]), _generated(built)
+                if not names.does_the_same(wanted, found):
+                    yield Change(name, user, wanted, found._replace(source=OWN))
+
+
+def _generated(built: BuiltClass) -> Meaning:
+    """An heir of a neighbour's class as the meaning of its name there."""
+    return Meaning(built.neighbour, Statement(Role.CLASS, built.name, built.text, built.statement.line))
 
 
 def _model(source: str, neighbours: Neighbourhood) -> str:

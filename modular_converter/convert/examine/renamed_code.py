@@ -107,17 +107,21 @@ def find_renamed_words(
 def _renamed_keys(
     definition: EmittedDefinition, source: str, original: Statement, renamed: RenamedNeighbour, library: Library
 ) -> Iterator[RenamedWord]:
-    """The model's name in quotes, where something that the definition uses has the same word in quotes: a key, a mode."""
-    model, module = renamed.neighbour.model, renamed.neighbour.module
-    rename = renamed.definitions.renamer.name
-    if rename(model) == model or model not in QUOTED_WORD.findall(original.text):
+    """The model's name in quotes, where something that the definition uses has the same word in quotes: a key, a mode. An
+    attribute that has it as its value names the model.
+    """
+    old = renamed.neighbour.model
+    new = renamed.definitions.renamer.name(old)
+    if new == old or old not in QUOTED_WORD.findall(original.text) or new not in QUOTED_WORD.findall(definition.text):
         return
-    if rename(model) not in QUOTED_WORD.findall(definition.text):
+    nodes = walk(parse(original.text))
+    values = {id(node.value) for node in nodes if isinstance(node, (ast.Assign, ast.AnnAssign))}
+    if not any(isinstance(one, ast.Constant) and one.value == old and id(one) not in values for one in nodes):
         return
-    imports = [one for bound, one in module.imported.items() if bound in original.uses]
+    imports = [one for bound, one in renamed.neighbour.module.imported.items() if bound in original.uses]
     for name, words in words_outside(renamed.neighbour, imports, library):
-        if model in words:
-            yield RenamedWord(model, rename(model), name, source, definition)
+        if old in words:
+            yield RenamedWord(old, new, name, source, definition)
 
 
 def _other_libraries(renamed: RenamedNeighbour, package: str) -> frozenset[str]:

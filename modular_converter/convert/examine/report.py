@@ -23,7 +23,7 @@ from modular_converter.convert.examine.faults import (
     is_of_other_model,
     top_level_names,
 )
-from modular_converter.convert.examine.meanings import Change, find_changes, find_displaced_classes
+from modular_converter.convert.examine.meanings import Change, find_changes
 from modular_converter.convert.examine.renamed_code import (
     derived_definitions,
     find_name_collisions,
@@ -93,8 +93,7 @@ def report_changed_meanings(
     """
     path, text = neighbours.target.path, library.text(neighbours.target.path)
     changes: dict[tuple[str, str, str], list[Change]] = {}
-    found = find_changes(neighbours, classes, files, library)
-    for change in (*found, *find_displaced_classes(neighbours, classes, files)):
+    for change in find_changes(neighbours, classes, files, library):
         changes.setdefault((change.name, str(change.wanted), str(change.found)), []).append(change)
     reported = [_changed_meaning(same, path, text, neighbours) for same in changes.values()]
     for one in find_copied_classes(neighbours, files):

@@ -487,7 +487,8 @@ def check_kinds(child: Function, parent: Function, statement: ast.stmt, around: 
     ):
         waits = isinstance(parent, ast.AsyncFunctionDef)
         yield finding_at(statement, override_not_mergeable.other_kind, child.name, parent_waits=waits)
-    if (isinstance(statement, ast.Expr) or around) and is_generator(parent):
+    is_yielded = isinstance(getattr(statement, "value", None), ast.YieldFrom)
+    if (isinstance(statement, ast.Expr) or around) and is_generator(parent) and not is_yielded:
         yield finding_at(statement, override_not_mergeable.generator, child.name, of_parent=True)
-    if isinstance(statement, ast.Return) and is_generator(child) and not is_generator(parent):
+    if (isinstance(statement, ast.Return) or is_yielded) and is_generator(child) and not is_generator(parent):
         yield finding_at(statement, override_not_mergeable.generator, child.name, of_parent=False)

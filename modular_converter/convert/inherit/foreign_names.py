@@ -57,9 +57,10 @@ def foreign_names(neighbour: Neighbour, renamer: Renamer, target: ModularFile, l
     others = changed - module.definitions.keys() - _of_siblings(module)
     longer = frozenset(word for word in others if renamer.is_within_word(word))
     words = (changed & used) - imported - longer
+    keys = _spelt_outside(changed - used, neighbour, library)
     # Most neighbours have no such word but the names of their classes, which are no attributes of anything.
     if words <= own and not _looked_up(words, code):
-        return ForeignNames(imported, longer)
+        return ForeignNames(imported, longer | keys)
     builtin = words & _BUILTINS - module.names  # `set` where the model is `set`
     asked = words - own | _looked_up(words, module.statements)
     uses = [
@@ -67,7 +68,7 @@ def foreign_names(neighbour: Neighbour, renamer: Renamer, target: ModularFile, l
     ]
     bound, keywords, _, for_bases, read = (frozenset[str]().union(*some) for some in zip(*uses, strict=True))
     theirs = keywords | (asked - bound) | (for_bases - read) | _spelt_outside(bound, neighbour, library)
-    return ForeignNames(imported | uses[0].chains | builtin, (theirs - own) | longer)
+    return ForeignNames(imported | uses[0].chains | builtin, (theirs - own) | longer | keys)
 
 
 def _of_siblings(module: Module) -> frozenset[str]:
@@ -95,8 +96,7 @@ def words_outside(
         if place is not None and place.name is not None:
             module = library.module(place.path)
             if statement := module.definitions.get(place.name):
-                quoted = (QUOTED_WORD.findall(one.text) for one in module.statements)
-                yield imported.bound, statement.uses.union(*quoted)
+                yield imported.bound, statement.uses | module.quoted
 
 
 def _looked_up(words: frozenset[str], statements: Iterable[Statement]) -> frozenset[str]:

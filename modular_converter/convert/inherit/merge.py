@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import itertools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -34,6 +35,8 @@ from modular_converter.settings.values import Settings
 if TYPE_CHECKING:  # libcst is imported late
     from modular_converter.convert.inherit.statements import Overrides
 
+PRIVATE_NAME = re.compile(r"\b__[^\W\d]\w*(?<!__)\b")
+"""An identifier that Python mangles with the name of the class."""
 COMMENT_BEFORE_PARAMETERS = re.compile(r"def \w+[^\n(]*\(\s*#")
 
 
@@ -87,7 +90,7 @@ def merge_class(
     child = parse_class(child_text)
     if child.node.name != parent_name:
         parent_text = rename_class(parent_text, parent_name, child.node.name, names)
-    parent = parse_class(parent_text)
+    parent = parse_class(_with_private_names(parent_text, child_text, child.node.name))
     if child.docstring:  # it is the class's `__doc__`, which an assignment of the parent would replace
         parent = replace(parent, members=tuple(one for one in parent.members if one.binds != {"__doc__"}))
     bases = merge_bases(child, parent, parent_base, ancestors, settings.implied_bases)
@@ -167,6 +170,18 @@ class _MethodMerger:
             or bool(inherited_decorators(own, inherited, self.shape.added))
             or (not is_docstring(own.body[0]) and is_docstring(inherited.body[0]))
         )
+
+
+def _with_private_names(parent_text: str, child_text: str, name: str) -> str:
+    """The parent's text in which the private names (`self.__x`) that the child has too are other ones: Python keeps those
+    of two classes apart. `name` is that of both.
+    """
+    own, theirs = (set(PRIVATE_NAME.findall(text)) if "__" in text else set() for text in (child_text, parent_text))
+    for private in sorted(own & theirs):
+        numbered = (f"parents{number or ''}_{private[2:]}" for number in itertools.count())
+        new = next(one for one in numbered if f"__{one}" not in own | theirs)
+        parent_text = re.sub(rf"\b((?:_{name.lstrip('_')})?__){private[2:]}\b", rf"\g<1>{new}", parent_text)
+    return parent_text
 
 
 @functools.lru_cache(maxsize=512)  # a class is estimated, merged and converted as the parent of one heir

@@ -32,8 +32,9 @@ def class_of(name: str, body: str = "pass") -> str:
     return f"\n\nclass {name}({parent}):\n    {body}\n"
 
 
-def exchanged(root: pathlib.Path, *classes: str) -> list[str]:
-    for name, text in {"llama/modeling_llama.py": LLAMA, "emu/modular_emu.py": IMPORT + "".join(classes)}.items():
+def exchanged(root: pathlib.Path, *classes: str, neighbour: str = LLAMA, names: str = "") -> list[str]:
+    own = IMPORT.replace("\n", f"{names}\n") + "".join(classes)
+    for name, text in {"llama/modeling_llama.py": neighbour, "emu/modular_emu.py": own}.items():
         path = root / "models" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -77,3 +78,17 @@ def test_the_other_towers_class_is_named(
 )
 def test_what_the_author_wants_is_not_named(classes: tuple[str, ...], tmp_path: pathlib.Path) -> None:
     assert exchanged(tmp_path, *classes) == []
+
+
+MODEL = "\n\nclass LlamaModel:\n    def __init__(self):\n        self.layer = LlamaLayer()\n"
+
+
+@pytest.mark.parametrize(
+    ("model", "found"),
+    [("EmuTextModel", ["EmuVisionLayer"]), ("EmuVisionModel", []), ("EmuModel", []), ("EmuVisionSmallModel", [])],
+)
+def test_a_class_of_one_tower_in_another_is_named(model: str, found: list[str], tmp_path: pathlib.Path) -> None:
+    """Where the modular file has no class of its own for that tower."""
+    own = f"\n\nclass {model}(LlamaModel):\n    pass\n"
+    told = exchanged(tmp_path, *VISION, own, neighbour=LLAMA + MODEL, names=", LlamaModel")
+    assert [one.split("`")[3] for one in told] == found

@@ -132,3 +132,50 @@ def test_a_name_of_python_that_both_use_and_the_modular_file_binds(own: str, ove
     found = findings(modular, "class OldMLP:\n    def f(self, x):\n        return pow(x, 2, 5)\n")
     assert bool(found) is (override == "g")  # of the parent's method nothing is left otherwise
     assert all("not of `builtins.pow`" in message for _, message in found)
+
+
+LAYERS = """\
+class {0}MLP:
+    n = {1}
+
+
+class {0}Layer:
+    def __init__(self):
+        self.mlp = {0}MLP()
+
+
+class {0}Model:
+    def __init__(self):
+        self.layer = {0}Layer()
+
+
+class {0}Tower:
+    def __init__(self):
+        self.model = {0}Model()
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "own", "told"),
+    [
+        (1, "", []),
+        (2, "", ["EmuLayer"]),
+        (1, "class EmuMLP(LlamaMLP):\n    n = 5\n\n\n", ["EmuLayer"]),
+        (1, "class EmuMLP(LlamaMLP):\n    pass\n\n\n", []),
+    ],
+)
+def test_classes_of_two_models_are_compared_with_what_their_names_mean(number: int, own: str, told: list[str]) -> None:
+    """The copy `EmuModel` of bert would get the layer of llama, whose code is that of bert's."""
+    path = "/deep/models/emu/modular_emu.py"
+    heirs = "".join(
+        f"class Emu{name}:\n    pass\n\n\n" for name in ("Layer(LlamaLayer)", "Stack(LlamaModel)", "Tower(BertTower)")
+    )
+    texts = {
+        "/deep/models/llama/modeling_llama.py": LAYERS.format("Llama", 1),
+        "/deep/models/bert/modeling_bert.py": LAYERS.format("Bert", number),
+        path: "from ..llama.modeling_llama import LlamaLayer, LlamaMLP, LlamaModel\n"
+        f"from ..bert.modeling_bert import BertTower\n\n\n{own}{heirs}",
+    }
+    [conversion] = Run(replace(profile_settings(), formatter="none"), texts, workers=1).convert([path])
+    found = [one.message.split("`")[3] for one in conversion.findings if one.code == "MC320"]
+    assert found == told

@@ -71,7 +71,7 @@ APART = {
         "def f(self):\n    self.__a = 1",
         "def g(self):\n    return self.__a",
         "X",
-        ("MC209", 2),
+        None,
     ),
     "dunder names of both": ("def __a__(self): ...", "def __a__(self): ...", "X", None),
     "slots with a base that has none": ("__slots__ = ()", "a = 1", "X", None),

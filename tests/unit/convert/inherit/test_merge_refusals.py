@@ -33,16 +33,6 @@ REFUSED = {
         "def f(self, x):\n    x = x * 2\n    x = x * 3\n    return x",
         "MC204",
     ),
-    "a private attribute of both": (
-        "def f(self):\n    self.__a = 1\n    return super().f()",
-        "def f(self):\n    self.__a = 2\n    return self.__a",
-        "MC209",
-    ),
-    "a private method of both": (
-        "def __twice(self):\n    return 1",
-        "def f(self):\n    return self.__twice()\ndef __twice(self):\n    return 2",
-        "MC209",
-    ),
     "an assignment that a return of the parent would skip": (
         "def f(self, x):\n    super().f(x)\n    self.a = 2",
         "def f(self, x):\n    if x:\n        return\n    self.a = 1",
