@@ -60,11 +60,15 @@ def diagnose(location: Location, method: str, base: str) -> Finding:
 
 def compare(classes: TwoClasses) -> Iterator[ClassFinding]:
     """Find calls on bases of the generated class in class methods of the same name."""
+    reached = {
+        *classes.bases,
+        *([classes.model_base] if any(classes.model_base in one for one in classes.bases) else []),
+    }
     methods = (one.function for one in classes.child.members if one.is_function)
     for method in filter(is_class_method, methods):
         for node in walk(*method.body):
             function = node.func if isinstance(node, ast.Call) else None
             if isinstance(function, ast.Attribute) and function.attr == method.name:
                 base = dotted(function.value)
-                if base in classes.bases:
+                if base in reached:
                     yield finding_at(node, diagnose, method.name, base)
