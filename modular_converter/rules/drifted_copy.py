@@ -20,9 +20,9 @@ The comment says that the definition below it is a copy, with the replacements t
 changed since, or the copy was edited, so that a correction of one does not reach the other.
 
 `modular-convert marks --diff` shows the difference, and `--fix` writes what the source says. It leaves a copy whose
-calls, in the files that are audited, would not fit its new parameters: `--unsafe-fixes` writes it, too. Where the copy is meant
-to differ, put `# Ignore copy` above the method, or remove the mark. A modular file says the same by inheritance, and
-cannot drift: `modular-convert modularize` writes it.
+calls, in the files that are audited, would not fit its new parameters: `--unsafe-fixes` writes it, too. Where the copy
+is meant to differ, put `# Ignore copy` above the method, or remove the mark. A modular file says the same by
+inheritance, and cannot drift: `modular-convert modularize` writes it.
 """,
 )
 
