@@ -128,7 +128,20 @@ def with_parents_parameters(child: Member, parent: Function) -> Member:
         return child
     handing = next((one for one in call.args if isinstance(one, ast.Starred)), None) or call.keywords[-1]
     text = _replaced(child, handing, call.keywords[-1], _passed(call, own, added))
-    first = (*own.posonlyargs, *own.args)[0]
+    text = _with_parameters(replace(child, text=text), own, added)
+    holder = parse("\n" * (child.line - 2) + f"class _:\n{text}").body[0]
+    assert isinstance(holder, ast.ClassDef)
+    return replace(child, node=holder.body[0], text=text)
+
+
+def _with_parameters(child: Member, own: ast.arguments, added: ast.arguments) -> str:
+    """The text of a method with the parameters that its `*args` and `**kwargs` stand for. The others keep their text where
+    the new ones stand together.
+    """
+    assert own.kwarg is not None
+    if own.vararg is None:
+        new = ast.unparse(ast.arguments([], [], None, added.kwonlyargs, added.kw_defaults, added.kwarg, []))
+        return _replaced(child, own.kwarg, own.kwarg, new.removeprefix("*, ") if own.kwonlyargs else new, stars="**")
     extended = copy.deepcopy(own)
     if added.posonlyargs:
         extended.posonlyargs, extended.args = [*own.posonlyargs, *own.args, *added.posonlyargs], []
@@ -137,10 +150,7 @@ def with_parents_parameters(child: Member, parent: Function) -> Member:
     extended.kwonlyargs += added.kwonlyargs
     extended.kw_defaults += added.kw_defaults
     extended.vararg, extended.kwarg = added.vararg, added.kwarg
-    text = _replaced(replace(child, text=text), first, own.kwarg, ast.unparse(extended))
-    holder = parse("\n" * (child.line - 2) + f"class _:\n{text}").body[0]
-    assert isinstance(holder, ast.ClassDef)
-    return replace(child, node=holder.body[0], text=text)
+    return _replaced(child, (*own.posonlyargs, *own.args)[0], own.kwarg, ast.unparse(extended))
 
 
 def _hands_on(call: ast.Call, own: ast.arguments) -> bool:
@@ -222,11 +232,16 @@ def _passed(call: ast.Call, own: ast.arguments, added: ast.arguments) -> str:
     return ", ".join(passed)
 
 
-def _replaced(member: Member, first: ast.expr | ast.arg | ast.keyword, last: ast.arg | ast.keyword, new: str) -> str:
-    """The text of a method with another text from one node to another; it keeps the number of its lines."""
+def _replaced(
+    member: Member, first: ast.expr | ast.arg | ast.keyword, last: ast.arg | ast.keyword, new: str, stars: str = ""
+) -> str:
+    """The text of a method with another text from one node, with `stars` before it, to another; it keeps the number of its
+    lines.
+    """
     lines = member.text.split("\n")
     starts = [*itertools.accumulate((len(line) + 1 for line in lines), initial=0)]
     top, bottom = first.lineno - member.line, (last.end_lineno or last.lineno) - member.line
     start = starts[top] + character_column(lines[top], first.col_offset)
+    start = member.text.rindex(stars, 0, start) if stars else start
     end = starts[bottom] + character_column(lines[bottom], last.end_col_offset or 0)
     return f"{member.text[:start]}{new}{chr(10) * (bottom - top)}{member.text[end:]}"
