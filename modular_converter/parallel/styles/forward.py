@@ -76,7 +76,8 @@ def looked_up(
     away = (ids < first) | (ids >= last)
     elsewhere = away & (ids >= 0) & (ids < borders[-1])
     pad = None if padding_idx is None or not first <= padding_idx < last else padding_idx - first
-    rows = weight.as_subclass(torch.Tensor)
+    # Compiled code would break its graph at `as_subclass` of a plain parameter.
+    rows = weight if type(weight) in (torch.Tensor, torch.nn.Parameter) else weight.as_subclass(torch.Tensor)
     if max_norm is not None and not ids.is_meta:
         with torch.no_grad():
             torch.embedding_renorm_(rows.detach(), (ids - first)[~away], max_norm, norm_type)

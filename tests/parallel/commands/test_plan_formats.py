@@ -61,9 +61,9 @@ def test_the_form_for_torch():
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("gpt2",), "torch has no style for h.*.attn.c_attn packed_colwise dim=1 parts=1:1:1; "),
-        (("qwen3",), "layers.*.self_attn.q_norm replicated_with_grad_allreduce"),
-        (("mixtral", "--kind", "expert"), "torch has no style for layers.*.mlp.experts.gate_up_proj grouped_gemm"),
+        (("gpt2",), "torch has no style for h.*.attn.c_attn: packed_colwise dim=1 parts=1:1:1; "),
+        (("qwen3",), "layers.*.self_attn.q_norm: replicated_with_grad_allreduce"),
+        (("mixtral", "--kind", "expert"), "torch has no style for layers.*.mlp.experts.gate_up_proj: grouped_gemm"),
         (("llama", "--kind", "pipeline"), "torch's parallelize_module has no pipeline plans"),
     ],
 )

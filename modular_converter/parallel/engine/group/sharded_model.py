@@ -284,10 +284,11 @@ def with_whole_heads(own: Callable[..., Any]) -> Callable[..., Any]:
 
 def _called(own: Callable[..., Any], self: Any, args: Any, kwargs: Any) -> Any:
     group = self._applied.group
-    seen = self.__dict__.setdefault("_compared", set())
-    if self.training not in seen and not torch.compiler.is_compiling():
-        seen.add(self.training)  # evaluation uses another data loader
-        refuse_other_inputs(args, kwargs, group, self.data_rank)
+    if not torch.compiler.is_compiling():
+        seen = self.__dict__.setdefault("_compared", set())
+        if self.training not in seen:
+            seen.add(self.training)  # evaluation uses another data loader
+            refuse_other_inputs(args, kwargs, group, self.data_rank)
     if "_recording" in self.__dict__ or not wants_attentions(self, args, kwargs):
         result = own(self, *args, **kwargs)
         forget_entered(group)

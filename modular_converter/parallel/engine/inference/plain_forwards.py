@@ -159,11 +159,11 @@ class _PlainForward(torch.nn.Module):
     def _product(self, function: Callable[..., torch.Tensor], input: torch.Tensor) -> torch.Tensor:
         if type(input) is not torch.Tensor:  # a parameter with a role as input would sum the product a second time
             input = input.as_subclass(torch.Tensor)
+        # Compiled code cannot ask whether two dictionaries are one: each such question breaks the graph.
+        may_be_whole = not torch.compiler.is_compiling() and "_shares" in self.__dict__
+        if may_be_whole and not self._plain_layout.whole_outside and called_alone(self):
+            return function(input, self._parameters["weight"], self._parameters.get("bias"))
         own = self._own()
-        if own is not self._parameters and not self._plain_layout.whole_outside and not torch.compiler.is_compiling():
-            own = self._parameters if called_alone(self) else own
-            if own is self._parameters:
-                return function(input, own["weight"], own.get("bias"))
         found: torch.Tensor = layer_product(
             self._plain_layout, self._plain_group, self._plain_borders, function, input, own["weight"], own.get("bias")
         )
