@@ -102,6 +102,10 @@ def _attach_stores(statements: list[Statement]) -> list[Statement]:
     places: dict[str, int] = {}
     imported: set[str] = set()
     for statement in statements:
+        if statement.binds and not statement.imports and statement.binds.isdisjoint(places):
+            places.update(dict.fromkeys(_names_bound(statement), len(attached)))
+            attached.append(statement)
+            continue
         if statement.binds and not statement.imports:
             attached = _with_block(attached, statement)
             defined = (at for at, one in enumerate(attached) if one.role in DEFINITIONS)

@@ -18,9 +18,10 @@ BOUND = {
     "foreign_package": frozenset(("baselib",)),
     "imported_names": frozenset(("shifted",)),
     "inherit_param_rename": frozenset(("hidden_states",)),
+    "inherit_private_names": frozenset(("__parents_store", "_@Cache__parents_store")),
     "inherit_parameter_replaced_by_loop": frozenset(("count", "1", "step", "2")),
 }
-"""Words that a conversion puts in: parameters of `super()` calls, names for `as` names, packages of relative imports."""
+"""Words that a conversion puts in: parameters of `super()` calls, names for `as` names, packages of relative imports, private names."""
 
 
 @pytest.mark.parametrize("name", NAMES)
