@@ -15,7 +15,7 @@ from modular_converter.model.bindings import Function, bindings_in, parameters_o
 from modular_converter.model.class_blocks import Member
 from modular_converter.model.members import SUPER_KWARGS
 from modular_converter.model.nodes import parse, walk
-from modular_converter.model.overriding import is_class_method, method_call
+from modular_converter.model.overriding import method_call
 
 
 def merge_signature(child: cst.FunctionDef, parent: cst.FunctionDef, has_instance: bool) -> cst.FunctionDef:
@@ -100,148 +100,47 @@ def _name(parameter: cst.Param) -> str:
 
 
 def with_parents_parameters(child: Member, parent: Function) -> Member:
-    """`def f(self, x, **kwargs)` that hands `**kwargs`, and perhaps `*args`, to `super().f(x, **kwargs)`, with the parent's
-    parameters for which these stand: in their place, or before `**kwargs` where the method has other uses for that. Any
-    override stays as it is that uses them in a way which does not tell the keys, or whose parent reads none of them.
+    """`def f(self, *args, **kwargs)` that hands both to `super().f(*args, **kwargs)`, and does nothing else with them, with
+    the parent's parameters in place of both. Any other override stays as it is.
     """
     function, own = child.function, child.function.args
     call = next((found for node in function.body if (found := method_call(node, function.name))), None)
-    if call is None or own.kwarg is None or own.kwarg.arg == SUPER_KWARGS or not _hands_on(call, own):
+    theirs = [*parent.args.posonlyargs, *parent.args.args]
+    if call is None or not theirs or parent.decorator_list or not _only_passes_on(function, call):
         return child
-    added, keys = _stood_for(own, call, parent.args), _other_keys(function, call)
-    is_plain = not parent.decorator_list or (is_class_method(parent) and len(parent.decorator_list) == 1)
-    if added is None or keys is None or not is_plain:
+    scope, names = bindings_in(function), parameters_of(parent) - {theirs[0].arg}
+    if names & (scope.local | scope.module_names) - {*parameters_of(function)}:
         return child
-    new = {one.arg for one in (*added.posonlyargs, *added.args, *added.kwonlyargs, added.vararg) if one}
-    if keys:
-        added.kwarg = own.kwarg
-    scope = bindings_in(function)
-    handed = {one.arg for one in (own.vararg, own.kwarg) if one}
-    taken = (scope.local | scope.module_names | parameters_of(function)) - handed
-    is_read = own.vararg is not None or not new.isdisjoint(bindings_in(parent).read_paths)
-    if (
-        not is_read
-        or new & (keys | taken)
-        or (added.kwarg and added.kwarg.arg in taken)
-        or (keys and not parent.args.kwarg)
-    ):
-        return child
-    handing = next((one for one in call.args if isinstance(one, ast.Starred)), None) or call.keywords[-1]
-    text = _replaced(child, handing, call.keywords[-1], _passed(call, own, added))
-    text = _with_parameters(replace(child, text=text), own, added)
+    assert own.kwarg is not None
+    parameters = copy.deepcopy(parent.args)
+    (parameters.posonlyargs or parameters.args)[0].arg = own.args[0].arg
+    passed = [one.arg for one in theirs[1:]]
+    passed += [f"*{parent.args.vararg.arg}"] if parent.args.vararg else []
+    passed += [f"{one.arg}={one.arg}" for one in parent.args.kwonlyargs]
+    passed += [f"**{parent.args.kwarg.arg}"] if parent.args.kwarg else []
+    text = _replaced(child, call.args[0], call.keywords[-1], ", ".join(passed))
+    text = _replaced(replace(child, text=text), own.args[0], own.kwarg, ast.unparse(parameters))
     holder = parse("\n" * (child.line - 2) + f"class _:\n{text}").body[0]
     assert isinstance(holder, ast.ClassDef)
     return replace(child, node=holder.body[0], text=text)
 
 
-def _with_parameters(child: Member, own: ast.arguments, added: ast.arguments) -> str:
-    """The text of a method with the parameters that its `*args` and `**kwargs` stand for. The others keep their text where
-    the new ones stand together.
-    """
-    assert own.kwarg is not None
-    if own.vararg is None:
-        new = ast.unparse(ast.arguments([], [], None, added.kwonlyargs, added.kw_defaults, added.kwarg, []))
-        return _replaced(child, own.kwarg, own.kwarg, new.removeprefix("*, ") if own.kwonlyargs else new, stars="**")
-    extended = copy.deepcopy(own)
-    if added.posonlyargs:
-        extended.posonlyargs, extended.args = [*own.posonlyargs, *own.args, *added.posonlyargs], []
-    extended.args += added.args
-    extended.defaults += added.defaults
-    extended.kwonlyargs += added.kwonlyargs
-    extended.kw_defaults += added.kw_defaults
-    extended.vararg, extended.kwarg = added.vararg, added.kwarg
-    return _replaced(child, (*own.posonlyargs, *own.args)[0], own.kwarg, ast.unparse(extended))
-
-
-def _hands_on(call: ast.Call, own: ast.arguments) -> bool:
-    """Whether a call hands on `*args`, behind other positional arguments, and `**kwargs`, behind all others."""
-    unpacked = [ast.unparse(one) for one in (*call.args[:-1], *call.args[-1:]) if isinstance(one, ast.Starred)]
-    wanted = [f"*{own.vararg.arg}"] if own.vararg else []
-    mappings = [one.value for one in call.keywords if one.arg is None]
-    is_last = not wanted or (bool(call.args) and isinstance(call.args[-1], ast.Starred))
-    assert own.kwarg is not None
-    return (
-        bool(own.posonlyargs or own.args)
-        and unpacked == wanted
-        and is_last
-        and [ast.unparse(one) for one in mappings] == [own.kwarg.arg]
-        and call.keywords[-1].arg is None
-    )
-
-
-def _stood_for(own: ast.arguments, call: ast.Call, theirs: ast.arguments) -> ast.arguments | None:
-    """The parent's parameters that `*args` and `**kwargs` of a call stand for; None where they cannot be told apart."""
-    positional = [*theirs.posonlyargs, *theirs.args][1:]
-    defaults: list[ast.expr | None] = [*[None] * (len(positional) - len(theirs.defaults)), *theirs.defaults]
-    defaults = defaults[len(defaults) - len(positional) :]
-    number = sum(not isinstance(one, ast.Starred) for one in call.args)
-    named = {one.arg for one in call.keywords}
-    left = [*zip(positional, defaults, strict=True)][number:]
-    kwonly = [pair for pair in zip(theirs.kwonlyargs, theirs.kw_defaults, strict=True) if pair[0].arg not in named]
-    found = ast.arguments([], [], None, [], [], None, [])
-    if own.vararg:
-        has_default = [*[False] * (not own.defaults), *[True] * bool(own.defaults), *(bool(one) for _, one in left)]
-        if number > len(positional) or any(one.arg in named for one, _ in left) or has_default != sorted(has_default):
-            return None
-        if theirs.posonlyargs[1 + number :] and len([*own.posonlyargs, *own.args]) > 1:
-            return None
-        found.posonlyargs = [one for one, _ in left if one in theirs.posonlyargs]
-        found.args = [one for one, _ in left if one not in theirs.posonlyargs]
-        found.defaults, found.vararg = [one for _, one in left if one], theirs.vararg
-    else:
-        if theirs.vararg or {one.arg for one, _ in left} & {one.arg for one in theirs.posonlyargs}:
-            return None
-        kwonly = [*(pair for pair in left if pair[0].arg not in named), *kwonly]
-    found.kwonlyargs, found.kw_defaults = [one for one, _ in kwonly], [one for _, one in kwonly]
-    found.kwarg = theirs.kwarg
-    return copy.deepcopy(found)
-
-
-def _other_keys(function: Function, call: ast.Call) -> frozenset[str] | None:
-    """The keys with which a method uses its `**kwargs` above a call that they are handed on in; None if it does something
-    else with them, or anything with `*args`.
-    """
+def _only_passes_on(function: Function, call: ast.Call) -> bool:
+    """Whether `*args` and `**kwargs` are a method's only parameters but the first, and stand in one call alone."""
     own = function.args
-    handed = {one.arg for one in (own.vararg, own.kwarg) if one}
-    keys: set[str] = set()
-    uses = -len(handed)  # one of each in the call
-    for node in walk(*function.body):
-        uses += isinstance(node, ast.Name) and node.id in handed
-        match node:
-            case (
-                ast.Call(
-                    func=ast.Attribute(value=ast.Name(id=name), attr="pop" | "get"), args=[ast.Constant(value=key), *_]
-                )
-                | ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=key))
-                | ast.Compare(
-                    left=ast.Constant(value=key), ops=[ast.In() | ast.NotIn()], comparators=[ast.Name(id=name)]
-                )
-            ) if own.kwarg and name == own.kwarg.arg and node.lineno < call.lineno:
-                keys.add(str(key))
-                uses -= 1
-    return None if uses else frozenset(keys)
+    if not (own.vararg and own.kwarg and len(own.args) == 1) or own.posonlyargs or own.kwonlyargs or own.defaults:
+        return False
+    given = [ast.unparse(one) for one in call.args] + [ast.unparse(one) for one in call.keywords]
+    names = {own.vararg.arg, own.kwarg.arg}
+    uses = [one for one in walk(*function.body) if isinstance(one, ast.Name) and one.id in names]
+    return given == [f"*{own.vararg.arg}", f"**{own.kwarg.arg}"] and len(uses) == len(names)
 
 
-def _passed(call: ast.Call, own: ast.arguments, added: ast.arguments) -> str:
-    """The arguments of a call from `*args` on, or else in place of `**kwargs`, with those parameters that it stands for."""
-    passed = [one.arg for one in (*added.posonlyargs, *added.args)]
-    passed += [f"*{added.vararg.arg}"] if added.vararg else []
-    passed += [ast.unparse(one) for one in call.keywords[:-1]] if own.vararg else []
-    passed += [f"{one.arg}={one.arg}" for one in added.kwonlyargs]
-    passed += [f"**{added.kwarg.arg}"] if added.kwarg else []
-    return ", ".join(passed)
-
-
-def _replaced(
-    member: Member, first: ast.expr | ast.arg | ast.keyword, last: ast.arg | ast.keyword, new: str, stars: str = ""
-) -> str:
-    """The text of a method with another text from one node, with `stars` before it, to another; it keeps the number of its
-    lines.
-    """
+def _replaced(member: Member, first: ast.expr | ast.arg, last: ast.arg | ast.keyword, new: str) -> str:
+    """The text of a method with another text from one node to another; it keeps the number of its lines."""
     lines = member.text.split("\n")
     starts = [*itertools.accumulate((len(line) + 1 for line in lines), initial=0)]
     top, bottom = first.lineno - member.line, (last.end_lineno or last.lineno) - member.line
     start = starts[top] + character_column(lines[top], first.col_offset)
-    start = member.text.rindex(stars, 0, start) if stars else start
     end = starts[bottom] + character_column(lines[bottom], last.end_col_offset or 0)
     return f"{member.text[:start]}{new}{chr(10) * (bottom - top)}{member.text[end:]}"
