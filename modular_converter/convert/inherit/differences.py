@@ -274,12 +274,8 @@ def _read_otherwise(bodies: Bodies, flat: Execution, path: str, line: Line, plac
         return {line} if is_unset and bodies.inherited.binder(path, turn) is not None else set()
     if path in bodies.deleted:  # of an attribute that a child sets above and deletes below, the parent's stays (bamba)
         is_above = turn < bodies.inherited.turn[bodies.deleted[path].origin]
-        wanted = bodies.inherited.writers(path, turn)
-        if (
-            not is_above
-            or bodies.of_parent.isdisjoint(wanted)
-            or any(path in one.effects.binds for one in bodies.before)
-        ):
+        is_of_parent = not bodies.of_parent.isdisjoint(bodies.inherited.writers(path, turn))
+        if is_above and (not is_of_parent or any(path in one.effects.binds for one in bodies.before)):
             return set()
     return _differing(bodies, flat, path, (turn, place), line)
 

@@ -8,3 +8,12 @@ class EmuMLP:
     def __init__(self, config):
         self.down = 2
         del self.up
+
+
+class EmuTwin:
+    def __init__(self, config):
+        self.up = 1
+        self.down = 2
+        self.up = 1
+        del self.up
+        self.down = self.up + 1
