@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from modular_converter.version import __version__
+
 
 if TYPE_CHECKING:
     from modular_converter.api import convert_file, convert_paths, convert_source
@@ -11,8 +13,6 @@ if TYPE_CHECKING:
     from modular_converter.findings import Finding, Location, Severity
     from modular_converter.settings.load import load_settings
     from modular_converter.settings.values import Settings
-
-__version__ = "0.1.0"
 
 _PUBLIC = {
     "convert_file": "api",

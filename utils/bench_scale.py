@@ -70,7 +70,7 @@ def measure(tree: Path, *options: str) -> Cost:
 
 def row(tree: Path, what: str, parts: int) -> Row:
     """Make a tree current, and measure its checks."""
-    measure(tree, "--fix")
+    measure(tree, "--write")
     return Row(what, parts, measure(tree, "--no-cache"), measure(tree))
 
 

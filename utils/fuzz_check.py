@@ -2,7 +2,7 @@
 
     python utils/fuzz_check.py --edits 10000 --seed 1 [--first 1] [--library FOLDER]
 
-Edits change files, links, folders, settings, the formatter and the state of git; some are failures of `--fix`. A
+Edits change files, links, folders, settings, the formatter and the state of git; some are failures of `--write`. A
 hundred edits are a walk: it starts from a tree of its own, either small models, those of this repository, or some of a
 published library, and depends on the seed and its number alone, so that `--first` goes on where a run has ended.
 

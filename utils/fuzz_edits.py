@@ -185,7 +185,7 @@ def same_size_and_time(tree: Tree) -> None:
 
 
 def fix_overtaken(tree: Tree) -> None:
-    """A file changes while `--fix` runs."""
+    """A file changes while `--write` runs."""
     fix_during(tree, tree.random.choice([change_number, append, remove, link_file, set_project]))
 
 

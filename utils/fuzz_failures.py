@@ -1,4 +1,4 @@
-"""Random edits that are states of git, formatters, and failures of `--fix`: killed, without space, overtaken by edits."""
+"""Random edits that are states of git, formatters, and failures of `--write`: killed, without space, overtaken by edits."""
 
 from __future__ import annotations
 
@@ -129,12 +129,12 @@ def change_version(tree: Tree) -> None:
 
 
 def fix(tree: Tree) -> None:
-    """`--fix`, with or without a cache."""
+    """`--write`, with or without a cache."""
     check(CheckOptions(root=str(tree.root), fix=True, cache=tree.random.choice([None, tree.cache])))
 
 
 def fix_in_part(tree: Tree) -> None:
-    """`--fix` while one folder cannot be written."""
+    """`--write` while one folder cannot be written."""
     folder = tree.one("modular_*.py").parent
     folder.chmod(0o555)
     try:
@@ -144,7 +144,7 @@ def fix_in_part(tree: Tree) -> None:
 
 
 def fix_and_kill(tree: Tree) -> None:
-    """`--fix` is killed at one of its first writes, before or after the file has its name."""
+    """`--write` is killed at one of its first writes, before or after the file has its name."""
     left, before = tree.random.randrange(1, 6), tree.random.random() < 0.5
     replace = os.replace
 
@@ -160,7 +160,7 @@ def fix_and_kill(tree: Tree) -> None:
 
 
 def fix_without_space(tree: Tree) -> None:
-    """The disk is full after some writes of `--fix`, its cache included."""
+    """The disk is full after some writes of `--write`, its cache included."""
     left = tree.random.randrange(5)
     write = atomic_write._replace
 
@@ -175,7 +175,7 @@ def fix_without_space(tree: Tree) -> None:
 
 
 def fix_during(tree: Tree, edit: Callable[[Tree], None]) -> None:
-    """An edit is made while `--fix` has converted and not yet formatted."""
+    """An edit is made while `--write` has converted and not yet formatted."""
     batch = Run._format
 
     def overtaken(run: Run, *arguments: object) -> object:
@@ -187,7 +187,7 @@ def fix_during(tree: Tree, edit: Callable[[Tree], None]) -> None:
 
 
 def _in_child(tree: Tree, prepare: Callable[[], None]) -> None:
-    """Run `--fix` with a cache in a process of its own, whose failure is part of the plan."""
+    """Run `--write` with a cache in a process of its own, whose failure is part of the plan."""
     sys.stdout.flush()
     child = os.fork()
     if not child:

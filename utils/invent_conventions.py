@@ -2,8 +2,8 @@
 
 Unpacks a release, gives it the number of a release to come, and writes its generated files as today's conversion gives
 them, so that all of them are current. Then each invented convention changes the generated files of the whole package, as
-a release would that brings it, and the command line is asked for a check and for `--fix`. A convention is recognised if
-the check ends with 1, one finding (MC404) names it with all its files, and `--fix` changes no file. No source differs
+a release would that brings it, and the command line is asked for a check and for `--write`. A convention is recognised if
+the check ends with 1, one finding (MC404) names it with all its files, and `--write` changes no file. No source differs
 between the inventions, so the package is converted once.
 """
 
@@ -67,7 +67,7 @@ class Outcome(NamedTuple):
     others: int
     """Further findings about files that differ."""
     written: int
-    """Files that `--fix` has changed."""
+    """Files that `--write` has changed."""
 
     @property
     def is_recognised(self) -> bool:
@@ -111,7 +111,7 @@ def _try(name: str, invent: Callable[[str], str], package: Path, generated: Mapp
         path.write_text(text, encoding="utf-8", newline="")
     try:
         code, findings = _checked(package)
-        _checked(package, "--fix")
+        _checked(package, "--write")
         written = sum(_read(path) != changed.get(path, text) for path, text in generated.items())
     finally:
         for path in changed:

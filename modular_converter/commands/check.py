@@ -12,6 +12,9 @@ from modular_converter.commands.options import (
     CONTEXT_SETTINGS,
     FilesCommand,
     accept_release_option,
+    code_for_shell,
+    config_option,
+    exit_zero_option,
     files_argument,
     format_option,
     package_option,
@@ -22,15 +25,16 @@ from modular_converter.commands.options import (
 )
 
 
-@click.command(cls=FilesCommand, context_settings=CONTEXT_SETTINGS)
+@click.command(cls=FilesCommand, former={"--fix": "--write"}, context_settings=CONTEXT_SETTINGS)
 @files_argument
 @click.option(
-    "--fix", "--fix_and_overwrite", "--fix-and-overwrite", "fix", is_flag=True, help="Write the files that differ."
+    "--write", "--fix_and_overwrite", "--fix-and-overwrite", "fix", is_flag=True, help="Write the files that differ."
 )
 @click.option("--changed-since", metavar="REF", help="Check only files that changes since this commit can affect.")
 @workers_option
 @package_option
 @root_option
+@config_option
 @accept_release_option
 @format_option
 @click.option("--statistics", is_flag=True, help="Count the findings by rule, also of rules that are off by default.")
@@ -40,13 +44,14 @@ from modular_converter.commands.options import (
     "--clear-cache", is_flag=True, help="Remove the results that earlier runs have stored, before the check."
 )
 @strict_option
+@exit_zero_option
 @click.option(
     "--all-warnings", is_flag=True, help="Print also the warnings of files that are current and as in the last commit."
 )
 @click.option("--quiet", "-q", is_flag=True, help="Print errors only, and no diffs.")
 @version_option("check-modular-conversion")
-def check_command(files: tuple[str, ...], listed: tuple[str, ...], **options: Any) -> None:
-    """Check that generated files equal the conversion of their modular files. Nothing is written without --fix.
+def check_command(files: tuple[str, ...], listed: tuple[str, ...], exit_zero: bool, **options: Any) -> None:
+    """Check that generated files equal the conversion of their modular files. Nothing is written without --write.
 
     FILES are modular files, globs, folders, model names, or "all", which is the default.
 
@@ -58,7 +63,7 @@ def check_command(files: tuple[str, ...], listed: tuple[str, ...], **options: An
 
     code = run((*files, *listed) or ("all",), **options)
     gc.freeze()  # otherwise the interpreter searches once more at its end
-    raise SystemExit(code)
+    raise SystemExit(code_for_shell(code, exit_zero))
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -13,6 +13,9 @@ from modular_converter.commands.options import (
     CONTEXT_SETTINGS,
     FilesCommand,
     accept_release_option,
+    code_for_shell,
+    config_option,
+    exit_zero_option,
     files_argument,
     format_option,
     package_option,
@@ -56,6 +59,7 @@ class _ConvertCommand(FilesCommand):
 @files_argument
 @package_option
 @root_option
+@config_option
 @accept_release_option
 @click.option("--output-dir", metavar="DIR", help="Write to DIR/<model>/ instead of beside the modular files.")
 @click.option("--fix", is_flag=True, help="Apply the fixes of findings to the modular files first.")
@@ -65,6 +69,7 @@ class _ConvertCommand(FilesCommand):
 @workers_option
 @click.option("--formatter", type=click.Choice(("ruff", "black", "none")), help="The formatter of generated files.")
 @strict_option
+@exit_zero_option
 @click.option("--quiet", "-q", is_flag=True, help="Print errors only.")
 @click.option("--verbose", "-v", is_flag=True, help="Print the origin of each generated definition.")
 @format_option
@@ -79,7 +84,7 @@ class _ConvertCommand(FilesCommand):
 )
 @version_option("modular-convert")
 def convert_command(
-    files: tuple[str, ...], listed: tuple[str, ...], watch: bool, list_rules: bool, **options: Any
+    files: tuple[str, ...], listed: tuple[str, ...], watch: bool, list_rules: bool, exit_zero: bool, **options: Any
 ) -> None:
     """Generate single-file models from modular files.
 
@@ -102,7 +107,7 @@ def convert_command(
     code = _watch(chosen) if watch else run(chosen)
     if code == 2 and not os.path.exists(arguments[0]) and (hint := did_you_mean(arguments[0], SUBCOMMANDS)):
         click.echo(f"{hint}It is a command: `modular-convert --help` lists them.", err=True)
-    raise SystemExit(code)
+    raise SystemExit(code_for_shell(code, exit_zero))
 
 
 def _list_rules(output_format: str) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import click
 
-from modular_converter import __version__
+from modular_converter.version import __version__
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -57,6 +58,7 @@ accept_release_option = click.option(
 )
 format_option = click.option(
     "--format",
+    "--output-format",
     "output_format",
     type=click.Choice(("text", "json", "github", "sarif")),
     default="text",
@@ -64,12 +66,61 @@ format_option = click.option(
 )
 
 
+exit_zero_option = click.option(
+    "--exit-zero", is_flag=True, help="Exit with 0 also where there are findings or differences."
+)
+
+
+def config_option(command: F) -> F:
+    """`--config`, which holds while the command runs."""
+
+    def read_from(ctx: click.Context, option: click.Parameter, value: str | None) -> None:
+        if value is None or ctx.resilient_parsing:
+            return
+        if not os.path.isfile(value):
+            raise click.BadParameter(f"there is no file {value!r}.")
+        from modular_converter.settings.load import NAMED_FILE
+
+        token = NAMED_FILE.set(os.path.abspath(value))
+        ctx.call_on_close(lambda: NAMED_FILE.reset(token))
+
+    return click.option(
+        "--config",
+        metavar="FILE",
+        callback=read_from,
+        expose_value=False,
+        help="Read the table [tool.modular-converter] of this TOML file, and of no pyproject.toml.",
+    )(command)
+
+
+def code_for_shell(code: int, exit_zero: bool) -> int:
+    """The exit code with `--exit-zero`, which hides findings, and never that something could not be done."""
+    return 0 if exit_zero and code == 1 else code
+
+
 def version_option(name: str) -> Callable[[F], F]:
     """`--version` of the command `name`."""
     return click.version_option(__version__, prog_name=name)
 
 
-class FilesCommand(click.Command):
+class RenamedOptions(click.Command):
+    """A command that still accepts former names of its options, with a hint."""
+
+    def __init__(self, *given: Any, former: Mapping[str, str] | None = None, **named: Any) -> None:
+        """`former`: former name -> present name."""
+        super().__init__(*given, **named)
+        self.former = former or {}
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments as if they had the present names."""
+        end = args.index("--") if "--" in args else len(args)
+        for name in dict.fromkeys(one for one in args[:end] if one in self.former):
+            now = self.former[name]
+            click.echo(f"hint: write `{now}` for `{name}`, which applies the cures of findings elsewhere", err=True)
+        return super().parse_args(ctx, [self.former.get(one, one) for one in args[:end]] + args[end:])
+
+
+class FilesCommand(RenamedOptions):
     """A command that also accepts any number of files behind `--files-to-parse`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

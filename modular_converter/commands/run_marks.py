@@ -31,8 +31,8 @@ class MarksOptions:
     paths: tuple[str, ...]
     package: str | None = None
     root: str | None = None
-    fix: bool = False
-    unsafe_fixes: bool = False
+    write: bool = False
+    write_unsafe: bool = False
     diff: bool = False
     strict: bool = False
     output_format: str = "text"
@@ -46,9 +46,9 @@ def run(options: MarksOptions) -> int:
         done = Repair(audit(paths, library))
         if options.diff:
             _print_diffs(done.audit.marks, options.output_format)
-        elif options.fix or options.unsafe_fixes:
+        elif options.write or options.write_unsafe:
             _refuse_installed(done.audit.marks)
-            done = repair(done.audit, paths, library, options.unsafe_fixes)
+            done = repair(done.audit, paths, library, options.write_unsafe)
             for path, text in done.texts.items():
                 write_atomically(path, in_form_of(path, text), root_of(path, library.settings))
     except ConversionError as error:

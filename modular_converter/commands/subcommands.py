@@ -10,6 +10,10 @@ import click
 
 from modular_converter.commands.options import (
     CONTEXT_SETTINGS,
+    RenamedOptions,
+    code_for_shell,
+    config_option,
+    exit_zero_option,
     format_option,
     package_option,
     root_option,
@@ -18,10 +22,21 @@ from modular_converter.commands.options import (
 )
 
 
+report_format = click.option(
+    "--format",
+    "--output-format",
+    "output_format",
+    type=click.Choice(("text", "json")),
+    default="text",
+    help="The form of the answer.",
+)
+
+
 @click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("models", nargs=-1, metavar="[MODELS]...")
 @click.option(
     "--format",
+    "--output-format",
     "output_format",
     type=click.Choice(("text", "dot", "json", "html")),
     help="A table or trees, graphviz, data, or a page for a browser. "
@@ -36,6 +51,7 @@ from modular_converter.commands.options import (
 )
 @package_option
 @root_option
+@config_option
 @version_option("modular-convert graph")
 def graph_command(
     models: tuple[str, ...],
@@ -58,19 +74,25 @@ def graph_command(
     raise SystemExit(run(models, output_format, output, sort, package, root))
 
 
-@click.command(context_settings=CONTEXT_SETTINGS)
+@click.command(
+    cls=RenamedOptions,
+    former={"--fix": "--write", "--unsafe-fixes": "--write-unsafe"},
+    context_settings=CONTEXT_SETTINGS,
+)
 @click.argument("paths", nargs=-1, metavar="[PATHS]...")
 @package_option
 @root_option
-@click.option("--fix", is_flag=True, help="Write what the sources say into the copies that have drifted.")
-@click.option("--unsafe-fixes", is_flag=True, help="The same, also where calls would not fit new parameters.")
+@config_option
+@click.option("--write", is_flag=True, help="Write what the sources say into the copies that have drifted.")
+@click.option("--write-unsafe", is_flag=True, help="The same, also where calls would not fit new parameters.")
 @click.option(
     "--diff", is_flag=True, help="Print how the drifted copies differ from their sources, and write nothing."
 )
 @strict_option
+@exit_zero_option
 @format_option
 @version_option("modular-convert marks")
-def marks_command(paths: tuple[str, ...], **options: Any) -> None:
+def marks_command(paths: tuple[str, ...], exit_zero: bool, **options: Any) -> None:
     """Audit comments "# Copied from ...": do the copies still say what their sources say?
 
     PATHS are files, folders, names of models, or "all", which is the default. A mark is identical, drifted (MC411),
@@ -82,7 +104,7 @@ def marks_command(paths: tuple[str, ...], **options: Any) -> None:
     """
     from modular_converter.commands.run_marks import MarksOptions, run
 
-    raise SystemExit(run(MarksOptions(paths or ("all",), **options)))
+    raise SystemExit(code_for_shell(run(MarksOptions(paths or ("all",), **options)), exit_zero))
 
 
 def _allowed(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
@@ -98,6 +120,7 @@ def _allowed(ctx: click.Context, parameter: click.Parameter, value: str) -> tupl
 @click.argument("models", nargs=-1, required=True, metavar="MODELS...")
 @package_option
 @root_option
+@config_option
 @click.option("--output-dir", metavar="DIR", help="Write to DIR/<model>/ instead of into the folders of the models.")
 @click.option("--diff", is_flag=True, help="Print the modular files as diffs, and write nothing.")
 @click.option("--dry-run", is_flag=True, help="Only report, and write nothing.")
@@ -114,7 +137,7 @@ def _allowed(ctx: click.Context, parameter: click.Parameter, value: str) -> tupl
     help="Differences to accept, separated by commas: docstrings and comments become those of the parents, "
     "unused definitions go.",
 )
-@click.option("--format", "output_format", type=click.Choice(("text", "json")), default="text", help="The report.")
+@report_format
 @version_option("modular-convert modularize")
 def modularize_command(models: tuple[str, ...], **options: Any) -> None:
     """Write flat models as the smallest modular files that convert back to them.
@@ -136,7 +159,8 @@ def modularize_command(models: tuple[str, ...], **options: Any) -> None:
 @click.argument("model", metavar="MODEL")
 @package_option
 @root_option
-@click.option("--format", "output_format", type=click.Choice(("text", "json")), default="text", help="The report.")
+@config_option
+@report_format
 @version_option("modular-convert suggest")
 def suggest_command(model: str, package: str | None, root: str | None, output_format: str) -> None:
     """Show which models a flat model could inherit from.
@@ -154,7 +178,8 @@ def suggest_command(model: str, package: str | None, root: str | None, output_fo
 
 @click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("places", nargs=-1, required=True, metavar="FILE:LINE...")
-@click.option("--format", "output_format", type=click.Choice(("text", "json")), default="text", help="The answer.")
+@config_option
+@report_format
 @version_option("modular-convert where")
 def where_command(places: tuple[str, ...], output_format: str) -> None:
     """Tell where lines of generated files come from, and where lines of modular files end up.

@@ -17,7 +17,8 @@ RULE = Rule(
 is passed over would look as if it had been obeyed, so the run stops.
 
 The keys are those of the profile (`modular_converter/settings/profiles/transformers.py` explains each), and those of
-a project: `profile`, `root`, `output-dir`, `workers`, `strict`, `ruff-config` and others. A profile of your own, the
+a project: `profile`, `root`, `output-dir`, `workers`, `strict`, `ruff-config` and others. `required-version` names the
+versions of this tool that a project accepts; another one stops the run. A profile of your own, the
 folder that `profile` names, has to say all its conventions.
 """,
 )
@@ -37,6 +38,21 @@ def unknown(location: Location, key: str, candidates: Iterable[str]) -> Finding:
 def diagnose(location: Location, key: str, reason: str, *, hint: str = "") -> Finding:
     """`reason` completes the sentence that begins with the key: `must be a string, not 3`."""
     return Finding(RULE, location, f"setting `{key}` {reason}", help=hint)
+
+
+def other_tool(location: Location, required: str, present: str) -> Finding:
+    """The project requires another version of this tool."""
+    return Finding(
+        RULE,
+        location,
+        f"this project requires modular-converter {required}, and this is {present}",
+        help="Install a version that fits, or, to move on to this one, change the setting and generate all files anew.",
+    )
+
+
+def no_table(location: Location) -> Finding:
+    """The file that `--config` names has no settings."""
+    return Finding(RULE, location, "this file has no settings", help="Give it a table `[tool.modular-converter]`.")
 
 
 def unreadable(location: Location, reason: str) -> Finding:

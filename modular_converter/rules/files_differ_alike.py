@@ -26,8 +26,8 @@ another order, a word is written for another. Names do not count, so the change 
 one example. A file that differs in another way, too, also has MC401.
 
 Such files have one cause. If the release is newer than the tool knows (MC394), a convention has probably changed: the
-files are right, and `--fix` would damage them. If all are made from one file, that file may have changed, and then
-`--fix` writes them anew. Files that git proves to be edited by hand, or made from a changed file, have MC401 alone,
+files are right, and `--write` would damage them. If all are made from one file, that file may have changed, and then
+`--write` writes them anew. Files that git proves to be edited by hand, or made from a changed file, have MC401 alone,
 unless three other models have the same change.
 """,
 )
@@ -43,10 +43,10 @@ class Reason(enum.Enum):
 
 
 _CURES = {
-    Reason.RELEASE: "Do not run `--fix`, which would undo this in all of them. Update modular-converter (MC394).",
-    Reason.SOURCE: "Run `check-modular-conversion --fix` if it is the file that has changed.",
-    Reason.CONVENTION: "Find out which is right before `--fix` changes all of them: the files or the conversion.",
-    Reason.OPEN: "Find out which is right before `--fix` changes all of them: the files or the conversion.",
+    Reason.RELEASE: "Do not run `--write`, which would undo this in all of them. Update modular-converter (MC394).",
+    Reason.SOURCE: "Run `check-modular-conversion --write` if it is the file that has changed.",
+    Reason.CONVENTION: "Find out which is right before `--write` changes all of them: the files or the conversion.",
+    Reason.OPEN: "Find out which is right before `--write` changes all of them: the files or the conversion.",
 }
 
 

@@ -21,7 +21,7 @@ differ by formatting alone.
 
 Install the named version wherever the tool runs: `pip install ruff==0.14.10`, in a hook of pre-commit
 `additional_dependencies: ["ruff==0.14.10"]`. The first `ruff` on `PATH` is used if it has this version and lies
-outside of the project. To change versions, set `formatter-version`, install it, and run `--fix`; `""` accepts any.
+outside of the project. To change versions, set `formatter-version`, install it, and run `--write`; `""` accepts any.
 """,
 )
 

@@ -20,7 +20,7 @@ RULE = Rule(
 Either the generated file was edited by hand, or the modular file or a file that it builds on has changed since the
 last conversion. The next conversion would overwrite the generated file.
 
-Put edits into the modular file. Then run `check-modular-conversion --fix`, and commit the files that it writes.
+Put edits into the modular file. Then run `check-modular-conversion --write`, and commit the files that it writes.
 """,
 )
 
@@ -38,7 +38,7 @@ def diagnose(
         RULE,
         location,
         f"not what {modular} gives: {_said(definitions, in_layout)}; {cause}",
-        help=f"Put edits into {modular}, then run `check-modular-conversion --fix`.",
+        help=f"Put edits into {modular}, then run `check-modular-conversion --write`.",
     )
 
 

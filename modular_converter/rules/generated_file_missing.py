@@ -13,7 +13,7 @@ RULE = Rule(
     explanation="""\
 The conversion of the modular file gives a file that does not exist, so the model cannot be imported.
 
-Run `check-modular-conversion --fix`, and commit the files that it writes.
+Run `check-modular-conversion --write`, and commit the files that it writes.
 """,
 )
 
@@ -24,5 +24,5 @@ def diagnose(location: Location, modular: str) -> Finding:
         RULE,
         location,
         f"{modular} gives this file, but it does not exist",
-        help="Run `check-modular-conversion --fix`.",
+        help="Run `check-modular-conversion --write`.",
     )

@@ -14,7 +14,7 @@ RULE = Rule(
 The comment at the top names a modular file that does not exist, or that no longer generates this file. No check keeps
 the file up to date, but the comment forbids editing it.
 
-Remove the file, restore the modular file, or remove the comment and maintain the file by hand. `--fix` never deletes
+Remove the file, restore the modular file, or remove the comment and maintain the file by hand. `--write` never deletes
 files.
 """,
 )

@@ -14,8 +14,8 @@ RULE = Rule(
     explanation="""\
 A release may bring a convention that this tool does not know: a decorator that is kept, another order of members. Then
 the files of the package are right, and the conversion is not. So in a release that is newer than those the profile has
-been checked with, `--fix`, `--watch` and `modular-convert` change no file that exists; new files are written, and the
-check compares as usual. A development version counts as the release it leads to, an unreadable one as a newer release.
+been checked with, `--write`, `--watch` and `modular-convert` change no file that exists; new files are written, and
+the check compares as usual. A development version counts as the release it leads to, an unreadable one as newer.
 
 Update modular-converter. If there is no version yet that knows the release, read the differences that the check finds,
 and accept the release: `accept-release = "5.25"` in `[tool.modular-converter]` (5.25.x and older; `"5"`: all of 5.x),

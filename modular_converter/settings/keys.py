@@ -16,7 +16,10 @@ from modular_converter.settings.values import BANNER_NOTICE, FORMATTERS, NEIGHBO
 PROFILES = ("transformers",)
 EXACT_VERSION = re.compile(r"\d{1,6}(\.\d{1,6})*((a|b|rc|\.dev|\.post)\d{1,6})?")
 """A version that can stand behind `==` in a requirement. Nothing else is printed in a command to be copied."""
-
+BOUND = re.compile(r"(==|!=|<=|>=|<|>|~=)\s*(\d{1,6}(?:\.\d{1,6})*)(\.\*)?")
+"""A part of a requirement."""
+MOST_CHARACTERS = 100
+"""A longer requirement is left to the formatter."""
 
 MOST = 10**12
 """The largest number in settings: no file has more bytes."""
@@ -101,6 +104,14 @@ def _version(value: object) -> str:
     return value
 
 
+def _required_version(value: object) -> str:
+    text = value.replace(" ", "") if isinstance(value, str) else ""
+    is_range = len(text) < MOST_CHARACTERS and all(map(BOUND.fullmatch, text.split(",")))
+    if not (is_range or EXACT_VERSION.fullmatch(text)):
+        raise ValueError(f'must be a version or a range such as "0.1.0" or ">=0.1,<0.2", not {value!r}')
+    return text
+
+
 def _comments(value: object) -> str:
     text = _text(value).strip("\n")
     if any(not line.startswith("#") or not line.isprintable() for line in text.split("\n") if line):
@@ -172,6 +183,7 @@ READERS: Mapping[str, Callable[[object], object]] = {
     "replaced-dependency": _severity,
     "max-file-bytes": functools.partial(_at_least, 1),
     "ruff-config": _text,
+    "required-version": _required_version,
     "root": _text,
     "output-dir": _text,
     "workers": functools.partial(_at_least, 0),
@@ -195,6 +207,7 @@ PROJECT_KEYS = frozenset(
         "per-file-ignores",
         "accept-release",
         "ruff-config",
+        "required-version",
     ]
 )
 """The keys that say how a project works, and no conventions of a library: a profile has none of them."""

@@ -10,6 +10,7 @@ import importlib
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +21,15 @@ from modular_converter.settings.keys import PROFILES, PROJECT_KEYS, READERS, rea
 from modular_converter.settings.parent_folders import INSTALLED, repository_above, upwards
 from modular_converter.settings.toml_files import RUFF_NAMES, RuffFiles, SettingsError, TomlFile
 from modular_converter.settings.values import PLAIN_BANNER, PinnedFormatter, Settings
-from modular_converter.settings.versions import Release, conventions, parse_release, pinned_formatter, release_of
+from modular_converter.settings.versions import (
+    Release,
+    allows,
+    conventions,
+    parse_release,
+    pinned_formatter,
+    release_of,
+)
+from modular_converter.version import __version__
 
 
 TABLE = "modular-converter"
@@ -28,16 +37,19 @@ PROFILE_FILES = ("profile.toml", "ruff.toml")
 """The files of a profile of one's own."""
 OPTIONS_FOR_FOLDERS = ("root", "output-dir")
 """The settings that name a folder, and may also be given on the command line, where they may lead anywhere."""
+NAMED_FILE: ContextVar[str] = ContextVar("NAMED_FILE", default="")
+"""The file that `--config` names, which is read in place of the nearest pyproject.toml."""
 PROFILE_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "profiles")
 
 
 def load_settings(start: str | os.PathLike[str]) -> Settings:
     """The settings for files at or below `start`.
 
-    They come from the nearest pyproject.toml upwards that has a `[tool.modular-converter]` table; the search ends at
-    a folder of installed packages. Raises `SettingsError` for a key that is unknown or a value of the wrong type.
+    They come from the file that `--config` names, else from the nearest pyproject.toml upwards that has a
+    `[tool.modular-converter]` table; the search ends at a folder of installed packages. Raises `SettingsError` for a
+    key that is unknown, a value of the wrong type, and a tool whose version is not the required one.
     """
-    project: TomlFile | None = None
+    project = _named_file()
     black: TomlFile | None = None
     ruff = ""
     for folder in _upwards(os.path.abspath(start)):
@@ -91,9 +103,24 @@ def _of_profile(name: str, file: TomlFile, ruff_config: str) -> Settings:
     return Settings(profile=name, ruff_config=ruff_config, pinned_formatter=pinned, **values)
 
 
+def _named_file() -> TomlFile | None:
+    """The file that `--config` names. Raises `SettingsError` for one without our table."""
+    path = NAMED_FILE.get()
+    if not path:
+        return None
+    file = toml_files.read_toml(path)
+    if TABLE not in file.tools:
+        raise SettingsError(bad_setting.no_table(Location(path)))
+    return file
+
+
 def _settings(start: str, project: TomlFile | None, ruff: str, black: TomlFile | None) -> Settings:
     """Lay the project's table over its profile, and find the ruff configuration in force."""
     values = _project_values(project) if project is not None else {}
+    required = values.pop("required_version", "")
+    if project is not None and required and not allows(required, __version__):
+        place = project.place_of("required-version")
+        raise SettingsError(bad_setting.other_tool(place, required, __version__).with_source(project.text))
     name = values.pop("profile", PROFILES[0])
     latest = own_profile(name) if os.path.isabs(name) else profile_settings(name)
     release = release_of(start, latest.package)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from modular_converter.findings import locate_word
-from modular_converter.settings.keys import EXACT_VERSION
+from modular_converter.settings.keys import BOUND, EXACT_VERSION, MOST_CHARACTERS
 from modular_converter.settings.parent_folders import upwards
 from modular_converter.settings.regular_file import read_head
 from modular_converter.settings.toml_files import TomlFile
@@ -21,9 +21,6 @@ from modular_converter.settings.values import PackageRelease, PinnedFormatter, S
 KEY = "formatter-version"
 REQUIRED = "required-version"
 """The option of ruff and of black that names the version for all their runs."""
-MOST_CHARACTERS = 100
-"""A longer requirement is left to the formatter."""
-_BOUND = re.compile(r"(==|!=|<=|>=|<|>|~=)\s*(\d{1,6}(?:\.\d{1,6})*)(\.\*)?")
 _COMPARE: Mapping[str, Callable[[list[int], list[int]], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -73,7 +70,7 @@ def allows(requirement: str, version: str) -> bool:
     numbers = version.split(".")
     return all(map(str.isdecimal, numbers)) and all(
         _is_within([int(number) for number in numbers], *bound.groups(default=""))
-        for bound in _BOUND.finditer(requirement)
+        for bound in BOUND.finditer(requirement)
     )
 
 
@@ -98,7 +95,7 @@ def _requirement(required: object, formatter: str) -> str:
         version = text.removeprefix("==")
         return f"=={version}.*" if formatter == "black" and version.isdigit() else version
     parts = text.split(",")
-    return text if all(_BOUND.fullmatch(part) for part in parts) and len(text) < MOST_CHARACTERS else ""
+    return text if all(BOUND.fullmatch(part) for part in parts) and len(text) < MOST_CHARACTERS else ""
 
 
 Release = tuple[int, ...]

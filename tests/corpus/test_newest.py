@@ -19,9 +19,9 @@ UTILS = Path(__file__).parents[2] / "utils"
 
 
 def check_kept(package: Path, cache: Path) -> list[str]:
-    """The errors of `--fix` in a package, but for those that name a difference. Nothing that exists has changed."""
+    """The errors of `--write` in a package, but for those that name a difference. Nothing that exists has changed."""
     before = {path: path.read_bytes() for path in package.rglob("*.py")}
-    arguments = ["--root", str(package), "--format", "json", "--fix"]
+    arguments = ["--root", str(package), "--format", "json", "--write"]
     done = CliRunner().invoke(check_command, arguments, env={"MODULAR_CONVERTER_CACHE": str(cache)})
     assert {path: path.read_bytes() for path in before} == before
     return [one["code"] for one in json.loads(done.stdout) if one["severity"] == "error"]

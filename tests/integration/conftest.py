@@ -68,7 +68,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "models/base").mkdir()
     (root / "models" / NEIGHBOUR).write_text(BASE)
     (root / "pyproject.toml").write_text('[tool.modular-converter]\nruff-config = "profile"\n')
-    assert CliRunner().invoke(check_command, ["--root", str(root), "--fix", "--no-cache"]).exit_code == 0
+    assert CliRunner().invoke(check_command, ["--root", str(root), "--write", "--no-cache"]).exit_code == 0
     git(root, "init", "-q", "-b", "main")
     git(root, "add", "-A")
     git(root, "commit", "-qm", "first")

@@ -73,7 +73,7 @@ def test_settings_that_lead_to_a_file_of_another_kind_do_not_show_it(tree, secre
 def test_settings_that_are_a_device_are_none(tree):
     (tree / "pyproject.toml").unlink()
     (tree / "pyproject.toml").symlink_to("/dev/zero")
-    assert check(tree, "--fix").exit_code == 0
+    assert check(tree, "--write").exit_code == 0
 
 
 @posix
@@ -124,7 +124,7 @@ def test_a_model_folder_that_is_a_link_out_of_the_root(tree, tmp_path, command):
     before = files(outside)
     named = str(tree / "models/fremd/modular_fremd.py")
     for arguments in ([], [named]):
-        result = command(tree, *arguments) if command is not fix else check(tree, "--fix", *arguments)
+        result = command(tree, *arguments) if command is not fix else check(tree, "--write", *arguments)
         assert result.exit_code == (1 if command is check else 2), result.output
         assert ("MC402" if command is check else "MC114") in result.output
         assert files(outside) == before

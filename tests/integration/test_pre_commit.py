@@ -77,7 +77,7 @@ def test_the_hooks_call_the_check():
     text = (ROOT / ".pre-commit-hooks.yaml").read_text()
     assert re.findall(r"(?m)^- id: (.*)", text) == ["modular-convert", "check-modular-conversion"]
     entries = re.findall(r"(?m)^  entry: (.*)", text)
-    assert entries == ["check-modular-conversion --fix", "check-modular-conversion"]
+    assert entries == ["check-modular-conversion --write", "check-modular-conversion"]
 
 
 def local(*names: str) -> str:

@@ -33,7 +33,7 @@ def check(tree: Path, *arguments: str) -> Result:
 
 
 def fix(tree: Path) -> Result:
-    return check(tree, "--fix")
+    return check(tree, "--write")
 
 
 COMMANDS = {"convert": convert, "check": check, "fix": fix}
@@ -191,7 +191,7 @@ def test_programs_that_the_repository_configures_are_not_run(tree, tmp_path):
 
 def test_an_edit_of_a_file_in_the_output_folder_is_a_change(tree):
     (tree / "pyproject.toml").write_text('[tool.modular-converter]\nruff-config = "profile"\noutput-dir = "out"\n')
-    assert check(tree, "--fix").exit_code == 0
+    assert check(tree, "--write").exit_code == 0
     git(tree, "add", "-A")
     git(tree, "commit", "-qm", "out")
     generated = tree / "out" / GENERATED
@@ -202,11 +202,11 @@ def test_an_edit_of_a_file_in_the_output_folder_is_a_change(tree):
 
 def test_an_orphan_in_the_output_folder_and_below_a_folder_given(tree):
     (tree / "pyproject.toml").write_text('[tool.modular-converter]\nruff-config = "profile"\noutput-dir = "out"\n')
-    assert check(tree, "--fix").exit_code == 0
+    assert check(tree, "--write").exit_code == 0
     (tree / "models" / MODULAR).unlink()
     (tree / "models/größe/modular_größe.py").unlink()
     add(tree / "models", "other", "base")
-    result = check(tree, "--fix")
+    result = check(tree, "--write")
     assert result.exit_code == 1 and result.output.count("MC403") == 2, result.output
     assert "out/size" in result.output.replace(os.sep, "/")
 
@@ -228,7 +228,7 @@ def test_a_generated_file_that_is_no_text_is_made_anew(tree, command):
 def test_a_cache_folder_that_cannot_be_made_costs_only_time(tree, tmp_path, monkeypatch, place):
     (tmp_path / "file").write_text("precious")
     monkeypatch.setenv("MODULAR_CONVERTER_CACHE", str(tmp_path / "file" / place))
-    for arguments in ((), ("--clear-cache",), ("--fix",)):
+    for arguments in ((), ("--clear-cache",), ("--write",)):
         result = check(tree, *arguments)
         assert result.exit_code == 0, result.output
     assert (tmp_path / "file").read_text() == "precious"
@@ -250,7 +250,7 @@ def test_two_projects_want_two_runs(tree, tmp_path, command):
     add(other / "models", "fremd", "base")
     (other / "pyproject.toml").write_text("[tool.modular-converter]\nstrict = true\n")
     both = (str(tree / "models"), str(other / "models"))
-    result = command(tree, *both) if command is not fix else check(tree, "--fix", *both)
+    result = command(tree, *both) if command is not fix else check(tree, "--write", *both)
     assert result.exit_code == 2 and "do not hold for" in result.output, result.output
 
 

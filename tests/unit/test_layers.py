@@ -15,6 +15,7 @@ PACKAGE = Path(__file__).parents[2] / "modular_converter"
 GRAPH = ImportGraph(PACKAGE)
 FLOORS = {
     "modular_converter": (
+        "version",
         "findings",
         "model",
         "facts",

@@ -155,11 +155,12 @@ def test_in_a_newer_release_the_convention_is_named_and_nothing_is_written(tmp_p
     (root / "models").rename(package / "models")
     (package / "__init__.py").write_text(f'__version__ = "{MAJOR}.{MINOR + 1}.0"\n')
     before = {path: path.read_bytes() for path in package.rglob("*.py")}
-    said = run(package, "--fix")
+    said = run(package, "--write")
     assert said.exit_code == 1 and said.stderr.split()[1:3] == ["error", "MC394"], said.output
     assert "the conversion adds comments; the conventions have probably changed with the release" in said.output
     assert (
-        said.stderr.count("error MC404") == said.stderr.count("error MC4") == 1 and "Do not run `--fix`" in said.output
+        said.stderr.count("error MC404") == said.stderr.count("error MC4") == 1
+        and "Do not run `--write`" in said.output
     )
     assert {path: path.read_bytes() for path in package.rglob("*.py")} == before
 

@@ -1,4 +1,4 @@
-"""The check: what differs and why, what `--fix` does, what a change affects, and which exit code tells it."""
+"""The check: what differs and why, what `--write` does, what a change affects, and which exit code tells it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_chain_of_dependents_is_found_and_fixed_in_one_pass(zoo):
     assert "modeling_gemma.py:" in result.stderr and "modeling_gemma_vision.py:" in result.stderr
     assert "modeling_llama.py" in result.stderr
     assert snapshot(zoo) == before
-    assert run(zoo, "--fix").exit_code == 0
+    assert run(zoo, "--write").exit_code == 0
     fixed = snapshot(zoo)
     assert fixed != before
     assert run(zoo).exit_code == 0
@@ -60,9 +60,9 @@ def test_any_edit_in_a_neighbour_is_fixed_at_once(zoo, data):
     indent = lines[place][: len(lines[place]) - len(lines[place].lstrip())]
     lines.insert(place, f"{indent}# {data.draw(st.from_regex('[a-z]{1,9}', fullmatch=True))}")
     path.write_text("\n".join(lines))
-    assert run(zoo, "--fix").exit_code == 0
+    assert run(zoo, "--write").exit_code == 0
     assert run(zoo).exit_code == 0
-    assert "written" not in run(zoo, "--fix").stderr
+    assert "written" not in run(zoo, "--write").stderr
 
 
 def test_a_hand_edit_is_told_from_a_change_of_the_sources(zoo):
@@ -90,7 +90,7 @@ def test_without_git_it_cannot_tell_why(zoo):
 def test_a_missing_and_an_orphaned_file_are_findings(zoo):
     (zoo / "models/gemma/modeling_gemma.py").unlink()
     assert "MC402" in run(zoo, "gemma").stderr
-    assert run(zoo, "--fix").exit_code == 0
+    assert run(zoo, "--write").exit_code == 0
     notice = "# This file was automatically" + " generated from the modules in `models/bert`.\n"
     (zoo / "models/bert/__init__.py").write_text(notice)
     assert run(zoo).exit_code == 0
@@ -102,7 +102,7 @@ def test_a_missing_and_an_orphaned_file_are_findings(zoo):
 
 def test_what_cannot_be_converted_is_never_passed(zoo):
     (zoo / "models/gemma/modular_gemma.py").write_text("class (:\n")
-    result = run(zoo, "--fix")
+    result = run(zoo, "--write")
     assert result.exit_code == 2 and "1 could not be converted" in result.stderr
     assert run(zoo, "no_such_model").exit_code == 2
 
@@ -111,7 +111,7 @@ def test_a_generated_file_over_the_limit_is_not_read(zoo):
     path = zoo / "models/gemma/modeling_gemma.py"
     with open(path, "r+b") as file:
         file.truncate(50_000_000_000)  # sparse: reading it takes all memory
-    for arguments in ((), ("--fix",), ("--no-cache",)):
+    for arguments in ((), ("--write",), ("--no-cache",)):
         result = run(zoo, "gemma", *arguments)
         assert result.exit_code == 2 and "MC112" in result.stderr and "modeling_gemma.py" in result.stderr
     assert path.stat().st_size == 50_000_000_000

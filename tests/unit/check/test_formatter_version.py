@@ -49,7 +49,7 @@ def test_untouched_files_are_one_finding(newer: Path) -> None:
 def test_other_code_is_told_apart_and_has_no_cure_that_rewrites(newer: Path) -> None:
     edit(newer, "modeling_leaf.py", "x + 1", "x + 2")
     before = texts(newer)
-    for arguments in ((), ("--fix",)):
+    for arguments in ((), ("--write",)):
         result = run(newer, *arguments)
         assert result.exit_code == 2 and "MC401" in result.output and "1 generated file differs by" in result.output
         assert "modeling_leaf.py" in result.output and "modeling_heir.py:" not in result.output
@@ -80,7 +80,7 @@ def test_the_version_that_fits_is_used_from_the_path(newer: Path, tmp_path: Path
 def test_a_warm_check_starts_no_program(newer: Path, tmp_path: Path) -> None:
     asked = tmp_path / "newer/asked"
     (newer / "pyproject.toml").write_text('[tool.modular-converter]\nformatter-version = "99.1.0"\n')
-    assert run(newer, "--fix").exit_code == 0
+    assert run(newer, "--write").exit_code == 0
     number = len(asked.read_text())
     assert run(newer).exit_code == 0 and len(asked.read_text()) == number
     ruff_in(tmp_path / "newer", "99.1.2", *OTHER_STYLE)
@@ -97,7 +97,7 @@ def require(tree: Path, **versions: str) -> None:
 def test_each_folder_has_the_version_that_its_own_settings_require(newer: Path, tmp_path: Path, monkeypatch) -> None:
     require(newer, leaf="==99.1.0")
     before = texts(newer)
-    for arguments in ((), ("--fix",)):
+    for arguments in ((), ("--write",)):
         result = run(newer, *arguments)
         assert result.exit_code == 2 and result.output.count("MC") == 1 and "0.14.10" in result.output
         assert texts(newer) == before
@@ -105,7 +105,7 @@ def test_each_folder_has_the_version_that_its_own_settings_require(newer: Path, 
     assert "MC118" not in run(newer, "leaf").output
     fitting = ruff_in(tmp_path / "fitting", "0.14.10")
     monkeypatch.setenv("PATH", f"{fitting.parent}{os.pathsep}{os.environ['PATH']}")
-    assert run(newer, "--fix").exit_code == 0
+    assert run(newer, "--write").exit_code == 0
     changed = {path for path, text in texts(newer).items() if text != before[path]}
     assert changed == {str(newer / "models/leaf/modeling_leaf.py")}
     for cache in (str(newer / "cache"), None):
@@ -141,7 +141,7 @@ def test_a_right_version_names_layout_and_rewrites_it(tree: Path) -> None:
     edit(tree, "modeling_leaf.py", "x + 1", "(x\n            + 1)")
     result = run(tree)
     assert result.exit_code == 1 and "`LeafMLP` differs in layout alone; it was edited by hand" in result.output
-    assert run(tree, "--fix").exit_code == 0 and run(tree).exit_code == 0
+    assert run(tree, "--write").exit_code == 0 and run(tree).exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ VARIABLES = {
 def test_variables_change_no_verdict_and_make_no_file(tree, tmp_path):
     edit(tree, "modeling_base.py", "    def forward", '    pattern = "\\d ö"\n\n    def forward')
     before = sorted(tree.rglob("*.py"))
-    for arguments, exit_code in ((("--changed-since", "HEAD"), 1), (("--fix",), 0), (("--no-cache",), 0)):
+    for arguments, exit_code in ((("--changed-since", "HEAD"), 1), (("--write",), 0), (("--no-cache",), 0)):
         variables = {name: value.format(tmp=tmp_path, tree=tree) for name, value in VARIABLES.items()}
         done = run(tree, *arguments, **variables)
         assert done.returncode == exit_code, done.stderr
@@ -199,7 +199,7 @@ def test_checks_and_writers_at_once_agree_in_the_end(tree, tmp_path):
     edit(tree, "modeling_base.py", "x + 1", "x + 3")
     command = [sys.executable, "-c", COMMAND, "--root", str(tree)]
     environment = {**os.environ, "MODULAR_CONVERTER_CACHE": str(tmp_path / "cache")}
-    writers = [subprocess.Popen([*command, *more], env=environment) for more in (["--fix"], [], ["--fix"])]
+    writers = [subprocess.Popen([*command, *more], env=environment) for more in (["--write"], [], ["--write"])]
     assert [one.wait() for one in writers][::2] == [0, 0]
     for cache in (str(tmp_path / "cache"), None):
         assert check(CheckOptions(root=str(tree), cache=cache)).exit_code == 0

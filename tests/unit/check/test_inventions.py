@@ -1,4 +1,4 @@
-"""Conventions that no release has, in a few published models: each is one finding, and `--fix` writes nothing."""
+"""Conventions that no release has, in a few published models: each is one finding, and `--write` writes nothing."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def test_fix_changes_nothing_that_exists_and_writes_what_is_new(library: Path) -
     result = run(library)
     assert result.exit_code == 1 and "warning MC394" in result.output and "First cure MC394." in result.output
     assert result.output.count("error MC401") == 2 and texts(library) == before
-    result = run(library, "--fix")
+    result = run(library, "--write")
     assert result.exit_code == 1 and result.stderr.count("MC394 ") == 1, result.output
     lines = [line for line in result.stderr.splitlines() if "error MC" in line]
     assert "error MC394" in lines[0] and "so no file that exists was changed" in lines[0]
@@ -90,7 +90,7 @@ def test_one_line_accepts_it(library: Path, way: str, release: str) -> None:
         accept(library, release)
     options = ("--accept-release", release) if way == "option" else ()
     assert "MC394" not in run(library, *options).output
-    assert run(library, "--fix", *options).exit_code == 0 and run(library, *options).exit_code == 0
+    assert run(library, "--write", *options).exit_code == 0 and run(library, *options).exit_code == 0
 
 
 def test_the_converter_keeps_files_too(library: Path) -> None:
@@ -195,7 +195,7 @@ def test_a_link_of_another_name_is_the_package_too(library: Path) -> None:
     before = texts(library)
     link = library / "mylib"
     link.symlink_to(library / "src/transformers", target_is_directory=True)
-    result = run(link, "--fix")
+    result = run(link, "--write")
     assert "MC394" in result.output and texts(library) == before, result.output
     convert(link, "all")
     assert texts(library) == before
@@ -208,7 +208,7 @@ def test_a_package_without_releases_has_none(library: Path) -> None:
     (library / "src/transformers").rename(library / "src/mylib")
     assert not is_unchecked(load_settings(library / "src/mylib/models"))
     edit(library, "modeling_base.py", "x + 1", "x + 2")
-    assert run(library, "--fix").exit_code == 0 and "MC394" not in run(library).output
+    assert run(library, "--write").exit_code == 0 and "MC394" not in run(library).output
 
 
 def test_programs_read_it_first(library: Path) -> None:

@@ -50,7 +50,7 @@ def test_a_missing_end_of_a_file_is_shown(zoo):
 @pytest.mark.skipif(sys.platform != "linux", reason="names that are not UTF-8")
 def test_a_checkout_may_lie_anywhere(zoo):
     root = zoo.rename(zoo.parent / "p\udcff")
-    for arguments in (("--no-cache",), (), ("--fix",)):
+    for arguments in (("--no-cache",), (), ("--write",)):
         result = run(root, *arguments)
         assert result.exit_code == 0, result.output
     edit(root, "modeling_gemma.py", "class GemmaMLP", "class GemmaMlp")

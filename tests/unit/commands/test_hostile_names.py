@@ -32,7 +32,7 @@ NAMES = (
     ),
     *(
         "-a",
-        "--fix",
+        "--write",
         "-",
         "a b",
         'a"q',
@@ -75,7 +75,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in (*NAMES, *BROKEN):
         (root / "models" / name).mkdir()
         (root / "models" / name / f"modular_{name}.py").write_text(MODULAR)
-    call(root, "check", "--fix")
+    call(root, "check", "--write")
     commit(root, new=True)
     for path in (root / "models").rglob("modeling_*.py"):
         path.write_text(path.read_text() + "# by hand\n")

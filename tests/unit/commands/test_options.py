@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import subprocess
 import sys
@@ -82,3 +83,69 @@ def test_the_help_lists_the_commands_and_a_misspelt_one_is_told(tmp_path, monkey
     done = CliRunner().invoke(convert_command, ["grpah"])
     assert done.exit_code == 2 and "Did you mean `graph`? It is a command" in done.output
     assert "is a command" not in CliRunner().invoke(convert_command, ["no_such_model"]).output
+
+
+@pytest.fixture
+def child(tmp_path, monkeypatch):
+    """A library of one stale model, in the current folder."""
+    folder = tmp_path / "models" / "emu"
+    folder.mkdir(parents=True)
+    (folder / "modular_emu.py").write_text("class EmuModel:\n    size = 1\n", encoding="utf-8")
+    (folder / "modeling_emu.py").write_text("class EmuModel:\n    size = 2\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+def check(*arguments):
+    return CliRunner().invoke(check_command, ["--no-cache", *arguments])
+
+
+def test_a_former_option_is_accepted_with_a_hint(child):
+    done = check("--fix")
+    assert done.exit_code == 0 and "hint: write `--write` for `--fix`" in done.stderr
+    assert "size = 1" in (child / "modeling_emu.py").read_text(encoding="utf-8")
+    assert "hint" not in check("--write").stderr
+
+
+def test_exit_zero_hides_findings_and_no_failure(child):
+    assert check().exit_code == 1
+    assert check("--exit-zero").exit_code == 0
+    assert CliRunner().invoke(convert_command, ["emu", "--dry-run", "--exit-zero"]).exit_code == 0
+    assert check("--exit-zero", "no_such_model").exit_code == 2
+
+
+def test_formats_have_the_name_that_ruff_gives_them(child):
+    assert json.loads(check("--output-format", "json").stdout)[0]["code"] == "MC401"
+
+
+def test_config_names_the_file_of_the_settings(child, tmp_path):
+    (tmp_path / "pyproject.toml").write_text('[tool.modular-converter]\nroot = "nowhere"\n', encoding="utf-8")
+    assert check().exit_code == 2
+    other = tmp_path / "other.toml"
+    other.write_text('[tool.modular-converter]\nroot = "models"\n', encoding="utf-8")
+    assert check("--config", str(other)).exit_code == 1
+    assert check().exit_code == 2, "the option holds for one run"
+    other.write_text("", encoding="utf-8")
+    done = check("--config", str(other))
+    assert done.exit_code == 2 and "Give it a table `[tool.modular-converter]`" in done.stderr
+
+
+@pytest.mark.parametrize("required", ["0.0.7", "<0.1", ">=0.1,<0.1.0", "==9.*"])
+def test_another_version_of_the_tool_is_refused(child, tmp_path, required):
+    text = f'[tool.modular-converter]\nrequired-version = "{required}"\n'
+    (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
+    done = check()
+    assert done.exit_code == 2 and done.stderr.startswith("pyproject.toml:2:1: error MC116 this project requires")
+    assert modular_converter.__version__ in done.stderr and "help: Install a version that fits" in done.stderr
+
+
+@pytest.mark.parametrize("required", [modular_converter.__version__, f">={modular_converter.__version__}, <99"])
+def test_a_fitting_version_of_the_tool_is_accepted(child, tmp_path, required):
+    text = f'[tool.modular-converter]\nrequired-version = "{required}"\n'
+    (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
+    assert check().exit_code == 1
+
+
+def test_a_required_version_must_be_one(child, tmp_path):
+    (tmp_path / "pyproject.toml").write_text('[tool.modular-converter]\nrequired-version = "new"\n', encoding="utf-8")
+    assert 'must be a version or a range such as "0.1.0"' in check().stderr

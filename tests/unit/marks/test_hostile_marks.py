@@ -43,7 +43,7 @@ def test_a_replacement_that_leaves_no_definition_is_a_drift(replacement: str, tm
     path = plant(tmp_path, text)
     assert verdict(path) == "drifted"
     assert "-    return 3 * y" in marks(tmp_path, "--diff").stdout
-    done = marks(tmp_path, "--fix")
+    done = marks(tmp_path, "--write")
     assert done.exit_code == 1 and "is no definition with the replacements" in done.stderr
     assert path.read_text() == text
 
@@ -54,7 +54,7 @@ def test_a_method_with_another_indentation_stays_in_its_class(indentation: str, 
         f"class A:\n{indentation}size = 1\n\n{indentation}{BASE}.Layer.forward\n{indentation}def forward(self, x):\n"
     )
     path = plant(tmp_path, f"{head}{body}return x + 2\n")
-    done = marks(tmp_path, "--fix")
+    done = marks(tmp_path, "--write")
     assert done.exit_code == 1 and "is not indented by 4 spaces" in done.stderr
     assert path.read_text() == f"{head}{body}return x + 2\n"
     path.write_text(f"{head}{body}return x + 1\n")
@@ -66,7 +66,7 @@ def test_lines_left_of_a_method_are_compared_and_not_written(tmp_path: Path) -> 
     assert verdict(plant(tmp_path, text)) == "identical"
     path = plant(tmp_path, text.replace("\nnew", "\nold"))
     assert verdict(path) == "drifted"
-    done = marks(tmp_path, "--fix")
+    done = marks(tmp_path, "--write")
     assert done.exit_code == 1 and "a string over several lines differs" in done.stderr
     assert path.read_text() == text.replace("\nnew", "\nold")
     comment = f"class A:\n    {BASE}.Layer.forward\n    def forward(self, x):\n# left\n        return x + 1\n"
@@ -77,7 +77,7 @@ def test_blanks_in_a_string_are_not_lost(tmp_path: Path) -> None:
     source = 'class Layer:\n    def text(self):\n        return """\n        a\n            \n        """\n'
     text = f"class A:\n    {BASE}.Layer.text\n    def text(self):\n        return 1\n"
     path = plant(tmp_path, text, source)
-    assert marks(tmp_path, "--fix").exit_code == 1
+    assert marks(tmp_path, "--write").exit_code == 1
     assert path.read_text() == text
 
 
@@ -87,7 +87,7 @@ def test_a_refusal_is_about_one_copy(tmp_path: Path) -> None:
         for name, replacement in (("A", " with 1->missing"), ("B", ""))
     ]
     path = plant(tmp_path, "\n\n".join(copies))
-    done = marks(tmp_path, "--fix")
+    done = marks(tmp_path, "--write")
     assert done.exit_code == 1 and done.stderr.count("MC411") == 1
     assert "`A.forward` differs" in done.stderr and "the file lacks `missing`" in done.stderr
     assert path.read_text() == "\n\n".join([copies[0], copies[1].replace("x + 2", "x + 1")])
@@ -96,7 +96,7 @@ def test_a_refusal_is_about_one_copy(tmp_path: Path) -> None:
 def test_many_copies_of_a_file_are_put_right(tmp_path: Path) -> None:
     text = "\n\n".join(f"{BASE}.scale\ndef scale{number}(x):\n    return 3 * x\n" for number in range(12))
     path = plant(tmp_path, text)
-    done = marks(tmp_path, "--fix")
+    done = marks(tmp_path, "--write")
     assert done.exit_code == 0 and "12 put right" in done.stderr
     assert path.read_text() == text.replace("3 * x", "2 * x")
 
@@ -104,7 +104,7 @@ def test_many_copies_of_a_file_are_put_right(tmp_path: Path) -> None:
 def test_copies_of_each_other_come_to_an_end(tmp_path: Path) -> None:
     source = "# Copied from transformers.models.copy.modeling_copy.scale\ndef scale(x):\n    return 2 * x\n"
     plant(tmp_path, f"{BASE}.scale\ndef scale(x):\n    return 3 * x\n", source)
-    assert marks(tmp_path, "--fix").exit_code == 1
+    assert marks(tmp_path, "--write").exit_code == 1
 
 
 def test_a_mark_with_endless_replacements_is_invisible(tmp_path: Path) -> None:
@@ -141,6 +141,6 @@ def test_an_installed_package_behind_a_link_is_not_written(tmp_path: Path) -> No
     package.mkdir(parents=True)
     path = plant(package, f"{BASE}.scale\ndef scale(x):\n    return 3 * x\n")
     (tmp_path / "models").symlink_to(package / "models", target_is_directory=True)
-    done = CliRunner().invoke(marks_command, ["--fix", str(tmp_path / "models")])
+    done = CliRunner().invoke(marks_command, ["--write", str(tmp_path / "models")])
     assert done.exit_code == 2 and "belongs to an installed package" in done.stderr
     assert "3 * x" in path.read_text()

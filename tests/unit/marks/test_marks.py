@@ -141,7 +141,7 @@ def test_a_change_of_the_source_is_a_drift_that_a_fix_cures(library: Path) -> No
     shown = marks(library, "--diff")
     assert shown.exit_code == 1 and "+        return self.new(x) + 1  # NEW" in shown.stdout.replace("    + ", "+ ")
     assert path.read_text() == copy_of(COPY)
-    fixed = marks(library, "--fix")
+    fixed = marks(library, "--write")
     assert fixed.exit_code == 0 and "1 put right" in fixed.stderr
     assert path.read_text() == copy_of(COPY.replace("self.new(x)", "self.new(x) + 1"))
 
@@ -153,7 +153,7 @@ def test_copies_of_copies_are_put_right_in_turn(library: Path) -> None:
         library, "last", copy_of(COPY.replace("New", "Last").replace("new", "last").replace("NEW", "LAST"), again)
     )
     write(library, "base", SOURCE.replace("size = 3", "size = 5"))
-    assert "2 put right" in marks(library, "--fix").stderr
+    assert "2 put right" in marks(library, "--write").stderr
     assert "size = 5" in last.read_text() and "LastLayer" in last.read_text()
 
 
@@ -165,7 +165,7 @@ def test_what_is_meant_to_differ_may_differ_and_stays(library: Path) -> None:
     assert verdict(path) == "identical"
     write(library, "base", SOURCE.replace("size = 3", "size = 4"))
     assert verdict(path) == "drifted"
-    assert marks(library, "--fix").exit_code == 0
+    assert marks(library, "--write").exit_code == 0
     assert path.read_text() == copy_of(text.replace("size = 3", "size = 4"))
 
 
@@ -198,7 +198,7 @@ def test_marks_on_methods_and_functions(library: Path) -> None:
         .replace("Linear(config.size", "Linear(1"),
     )
     assert [one.verdict.value for one in judged(path)] == ["drifted"] * 3
-    assert marks(library, "--fix").exit_code == 0
+    assert marks(library, "--write").exit_code == 0
     fixed = (
         text.replace("self.new(x)", "-self.new(x)").replace("2 * x", "3 * x").replace("Linear(config.size", "Linear(1")
     )
@@ -229,7 +229,7 @@ def test_marks_of_generated_files_are_left_out(tree: Path) -> None:
 def test_a_fix_that_needs_a_name_that_the_file_lacks_is_refused(library: Path) -> None:
     path = write(library, "new", copy_of(COPY))
     write(library, "base", SOURCE.replace("return self.base(x)", "return scale(self.base(x))"))
-    found = marks(library, "--fix")
+    found = marks(library, "--write")
     assert found.exit_code == 1 and "the file lacks `scale`" in found.stderr
     assert path.read_text() == copy_of(COPY)
 
@@ -260,13 +260,13 @@ def test_a_signature_that_calls_would_not_fit_is_left_to_people(library: Path, s
     path = write(library, "new", CALLED)
     audited = marks(library)
     assert "the signature of `NewPipe.steps` alone differs from its source" in audited.stderr + audited.stdout
-    done = marks(library, "--fix")
+    done = marks(library, "--write")
     assert (path.read_text() != CALLED) is fits
     if not fits:
         assert (
             "the call of `steps` at" in done.stderr and "modeling_new.py:7 would not fit its parameters" in done.stderr
         )
-        assert marks(library, "--unsafe-fixes").exit_code == 0
+        assert marks(library, "--write-unsafe").exit_code == 0
     assert f"def steps({signature}):" in path.read_text()
 
 
@@ -277,9 +277,9 @@ def test_calls_in_other_files_count_and_those_of_other_classes_do_not(library: P
     other = "\n\nclass Other:\n    def steps(self, n):\n        return n\n\n    def run(self):\n        return self.steps(1)\n"
     path = write(library, "new", own + other)
     user = write(library, "user", "from ..new.modeling_new import NewPipe\n\n\nNewPipe().steps(1)\n")
-    assert "modeling_user.py:4 would not fit" in marks(library, "--fix").stderr
+    assert "modeling_user.py:4 would not fit" in marks(library, "--write").stderr
     user.write_text("from ..new.modeling_new import NewPipe\n\n\nNewPipe().steps(1, None)\n")
-    assert marks(library, "--fix").exit_code == 0
+    assert marks(library, "--write").exit_code == 0
     assert path.read_text() == (own + other).replace("n):", "n, device):", 1)
 
 
@@ -288,7 +288,7 @@ def test_a_fix_keeps_marks_within_and_line_ends(library: Path) -> None:
     text = copy_of(COPY.replace("    def forward", inner)).replace("\n", "\r\n")
     path = write(library, "new", text)
     write(library, "base", SOURCE.replace("self.base(x)", "self.base(x) + 1"))
-    assert marks(library, "--fix").exit_code == 0
+    assert marks(library, "--write").exit_code == 0
     assert path.read_bytes().decode() == text.replace("self.new(x)", "self.new(x) + 1")
 
 
@@ -299,7 +299,7 @@ def test_a_mark_between_a_decorator_and_its_method_stays(library: Path) -> None:
     text = copy_of(copy.replace("    @staticmethod\n    def zero", inner))
     write(library, "base", source.replace("return 0", "return 1"))
     path = write(library, "new", text)
-    assert marks(library, "--fix").exit_code == 0
+    assert marks(library, "--write").exit_code == 0
     assert path.read_text() == text.replace("return 0", "return 1")
 
 

@@ -132,7 +132,7 @@ def test_a_stale_file_is_refused(tree: Path) -> None:
     heir = tree / "models/heir/modeling_heir.py"
     heir.write_text(heir.read_text().replace("x + 1", "x + 2"))
     done = ask(f"{heir}:10")
-    assert (done.exit_code, done.stdout) == (1, "") and "MC401" in done.stderr and "--fix" in done.stderr
+    assert (done.exit_code, done.stdout) == (1, "") and "MC401" in done.stderr and "--write" in done.stderr
     leaf = tree / "models/leaf/modeling_leaf.py"
     done = ask(f"{leaf}:{line_of(leaf, 'return x + 1')}")
     assert done.exit_code == 1 and "modeling_" in done.stderr
