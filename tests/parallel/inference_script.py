@@ -88,7 +88,7 @@ def trained():
     one = gpt2().eval()
     there = parallelize(copy.deepcopy(one), device="cpu", probe=False)
     attention = there.transformer.h[0].attn
-    found = {"read": sizes(there) == sizes(one), "own": attention._sizes["split_size"] < attention.split_size}
+    found = {"read": sizes(there) == sizes(one), "own": attention._sizes[1]["split_size"] < attention.split_size}
     found["before"] = compared(USES["call"], one, there)
     attention.split_size *= 2
     found["changed"] = said(lambda: there(input_ids=IDS))

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import torch
 
-from modular_converter.parallel.torch_private import call_impl
 
-
-_CALL = call_impl.__code__
 _MADE: dict[tuple[type[Any], type[Any], bool], type[Any]] = {}
 _INSERTED = "_inserted"
 
@@ -40,18 +36,6 @@ def _made(old: type[Any], kind: type[Any], outermost: bool) -> type[Any]:
 
 def _is_standard(kind: type[Any]) -> bool:
     return kind in (torch.nn.Linear, torch.nn.Embedding) or is_conv1d(kind)
-
-
-def called_alone(module: torch.nn.Module) -> bool:
-    """Whether the caller's forward, of this module, runs by itself and not in that of a module around it."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        if frame.f_code is _CALL or frame.f_code.co_name == "forward":
-            around = frame.f_locals.get("self")
-            if isinstance(around, torch.nn.Module) and around is not module:
-                return False
-        frame = frame.f_back  # type: ignore[assignment]
-    return True
 
 
 def conv1d_product(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:

@@ -8,7 +8,6 @@ its role, and the DTensor to any other code, which would take a share for the wh
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +16,7 @@ import torch
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate
 
-from modular_converter.parallel.engine.base.inner_forward import called_alone
+from modular_converter.parallel.engine.base.callers import called_alone, runs_in, within
 from modular_converter.parallel.engine.base.weights_there import WeightThere, weight_there
 from modular_converter.parallel.engine.group.placements import placement_of
 from modular_converter.parallel.engine.group.product_forwards import product_forward
@@ -36,10 +35,8 @@ from modular_converter.parallel.shard.role_parameters import stays_whole, with_r
 from modular_converter.parallel.shard.shares import share_lengths
 from modular_converter.parallel.styles import acting
 from modular_converter.parallel.styles.layout import SUMMED_GRADIENT, WeightLayout
-from modular_converter.parallel.torch_private import call_impl
 
 
-_CALL = call_impl.__code__
 _UNWRITTEN = (
     "{name} is this process's share, and code outside of a forward would take it for the whole weight: write to the share, "
     "model.get_parameter(name)"
@@ -261,7 +258,9 @@ def _refuse_copies(module: Any, protocol: Any) -> Any:
 def _reader(kind: type[Any], leaf: str) -> property:
     def read(module: Any) -> Any:
         held, stored = module._held[leaf], module._parameters[leaf]
-        if torch.compiler.is_compiling() or isinstance(stored, DTensor) and not held.dtensor or runs_in(module):
+        if torch.compiler.is_compiling() or isinstance(stored, DTensor) and not held.dtensor:
+            return held.read(stored)
+        if runs_in(module, held.group):
             return held.read(stored)
         return _unread(held, stored, f"{leaf} of a {type(module).__name__}") if held.is_part else stored
 
@@ -281,30 +280,17 @@ def _unread(held: HeldWeight, stored: torch.Tensor, name: str) -> torch.Tensor:
     return weight_there(empty, name, stored.requires_grad, stored.device, refuse, _UNWRITTEN)
 
 
-def runs_in(module: torch.nn.Module, depth: int = 2) -> bool:
-    """Whether code of a module's forward, or of one around it, calls the caller; any other code is to see no share.
-
-    Args:
-        depth: of the first frame that is looked at.
-
-    The first caller is as a rule the forward itself. Products of linear layers do not come here.
-    """
-    frame = sys._getframe(depth)
-    while frame is not None:
-        if frame.f_code is _CALL or frame.f_code.co_name == "forward":
-            around = frame.f_locals.get("self")
-            if isinstance(around, torch.nn.Module) and any(one is module for one in around.modules()):
-                return True
-        frame = frame.f_back  # type: ignore[assignment]
-    return False
-
-
-def computes_share(module: Any) -> bool:
+def computes_share(module: Any, group: Any) -> bool:
     """Whether code of a forward calls the caller, in which the module takes or gives this process's share.
 
     A layer whose input or output is a share of what is around it computes whole if it is called by itself.
+
+    Args:
+        group: the processes that share out the module.
     """
-    if not runs_in(module, 3):
+    if within(group):
+        return True
+    if not runs_in(module, group):
         return False
     own: HeldWeight | None = module.__dict__.get("_held", {}).get("weight")
     product = None if own is None else own.of_product

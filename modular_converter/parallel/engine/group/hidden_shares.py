@@ -77,7 +77,7 @@ def _reader(kind: type[Any], leaf: str) -> property:
     )  # of a class whose forward reads `_shares`: other code gets the weight with its role
 
     def read(module: Any) -> Any:
-        if torch.compiler.is_compiling() or computes_share(module):
+        if torch.compiler.is_compiling() or computes_share(module, module._held[leaf].group):
             return module._shares[leaf] if inner is None else inner.fget(module)
         return module._parameters[leaf]
 

@@ -29,7 +29,7 @@ def hide_sizes(applied: Applied) -> list[tuple[Any, type[Any]]]:
             whole.setdefault(id(owner), (owner, {}))[1].setdefault(name, value)
     changed = []
     for module, values in whole.values():
-        module.__dict__[_SIZES] = {name: vars(module)[name] for name in values}
+        module.__dict__[_SIZES] = applied.group, {name: vars(module)[name] for name in values}
         module.__dict__.update(values)
         changed.append((module, type(module)))
         module.__class__ = made_with(type(module), tuple(values), _reader)
@@ -45,8 +45,9 @@ def show_sizes(changed: list[tuple[Any, type[Any]]]) -> None:
 
 def _reader(kind: type[Any], name: str) -> property:
     def read(module: Any) -> Any:
-        if torch.compiler.is_compiling() or computes_share(module):
-            return module._sizes[name]
+        group, own = module._sizes
+        if torch.compiler.is_compiling() or computes_share(module, group):
+            return own[name]
         return module.__dict__[name]
 
     def write(module: Any, value: Any) -> None:

@@ -13,7 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch.distributed.tensor import DTensor
 
-from modular_converter.parallel.engine.base.inner_forward import called_alone, conv1d_product, is_conv1d
+from modular_converter.parallel.engine.base.callers import called_alone
+from modular_converter.parallel.engine.base.inner_forward import conv1d_product, is_conv1d
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.shard.collectives import GroupRegion
 from modular_converter.parallel.shard.role_parameters import RoleOwner
@@ -58,7 +59,7 @@ def _conv1d(self: Any, x: torch.Tensor) -> Any:
 
 def _product(module: Any, function: Callable[..., Any], input: torch.Tensor) -> Any:
     held = module._held["weight"]
-    if not held.of_product.whole_outside and not torch.compiler.is_compiling() and called_alone(module):
+    if not torch.compiler.is_compiling() and called_alone(module) and not held.of_product.whole_outside:
         return function(input, _whole(module, "weight"), _whole(module, "bias"))
     scatters = SCATTERS in module.__dict__ and torch.is_grad_enabled()
     region = (ScatteringRegion if scatters else GroupRegion)(held.group)

@@ -6,6 +6,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from modular_converter.parallel.engine.base.attention_heads import (
     wants_attentions,
     whole_heads,
 )
+from modular_converter.parallel.engine.base.callers import forward_of
 from modular_converter.parallel.engine.base.checked_ids import uncheck_ids
 from modular_converter.parallel.engine.base.memory import MemoryFigures, usage, without_devices
 from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN
@@ -276,9 +278,12 @@ def with_whole_heads(own: Callable[..., Any]) -> Callable[..., Any]:
     def whole(self: Any, *args: Any, **kwargs: Any) -> Any:
         if "_applied" not in self.__dict__:  # a whole model of the same class: `type(model).from_pretrained(folder)`
             return own(self, *args, **kwargs)
-        with compared(self):
+        # Code of `generate` that is in no forward calls modules as any other code does.
+        marked = forward_of(self._applied.group) if is_forward and not torch.compiler.is_compiling() else nullcontext()
+        with compared(self), marked:
             return _called(own, self, args, kwargs)
 
+    is_forward = own.__name__ == "forward"
     return whole
 
 

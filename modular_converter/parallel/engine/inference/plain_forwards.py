@@ -16,7 +16,8 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
-from modular_converter.parallel.engine.base.inner_forward import called_alone, conv1d_product, is_conv1d, swap_forward
+from modular_converter.parallel.engine.base.callers import called_alone
+from modular_converter.parallel.engine.base.inner_forward import conv1d_product, is_conv1d, swap_forward
 from modular_converter.parallel.engine.inference.small_sums import open_small_sums
 from modular_converter.parallel.quantised.int8_linear import Int8Linear
 from modular_converter.parallel.shard.apply import Applied, attach
@@ -161,7 +162,7 @@ class _PlainForward(torch.nn.Module):
             input = input.as_subclass(torch.Tensor)
         # Compiled code cannot ask whether two dictionaries are one: each such question breaks the graph.
         may_be_whole = not torch.compiler.is_compiling() and "_shares" in self.__dict__
-        if may_be_whole and not self._plain_layout.whole_outside and called_alone(self):
+        if may_be_whole and called_alone(self) and not self._plain_layout.whole_outside:
             return function(input, self._parameters["weight"], self._parameters.get("bias"))
         own = self._own()
         found: torch.Tensor = layer_product(
