@@ -70,6 +70,16 @@ def incomplete(location: Location, missing: Iterable[str]) -> Finding:
     )
 
 
+def isort_elsewhere(path: str) -> Finding:
+    """A file other than `pyproject.toml` has options of isort, and `post-format` names isort."""
+    return Finding(
+        RULE,
+        Location(path),
+        "`post-format` reads options of isort from pyproject.toml alone",
+        help="Move them to `[tool.isort]` in pyproject.toml, which isort reads too.",
+    )
+
+
 def mixed(one: str, other: str) -> Finding:
     """Files of two projects were given; `other` may be "" for files without a project."""
     beside = other or "files that lie in no project with settings"

@@ -14,20 +14,21 @@ RULE = Rule(
 Every generated file is formatted as the project formats its own files; unformatted code would show up as a difference
 in each check. The formatter could not be started, or ended with an error, so nothing is written.
 
-`ruff` is installed together with this tool: `pip install ruff`. For black, `pip install black`.
+`ruff` is installed together with this tool: `pip install ruff`. For black and isort, `pip install black` and
+`pip install isort`.
 When the formatter rejects its configuration, correct the file that the message names, or choose another one with
 `ruff-config` in `[tool.modular-converter]`. `--formatter none` leaves the code as it is generated.
 """,
 )
 
 
-def missing(formatter: str) -> Finding:
-    """The program or package `formatter` is not installed."""
+def missing(formatter: str, *, otherwise: str = "convert with `--formatter none`") -> Finding:
+    """The program or package `formatter` is not installed; `otherwise` is what helps instead of installing it."""
     return Finding(
         RULE,
         Location(formatter),
         f"the formatter `{formatter}` is not installed in this environment",
-        help=f"Run `pip install {formatter}`, or convert with `--formatter none`.",
+        help=f"Run `pip install {formatter}`, or {otherwise}.",
     )
 
 

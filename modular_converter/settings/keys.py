@@ -10,7 +10,14 @@ from typing import Any
 from modular_converter.findings import Severity
 from modular_converter.rules import ignorable_prefix, rule_prefix
 from modular_converter.settings.toml_files import TomlFile
-from modular_converter.settings.values import BANNER_NOTICE, FORMATTERS, NEIGHBOUR, SIBLING_IMPORTS
+from modular_converter.settings.values import (
+    BANNER_NOTICE,
+    FORMATTERS,
+    NEIGHBOUR,
+    POST_FORMATTERS,
+    SIBLING_IMPORTS,
+    PinnedFormatter,
+)
 
 
 PROFILES = ("transformers",)
@@ -112,6 +119,18 @@ def _required_version(value: object) -> str:
     return text
 
 
+def _tools(value: object) -> tuple[PinnedFormatter, ...]:
+    """The tools that run after the formatter, each with its version or without: `isort`, `isort==6.1.0`."""
+    found = []
+    for entry in _texts(value):
+        name, _, version = entry.partition("==")
+        if name not in POST_FORMATTERS or (entry != name and not EXACT_VERSION.fullmatch(version)):
+            listed = ", ".join(f'"{one}" or "{one}==VERSION"' for one in POST_FORMATTERS)
+            raise ValueError(f"must list {listed}, not {entry!r}: other commands of a tree are never run")
+        found.append(PinnedFormatter(name, version))
+    return tuple(found)
+
+
 def _comments(value: object) -> str:
     text = _text(value).strip("\n")
     if any(not line.startswith("#") or not line.isprintable() for line in text.split("\n") if line):
@@ -179,6 +198,7 @@ READERS: Mapping[str, Callable[[object], object]] = {
     "sibling-imports": _one_of(SIBLING_IMPORTS),
     "formatter": _one_of(FORMATTERS),
     "formatter-version": _version,
+    "post-format": _tools,
     "accept-release": _version,
     "replaced-dependency": _severity,
     "max-file-bytes": functools.partial(_at_least, 1),

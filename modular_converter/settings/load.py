@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import importlib
 import itertools
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
@@ -17,6 +18,7 @@ from typing import Any
 from modular_converter.findings import Location
 from modular_converter.rules import bad_setting
 from modular_converter.settings import profiles, toml_files
+from modular_converter.settings.isort_options import isort_options
 from modular_converter.settings.keys import PROFILES, PROJECT_KEYS, READERS, read_table
 from modular_converter.settings.parent_folders import INSTALLED, repository_above, upwards
 from modular_converter.settings.toml_files import RUFF_NAMES, RuffFiles, SettingsError, TomlFile
@@ -136,6 +138,7 @@ def _settings(start: str, project: TomlFile | None, ruff: str, black: TomlFile |
     followed = toml_files.follow_extend(toml_files.read_toml(ruff)) if ruff else None
     return replace(
         base,
+        **(_isort_fields(start) if base.post_format else {}),
         black_config_path=black.path if black else "",
         project_folder=_project_folder(start),
         pinned_formatter=pinned_formatter(base, project, values, followed.files if followed else (), black),
@@ -223,6 +226,12 @@ def _ruff_options(followed: RuffFiles, folder: str) -> dict[str, Any]:
         "ruff_folder": folder,
         "ruff_source_roots": toml_files.ruff_source_roots(followed.files, folder),
     }
+
+
+def _isort_fields(start: str) -> dict[str, Any]:
+    """The fields that follow from the project's options of isort."""
+    folder, options = isort_options(start, _upwards(start))
+    return {"isort_folder": folder, "isort_options": json.dumps(options, sort_keys=True)}
 
 
 _NAMES = (*RUFF_NAMES, "pyproject.toml")

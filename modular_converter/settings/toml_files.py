@@ -15,7 +15,7 @@ from modular_converter.settings.parent_folders import is_below, repository_above
 from modular_converter.settings.regular_file import read_regular
 
 
-TOOL_TABLES = (b"modular-converter", b"ruff", b"black")
+TOOL_TABLES = (b"modular-converter", b"ruff", b"black", b"isort")
 """A pyproject.toml without any of these words has no table that counts here, and is not parsed."""
 RUFF_NAMES = (".ruff.toml", "ruff.toml")
 """Before pyproject.toml in ruff's own order of precedence."""
@@ -97,6 +97,11 @@ def read_pyproject(folder: str) -> TomlFile | None:
         return None
     content = _read(path)
     return _parse(path, content) if any(word in content for word in TOOL_TABLES) else None
+
+
+def read_text(path: str) -> str:
+    """The text of a settings file of another form. Raises `SettingsError` when it cannot be read."""
+    return _read(path).decode("utf-8", "replace")
 
 
 def _read(path: str) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,8 @@ PLAIN_BANNER = f"""\
 """
 """The banner in packages other than the profile's."""
 FORMATTERS = ("ruff", "black", "none")
+POST_FORMATTERS = ("isort",)
+"""The tools that may run after the formatter. Others would be commands of a tree that may be a stranger's."""
 
 
 class PinnedFormatter(NamedTuple):
@@ -54,6 +57,8 @@ FORMATTER_FIELDS = (
     "ruff_folder",
     "ruff_source_roots",
     "black_config_path",
+    "isort_folder",
+    "isort_options",
     "pinned_formatter",
 )
 """The fields that the formatter's own files decide; they may differ from folder to folder."""
@@ -160,6 +165,12 @@ class Settings:
     """Folders whose packages are the project's own when the project's ruff configuration sorts imports."""
     black_config_path: str = ""
     """The pyproject.toml with the project's `[tool.black]`."""
+    post_format: tuple[PinnedFormatter, ...] = ()
+    """The tools that run after the formatter, in this order, of `POST_FORMATTERS`."""
+    isort_folder: str = ""
+    """The folder that the paths in the options of isort are relative to; "" where isort does not run."""
+    isort_options: str = ""
+    """The project's options of isort, as JSON."""
     package_release: PackageRelease | None = None
     """None for models outside of the profile's package, and for a package that says no version."""
     checked_release: str = ""
@@ -211,6 +222,14 @@ class Settings:
         return bool(self.ignore or self.per_file_ignores or self.select != ("MC",))
 
     @property
+    def isort_source_roots(self) -> tuple[str, ...]:
+        """The folders whose packages are the project's own for isort."""
+        if not self.isort_folder:
+            return ()
+        named = json.loads(self.isort_options).get("src_paths", ["src", "."])
+        return tuple(os.path.normpath(os.path.join(self.isort_folder, one)) for one in named)
+
+    @property
     def formatter_version(self) -> str:
         """The version of `formatter`, or the range of versions, that alone may write; "" for any."""
         pinned = self.pinned_formatter
@@ -224,9 +243,10 @@ class Settings:
 
     @property
     def with_any_formatter(self) -> Settings:
-        """These settings, with every version of the formatter accepted in every folder."""
-        others = tuple((folder, replace(one, pinned_formatter=None)) for folder, one in self.by_folder)
-        return replace(self, pinned_formatter=None, by_folder=others)
+        """These settings, with every version of the formatters accepted in every folder."""
+        after = tuple(PinnedFormatter(one.formatter, "") for one in self.post_format)
+        others = ((folder, replace(one, pinned_formatter=None, post_format=after)) for folder, one in self.by_folder)
+        return replace(self, pinned_formatter=None, post_format=after, by_folder=tuple(others))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -43,6 +43,7 @@ FLOORS = {
         "parent_folders",
         "values",
         "toml_files",
+        "isort_options",
         "keys",
         "versions",
         "load",

@@ -54,7 +54,8 @@ def key_of(settings: Settings, version_of: VersionOf | None = None) -> str:
             formatter_stamp(settings, version_of),
             [(_black_options(one), one.formatter_judges_version) for one in settings.formattings],
         )
-        sources = [_importable(folder) for one in settings.formattings for folder in one.ruff_source_roots]
+        roots = [root for one in settings.formattings for root in (*one.ruff_source_roots, *one.isort_source_roots)]
+        sources = [_importable(folder) for folder in dict.fromkeys(roots)]
     except (OSError, ValueError):
         return ""
     facts = (tool, formatter, sources, replace(settings.with_any_formatter, **NO_PART))

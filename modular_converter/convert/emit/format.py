@@ -64,11 +64,18 @@ def _format(files: Mapping[str, str], settings: Settings) -> FormatResult:
     if not files:
         return FormatResult({}, {}, {})
     formatted = load_formatter(settings.formatter).run(files, settings)
-    undefined = formatted.undefined
+    undefined, texts, rejected = formatted.undefined, dict(formatted.texts), dict(formatted.failures)
+    for tool in settings.post_format:
+        after = load_formatter(tool.formatter).run(
+            {n: text for n, text in texts.items() if n not in rejected}, settings
+        )
+        texts |= after.texts
+        rejected |= after.failures
+        undefined = None if undefined else undefined  # its lines have moved
     if undefined is None:
-        undefined = undefined_names(formatted.texts, settings)
-    failures = {name: _unreadable(name, files[name]) or error for name, error in formatted.failures.items()}
-    texts = {name: files[name] if name in failures else text for name, text in formatted.texts.items()}
+        undefined = undefined_names(texts, settings)
+    failures = {name: _unreadable(name, files[name]) or error for name, error in rejected.items()}
+    texts = {name: files[name] if name in failures else text for name, text in texts.items()}
     return FormatResult(texts, {name: found for name, found in undefined.items() if name not in failures}, failures)
 
 

@@ -37,10 +37,11 @@ VersionOf = Callable[[str], str]
 
 def formatter_stamp(settings: Settings, version_of: VersionOf | None = None) -> str:
     """A text that changes when the formatter of the run or of a folder changes. Raises `ConversionError` (MC115)."""
+    after = [_formatter(one.formatter).stamp() for one in settings.post_format]
     if settings.formatter != "ruff":
-        return _formatter(settings).stamp()
+        return " ".join((_formatter(settings.formatter).stamp(), *after))
     programs = {find_ruff(one, version_of) for one in _by_version(settings.formattings)}  # imports no `format_ruff`
-    return " ".join(program_stamp(program) for program in sorted(programs))
+    return " ".join((*map(program_stamp, sorted(programs)), *after))
 
 
 def wrong_versions(
@@ -63,17 +64,22 @@ def _by_version(formattings: Sequence[Settings]) -> Sequence[Settings]:
 
 
 def wrong_version(settings: Settings, version_of: VersionOf | None = None) -> Finding | None:
-    """The error (MC118) when the formatter has another version than the settings name; None when all is right.
+    """The error (MC118) when a formatter has another version than the settings name; None when all is right.
 
-    Raises `ConversionError` (MC115) when the formatter is missing or tells no version.
+    Raises `ConversionError` (MC115) when a formatter is missing or tells no version.
     """
+    for one in settings.post_format:
+        found = _formatter(one.formatter).version()
+        if one.version and not allows(one.version, found):
+            place = Location(settings.pyproject or one.formatter)
+            return formatter_version.diagnose(place, one.formatter, one.version, found, setting="post-format")
     wanted = settings.formatter_version
     if not wanted or settings.formatter == "none":
         return None
     if settings.formatter == "ruff":
         found = (version_of or ruff_version)(find_ruff(settings, version_of))
     else:
-        found = _formatter(settings).version()
+        found = _formatter(settings.formatter).version()
     if allows(wanted, found):
         return None
     pinned = settings.pinned_formatter
@@ -81,10 +87,10 @@ def wrong_version(settings: Settings, version_of: VersionOf | None = None) -> Fi
     return formatter_version.diagnose(place, settings.formatter, wanted, found)
 
 
-def _formatter(settings: Settings) -> Formatter:
+def _formatter(name: str) -> Formatter:
     from modular_converter.convert.emit.formatters import load_formatter  # ruff, the usual one, is found without it
 
-    return load_formatter(settings.formatter)
+    return load_formatter(name)
 
 
 def find_ruff(settings: Settings, version_of: VersionOf | None = None) -> str:

@@ -1,0 +1,71 @@
+"""Sort imports with isort after the formatter, for projects that use it. Isort is an extra and imported only here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib import metadata
+from typing import Any
+
+from modular_converter.convert.emit.formatters import Formatted
+from modular_converter.findings import ConversionError, Finding, Location
+from modular_converter.rules import formatter_failed
+from modular_converter.settings.values import Settings
+
+
+def run(files: Mapping[str, str], settings: Settings) -> Formatted:
+    """Sort the imports of texts one by one. Raises `ConversionError` when isort is missing or its options are wrong."""
+    isort = _import_isort()
+    config = _config(isort, settings)
+    texts = dict(files)
+    failures = {}
+    for name, text in files.items():
+        try:
+            texts[name] = isort.code(text, config=config)
+        except isort.exceptions.FileSkipComment:  # `# isort: skip_file`
+            continue
+        except Exception as error:  # of several kinds, some of them not isort's own
+            failures[name] = formatter_failed.diagnose(Location(name), "isort", str(error))
+    return Formatted(texts, failures=failures)
+
+
+def stamp() -> str:
+    """The version of isort."""
+    return f"isort {version()}"
+
+
+def version() -> str:
+    """The version of isort. Raises `ConversionError` when isort is missing."""
+    try:
+        return metadata.version("isort")
+    except metadata.PackageNotFoundError:
+        raise ConversionError(_missing()) from None
+
+
+def _import_isort() -> Any:
+    try:
+        import isort
+    except ImportError:
+        raise ConversionError(_missing()) from None
+    return isort
+
+
+def _missing() -> Finding:
+    return formatter_failed.missing("isort", otherwise="take it out of `post-format`")
+
+
+def _config(isort: Any, settings: Settings) -> Any:
+    """The project's options as a `Config`, which then looks for no file of its own. A profile is one of isort's own: of
+    another name isort would load a plugin.
+    """
+    options = json.loads(settings.isort_options)
+    options |= {"directory": settings.isort_folder, "src_paths": settings.isort_source_roots, "quiet": True}
+    try:
+        if (profile := options.get("profile", "")) and profile not in isort.settings.profiles:
+            raise ValueError(f"there is no profile {profile!r}")
+        return isort.Config(**options)
+    except Exception as error:  # of several kinds
+        place = Location(settings.pyproject or "isort")
+        raise ConversionError(
+            formatter_failed.diagnose(place, "isort", f"its options cannot be used: {error}")
+        ) from None
