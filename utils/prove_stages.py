@@ -70,7 +70,7 @@ def whole_of(name: str, layers: int) -> Whole:
     import torch
 
     from modular_converter.parallel.engine.stages.chosen_plan import pipeline_plan
-    from modular_converter.parallel.tiny.dropout_rates import dropout_rates
+    from modular_converter.parallel.tiny.fields import dropout_rates
 
     model = _built(name, layers, most=layers + 3)
     for module in model.modules():

@@ -91,7 +91,7 @@ def work(kind: str, layout: str) -> None:
 
     from modular_converter.parallel import Layout, Training, parallelize
     from modular_converter.parallel.tiny.build import build, target_of
-    from modular_converter.parallel.tiny.dropout_rates import dropout_rates
+    from modular_converter.parallel.tiny.fields import dropout_rates
 
     whole: Any = build(target_of(kind, "causal"), {"vocab_size": VOCABULARY}).model.double().train()
     whole.config._experts_implementation = "eager"  # grouped products know no float64

@@ -58,7 +58,7 @@ def row(covered: dict[str, Any], session: Any) -> dict[str, Any]:
 
 def _target(covered: dict[str, Any]) -> Any:
     from modular_converter.parallel.tiny.build import target_of
-    from modular_converter.parallel.tiny.targets import targets_of_folder
+    from modular_converter.parallel.tiny.target import targets_of_folder
 
     if not covered.get("folder"):
         return target_of(covered["model"])

@@ -24,7 +24,7 @@ from modular_converter.parallel.layout import Layout
 from modular_converter.parallel.proof.plain_module import inputs_by_name
 from modular_converter.parallel.quantised.torchao_int8 import pack_layers, unpack_layers
 from modular_converter.parallel.tested_versions import tell_untested
-from modular_converter.parallel.tiny.example_inputs import remember_examples
+from modular_converter.parallel.tiny.inputs import remember_examples
 from modular_converter.parallel.training import Training
 from modular_converter.parallel.types_in_words import floating_type
 

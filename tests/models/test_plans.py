@@ -13,7 +13,7 @@ from modular_converter.parallel.solve.read_library import from_library
 from modular_converter.parallel.source.what_to_write import settings_to_write
 from modular_converter.parallel.source.write_source import changes
 from modular_converter.parallel.tiny.build import build
-from modular_converter.parallel.tiny.model_files import base_classes, open_file
+from modular_converter.parallel.tiny.target import base_classes, open_file
 
 
 ZOO = Path(__file__).parents[2] / "models"

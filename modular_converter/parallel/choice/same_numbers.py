@@ -40,7 +40,7 @@ from modular_converter.parallel.proof.prove import Derived
 from modular_converter.parallel.shard.apply import apply
 from modular_converter.parallel.shard.collectives import FakeGroup
 from modular_converter.parallel.shard.units import plan_for_ranks, without_units
-from modular_converter.parallel.tiny.published import published
+from modular_converter.parallel.tiny.shrink import published
 from modular_converter.parallel.tiny.uses import with_length
 from modular_converter.parallel.trace.lengths import beyond_numbers, other_length
 

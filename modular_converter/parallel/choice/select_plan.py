@@ -40,8 +40,8 @@ from modular_converter.parallel.solve.read_library import from_library
 from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.styles.layout import Enters
 from modular_converter.parallel.tiny.build import Target
-from modular_converter.parallel.tiny.example_inputs import is_staged
-from modular_converter.parallel.tiny.head_ratios import wider_heads
+from modular_converter.parallel.tiny.fields import wider_heads
+from modular_converter.parallel.tiny.inputs import is_staged
 from modular_converter.parallel.trace.record import record
 
 

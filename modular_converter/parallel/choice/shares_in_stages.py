@@ -20,7 +20,7 @@ from modular_converter.parallel.shard.apply import apply
 from modular_converter.parallel.shard.collectives import FakeGroup
 from modular_converter.parallel.solve.derive import Aim, plan_of
 from modular_converter.parallel.solve.follow import follow
-from modular_converter.parallel.tiny.example_inputs import examples_of
+from modular_converter.parallel.tiny.inputs import examples_of
 
 
 def whole_between_layers(model: torch.nn.Module, found: Derived, size: int) -> Iterator[Plan]:

@@ -22,10 +22,9 @@ from modular_converter.parallel.proof.prove import Derived, derive_model
 from modular_converter.parallel.quantised.torchao_int8 import int8_layers_of
 from modular_converter.parallel.tiny.adapters import adapters_of
 from modular_converter.parallel.tiny.build import Small, Target, build
-from modular_converter.parallel.tiny.example_inputs import examples_of
-from modular_converter.parallel.tiny.fields import config_fields, is_config, names_read
-from modular_converter.parallel.tiny.head_ratios import ratios_like
-from modular_converter.parallel.tiny.sizes import LAYERS
+from modular_converter.parallel.tiny.fields import config_fields, is_config, names_read, ratios_like
+from modular_converter.parallel.tiny.inputs import examples_of
+from modular_converter.parallel.tiny.shrink import LAYERS
 
 
 logger = logging.getLogger(__name__)

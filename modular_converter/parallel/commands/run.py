@@ -55,7 +55,7 @@ def run(
     from transformers.utils import logging
 
     from modular_converter.parallel.api import parallelize
-    from modular_converter.parallel.tiny.targets import is_type
+    from modular_converter.parallel.tiny.target import is_type
 
     logging.set_verbosity_error()
     kind = None if dtype is None else getattr(torch, dtype)
@@ -110,7 +110,7 @@ def load(model: str, settings: tuple[str, ...], dtype: Any = None) -> tuple[Any,
 
     from modular_converter.parallel.tiny.build import build, target_of
     from modular_converter.parallel.tiny.inputs import make_inputs
-    from modular_converter.parallel.tiny.targets import is_type
+    from modular_converter.parallel.tiny.target import is_type
 
     path = Path(model)
     if not path.exists() or is_type(model):

@@ -23,7 +23,7 @@ from modular_converter.parallel.plans.text_checks import placed
 
 if TYPE_CHECKING:
     from modular_converter.parallel.source.write_source import SourceChange
-    from modular_converter.parallel.tiny.model_files import ModelingFile
+    from modular_converter.parallel.tiny.target import ModelingFile
 
 
 @click.command()
@@ -80,7 +80,7 @@ def _changes(
     from modular_converter.parallel.proof.on_processes import RankPool
     from modular_converter.parallel.source.what_to_write import settings_to_write
     from modular_converter.parallel.source.write_source import changes, refuse_installed
-    from modular_converter.parallel.tiny.model_files import base_classes, chosen
+    from modular_converter.parallel.tiny.target import base_classes, chosen
 
     quiet_library()
     file, name = _file(model)
@@ -93,7 +93,7 @@ def _changes(
 
 def _file(model: str) -> tuple[ModelingFile, str]:
     """The file of MODEL (its modular file if there is one), and the class in MODEL ("" if there is none)."""
-    from modular_converter.parallel.tiny.model_files import is_file, open_file, split_class
+    from modular_converter.parallel.tiny.target import is_file, open_file, split_class
 
     if is_file(model):
         path, name = split_class(model)

@@ -16,13 +16,11 @@ from modular_converter.parallel.pipeline.chain import chain_of
 from modular_converter.parallel.proof.situations import with_mask
 from modular_converter.parallel.schedule.chain_work import ChainWork
 from modular_converter.parallel.tiny.build import build, target_of
-from modular_converter.parallel.tiny.build_errors import check_fields
-from modular_converter.parallel.tiny.fields import config_fields
+from modular_converter.parallel.tiny.fields import check_fields, config_fields
 from modular_converter.parallel.tiny.inputs import candidates
 from modular_converter.parallel.tiny.saved_config import class_for, nested_values, saved_config
-from modular_converter.parallel.tiny.sizes import BATCH
-from modular_converter.parallel.tiny.target import Target
-from modular_converter.parallel.tiny.targets import is_type
+from modular_converter.parallel.tiny.shrink import BATCH
+from modular_converter.parallel.tiny.target import Target, is_type
 from modular_converter.parallel.trace.record import record
 
 

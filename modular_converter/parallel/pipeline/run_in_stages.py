@@ -18,8 +18,7 @@ from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.plans.resolve import first_names
 from modular_converter.parallel.proof.compare import run_model
 from modular_converter.parallel.proof.judge import Reference
-from modular_converter.parallel.tiny.copies import copy_of
-from modular_converter.parallel.tiny.seed import seed_cpu
+from modular_converter.parallel.tiny.copies import copy_of, seed_cpu
 from modular_converter.parallel.trace.unchanged import shared_state, unchanged
 
 

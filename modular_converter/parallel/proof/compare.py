@@ -16,7 +16,7 @@ from modular_converter.parallel.proof.evidence import UNKNOWN, WITH_GRADIENTS, E
 from modular_converter.parallel.proof.judge import Reference, Verdict, judge, refused
 from modular_converter.parallel.shard.apply import apply, local_part
 from modular_converter.parallel.shard.collectives import Group, forget_entered
-from modular_converter.parallel.tiny.seed import seed_cpu
+from modular_converter.parallel.tiny.copies import seed_cpu
 from modular_converter.parallel.trace.record import tensors_in
 from modular_converter.parallel.trace.unchanged import same_attributes, unchanged
 

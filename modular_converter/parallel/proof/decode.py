@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.errors import one_line
-from modular_converter.parallel.tiny.seed import seed_cpu
+from modular_converter.parallel.tiny.copies import seed_cpu
 
 
 STEPS = 2

@@ -13,7 +13,7 @@ from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.proof.deviation import worst_error
 from modular_converter.parallel.proof.judge import OUTPUT_TOLERANCE, Reference, Verdict, proves_nothing, refused
 from modular_converter.parallel.tiny.build import Small
-from modular_converter.parallel.tiny.seed import seed_cpu
+from modular_converter.parallel.tiny.copies import seed_cpu
 from modular_converter.parallel.trace.record import tensors_in
 from modular_converter.parallel.trace.unchanged import shared_state
 

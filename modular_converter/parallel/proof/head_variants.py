@@ -15,7 +15,7 @@ from modular_converter.parallel.proof.on_threads import check_on_threads
 from modular_converter.parallel.proof.precision import Subject, finer_outputs
 from modular_converter.parallel.proof.subject import subject_of
 from modular_converter.parallel.tiny.build import Small, Target, build
-from modular_converter.parallel.tiny.head_ratios import other_ratios, wider_heads
+from modular_converter.parallel.tiny.fields import other_ratios, wider_heads
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ from modular_converter.parallel.proof.subject import subject_of
 from modular_converter.parallel.tiny.arguments import optional_arguments
 from modular_converter.parallel.tiny.build import Small, Target
 from modular_converter.parallel.tiny.copies import copy_of
-from modular_converter.parallel.tiny.other_forwards import arguments_of_use
-from modular_converter.parallel.tiny.uses import untried_branches, uses_of
+from modular_converter.parallel.tiny.uses import arguments_of_use, untried_branches, uses_of
 
 
 @dataclass(frozen=True, eq=False)

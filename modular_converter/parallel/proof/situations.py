@@ -9,9 +9,8 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.proof.evidence import DECODING, LENGTHS, PADDING, TRAIN_MODE
-from modular_converter.parallel.tiny.copies import copy_of
-from modular_converter.parallel.tiny.dropout_rates import dropout_rates
-from modular_converter.parallel.tiny.seed import seed_cpu
+from modular_converter.parallel.tiny.copies import copy_of, seed_cpu
+from modular_converter.parallel.tiny.fields import dropout_rates
 from modular_converter.parallel.trace.call_names import forward_names
 from modular_converter.parallel.trace.record import tensors_in
 from modular_converter.parallel.trace.unchanged import unchanged

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.solve.operators import OPERATORS
-from modular_converter.parallel.tiny.seed import seed_cpu
+from modular_converter.parallel.tiny.copies import seed_cpu
 from modular_converter.parallel.torch_private import TorchDispatchMode
 from modular_converter.parallel.trace.record import tensors_in
 

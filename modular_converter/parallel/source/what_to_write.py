@@ -15,7 +15,7 @@ from modular_converter.parallel.plans.text_checks import placed
 from modular_converter.parallel.proof.on_processes import RankPool
 from modular_converter.parallel.proof.prove import Derived, derive_model, prove
 from modular_converter.parallel.solve.read_library import from_library
-from modular_converter.parallel.tiny.model_files import ModelingFile
+from modular_converter.parallel.tiny.target import ModelingFile
 
 
 @dataclass(frozen=True)

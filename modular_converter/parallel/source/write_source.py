@@ -19,7 +19,7 @@ from modular_converter.findings import ConversionError
 from modular_converter.parallel.errors import WriteError
 from modular_converter.parallel.plans.class_settings import Setting
 from modular_converter.parallel.source.edit_class import BOM, set_dictionary
-from modular_converter.parallel.tiny.model_files import ModelingFile
+from modular_converter.parallel.tiny.target import ModelingFile
 from modular_converter.settings.load import load_settings
 from modular_converter.settings.parent_folders import models_folder_of
 

@@ -7,7 +7,7 @@ from modular_converter.parallel.choice.skeleton import skeleton_of
 from modular_converter.parallel.errors import one_line
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import fitting
-from modular_converter.parallel.tiny.published import published
+from modular_converter.parallel.tiny.shrink import published
 from modular_converter.parallel.tiny.target import Target
 
 

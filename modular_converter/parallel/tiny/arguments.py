@@ -13,7 +13,7 @@ from typing import Any, get_args
 import torch
 
 from modular_converter.parallel.tiny.build import Small
-from modular_converter.parallel.tiny.sizes import BATCH
+from modular_converter.parallel.tiny.shrink import BATCH
 from modular_converter.parallel.trace.record import tensors_in
 from modular_converter.parallel.trace.unchanged import unchanged
 

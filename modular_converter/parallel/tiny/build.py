@@ -13,12 +13,11 @@ import torch
 
 from modular_converter.parallel.errors import BuildError, one_line
 from modular_converter.parallel.quantised.int8_linear import Int8Linear
-from modular_converter.parallel.tiny.build_errors import check_fields, explained
+from modular_converter.parallel.tiny.copies import seed_cpu
+from modular_converter.parallel.tiny.fields import check_fields, explained
 from modular_converter.parallel.tiny.inputs import candidates
-from modular_converter.parallel.tiny.seed import seed_cpu
 from modular_converter.parallel.tiny.shrink import STRATEGIES, shrink
-from modular_converter.parallel.tiny.target import Target
-from modular_converter.parallel.tiny.targets import target_of, targets_of_folder
+from modular_converter.parallel.tiny.target import Target, target_of, targets_of_folder
 from modular_converter.parallel.torch_private import ConvNd
 from modular_converter.parallel.trace.unchanged import unchanged
 

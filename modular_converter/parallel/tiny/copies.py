@@ -1,4 +1,4 @@
-"""Copies of small models: deriving and proving one plan takes dozens."""
+"""Copies of small models, of which deriving and proving one plan takes dozens, and seeds of their random numbers."""
 
 from __future__ import annotations
 
@@ -72,3 +72,8 @@ def _is_plain_module(kind: type) -> bool:
     if not issubclass(kind, torch.nn.Module) or any("__slots__" in vars(base) for base in kind.__mro__):
         return False
     return all(getattr(kind, name, None) is getattr(torch.nn.Module, name, None) for name in _OWN_WAYS)
+
+
+def seed_cpu(seed: int) -> None:
+    """Seed the CPU's generator alone: ``torch.manual_seed`` would overwrite the random state of the caller's GPUs."""
+    torch.default_generator.manual_seed(seed)

@@ -1,14 +1,18 @@
-"""Look up values of a configuration: a sub-configuration, an integer that has many names, a token id."""
+"""The fields of configurations, which models name and nest in many ways, and errors that name a field."""
 
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import functools
 import inspect
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+from modular_converter.parallel.errors import BuildError
 
 
 VISION = (
@@ -169,3 +173,161 @@ def token(config: Any, kind: str) -> int:
         if found >= 0:
             return found
     return -1
+
+
+def explained(reasons: Sequence[tuple[str, str]], config_class: type[Any]) -> str:
+    """Lines for the message of an error.
+
+    Args:
+        reasons: (strategy of shrinking, the reason why it failed).
+    """
+    strategies: dict[str, list[str]] = {}
+    for strategy, reason in reasons:
+        strategies.setdefault(reason, []).append(strategy)
+    lines = [f"{', '.join(names)}: {reason}" for reason, names in strategies.items()]
+    return "".join(f"\n  {line}" for line in [*lines, _advice(" ".join(strategies), config_class)])
+
+
+def _advice(reasons: str, config_class: type[Any]) -> str:
+    missing = re.search(r"No module named '([\w.]+)'", reasons)
+    if missing:
+        return f"it needs the library {missing[1].partition('.')[0]}, which is not installed"
+    if re.search(r"requires the .* library", reasons):
+        return "it needs the library that is named above, which is not installed"
+    known = [field.name for field in config_fields(config_class)]
+    named = [name for name in known if _names(reasons, name)]
+    if named:
+        return f"values that are named there: {', '.join(named)}; give what fits with --set {named[0]}=VALUE"
+    return "give configuration values with --set FIELD=VALUE; the model's own code, not the size, may be at fault"
+
+
+def _names(text: str, field: str) -> bool:
+    """Whether a text names a field, also in words: "the hidden size", "number of attention heads"."""
+    words = "[_ ]".join(map(re.escape, field.split("_"))).replace("num[_ ]", "(?:num[_ ]|number of )", 1)
+    return len(field) > 3 and re.search(rf"\b{words}\b", text) is not None
+
+
+def check_fields(config_class: type[Any], names: Sequence[str], model_class: type[Any] | None = None) -> None:
+    """Raise ``BuildError`` with the nearest names for a field that the configuration lacks, and the model does not read.
+
+    A dotted name is checked up to its first dot.
+    """
+    fields = config_fields(config_class)
+    if not fields:
+        return
+    read = names_read(model_class.__module__) if model_class is not None else frozenset()
+    known = sorted({field.name for field in fields} | _attributes(config_class) | read)
+    for name in names:
+        if name.partition(".")[0] not in known:
+            near = difflib.get_close_matches(name.partition(".")[0], known, n=3)
+            hint = f"; did you mean {', '.join(near)}?" if near else ""
+            raise BuildError(f"{config_class.__name__} has no value {name!r}{hint}")
+
+
+def _attributes(config_class: type[Any]) -> set[str]:
+    try:
+        return set(vars(config_class()))
+    except Exception:  # a configuration without defaults has its fields only
+        return set()
+
+
+@dataclass(frozen=True)
+class HeadPair:
+    """The numbers of heads and key/value heads of an attention; ``field`` is the dotted name of the latter."""
+
+    field: str
+    heads: int
+    kv: int
+
+    @property
+    def kind(self) -> str:
+        """How heads share key/value heads: ``plain`` (not at all), ``single`` (all share one) or ``grouped``."""
+        return "plain" if self.kv == self.heads else "single" if self.kv == 1 else "grouped"
+
+    def of_kind(self, kind: str) -> int:
+        """The number of key/value heads in another kind; unchanged if there are too few heads for groups."""
+        if kind == "grouped":
+            return self.heads // 2 if self.heads % 4 == 0 else self.kv
+        return 1 if kind == "single" else self.heads
+
+
+def head_pairs(config: Any, prefix: str = "", outer: int | None = None) -> Iterator[HeadPair]:
+    """The pairs of a configuration and of its sub-configurations.
+
+    If the number of key/value heads is None, it equals the number of heads.
+
+    Args:
+        outer: heads of the outer configuration, for a configuration that has only key/value heads.
+    """
+    heads = _heads(config, "") or outer
+    for name, value in list(getattr(config, "__dict__", {}).items()):
+        if is_config(value):
+            yield from head_pairs(value, f"{prefix}{name}.", heads)
+            continue
+        spelling = next((one for one in KV_FIELDS if name.endswith(one)), None)
+        if spelling is None:
+            continue
+        count, kv = _heads(config, name.removesuffix(spelling)) or heads, raw(config, name)
+        if count and (kv is None or type(kv) is int and kv > 0):
+            yield HeadPair(prefix + name, count, kv or count)
+
+
+def _heads(config: Any, prefix: str) -> int | None:
+    found = (raw(config, prefix + name) for name in HEAD_FIELDS)
+    return next((value for value in found if type(value) is int and value > 0), None)
+
+
+def ratios_like(config: Any, small: Any) -> dict[str, int]:
+    """Settings that give a small configuration the kinds of another configuration."""
+    kinds = {pair.field: pair.kind for pair in head_pairs(config)}
+    wanted = ((pair, pair.of_kind(kinds.get(pair.field, pair.kind))) for pair in head_pairs(small))
+    return {pair.field: kv for pair, kv in wanted if kinds.get(pair.field, pair.kind) != pair.kind and kv != pair.kv}
+
+
+def other_ratios(small: Any, given: Collection[str]) -> tuple[dict[str, int], str]:
+    """Settings that swap the kinds ``plain`` and ``grouped``, and their description.
+
+    Args:
+        given: fields that the caller has set; they are unchanged.
+    """
+    found: dict[str, int] = {}
+    said: dict[str, None] = {}
+    for pair in head_pairs(small):
+        kv = pair.of_kind({"plain": "grouped", "grouped": "plain"}.get(pair.kind, pair.kind))
+        if kv != pair.kv and not _is_given(pair.field, given):
+            found[pair.field] = kv
+            said[f"{kv} key/value heads of {pair.heads}"] = None
+    return found, " and ".join(said)
+
+
+def wider_heads(small: Any, given: Collection[str]) -> dict[str, int]:
+    """Settings that double the width of heads if it equals their number, so that a plan that confuses the two fails."""
+    found: dict[str, int] = {}
+    for pair in head_pairs(small):
+        path, dot, _ = pair.field.rpartition(".")
+        config = small
+        for name in path.split(".") if path else ():
+            config = raw(config, name)
+        hidden, width = raw(config, "hidden_size"), raw(config, "head_dim")
+        if type(width) is int:
+            wide = {"head_dim": 2 * width} if width == pair.heads else {}
+        else:
+            wide = {"hidden_size": 2 * hidden} if type(hidden) is int and hidden == pair.heads**2 else {}
+        found |= {path + dot + name: value for name, value in wide.items()}
+    return {field: value for field, value in found.items() if not _is_given(field, given)}
+
+
+def _is_given(field: str, given: Collection[str]) -> bool:
+    return any(field == name or field.startswith(f"{name}.") for name in given)
+
+
+def dropout_rates(holder: object) -> list[str]:
+    """The names of the dropout rates of a module or configuration: `dropout`, `drop_path`, `p`."""
+    return [
+        name for name, value in vars(holder).items() if isinstance(value, float) and ("drop" in name or name == "p")
+    ]
+
+
+def skips_layers(name: str, rate: object) -> bool:
+    """Whether an attribute is the rate of skipped layers."""
+    return "layerdrop" in name and isinstance(rate, float)

@@ -1,7 +1,8 @@
-"""Inputs for one forward, made from its signature: text, vision, audio, time series, encoder-decoder, two towers.
+"""Inputs for one forward: those that the caller has given, or made from its signature.
 
-Images and audio have several layouts. The model's own towers (``get_image_features``, ``get_audio_features``) show
-whether a layout fits, and how many placeholder tokens it needs.
+Text, vision, audio, time series, encoder-decoder, two towers. Images and audio have several layouts. The model's own
+towers (``get_image_features``, ``get_audio_features``) show whether a layout fits, and how many placeholder tokens it
+needs.
 """
 
 from __future__ import annotations
@@ -10,20 +11,56 @@ import contextlib
 import functools
 import inspect
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from modular_converter.parallel.tiny import audio, by_name, images
-from modular_converter.parallel.tiny.example_inputs import examples_of
 from modular_converter.parallel.tiny.fields import TEXT, integer, sub, token
+from modular_converter.parallel.tiny.media import audio_layouts, image_layouts
 from modular_converter.parallel.tiny.model_overrides import SEQUENCE_LENGTHS
-from modular_converter.parallel.tiny.request import InputLayout, Request, Values
-from modular_converter.parallel.tiny.sizes import BATCH, SEQUENCE
+from modular_converter.parallel.tiny.request import InputLayout, Request, Values, floats, other_ids, past
+from modular_converter.parallel.tiny.shrink import BATCH, SEQUENCE
 
 
-_KINDS = (("image", images.image_layouts), ("audio", audio.audio_layouts))
+_NAME = "_example_inputs"
+
+
+class ExampleInputs:
+    """Arguments of one forward, by name; pickled, so that the tensors are none of the module's.
+
+    Attributes:
+        staged: whether the module is cut into stages, which hand over whole tensors.
+    """
+
+    def __init__(self, inputs: Mapping[str, Any], staged: bool) -> None:
+        self._data, self.staged = pickle.dumps(dict(inputs)), staged
+
+    def values(self) -> dict[str, Any]:
+        """The arguments, new at each call."""
+        found: dict[str, Any] = pickle.loads(self._data)
+        return found
+
+
+def remember_examples(module: Any, inputs: Mapping[str, Any], staged: bool = False) -> None:
+    """Let a module have example inputs: each run of its proofs and checks takes them."""
+    module.__dict__[_NAME] = ExampleInputs(inputs, staged)
+
+
+def is_staged(module: Any) -> bool:
+    """Whether a module with example inputs is cut into stages."""
+    found = module.__dict__.get(_NAME)
+    return isinstance(found, ExampleInputs) and found.staged
+
+
+def examples_of(module: Any) -> dict[str, Any] | None:
+    """The example inputs of a module; None if it has none."""
+    found = module.__dict__.get(_NAME)
+    return found.values() if isinstance(found, ExampleInputs) else None
+
+
+_KINDS = (("image", image_layouts), ("audio", audio_layouts))
 
 
 def candidates(model: torch.nn.Module, text_alone: bool = False) -> Iterator[Values]:
@@ -156,7 +193,7 @@ def _assemble(request: Request, modal: Values, shape: tuple[int, ...] = (BATCH, 
         values["input_ids"] = _ids(request, shape[:2] if decodes else shape)
     if decodes:
         values["decoder_input_ids"] = _ids(request, shape)[:, :8]
-    values |= request.only_taken(by_name.floats(request) | by_name.past(request) | by_name.ids(request)) | modal
+    values |= request.only_taken(floats(request) | past(request) | other_ids(request)) | modal
     for kind, count in counts.items():
         if count:
             _place(request, values, kind, count)

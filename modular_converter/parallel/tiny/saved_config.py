@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.errors import BuildError, one_line
-from modular_converter.parallel.tiny.build_errors import check_fields
+from modular_converter.parallel.tiny.fields import check_fields
 
 
 # The arguments of every loader of the library.

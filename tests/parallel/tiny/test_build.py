@@ -10,8 +10,13 @@ pytest.importorskip("transformers")
 from modular_converter.parallel.errors import BuildError, UnknownModel  # noqa: E402
 from modular_converter.parallel.tiny.build import build, randomise, target_of, targets_of_folder  # noqa: E402
 from modular_converter.parallel.tiny.fields import integer, pair, sub, token  # noqa: E402
-from modular_converter.parallel.tiny.shrink import shrink  # noqa: E402
-from modular_converter.parallel.tiny.sizes import BATCH, SEQUENCE, small_value, width_of  # noqa: E402
+from modular_converter.parallel.tiny.shrink import (  # noqa: E402
+    BATCH,
+    SEQUENCE,
+    shrink,  # noqa: E402
+    small_value,
+    width_of,
+)
 from modular_converter.parallel.trace.record import tensors_in  # noqa: E402
 
 

@@ -6,7 +6,7 @@ import pytest
 
 
 pytest.importorskip("transformers")
-from modular_converter.parallel.tiny.head_ratios import (  # noqa: E402
+from modular_converter.parallel.tiny.fields import (  # noqa: E402
     HeadPair,
     head_pairs,
     other_ratios,

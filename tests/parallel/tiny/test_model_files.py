@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("transformers")
 from modular_converter.parallel.errors import BuildError  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
-from modular_converter.parallel.tiny.model_files import file_target, is_file, open_file, split_class  # noqa: E402
+from modular_converter.parallel.tiny.target import file_target, is_file, open_file, split_class  # noqa: E402
 
 
 ZOO = Path(__file__).parents[3] / "models"

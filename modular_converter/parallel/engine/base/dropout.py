@@ -20,7 +20,7 @@ from modular_converter.parallel.choice.skeleton import Skeleton, assemble_model
 from modular_converter.parallel.choice.without_data import META, run_without_data, tried_without_data
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.shard.collectives import ProcessGroup, borders_of
-from modular_converter.parallel.tiny.dropout_rates import dropout_rates, skips_layers
+from modular_converter.parallel.tiny.fields import dropout_rates, skips_layers
 
 
 # The path of the module with the dropout, and the number of the dropout within the module's call.

@@ -17,7 +17,7 @@ from modular_converter.parallel.engine.group.process_grid import ProcessGrid
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.proof.deviation import HALF_TYPES
 from modular_converter.parallel.shard.collectives import exchanged, same
-from modular_converter.parallel.tiny.dropout_rates import skips_layers
+from modular_converter.parallel.tiny.fields import skips_layers
 from modular_converter.parallel.training import Training
 
 

@@ -10,7 +10,7 @@ from modular_converter.parallel.pipeline.flow import layers_entry
 from modular_converter.parallel.pipeline.plain_module import derive_pipeline, proven_pipeline_plan
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.shard.collectives import ProcessGroup
-from modular_converter.parallel.tiny.example_inputs import examples_of
+from modular_converter.parallel.tiny.inputs import examples_of
 
 
 def pipeline_plan(model: Any) -> PipelinePlan:

@@ -48,7 +48,7 @@ from modular_converter.parallel.plans.resolve import first_names
 from modular_converter.parallel.proof.plain_module import inputs_by_name
 from modular_converter.parallel.schedule.orders import order_of, schedule_named
 from modular_converter.parallel.shard.collectives import ProcessGroup
-from modular_converter.parallel.tiny.example_inputs import examples_of, remember_examples
+from modular_converter.parallel.tiny.inputs import examples_of, remember_examples
 from modular_converter.parallel.trace.call_names import forward_names
 
 
