@@ -51,16 +51,26 @@ class Rule(NamedTuple):
     """One line, without a full stop."""
     explanation: str
     """Markdown: what happens, why it matters, and what to write instead."""
-    bad: Example = ()
-    """Files whose conversion gives this finding and no other; `()` where files cannot show it."""
-    good: Example = ()
-    """The same files put right; their conversion gives no finding."""
+    examples: tuple[Example, Example] = ((), ())
+    """Files whose conversion gives this finding and no other, and the same files put right, whose conversion gives none;
+    `()` where files cannot show it.
+    """
     is_first: bool = False
     """Whether it is about a whole run, so that reports begin with it."""
     by_default: bool = True
     """Whether it is reported by default; else only when its code is selected."""
     formerly: str | None = None
     """The code of the rule that it was a part of, which still means it in settings and comments."""
+
+    @property
+    def bad(self) -> Example:
+        """Files that break it."""
+        return self.examples[0]
+
+    @property
+    def good(self) -> Example:
+        """The same files put right."""
+        return self.examples[1]
 
     @property
     def can_be_ignored(self) -> bool:

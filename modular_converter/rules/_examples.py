@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from modular_converter.findings import Example
+
+
+_OLD_MLP = "from torch import nn\n\n\nclass OldMLP(nn.Module):\n"
+
+
+def examples(*beside: tuple[str, str], bad: str, good: str) -> tuple[Example, Example]:
+    """Two texts of the modular file of `new`, each with the files beside it."""
+    modular = "models/new/modular_new.py"
+    return (*beside, (modular, bad)), (*beside, (modular, good))
+
 
 def modeling_old(text: str) -> tuple[str, str]:
     """The file with the models of `old`."""
     return "models/old/modeling_old.py", text
+
+
+def old_mlp(body: str) -> tuple[str, str]:
+    """The file with the models of `old`: the module `OldMLP` alone."""
+    return modeling_old(f"{_OLD_MLP}{body}")
 
 
 def configuration_old(text: str) -> tuple[str, str]:
@@ -13,28 +29,17 @@ def configuration_old(text: str) -> tuple[str, str]:
     return "models/old/configuration_old.py", text
 
 
-def modular_new(text: str) -> tuple[str, str]:
-    """The modular file of `new`."""
-    return "models/new/modular_new.py", text
+def new_mlp(body: str) -> str:
+    """A modular file whose `NewMLP` inherits from `OldMLP`, and which exports it."""
+    heir = f"class NewMLP(OldMLP):\n{body}"
+    return f'from ..old.modeling_old import OldMLP\n\n\n{heir}\n\n__all__ = ["NewMLP"]\n'
 
 
-def new_mlp(code: str) -> tuple[str, str]:
-    """The modular file of `new` that imports `OldMLP`, has this code, and exports `NewMLP`."""
-    return modular_new(f'from ..old.modeling_old import OldMLP\n\n\n{code}\n\n__all__ = ["NewMLP"]\n')
-
-
-OLD_MLP = modeling_old("""\
-from torch import nn
-
-
-class OldMLP(nn.Module):
+OLD_MLP = old_mlp("""\
     def forward(self, hidden_states):
         return hidden_states
 """)
 """A neighbour that defines `OldMLP`."""
 
-NEW_MLP = new_mlp("""\
-class NewMLP(OldMLP):
-    pass
-""")
+NEW_MLP = new_mlp("    pass\n")
 """A modular file whose `NewMLP` inherits from `OldMLP` without a change."""

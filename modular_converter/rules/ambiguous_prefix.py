@@ -8,14 +8,33 @@ from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.rules._cures import name_heirs
-from modular_converter.rules._examples import modeling_old, modular_new
+from modular_converter.rules._examples import examples, modeling_old
 
 
 if TYPE_CHECKING:
     from modular_converter.facts import Facts
 
 
-NEIGHBOUR = modeling_old("""\
+RULE = Rule(
+    code="MC306",
+    name="ambiguous-prefix",
+    severity=Severity.WARNING,
+    summary="classes derived from one neighbour begin with different names",
+    explanation="""\
+The classes and functions that a parent needs are copied from its file under new names. Your class names decide the
+prefix of the new names: `class NewTextMLP(OldMLP)` asks for `NewText…`. Here two classes ask for different prefixes,
+but all copies from one file get the same prefix: the one that most classes ask for; on a tie the model's own name if a
+class asks for it, else the prefix of the last class.
+
+With two parts of one model from one file (`NewTextMLP`, `NewTextLayer`, `NewVisionMLP`, `NewVisionLayer`), the code
+that `NewVisionLayer` inherits would use `NewTextMLP`.
+
+Give all classes that inherit from one file the same prefix. Where two parts of a model need different prefixes, take
+the second part from another model's file, or from a class of this file,
+or override the code that uses the class of the other part.
+""",
+    examples=examples(
+        modeling_old("""\
 from torch import nn
 
 
@@ -36,29 +55,8 @@ class OldMLP(nn.Module):
 class OldAttention(nn.Module):
     def forward(self, hidden_states):
         return hidden_states
-""")
-
-RULE = Rule(
-    code="MC306",
-    name="ambiguous-prefix",
-    severity=Severity.WARNING,
-    summary="classes derived from one neighbour begin with different names",
-    explanation="""\
-The classes and functions that a parent needs are copied from its file under new names. Your class names decide the
-prefix of the new names: `class NewTextMLP(OldMLP)` asks for `NewText…`. Here two classes ask for different prefixes,
-but all copies from one file get the same prefix: the one that most classes ask for; on a tie the model's own name if a
-class asks for it, else the prefix of the last class.
-
-With two parts of one model from one file (`NewTextMLP`, `NewTextLayer`, `NewVisionMLP`, `NewVisionLayer`), the code
-that `NewVisionLayer` inherits would use `NewTextMLP`.
-
-Give all classes that inherit from one file the same prefix. Where two parts of a model need different prefixes, take
-the second part from another model's file, or from a class of this file,
-or override the code that uses the class of the other part.
-""",
-    bad=(
-        NEIGHBOUR,
-        modular_new("""\
+"""),
+        bad="""\
 from ..old.modeling_old import OldAttention, OldMLP
 
 
@@ -71,11 +69,8 @@ class NewVisionAttention(OldAttention):
 
 
 __all__ = ["NewTextMLP", "NewVisionAttention"]
-"""),
-    ),
-    good=(
-        NEIGHBOUR,
-        modular_new("""\
+""",
+        good="""\
 from ..old.modeling_old import OldAttention, OldMLP
 
 
@@ -88,7 +83,7 @@ class NewTextAttention(OldAttention):
 
 
 __all__ = ["NewTextMLP", "NewTextAttention"]
-"""),
+""",
     ),
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.rules import NotIgnorableError, UnknownRuleError, ignorable_prefix
-from modular_converter.rules._examples import NEW_MLP, OLD_MLP, new_mlp
+from modular_converter.rules._examples import NEW_MLP, OLD_MLP, examples
 
 
 RULE = Rule(
@@ -20,16 +20,19 @@ This comment names no rule, or a rule that does not exist, or an error. Errors m
 wrong, so no comment and no setting silences them: cure the error instead. Name each rule that you mean: a comment
 without names would also silence what nobody has seen yet.
 """,
-    bad=(
+    examples=examples(
         OLD_MLP,
-        new_mlp("""\
+        bad="""\
+from ..old.modeling_old import OldMLP
+
+
 class NewMLP(OldMLP):  # modular: ignore[MC399]
     pass
-"""),
-    ),
-    good=(
-        OLD_MLP,
-        NEW_MLP,
+
+
+__all__ = ["NewMLP"]
+""",
+        good=NEW_MLP,
     ),
 )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from modular_converter.findings import ClassFinding, Finding, Location, Rule, Severity, finding_at
 from modular_converter.model.nodes import dotted, walk
 from modular_converter.model.overriding import is_class_method
-from modular_converter.rules._examples import OLD_MLP, modular_new
+from modular_converter.rules._examples import OLD_MLP, examples
 
 
 if TYPE_CHECKING:
@@ -41,8 +41,11 @@ name, its method gets the base as `cls`; through `super()` it gets the class on 
 
 Write the call in another method, or silence the finding if the class is meant.
 """,
-    bad=(OLD_MLP, modular_new(MODULAR.format("return nn.Module.load(path)"))),
-    good=(OLD_MLP, modular_new(MODULAR.format("return cls().read(path)"))),
+    examples=examples(
+        OLD_MLP,
+        bad=MODULAR.format("return nn.Module.load(path)"),
+        good=MODULAR.format("return cls().read(path)"),
+    ),
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import NEW_MLP, OLD_MLP, new_mlp
+from modular_converter.rules._examples import NEW_MLP, OLD_MLP, examples
 
 
 RULE = Rule(
@@ -17,16 +17,19 @@ or a dotted name (`nn.Module`). A call, a subscript or a condition has a value o
 
 Give the class by its name. If the expression chooses between classes, write one class for each.
 """,
-    bad=(
+    examples=examples(
         OLD_MLP,
-        new_mlp("""\
+        bad="""\
+from ..old.modeling_old import OldMLP
+
+
 class NewMLP(type(OldMLP())):
     pass
-"""),
-    ),
-    good=(
-        OLD_MLP,
-        NEW_MLP,
+
+
+__all__ = ["NewMLP"]
+""",
+        good=NEW_MLP,
     ),
 )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from modular_converter.findings import ClassFinding, Finding, Location, Rule, Severity, finding_at
 from modular_converter.model.class_blocks import parse_class
 from modular_converter.model.nodes import super_attribute, walk
-from modular_converter.rules._examples import OLD_MLP, new_mlp
+from modular_converter.rules._examples import OLD_MLP, examples
 from modular_converter.rules._merging import not_mergeable
 
 
@@ -32,9 +32,12 @@ inherit from it.
 Name such a base behind the parent, define the method in your class, or let the replacing class inherit from the
 replaced one.
 """,
-    bad=(
+    examples=examples(
         OLD_MLP,
-        new_mlp("""\
+        bad="""\
+from ..old.modeling_old import OldMLP
+
+
 class NewScale:
     def forward(self, hidden_states):
         return 2 * super().forward(hidden_states)
@@ -42,11 +45,14 @@ class NewScale:
 
 class NewMLP(NewScale, OldMLP):
     pass
-"""),
-    ),
-    good=(
-        OLD_MLP,
-        new_mlp("""\
+
+
+__all__ = ["NewMLP"]
+""",
+        good="""\
+from ..old.modeling_old import OldMLP
+
+
 class NewScale:
     def forward(self, hidden_states):
         return 2 * hidden_states
@@ -54,7 +60,10 @@ class NewScale:
 
 class NewMLP(NewScale, OldMLP):
     pass
-"""),
+
+
+__all__ = ["NewMLP"]
+""",
     ),
     formerly="MC204",
 )

@@ -5,36 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import modeling_old, modular_new
+from modular_converter.rules._examples import examples, modeling_old
 
-
-FIRST = modeling_old("""\
-from torch import nn
-
-
-def scale(hidden_states):
-    return hidden_states * 2
-
-
-class OldMLP(nn.Module):
-    def forward(self, hidden_states):
-        return scale(hidden_states)
-""")
-SECOND = (
-    "models/other/modeling_other.py",
-    """\
-from torch import nn
-
-
-def scale(hidden_states):
-    return hidden_states / 1000
-
-
-class OtherAttention(nn.Module):
-    def forward(self, hidden_states):
-        return scale(hidden_states)
-""",
-)
 
 RULE = Rule(
     code="MC320",
@@ -50,10 +22,35 @@ Keep the two apart. Classes get other names when the modular file names the heir
 their own (`NewTextAttention`). A function or constant has to be written out in the modular file under another name,
 and the method that uses it as well.
 """,
-    bad=(
-        FIRST,
-        SECOND,
-        modular_new("""\
+    examples=examples(
+        modeling_old("""\
+from torch import nn
+
+
+def scale(hidden_states):
+    return hidden_states * 2
+
+
+class OldMLP(nn.Module):
+    def forward(self, hidden_states):
+        return scale(hidden_states)
+"""),
+        (
+            "models/other/modeling_other.py",
+            """\
+from torch import nn
+
+
+def scale(hidden_states):
+    return hidden_states / 1000
+
+
+class OtherAttention(nn.Module):
+    def forward(self, hidden_states):
+        return scale(hidden_states)
+""",
+        ),
+        bad="""\
 from ..old.modeling_old import OldMLP
 from ..other.modeling_other import OtherAttention
 
@@ -67,12 +64,8 @@ class NewAttention(OtherAttention):
 
 
 __all__ = ["NewMLP", "NewAttention"]
-"""),
-    ),
-    good=(
-        FIRST,
-        SECOND,
-        modular_new("""\
+""",
+        good="""\
 from ..old.modeling_old import OldMLP
 from ..other.modeling_other import OtherAttention
 
@@ -91,7 +84,7 @@ class NewAttention(OtherAttention):
 
 
 __all__ = ["NewMLP", "NewAttention"]
-"""),
+""",
     ),
 )
 

@@ -3,23 +3,8 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import modeling_old, modular_new
+from modular_converter.rules._examples import examples, modeling_old
 
-
-NEIGHBOUR = modeling_old("""\
-import enum
-
-from torch import nn
-
-
-class OldMode(enum.Enum):
-    FAST = 1
-
-
-class OldMLP(nn.Module):
-    def forward(self, hidden_states, mode=OldMode.FAST):
-        return hidden_states if mode is OldMode.FAST else 2 * hidden_states
-""")
 
 RULE = Rule(
     code="MC336",
@@ -34,9 +19,22 @@ not inherit from it.
 
 Inherit from a class that is copied, and use the heir; or ask for the heir.
 """,
-    bad=(
-        NEIGHBOUR,
-        modular_new("""\
+    examples=examples(
+        modeling_old("""\
+import enum
+
+from torch import nn
+
+
+class OldMode(enum.Enum):
+    FAST = 1
+
+
+class OldMLP(nn.Module):
+    def forward(self, hidden_states, mode=OldMode.FAST):
+        return hidden_states if mode is OldMode.FAST else 2 * hidden_states
+"""),
+        bad="""\
 from ..old.modeling_old import OldMLP, OldMode
 
 
@@ -46,11 +44,8 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewMLP"]
-"""),
-    ),
-    good=(
-        NEIGHBOUR,
-        modular_new("""\
+""",
+        good="""\
 from ..old.modeling_old import OldMLP, OldMode
 
 
@@ -64,7 +59,7 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewMLP"]
-"""),
+""",
     ),
     formerly="MC320",
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from modular_converter.findings import ClassFinding, Finding, Location, Rule, Severity, finding_at
 from modular_converter.model.class_blocks import ClassBlock
 from modular_converter.model.overriding import NO_DECORATORS
-from modular_converter.rules._examples import modeling_old, new_mlp
+from modular_converter.rules._examples import examples, modeling_old
 from modular_converter.rules._merging import WRITE_OUT, fields_of, listed
 
 
@@ -17,14 +17,6 @@ if TYPE_CHECKING:
     from modular_converter.facts import TwoClasses
 
 
-NEIGHBOUR = modeling_old("""\
-import dataclasses
-
-
-@dataclasses.dataclass(order=True)
-class OldMLP:
-    width: int = 16
-""")
 KEYWORD_ONLY, MARKER = "kw_only", "KW_ONLY"
 COMPARED, FROZEN = "order", "frozen"
 MADE = ("init", "repr", "eq", "match_args")
@@ -44,21 +36,37 @@ are gone. Where your class has decorators, the parent's are gone altogether, and
 
 Repeat the parent's decorators and options, or write the class out.
 """,
-    bad=(
-        NEIGHBOUR,
-        new_mlp("""\
+    examples=examples(
+        modeling_old("""\
+import dataclasses
+
+
+@dataclasses.dataclass(order=True)
+class OldMLP:
+    width: int = 16
+"""),
+        bad="""\
+from ..old.modeling_old import OldMLP
+
+
 @dataclasses.dataclass
 class NewMLP(OldMLP):
     depth: int = 2
-"""),
-    ),
-    good=(
-        NEIGHBOUR,
-        new_mlp("""\
+
+
+__all__ = ["NewMLP"]
+""",
+        good="""\
+from ..old.modeling_old import OldMLP
+
+
 @dataclasses.dataclass(order=True)
 class NewMLP(OldMLP):
     depth: int = 2
-"""),
+
+
+__all__ = ["NewMLP"]
+""",
     ),
     formerly="MC323",
 )

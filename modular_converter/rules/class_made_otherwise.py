@@ -10,24 +10,13 @@ from modular_converter.facts import INHERITED_KEYWORDS
 from modular_converter.findings import ClassFinding, Finding, Location, Rule, Severity, finding_at
 from modular_converter.model.bindings import attributes_set
 from modular_converter.model.class_blocks import ClassBlock
-from modular_converter.rules._examples import modeling_old, modular_new, new_mlp
+from modular_converter.rules._examples import NEW_MLP, examples, old_mlp
 from modular_converter.rules._merging import WRITE_OUT, fields_of, listed, not_mergeable
 
 
 if TYPE_CHECKING:
     from modular_converter.facts import TwoClasses
 
-NEIGHBOUR = modeling_old("""\
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def __init_subclass__(cls):
-        cls.scale = 2
-
-    def forward(self, hidden_states):
-        return hidden_states
-""")
 SLOTS = "__slots__"
 INIT_SUBCLASS = "__init_subclass__"
 EQUALITY = "__eq__"
@@ -54,16 +43,16 @@ them.
 
 Write the class out, or do as the message says.
 """,
-    bad=(
-        NEIGHBOUR,
-        new_mlp("""\
-class NewMLP(OldMLP):
-    pass
+    examples=examples(
+        old_mlp("""\
+    def __init_subclass__(cls):
+        cls.scale = 2
+
+    def forward(self, hidden_states):
+        return hidden_states
 """),
-    ),
-    good=(
-        NEIGHBOUR,
-        modular_new("""\
+        bad=NEW_MLP,
+        good="""\
 from torch import nn
 
 
@@ -75,7 +64,7 @@ class NewMLP(nn.Module):
 
 
 __all__ = ["NewMLP"]
-"""),
+""",
     ),
     formerly="MC204",
 )

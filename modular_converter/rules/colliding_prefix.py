@@ -7,14 +7,28 @@ from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.rules._cures import name_heirs
-from modular_converter.rules._examples import NEW_MLP, modeling_old, modular_new
+from modular_converter.rules._examples import NEW_MLP, examples, modeling_old
 
 
 if TYPE_CHECKING:
     from modular_converter.facts import Facts
 
 
-NEIGHBOUR = modeling_old("""\
+RULE = Rule(
+    code="MC307",
+    name="colliding-prefix",
+    severity=Severity.WARNING,
+    summary="the prefix of a class is already taken in the neighbour",
+    explanation="""\
+The classes and functions that a parent needs are copied from its file under new names. Your class name decides the
+prefix of the new names: `NewTextMLP(OldMLP)` asks for `NewText…`. But the parent's file has an `OldTextMLP` beside its
+`OldMLP`, and with this prefix both would become `NewTextMLP`. The copies get the model's own name (`New…`) instead.
+
+Choose a prefix that the other file does not use, usually the model's own name (`NewMLP`), or inherit from the class
+with the matching name (`OldTextMLP`).
+""",
+    examples=examples(
+        modeling_old("""\
 from torch import nn
 
 
@@ -35,24 +49,8 @@ class OldMLP(nn.Module):
 class OldTextMLP(nn.Module):
     def forward(self, hidden_states):
         return 2 * hidden_states
-""")
-
-RULE = Rule(
-    code="MC307",
-    name="colliding-prefix",
-    severity=Severity.WARNING,
-    summary="the prefix of a class is already taken in the neighbour",
-    explanation="""\
-The classes and functions that a parent needs are copied from its file under new names. Your class name decides the
-prefix of the new names: `NewTextMLP(OldMLP)` asks for `NewText…`. But the parent's file has an `OldTextMLP` beside its
-`OldMLP`, and with this prefix both would become `NewTextMLP`. The copies get the model's own name (`New…`) instead.
-
-Choose a prefix that the other file does not use, usually the model's own name (`NewMLP`), or inherit from the class
-with the matching name (`OldTextMLP`).
-""",
-    bad=(
-        NEIGHBOUR,
-        modular_new("""\
+"""),
+        bad="""\
 from ..old.modeling_old import OldMLP
 
 
@@ -61,11 +59,8 @@ class NewTextMLP(OldMLP):
 
 
 __all__ = ["NewTextMLP"]
-"""),
-    ),
-    good=(
-        NEIGHBOUR,
-        NEW_MLP,
+""",
+        good=NEW_MLP,
     ),
 )
 

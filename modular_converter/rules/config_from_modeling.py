@@ -3,26 +3,8 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import configuration_old, modeling_old, modular_new
+from modular_converter.rules._examples import configuration_old, examples, modeling_old
 
-
-NEIGHBOUR = (
-    configuration_old("""\
-class OldConfig:
-    hidden_size: int = 8
-"""),
-    modeling_old("""\
-from torch import nn
-
-from .configuration_old import OldConfig
-
-
-class OldMLP(nn.Module):
-    def __init__(self, config: OldConfig):
-        super().__init__()
-        self.up_proj = nn.Linear(config.hidden_size, config.hidden_size)
-"""),
-)
 
 RULE = Rule(
     code="MC106",
@@ -37,9 +19,23 @@ Import it from the file that defines it:
 
     from ..old.configuration_old import OldConfig
 """,
-    bad=(
-        *NEIGHBOUR,
-        modular_new("""\
+    examples=examples(
+        configuration_old("""\
+class OldConfig:
+    hidden_size: int = 8
+"""),
+        modeling_old("""\
+from torch import nn
+
+from .configuration_old import OldConfig
+
+
+class OldMLP(nn.Module):
+    def __init__(self, config: OldConfig):
+        super().__init__()
+        self.up_proj = nn.Linear(config.hidden_size, config.hidden_size)
+"""),
+        bad="""\
 from ..old.modeling_old import OldConfig, OldMLP
 
 
@@ -52,11 +48,8 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewConfig", "NewMLP"]
-"""),
-    ),
-    good=(
-        *NEIGHBOUR,
-        modular_new("""\
+""",
+        good="""\
 from ..old.configuration_old import OldConfig
 from ..old.modeling_old import OldMLP
 
@@ -70,7 +63,7 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewConfig", "NewMLP"]
-"""),
+""",
     ),
 )
 

@@ -38,11 +38,12 @@ first. In a circle there is no first file.
 Break the circle at one place: let one of the files import from a model outside it, or write the class out in full
 there.
 """,
-    bad=(
-        FIRST,
+    examples=(
         (
-            "models/second/modular_second.py",
-            """\
+            FIRST,
+            (
+                "models/second/modular_second.py",
+                """\
 from torch import nn
 
 from ..first.modeling_first import FirstAttention
@@ -59,13 +60,13 @@ class SecondMLP(nn.Module):
 
 __all__ = ["SecondAttention", "SecondMLP"]
 """,
+            ),
         ),
-    ),
-    good=(
-        FIRST,
         (
-            "models/second/modular_second.py",
-            """\
+            FIRST,
+            (
+                "models/second/modular_second.py",
+                """\
 from torch import nn
 
 
@@ -81,6 +82,7 @@ class SecondMLP(nn.Module):
 
 __all__ = ["SecondAttention", "SecondMLP"]
 """,
+            ),
         ),
     ),
 )

@@ -6,24 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import NEW_MLP, modeling_old, modular_new
+from modular_converter.rules._examples import NEW_MLP, examples, modeling_old
 
 
 if TYPE_CHECKING:
     from modular_converter.facts import Facts
 
-
-FIRST = (
-    "models/first/modeling_first.py",
-    """\
-from torch import nn
-
-
-class FirstMLP(nn.Module):
-    def forward(self, hidden_states):
-        return hidden_states
-""",
-)
 
 RULE = Rule(
     code="MC312",
@@ -37,8 +25,18 @@ the generated file imports from that model, and a reader does not see all code o
 Inherit from the class that holds the code (`FirstMLP`), or first rewrite the parent's file so that it does not import
 from another model.
 """,
-    bad=(
-        FIRST,
+    examples=examples(
+        (
+            "models/first/modeling_first.py",
+            """\
+from torch import nn
+
+
+class FirstMLP(nn.Module):
+    def forward(self, hidden_states):
+        return hidden_states
+""",
+        ),
         modeling_old("""\
 from ..first.modeling_first import FirstMLP
 
@@ -47,11 +45,8 @@ class OldMLP(FirstMLP):
     def rescale(self, hidden_states):
         return 2 * hidden_states
 """),
-        NEW_MLP,
-    ),
-    good=(
-        FIRST,
-        modular_new("""\
+        bad=NEW_MLP,
+        good="""\
 from ..first.modeling_first import FirstMLP
 
 
@@ -61,7 +56,7 @@ class NewMLP(FirstMLP):
 
 
 __all__ = ["NewMLP"]
-"""),
+""",
     ),
 )
 

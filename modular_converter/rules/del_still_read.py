@@ -6,26 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import modeling_old, new_mlp
+from modular_converter.rules._examples import examples, new_mlp, old_mlp
 
 
 if TYPE_CHECKING:
     from modular_converter.facts import Facts
 
-
-NEIGHBOUR = modeling_old("""\
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def __init__(self, config):
-        super().__init__()
-        self.up_proj = nn.Linear(8, 8)
-        self.dropout = nn.Dropout()
-
-    def forward(self, hidden_states):
-        return self.dropout(self.up_proj(hidden_states))
-""")
 
 RULE = Rule(
     code="MC304",
@@ -38,19 +24,22 @@ would fail with an `AttributeError` when it is called.
 
 Override that method too, without the attribute, or keep the attribute.
 """,
-    bad=(
-        NEIGHBOUR,
-        new_mlp("""\
-class NewMLP(OldMLP):
+    examples=examples(
+        old_mlp("""\
+    def __init__(self, config):
+        super().__init__()
+        self.up_proj = nn.Linear(8, 8)
+        self.dropout = nn.Dropout()
+
+    def forward(self, hidden_states):
+        return self.dropout(self.up_proj(hidden_states))
+"""),
+        bad=new_mlp("""\
     def __init__(self, config):
         super().__init__(config)
         del self.dropout
 """),
-    ),
-    good=(
-        NEIGHBOUR,
-        new_mlp("""\
-class NewMLP(OldMLP):
+        good=new_mlp("""\
     def __init__(self, config):
         super().__init__(config)
         del self.dropout

@@ -9,27 +9,13 @@ from typing import TYPE_CHECKING
 from modular_converter.findings import Finding, Fix, Location, Rule, Severity, did_you_mean, split_lines
 from modular_converter.model.nodes import walk
 from modular_converter.rules._edits import remove_statement, subject
-from modular_converter.rules._examples import modeling_old, new_mlp
+from modular_converter.rules._examples import examples, new_mlp, old_mlp
 
 
 if TYPE_CHECKING:
     from modular_converter.facts import Facts, GeneratedDefinition
     from modular_converter.model.members import Method
 
-
-NEIGHBOUR = modeling_old("""\
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def __init__(self, config):
-        super().__init__()
-        self.up_proj = nn.Linear(8, 8)
-        self.dropout = nn.Dropout()
-
-    def forward(self, hidden_states):
-        return self.up_proj(hidden_states)
-""")
 
 RULE = Rule(
     code="MC303",
@@ -43,19 +29,22 @@ The parent's method has no such statement at its top level, so nothing is taken 
 Correct the name. Where a base of the parent sets the attribute, or the parent's method sets it within an `if` or a
 loop or together with others, the `del` stays in the generated method, and there is no finding.
 """,
-    bad=(
-        NEIGHBOUR,
-        new_mlp("""\
-class NewMLP(OldMLP):
+    examples=examples(
+        old_mlp("""\
+    def __init__(self, config):
+        super().__init__()
+        self.up_proj = nn.Linear(8, 8)
+        self.dropout = nn.Dropout()
+
+    def forward(self, hidden_states):
+        return self.up_proj(hidden_states)
+"""),
+        bad=new_mlp("""\
     def __init__(self, config):
         super().__init__(config)
         del self.drop_out
 """),
-    ),
-    good=(
-        NEIGHBOUR,
-        new_mlp("""\
-class NewMLP(OldMLP):
+        good=new_mlp("""\
     def __init__(self, config):
         super().__init__(config)
         del self.dropout

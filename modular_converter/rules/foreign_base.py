@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import NEW_MLP, OLD_MLP, modular_new
+from modular_converter.rules._examples import NEW_MLP, OLD_MLP, examples
 
 
 RULE = Rule(
@@ -19,9 +19,9 @@ model's package or modular file.
 
 Import the class by its name and inherit from it: `from ..old.modeling_old import OldMLP`.
 """,
-    bad=(
+    examples=examples(
         OLD_MLP,
-        modular_new("""\
+        bad="""\
 from ..old import modeling_old
 
 
@@ -30,11 +30,8 @@ class NewMLP(modeling_old.OldMLP):
 
 
 __all__ = ["NewMLP"]
-"""),
-    ),
-    good=(
-        OLD_MLP,
-        NEW_MLP,
+""",
+        good=NEW_MLP,
     ),
 )
 

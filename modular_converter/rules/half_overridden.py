@@ -8,28 +8,12 @@ from typing import TYPE_CHECKING
 
 from modular_converter.findings import ClassFinding, Finding, Location, Rule, Severity, finding_at
 from modular_converter.model.overriding import decorated_by, is_property, is_removal, method_key
-from modular_converter.rules._examples import configuration_old, modular_new
+from modular_converter.rules._examples import configuration_old, examples
 
 
 if TYPE_CHECKING:
     from modular_converter.facts import TwoClasses
 
-
-NEIGHBOUR = configuration_old("""\
-from ...configuration_utils import PreTrainedConfig
-
-
-class OldConfig(PreTrainedConfig):
-    width: int = 16
-
-    @property
-    def depth(self):
-        return self.num_layers
-
-    @depth.setter
-    def depth(self, value):
-        self.num_layers = value
-""")
 
 RULE = Rule(
     code="MC323",
@@ -44,9 +28,23 @@ inheritance would leave the property without one.
 
 Write both halves.
 """,
-    bad=(
-        NEIGHBOUR,
-        modular_new("""\
+    examples=examples(
+        configuration_old("""\
+from ...configuration_utils import PreTrainedConfig
+
+
+class OldConfig(PreTrainedConfig):
+    width: int = 16
+
+    @property
+    def depth(self):
+        return self.num_layers
+
+    @depth.setter
+    def depth(self, value):
+        self.num_layers = value
+"""),
+        bad="""\
 from ..old.configuration_old import OldConfig
 
 
@@ -55,11 +53,8 @@ class NewConfig(OldConfig):
 
 
 __all__ = ["NewConfig"]
-"""),
-    ),
-    good=(
-        NEIGHBOUR,
-        modular_new("""\
+""",
+        good="""\
 from ..old.configuration_old import OldConfig
 
 
@@ -68,7 +63,7 @@ class NewConfig(OldConfig):
 
 
 __all__ = ["NewConfig"]
-"""),
+""",
     ),
 )
 

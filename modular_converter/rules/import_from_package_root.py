@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import OLD_MLP, modular_new
+from modular_converter.rules._examples import OLD_MLP, examples
 
 
 RULE = Rule(
@@ -21,9 +21,9 @@ Import from the module that defines the name:
     from transformers.modeling_utils import PreTrainedModel
     from transformers.models.llama.modeling_llama import LlamaMLP
 """,
-    bad=(
+    examples=examples(
         OLD_MLP,
-        modular_new("""\
+        bad="""\
 from transformers import PreTrainedModel
 
 from ..old.modeling_old import OldMLP
@@ -38,11 +38,8 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewPreTrainedModel", "NewMLP"]
-"""),
-    ),
-    good=(
-        OLD_MLP,
-        modular_new("""\
+""",
+        good="""\
 from transformers.modeling_utils import PreTrainedModel
 
 from ..old.modeling_old import OldMLP
@@ -57,7 +54,7 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewPreTrainedModel", "NewMLP"]
-"""),
+""",
     ),
 )
 

@@ -3,17 +3,8 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import OLD_MLP, modular_new
+from modular_converter.rules._examples import OLD_MLP, examples
 
-
-_CLASS = """\
-class NewMLP(OldMLP):
-    def scaled(self, hidden_states):
-        return scale(hidden_states, 2.0)
-
-
-__all__ = ["NewMLP"]
-"""
 
 RULE = Rule(
     code="MC205",
@@ -28,9 +19,9 @@ one name from two places the generated file has the first.
 
 Import a name once, and above its definition if it has one. Alternatives belong into one `try` or `if`.
 """,
-    bad=(
+    examples=examples(
         OLD_MLP,
-        modular_new(f"""\
+        bad="""\
 from ..old.modeling_old import OldMLP
 
 
@@ -41,17 +32,26 @@ def scale(hidden_states, factor):
 from torch import mul as scale
 
 
-{_CLASS}"""),
-    ),
-    good=(
-        OLD_MLP,
-        modular_new(f"""\
+class NewMLP(OldMLP):
+    def scaled(self, hidden_states):
+        return scale(hidden_states, 2.0)
+
+
+__all__ = ["NewMLP"]
+""",
+        good="""\
 from torch import mul as scale
 
 from ..old.modeling_old import OldMLP
 
 
-{_CLASS}"""),
+class NewMLP(OldMLP):
+    def scaled(self, hidden_states):
+        return scale(hidden_states, 2.0)
+
+
+__all__ = ["NewMLP"]
+""",
     ),
 )
 

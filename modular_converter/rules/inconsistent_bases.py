@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import OLD_MLP, modular_new
+from modular_converter.rules._examples import OLD_MLP, examples
 
 
 RULE = Rule(
@@ -18,9 +18,9 @@ from it, or twice.
 
 Write the more special class first, as in `class NewMLP(NewMixin, OldMLP)`.
 """,
-    bad=(
+    examples=examples(
         OLD_MLP,
-        modular_new("""\
+        bad="""\
 from torch import nn
 
 from ..old.modeling_old import OldMLP
@@ -39,11 +39,8 @@ class NewHead(OldMLP):
 
 
 __all__ = ["NewMLP", "NewHead"]
-"""),
-    ),
-    good=(
-        OLD_MLP,
-        modular_new("""\
+""",
+        good="""\
 from torch import nn
 
 from ..old.modeling_old import OldMLP
@@ -62,7 +59,7 @@ class NewHead(OldMLP):
 
 
 __all__ = ["NewMLP", "NewHead"]
-"""),
+""",
     ),
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import NEW_MLP, OLD_MLP, modular_new
+from modular_converter.rules._examples import NEW_MLP, OLD_MLP, examples
 
 
 RULE = Rule(
@@ -18,9 +18,9 @@ one of the two has to be repeated in the other, and a reader cannot see that the
 Inherit the class (`class NewMLP(OldMLP): pass`) or import the function. Where several models have the text, the oldest
 is named. What the definition uses must be the same, too: `modular-convert modularize MODEL --diff` proves the change.
 """,
-    bad=(
+    examples=examples(
         OLD_MLP,
-        modular_new("""\
+        bad="""\
 from torch import nn
 
 
@@ -30,9 +30,9 @@ class NewMLP(nn.Module):
 
 
 __all__ = ["NewMLP"]
-"""),
+""",
+        good=NEW_MLP,
     ),
-    good=(OLD_MLP, NEW_MLP),
     by_default=False,
 )
 

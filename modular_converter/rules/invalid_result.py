@@ -3,17 +3,8 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import NEW_MLP, modeling_old, new_mlp
+from modular_converter.rules._examples import NEW_MLP, examples, new_mlp, old_mlp
 
-
-NEIGHBOUR = modeling_old("""\
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def mix(self, old_states, new_states):
-        return old_states + new_states
-""")
 
 RULE = Rule(
     code="MC501",
@@ -27,14 +18,13 @@ at the class of the modular file from which the text comes. A mistake in one of 
 
 Write the method out, without `super()`, so that nothing of the parent's is put into it.
 """,
-    bad=(
-        NEIGHBOUR,
-        NEW_MLP,
-    ),
-    good=(
-        NEIGHBOUR,
-        new_mlp("""\
-class NewMLP(OldMLP):
+    examples=examples(
+        old_mlp("""\
+    def mix(self, old_states, new_states):
+        return old_states + new_states
+"""),
+        bad=NEW_MLP,
+        good=new_mlp("""\
     def mix(self, states, added_states):
         return states + added_states
 """),

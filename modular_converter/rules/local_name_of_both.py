@@ -3,19 +3,9 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import modeling_old, new_mlp
+from modular_converter.rules._examples import examples, new_mlp, old_mlp
 from modular_converter.rules._merging import not_mergeable
 
-
-NEIGHBOUR = modeling_old("""\
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def forward(self, hidden_states):
-        residual = hidden_states
-        self.last = residual
-""")
 
 RULE = Rule(
     code="MC211",
@@ -30,20 +20,19 @@ has the names of both. Where only the values differ, MC321 warns.
 
 Give your name another spelling.
 """,
-    bad=(
-        NEIGHBOUR,
-        new_mlp("""\
-class NewMLP(OldMLP):
+    examples=examples(
+        old_mlp("""\
+    def forward(self, hidden_states):
+        residual = hidden_states
+        self.last = residual
+"""),
+        bad=new_mlp("""\
     def forward(self, hidden_states):
         residual = 2 * hidden_states
         super().forward(hidden_states)
         return residual
 """),
-    ),
-    good=(
-        NEIGHBOUR,
-        new_mlp("""\
-class NewMLP(OldMLP):
+        good=new_mlp("""\
     def forward(self, hidden_states):
         doubled = 2 * hidden_states
         super().forward(hidden_states)

@@ -9,26 +9,12 @@ from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.model.nodes import BY_NAME, parse, walk
-from modular_converter.rules._examples import NEW_MLP, modeling_old, modular_new
+from modular_converter.rules._examples import NEW_MLP, examples, modeling_old
 
 
 if TYPE_CHECKING:
     from modular_converter.facts import Facts
 
-
-NEIGHBOUR = modeling_old("""\
-from torch import nn
-
-
-def scaled(hidden_states):
-    return hidden_states * 2
-
-
-class OldMLP(nn.Module):
-    def forward(self, hidden_states):
-        function = globals()["scaled"]
-        return function(hidden_states)
-""")
 
 RULE = Rule(
     code="MC327",
@@ -43,13 +29,22 @@ renamed.
 
 Override the method, and name what it uses in code.
 """,
-    bad=(
-        NEIGHBOUR,
-        NEW_MLP,
-    ),
-    good=(
-        NEIGHBOUR,
-        modular_new("""\
+    examples=examples(
+        modeling_old("""\
+from torch import nn
+
+
+def scaled(hidden_states):
+    return hidden_states * 2
+
+
+class OldMLP(nn.Module):
+    def forward(self, hidden_states):
+        function = globals()["scaled"]
+        return function(hidden_states)
+"""),
+        bad=NEW_MLP,
+        good="""\
 from ..old.modeling_old import OldMLP, scaled
 
 
@@ -59,7 +54,7 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewMLP"]
-"""),
+""",
     ),
 )
 

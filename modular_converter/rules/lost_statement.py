@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import OLD_MLP, new_mlp
+from modular_converter.rules._examples import OLD_MLP, examples, new_mlp
 
 
 RULE = Rule(
@@ -22,20 +22,22 @@ parent.
 
 Write each definition at the top level, and what belongs to a class inside of it.
 """,
-    bad=(
+    examples=examples(
         OLD_MLP,
-        new_mlp("""\
+        bad="""\
+from ..old.modeling_old import OldMLP
+
+
 class NewMLP(OldMLP):
     pass
 
 
 NewMLP.is_fast = True
-"""),
-    ),
-    good=(
-        OLD_MLP,
-        new_mlp("""\
-class NewMLP(OldMLP):
+
+
+__all__ = ["NewMLP"]
+""",
+        good=new_mlp("""\
     is_fast = True
 """),
     ),

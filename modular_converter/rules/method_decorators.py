@@ -9,24 +9,13 @@ from typing import TYPE_CHECKING
 from modular_converter.findings import ClassFinding, Finding, Location, Rule, Severity, finding_at
 from modular_converter.model.bindings import Function
 from modular_converter.model.overriding import NO_DECORATORS, inherited_decorators, is_super_statement
-from modular_converter.rules._examples import modeling_old, new_mlp
+from modular_converter.rules._examples import examples, modeling_old, new_mlp
 
 
 if TYPE_CHECKING:
     from modular_converter.facts import TwoClasses
 
 
-NEIGHBOUR = modeling_old("""\
-import functools
-
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    @functools.lru_cache
-    def scale(self):
-        return 2
-""")
 CHANGING = frozenset({"property", "cached_property", "lru_cache", "cache"})
 """The decorators that make something else than a plain method, so that callers have to know of them."""
 WITHOUT_EFFECT = frozenset({"abstractmethod", "overload", "override", "final", "no_type_check"})
@@ -44,18 +33,23 @@ parent's do not apply to the parent's lines in it.
 
 Write the decorator, or `@no_inherit_decorator` for none.
 """,
-    bad=(
-        NEIGHBOUR,
-        new_mlp("""\
-class NewMLP(OldMLP):
+    examples=examples(
+        modeling_old("""\
+import functools
+
+from torch import nn
+
+
+class OldMLP(nn.Module):
+    @functools.lru_cache
+    def scale(self):
+        return 2
+"""),
+        bad=new_mlp("""\
     def scale(self):
         return 3
 """),
-    ),
-    good=(
-        NEIGHBOUR,
-        new_mlp("""\
-class NewMLP(OldMLP):
+        good=new_mlp("""\
     @no_inherit_decorator
     def scale(self):
         return 3

@@ -8,33 +8,12 @@ from typing import TYPE_CHECKING
 
 from modular_converter.findings import Edit, Finding, Fix, Location, Rule, Severity, split_lines
 from modular_converter.rules._edits import at, exports, subject
-from modular_converter.rules._examples import configuration_old, modeling_old, modular_new
+from modular_converter.rules._examples import configuration_old, examples, modeling_old
 
 
 if TYPE_CHECKING:
     from modular_converter.facts import ClassFacts, Facts
 
-
-NEIGHBOURS = (
-    configuration_old("""\
-class OldConfig:
-    hidden_size: int = 8
-
-
-__all__ = ["OldConfig"]
-"""),
-    modeling_old("""\
-from torch import nn
-
-
-class OldModel(nn.Module):
-    def forward(self, hidden_states):
-        return hidden_states
-
-
-__all__ = ["OldModel"]
-"""),
-)
 
 RULE = Rule(
     code="MC309",
@@ -48,9 +27,26 @@ import it from the package, although its parent is in the `__all__` of its own f
 
 Add its name to `__all__`.
 """,
-    bad=(
-        *NEIGHBOURS,
-        modular_new("""\
+    examples=examples(
+        configuration_old("""\
+class OldConfig:
+    hidden_size: int = 8
+
+
+__all__ = ["OldConfig"]
+"""),
+        modeling_old("""\
+from torch import nn
+
+
+class OldModel(nn.Module):
+    def forward(self, hidden_states):
+        return hidden_states
+
+
+__all__ = ["OldModel"]
+"""),
+        bad="""\
 from ..old.configuration_old import OldConfig
 from ..old.modeling_old import OldModel
 
@@ -64,11 +60,8 @@ class NewModel(OldModel):
 
 
 __all__ = ["NewConfig"]
-"""),
-    ),
-    good=(
-        *NEIGHBOURS,
-        modular_new("""\
+""",
+        good="""\
 from ..old.configuration_old import OldConfig
 from ..old.modeling_old import OldModel
 
@@ -82,7 +75,7 @@ class NewModel(OldModel):
 
 
 __all__ = ["NewConfig", "NewModel"]
-"""),
+""",
     ),
 )
 

@@ -3,23 +3,8 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import modeling_old, modular_new
+from modular_converter.rules._examples import examples, modeling_old
 
-
-NEIGHBOUR = modeling_old("""\
-from torch import nn
-
-
-from .configuration_old import OldConfig, OldTextConfig
-
-
-class OldMLP(nn.Module):
-    def __init__(self, config: OldConfig | OldTextConfig):
-        super().__init__()
-
-    def forward(self, hidden_states):
-        return hidden_states
-""")
 
 RULE = Rule(
     code="MC505",
@@ -33,9 +18,22 @@ fails. Most often the name stands in an annotation of an inherited method: `OldC
 
 Define the name in the modular file, or override the method with an annotation of names that the model has.
 """,
-    bad=(
-        NEIGHBOUR,
-        modular_new("""\
+    examples=examples(
+        modeling_old("""\
+from torch import nn
+
+
+from .configuration_old import OldConfig, OldTextConfig
+
+
+class OldMLP(nn.Module):
+    def __init__(self, config: OldConfig | OldTextConfig):
+        super().__init__()
+
+    def forward(self, hidden_states):
+        return hidden_states
+"""),
+        bad="""\
 from ..old.modeling_old import OldMLP
 
 
@@ -48,11 +46,8 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewConfig", "NewMLP"]
-"""),
-    ),
-    good=(
-        NEIGHBOUR,
-        modular_new("""\
+""",
+        good="""\
 from ..old.modeling_old import OldMLP
 
 
@@ -66,7 +61,7 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewConfig", "NewMLP"]
-"""),
+""",
     ),
 )
 

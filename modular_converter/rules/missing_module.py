@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import OLD_MLP, modular_new
+from modular_converter.rules._examples import OLD_MLP, examples
 
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ Otherwise correct the name, write the module, or define the class in the modular
 `configuration_new.py`. Imports under `try`, or under a condition at the top level, are not checked, nor are modules
 above the folder of models, which a part of a library may lack.
 """,
-    bad=(
+    examples=examples(
         OLD_MLP,
-        modular_new("""\
+        bad="""\
 from ..old.modeling_old import OldMLP
 from .configuration_new import NewConfig
 
@@ -42,11 +42,8 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewMLP"]
-"""),
-    ),
-    good=(
-        OLD_MLP,
-        modular_new("""\
+""",
+        good="""\
 from ..old.modeling_old import OldMLP
 
 
@@ -59,7 +56,7 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewConfig", "NewMLP"]
-"""),
+""",
     ),
 )
 

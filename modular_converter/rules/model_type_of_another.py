@@ -7,17 +7,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import configuration_old, modular_new
+from modular_converter.rules._examples import configuration_old, examples
 
 
 if TYPE_CHECKING:
     from modular_converter.facts import Facts
 
-NEIGHBOUR = configuration_old("""\
-class OldConfig:
-    model_type = "old"
-    hidden_size: int = 8
-""")
 
 RULE = Rule(
     code="MC331",
@@ -30,9 +25,13 @@ the neighbour that it inherits from, so a saved model of it would be loaded as t
 
 Drop the line: the parent's `model_type` is renamed by itself. Or write the type of your model.
 """,
-    bad=(
-        NEIGHBOUR,
-        modular_new("""\
+    examples=examples(
+        configuration_old("""\
+class OldConfig:
+    model_type = "old"
+    hidden_size: int = 8
+"""),
+        bad="""\
 from ..old.configuration_old import OldConfig
 
 
@@ -42,11 +41,8 @@ class NewConfig(OldConfig):
 
 
 __all__ = ["NewConfig"]
-"""),
-    ),
-    good=(
-        NEIGHBOUR,
-        modular_new("""\
+""",
+        good="""\
 from ..old.configuration_old import OldConfig
 
 
@@ -56,7 +52,7 @@ class NewConfig(OldConfig):
 
 
 __all__ = ["NewConfig"]
-"""),
+""",
     ),
 )
 

@@ -3,23 +3,8 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import modeling_old, modular_new
+from modular_converter.rules._examples import NEW_MLP, examples, modeling_old
 
-
-NEIGHBOUR = modeling_old("""\
-from torch import nn
-
-
-SIZE = 1
-
-
-class OldMLP(nn.Module):
-    def forward(self, hidden_states, size=SIZE):
-        return size * hidden_states
-
-
-SIZE = 2
-""")
 
 RULE = Rule(
     code="MC338",
@@ -32,22 +17,23 @@ decorators, defaults and class body. A generated file has one definition for eac
 
 Give the two different names. If they are a neighbour's, write the definition that uses the first one out.
 """,
-    bad=(
-        NEIGHBOUR,
-        modular_new("""\
-from ..old.modeling_old import OldMLP
+    examples=examples(
+        modeling_old("""\
+from torch import nn
 
 
-class NewMLP(OldMLP):
-    pass
+SIZE = 1
 
 
-__all__ = ["NewMLP"]
+class OldMLP(nn.Module):
+    def forward(self, hidden_states, size=SIZE):
+        return size * hidden_states
+
+
+SIZE = 2
 """),
-    ),
-    good=(
-        NEIGHBOUR,
-        modular_new("""\
+        bad=NEW_MLP,
+        good="""\
 from torch import nn
 
 
@@ -57,7 +43,7 @@ class NewMLP(nn.Module):
 
 
 __all__ = ["NewMLP"]
-"""),
+""",
     ),
     formerly="MC320",
 )

@@ -10,22 +10,13 @@ from modular_converter.findings import ClassFinding, Finding, Location, Rule, Se
 from modular_converter.model.bindings import bindings_of
 from modular_converter.model.members import SUPER_KWARGS
 from modular_converter.model.overriding import decorated_by, inherited_decorators
-from modular_converter.rules._examples import modeling_old, new_mlp
+from modular_converter.rules._examples import examples, new_mlp, old_mlp
 from modular_converter.rules._merging import not_mergeable
 
 
 if TYPE_CHECKING:
     from modular_converter.facts import TwoClasses
 
-NEIGHBOUR = modeling_old("""\
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def __init__(self, config):
-        super().__init__()
-        self.__scale = 2
-""")
 
 RULE = Rule(
     code="MC209",
@@ -40,18 +31,17 @@ names (`self.__x`), into which Python puts the name of the class, have that of y
 
 Give your name another spelling.
 """,
-    bad=(
-        NEIGHBOUR,
-        new_mlp("""\
-class NewMLP(OldMLP):
+    examples=examples(
+        old_mlp("""\
+    def __init__(self, config):
+        super().__init__()
+        self.__scale = 2
+"""),
+        bad=new_mlp("""\
     def forward(self, hidden_states):
         return self._OldMLP__scale * hidden_states
 """),
-    ),
-    good=(
-        NEIGHBOUR,
-        new_mlp("""\
-class NewMLP(OldMLP):
+        good=new_mlp("""\
     def forward(self, hidden_states):
         self.__factor = 3
         return self.__factor * hidden_states

@@ -3,20 +3,9 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import modeling_old, new_mlp
+from modular_converter.rules._examples import examples, new_mlp, old_mlp
 from modular_converter.rules._merging import not_mergeable
 
-
-NEIGHBOUR = modeling_old("""\
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def forward(self, hidden_states):
-        if hidden_states is None:
-            return None
-        return 2 * hidden_states
-""")
 
 RULE = Rule(
     code="MC204",
@@ -32,19 +21,19 @@ Write the parent's lines out in the override, and change what you need. Other ob
 (the parent as a class), MC207 (the order of bases), MC208 (how the class is made), MC209 (names in the class), MC210
 (parameters without a value), MC211 (local names of both methods).
 """,
-    bad=(
-        NEIGHBOUR,
-        new_mlp("""\
-class NewMLP(OldMLP):
+    examples=examples(
+        old_mlp("""\
+    def forward(self, hidden_states):
+        if hidden_states is None:
+            return None
+        return 2 * hidden_states
+"""),
+        bad=new_mlp("""\
     def forward(self, hidden_states):
         super().forward(hidden_states)
         self.calls += 1
 """),
-    ),
-    good=(
-        NEIGHBOUR,
-        new_mlp("""\
-class NewMLP(OldMLP):
+        good=new_mlp("""\
     def forward(self, hidden_states):
         self.calls += 1
         return super().forward(hidden_states)

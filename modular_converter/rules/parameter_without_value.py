@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import modeling_old, new_mlp
+from modular_converter.rules._examples import examples, new_mlp, old_mlp
 from modular_converter.rules._merging import not_mergeable
 
-
-NEIGHBOUR = modeling_old("""\
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def forward(self, hidden_states):
-        return 2 * hidden_states
-""")
 
 RULE = Rule(
     code="MC210",
@@ -29,18 +20,16 @@ the parent's parameters and yours have to be a signature together.
 
 Pass each argument by itself, or take the parameter into your signature.
 """,
-    bad=(
-        NEIGHBOUR,
-        new_mlp("""\
-class NewMLP(OldMLP):
+    examples=examples(
+        old_mlp("""\
+    def forward(self, hidden_states):
+        return 2 * hidden_states
+"""),
+        bad=new_mlp("""\
     def forward(self, *arguments):
         return super().forward(*arguments)
 """),
-    ),
-    good=(
-        NEIGHBOUR,
-        new_mlp("""\
-class NewMLP(OldMLP):
+        good=new_mlp("""\
     def forward(self, hidden_states):
         hidden_states = hidden_states + 1
         return super().forward(hidden_states)

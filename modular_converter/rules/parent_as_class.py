@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from modular_converter.findings import ClassFinding, Finding, Location, Rule, Severity, finding_at
 from modular_converter.model.class_blocks import ClassBlock, Member
 from modular_converter.model.nodes import is_super, walk
-from modular_converter.rules._examples import OLD_MLP, new_mlp
+from modular_converter.rules._examples import OLD_MLP, examples, new_mlp
 from modular_converter.rules._merging import not_mergeable
 
 
@@ -35,18 +35,13 @@ parent as a class finds none: its name, `super()` as a value, `__class__` in the
 
 Call the parent's method by `super()` in a statement of its own, or write out what you take from it.
 """,
-    bad=(
+    examples=examples(
         OLD_MLP,
-        new_mlp("""\
-class NewMLP(OldMLP):
+        bad=new_mlp("""\
     def forward(self, hidden_states):
         return 2 * OldMLP.forward(self, hidden_states)
 """),
-    ),
-    good=(
-        OLD_MLP,
-        new_mlp("""\
-class NewMLP(OldMLP):
+        good=new_mlp("""\
     def forward(self, hidden_states):
         hidden_states = 2 * hidden_states
         return super().forward(hidden_states)

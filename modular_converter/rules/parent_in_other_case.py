@@ -7,7 +7,7 @@ import ast
 from modular_converter.findings import Edit, Finding, Fix, Location, Rule, Severity
 from modular_converter.model.nodes import parse, walk
 from modular_converter.rules._edits import at, subject
-from modular_converter.rules._examples import NEW_MLP, OLD_MLP, modular_new
+from modular_converter.rules._examples import NEW_MLP, OLD_MLP, examples
 
 
 RULE = Rule(
@@ -22,9 +22,9 @@ everywhere, so what it generates is right. The modular file is not: Python raise
 
 Write the name as the neighbour does. Any other name that the neighbour does not define is MC105.
 """,
-    bad=(
+    examples=examples(
         OLD_MLP,
-        modular_new("""\
+        bad="""\
 from ..old.modeling_old import OLDMLP
 
 
@@ -33,11 +33,8 @@ class NewMLP(OLDMLP):
 
 
 __all__ = ["NewMLP"]
-"""),
-    ),
-    good=(
-        OLD_MLP,
-        NEW_MLP,
+""",
+        good=NEW_MLP,
     ),
 )
 

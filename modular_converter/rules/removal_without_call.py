@@ -7,16 +7,12 @@ from typing import TYPE_CHECKING
 
 from modular_converter.findings import Edit, Finding, Fix, Location, Rule, Severity, split_lines
 from modular_converter.rules._edits import at, subject
-from modular_converter.rules._examples import modeling_old, new_mlp
+from modular_converter.rules._examples import examples, modeling_old, new_mlp
 
 
 if TYPE_CHECKING:
     from modular_converter.facts import Facts
 
-NEIGHBOUR = modeling_old("""\
-class OldMLP:
-    scale = 2
-""")
 
 RULE = Rule(
     code="MC330",
@@ -29,13 +25,17 @@ parentheses, the attribute stays, and its value is the exception class.
 
 Write `AttributeError()`.
 """,
-    bad=(
-        NEIGHBOUR,
-        new_mlp("class NewMLP(OldMLP):\n    scale = AttributeError\n"),
-    ),
-    good=(
-        NEIGHBOUR,
-        new_mlp("class NewMLP(OldMLP):\n    scale = AttributeError()\n"),
+    examples=examples(
+        modeling_old("""\
+class OldMLP:
+    scale = 2
+"""),
+        bad=new_mlp("""\
+    scale = AttributeError
+"""),
+        good=new_mlp("""\
+    scale = AttributeError()
+"""),
     ),
 )
 

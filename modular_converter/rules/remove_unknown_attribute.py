@@ -6,18 +6,12 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import SIMILAR, Finding, Location, Rule, Severity, did_you_mean, nearest
-from modular_converter.rules._examples import configuration_old, modular_new
+from modular_converter.rules._examples import configuration_old, examples
 
 
 if TYPE_CHECKING:
     from modular_converter.facts import Facts
 
-
-NEIGHBOUR = configuration_old("""\
-class OldConfig:
-    hidden_size: int = 8
-    mlp_bias: bool = False
-""")
 
 RULE = Rule(
     code="MC202",
@@ -32,9 +26,13 @@ source of an ancestor cannot be read (`nn.Module`), a name that is close to one 
 Correct the name, or drop the line. An attribute that is assigned in a method (`self.x = …`) is removed with
 `del self.x` after the `super()` call in that method.
 """,
-    bad=(
-        NEIGHBOUR,
-        modular_new("""\
+    examples=examples(
+        configuration_old("""\
+class OldConfig:
+    hidden_size: int = 8
+    mlp_bias: bool = False
+"""),
+        bad="""\
 from ..old.configuration_old import OldConfig
 
 
@@ -43,11 +41,8 @@ class NewConfig(OldConfig):
 
 
 __all__ = ["NewConfig"]
-"""),
-    ),
-    good=(
-        NEIGHBOUR,
-        modular_new("""\
+""",
+        good="""\
 from ..old.configuration_old import OldConfig
 
 
@@ -56,7 +51,7 @@ class NewConfig(OldConfig):
 
 
 __all__ = ["NewConfig"]
-"""),
+""",
     ),
 )
 

@@ -9,29 +9,12 @@ from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.model.nodes import parse
-from modular_converter.rules._examples import configuration_old, modeling_old, modular_new
+from modular_converter.rules._examples import configuration_old, examples, old_mlp
 
 
 if TYPE_CHECKING:
     from modular_converter.facts import Facts
 
-
-NEIGHBOURS = (
-    configuration_old("""\
-class OldConfig:
-    hidden_size: int = 8
-    mlp_bias: bool = False
-"""),
-    modeling_old("""\
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def __init__(self, config):
-        super().__init__()
-        self.up_proj = nn.Linear(config.hidden_size, 8, bias=config.mlp_bias)
-"""),
-)
 
 RULE = Rule(
     code="MC318",
@@ -44,9 +27,18 @@ RULE = Rule(
 
 Override that method without the attribute, or keep the attribute.
 """,
-    bad=(
-        *NEIGHBOURS,
-        modular_new("""\
+    examples=examples(
+        configuration_old("""\
+class OldConfig:
+    hidden_size: int = 8
+    mlp_bias: bool = False
+"""),
+        old_mlp("""\
+    def __init__(self, config):
+        super().__init__()
+        self.up_proj = nn.Linear(config.hidden_size, 8, bias=config.mlp_bias)
+"""),
+        bad="""\
 from ..old.configuration_old import OldConfig
 from ..old.modeling_old import OldMLP
 
@@ -60,11 +52,8 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewConfig", "NewMLP"]
-"""),
-    ),
-    good=(
-        *NEIGHBOURS,
-        modular_new("""\
+""",
+        good="""\
 from torch import nn
 
 from ..old.configuration_old import OldConfig
@@ -82,7 +71,7 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewConfig", "NewMLP"]
-"""),
+""",
     ),
 )
 

@@ -12,26 +12,13 @@ from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.model.bindings import bindings_of
 from modular_converter.model.lexer import QUOTED_WORD
 from modular_converter.model.nodes import BY_NAME, walk
-from modular_converter.rules._examples import modeling_old, new_mlp
+from modular_converter.rules._examples import examples, new_mlp, old_mlp
 
 
 if TYPE_CHECKING:
     from modular_converter.facts import ClassFacts, Facts, GeneratedDefinition, Parent
     from modular_converter.model.members import Method
 
-
-NEIGHBOUR = modeling_old("""\
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def __init__(self, config):
-        super().__init__()
-        self.old_proj = nn.Linear(8, 8)
-
-    def forward(self, hidden_states):
-        return self.old_proj(hidden_states)
-""")
 
 RULE = Rule(
     code="MC324",
@@ -45,18 +32,20 @@ that does not exist, or sets one that inherited code does not read; a method of 
 
 Write the name that the generated class has.
 """,
-    bad=(
-        NEIGHBOUR,
-        new_mlp("""\
-class NewMLP(OldMLP):
+    examples=examples(
+        old_mlp("""\
+    def __init__(self, config):
+        super().__init__()
+        self.old_proj = nn.Linear(8, 8)
+
+    def forward(self, hidden_states):
+        return self.old_proj(hidden_states)
+"""),
+        bad=new_mlp("""\
     def reset(self):
         self.old_proj.reset_parameters()
 """),
-    ),
-    good=(
-        NEIGHBOUR,
-        new_mlp("""\
-class NewMLP(OldMLP):
+        good=new_mlp("""\
     def reset(self):
         self.new_proj.reset_parameters()
 """),

@@ -3,18 +3,8 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import NEW_MLP, modeling_old, modular_new
+from modular_converter.rules._examples import NEW_MLP, examples, modeling_old
 
-
-NEIGHBOUR = modeling_old("""\
-import torch
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def forward(self, hidden_states):
-        return torch.nn.functional.interpolate(hidden_states, mode="old")
-""")
 
 RULE = Rule(
     code="MC328",
@@ -29,10 +19,18 @@ method of an object that need not be the model's may mean something else than th
 If the word means the model, silence this finding. Else override what uses it, or write `torch.clip(x)`: attributes of
 what the neighbour imports are not renamed.
 """,
-    bad=(NEIGHBOUR, NEW_MLP),
-    good=(
-        NEIGHBOUR,
-        modular_new("""\
+    examples=examples(
+        modeling_old("""\
+import torch
+from torch import nn
+
+
+class OldMLP(nn.Module):
+    def forward(self, hidden_states):
+        return torch.nn.functional.interpolate(hidden_states, mode="old")
+"""),
+        bad=NEW_MLP,
+        good="""\
 import torch
 
 from ..old.modeling_old import OldMLP
@@ -44,7 +42,7 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewMLP"]
-"""),
+""",
     ),
 )
 

@@ -3,19 +3,8 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import modeling_old, modular_new
+from modular_converter.rules._examples import NEW_MLP, examples, old_mlp
 
-
-NEIGHBOUR = modeling_old("""\
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def forward(self, hidden_states):
-        new_states = 2 * hidden_states
-        old_states = hidden_states + 1
-        return old_states + new_states
-""")
 
 RULE = Rule(
     code="MC337",
@@ -29,22 +18,15 @@ names.
 
 Write the code that uses the two out in the modular file, with other names.
 """,
-    bad=(
-        NEIGHBOUR,
-        modular_new("""\
-from ..old.modeling_old import OldMLP
-
-
-class NewMLP(OldMLP):
-    pass
-
-
-__all__ = ["NewMLP"]
+    examples=examples(
+        old_mlp("""\
+    def forward(self, hidden_states):
+        new_states = 2 * hidden_states
+        old_states = hidden_states + 1
+        return old_states + new_states
 """),
-    ),
-    good=(
-        NEIGHBOUR,
-        modular_new("""\
+        bad=NEW_MLP,
+        good="""\
 from torch import nn
 
 
@@ -56,7 +38,7 @@ class NewMLP(nn.Module):
 
 
 __all__ = ["NewMLP"]
-"""),
+""",
     ),
     formerly="MC320",
 )

@@ -6,14 +6,28 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import modeling_old, modular_new
+from modular_converter.rules._examples import examples, modeling_old
 
 
 if TYPE_CHECKING:
     from modular_converter.facts import ClassFacts, Facts, GeneratedDefinition, Parent
 
 
-NEIGHBOUR = modeling_old("""\
+RULE = Rule(
+    code="MC201",
+    name="replaced-dependency",
+    severity=Severity.ERROR,
+    summary="a class derived from a dependency is not used by the model that inherits the dependency",
+    explanation="""\
+`NewModel(OldModel)` copies the classes that `OldModel` uses, under new names: `OldEmbeddings` becomes `NewEmbeddings`.
+If you derive a class with another name from `OldEmbeddings`, it is a second class: the generated model uses the
+unchanged copy `NewEmbeddings`, and your change has no effect.
+
+Either give your class the name of the copy (`NewEmbeddings`), so that it replaces the copy everywhere, or assign your
+class in the `__init__` of the model: `self.embeddings = NewRotaryTable()`.
+""",
+    examples=examples(
+        modeling_old("""\
 from torch import nn
 
 
@@ -29,24 +43,8 @@ class OldModel(nn.Module):
 
     def forward(self, input_ids):
         return self.embeddings(input_ids)
-""")
-
-RULE = Rule(
-    code="MC201",
-    name="replaced-dependency",
-    severity=Severity.ERROR,
-    summary="a class derived from a dependency is not used by the model that inherits the dependency",
-    explanation="""\
-`NewModel(OldModel)` copies the classes that `OldModel` uses, under new names: `OldEmbeddings` becomes `NewEmbeddings`.
-If you derive a class with another name from `OldEmbeddings`, it is a second class: the generated model uses the
-unchanged copy `NewEmbeddings`, and your change has no effect.
-
-Either give your class the name of the copy (`NewEmbeddings`), so that it replaces the copy everywhere, or assign your
-class in the `__init__` of the model: `self.embeddings = NewRotaryTable()`.
-""",
-    bad=(
-        NEIGHBOUR,
-        modular_new("""\
+"""),
+        bad="""\
 from ..old.modeling_old import OldEmbeddings, OldModel
 
 
@@ -60,11 +58,8 @@ class NewModel(OldModel):
 
 
 __all__ = ["NewModel"]
-"""),
-    ),
-    good=(
-        NEIGHBOUR,
-        modular_new("""\
+""",
+        good="""\
 from ..old.modeling_old import OldEmbeddings, OldModel
 
 
@@ -80,7 +75,7 @@ class NewModel(OldModel):
 
 
 __all__ = ["NewModel"]
-"""),
+""",
     ),
 )
 

@@ -3,21 +3,8 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import modeling_old, new_mlp
+from modular_converter.rules._examples import examples, new_mlp, old_mlp
 
-
-NEIGHBOUR = modeling_old("""\
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def __init__(self, config):
-        super().__init__()
-        size = config.hidden_size
-        self.up_proj = nn.Linear(size, size)
-        size = 2 * config.hidden_size
-        self.down_proj = nn.Linear(size, size)
-""")
 
 RULE = Rule(
     code="MC316",
@@ -35,19 +22,21 @@ inheritance would leave it as you made it, and `self.tokenizer.decoder = decoder
 
 Use another name if you mean a value of your own, or write the parent's lines out.
 """,
-    bad=(
-        NEIGHBOUR,
-        new_mlp("""\
-class NewMLP(OldMLP):
+    examples=examples(
+        old_mlp("""\
+    def __init__(self, config):
+        super().__init__()
+        size = config.hidden_size
+        self.up_proj = nn.Linear(size, size)
+        size = 2 * config.hidden_size
+        self.down_proj = nn.Linear(size, size)
+"""),
+        bad=new_mlp("""\
     def __init__(self, config):
         super().__init__(config)
         size = 16
 """),
-    ),
-    good=(
-        NEIGHBOUR,
-        new_mlp("""\
-class NewMLP(OldMLP):
+        good=new_mlp("""\
     def __init__(self, config):
         super().__init__(config)
         self.size = 16

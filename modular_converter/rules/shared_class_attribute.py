@@ -9,20 +9,13 @@ from typing import TYPE_CHECKING
 from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.model.bindings import FUNCTIONS, bindings_of
 from modular_converter.model.overriding import first_parameter
-from modular_converter.rules._examples import modeling_old, modular_new
+from modular_converter.rules._examples import examples, modeling_old
 
 
 if TYPE_CHECKING:
     from modular_converter.facts import Facts
     from modular_converter.model.members import Members
 
-NEIGHBOUR = modeling_old("""\
-class OldMLP:
-    cache = {}
-
-    def put(self, key, value):
-        self.cache[key] = value
-""")
 HEIRS = """\
 from ..old.modeling_old import OldMLP
 
@@ -50,8 +43,17 @@ seen by the others. Each generated class has the parent's body, and so an object
 Give each class an object of its own, which has the same meaning in both, or put the object at the top level of the
 modular file, and use it in the methods.
 """,
-    bad=(NEIGHBOUR, modular_new(HEIRS.format("pass"))),
-    good=(NEIGHBOUR, modular_new(HEIRS.format("cache = {}"))),
+    examples=examples(
+        modeling_old("""\
+class OldMLP:
+    cache = {}
+
+    def put(self, key, value):
+        self.cache[key] = value
+"""),
+        bad=HEIRS.format("pass"),
+        good=HEIRS.format("cache = {}"),
+    ),
 )
 MUTABLE = frozenset(["Counter", "OrderedDict", "bytearray", "defaultdict", "deque", "dict", "list", "set"])
 """The calls that make an object which can be changed."""

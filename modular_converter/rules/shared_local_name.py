@@ -3,18 +3,8 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import modeling_old, new_mlp
+from modular_converter.rules._examples import examples, new_mlp, old_mlp
 
-
-NEIGHBOUR = modeling_old("""\
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def forward(self, hidden_states):
-        hidden_states = self.up_proj(hidden_states)
-        return hidden_states
-""")
 
 RULE = Rule(
     code="MC321",
@@ -28,19 +18,18 @@ name, or the value from before your own assignment to it further down.
 
 Use another name, assign it above the call, or write the parent's lines out.
 """,
-    bad=(
-        NEIGHBOUR,
-        new_mlp("""\
-class NewMLP(OldMLP):
+    examples=examples(
+        old_mlp("""\
+    def forward(self, hidden_states):
+        hidden_states = self.up_proj(hidden_states)
+        return hidden_states
+"""),
+        bad=new_mlp("""\
     def forward(self, hidden_states):
         super().forward(hidden_states)
         return hidden_states + 1
 """),
-    ),
-    good=(
-        NEIGHBOUR,
-        new_mlp("""\
-class NewMLP(OldMLP):
+        good=new_mlp("""\
     def forward(self, hidden_states):
         residual = hidden_states
         super().forward(hidden_states)

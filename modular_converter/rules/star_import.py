@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import NEW_MLP, OLD_MLP, modular_new
+from modular_converter.rules._examples import NEW_MLP, OLD_MLP, examples
 
 
 RULE = Rule(
@@ -17,9 +17,9 @@ copied. `from ..old.modeling_old import *` names none of them, so `OldMLP` would
 
 Name what you use: `from ..old.modeling_old import OldMLP`.
 """,
-    bad=(
+    examples=examples(
         OLD_MLP,
-        modular_new("""\
+        bad="""\
 from ..old.modeling_old import *
 
 
@@ -28,11 +28,8 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewMLP"]
-"""),
-    ),
-    good=(
-        OLD_MLP,
-        NEW_MLP,
+""",
+        good=NEW_MLP,
     ),
 )
 

@@ -4,19 +4,8 @@ from __future__ import annotations
 
 from modular_converter.findings import Finding, Fix, Location, Rule, Severity
 from modular_converter.rules._edits import remove_statement
-from modular_converter.rules._examples import modeling_old, modular_new
+from modular_converter.rules._examples import examples, old_mlp
 
-
-NEIGHBOUR = modeling_old("""\
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def __init__(self, config):
-        super().__init__()
-        self.layers = nn.ModuleList()
-        self.layers.append(nn.Linear(8, 8))
-""")
 
 RULE = Rule(
     code="MC322",
@@ -29,9 +18,14 @@ no difference. A statement that appends, counts or calls something would run twi
 
 Leave it out if once is enough. If you mean it twice, write it in another way.
 """,
-    bad=(
-        NEIGHBOUR,
-        modular_new("""\
+    examples=examples(
+        old_mlp("""\
+    def __init__(self, config):
+        super().__init__()
+        self.layers = nn.ModuleList()
+        self.layers.append(nn.Linear(8, 8))
+"""),
+        bad="""\
 from torch import nn
 
 from ..old.modeling_old import OldMLP
@@ -44,11 +38,8 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewMLP"]
-"""),
-    ),
-    good=(
-        NEIGHBOUR,
-        modular_new("""\
+""",
+        good="""\
 from torch import nn
 
 from ..old.modeling_old import OldMLP
@@ -61,7 +52,7 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewMLP"]
-"""),
+""",
     ),
 )
 

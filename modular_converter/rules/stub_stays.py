@@ -6,24 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Edit, Finding, Fix, Location, Rule, Severity, split_lines
-from modular_converter.rules._examples import modeling_old, new_mlp
+from modular_converter.rules._examples import examples, new_mlp, old_mlp
 
 
 if TYPE_CHECKING:
     from modular_converter.facts import Facts
 
-
-NEIGHBOUR = modeling_old("""\
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def rescale(self, hidden_states):
-        return 2 * hidden_states
-
-    def forward(self, hidden_states):
-        return hidden_states
-""")
 
 RULE = Rule(
     code="MC317",
@@ -37,18 +25,19 @@ so the generated class has a method that raises.
 
 Put one blank line above the stub, and a docstring or another member between it and `class`.
 """,
-    bad=(
-        NEIGHBOUR,
-        new_mlp("""\
-class NewMLP(OldMLP):
+    examples=examples(
+        old_mlp("""\
+    def rescale(self, hidden_states):
+        return 2 * hidden_states
+
+    def forward(self, hidden_states):
+        return hidden_states
+"""),
+        bad=new_mlp("""\
     def rescale(self, hidden_states):
         raise AttributeError("not needed here")
 """),
-    ),
-    good=(
-        NEIGHBOUR,
-        new_mlp("""\
-class NewMLP(OldMLP):
+        good=new_mlp("""\
     is_scaled = False
 
     def rescale(self, hidden_states):

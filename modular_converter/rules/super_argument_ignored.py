@@ -5,18 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import modeling_old, new_mlp
+from modular_converter.rules._examples import examples, new_mlp, old_mlp
 
-
-NEIGHBOUR = modeling_old("""\
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def __init__(self, config, bias=False):
-        super().__init__()
-        self.up_proj = nn.Linear(8, 8, bias=bias)
-""")
 
 RULE = Rule(
     code="MC315",
@@ -33,19 +23,18 @@ argument that the parent's method does not take, for which Python would raise a 
 Assign the value to that name before the call, and pass it: with one tuple assignment (`q, k = k, q`) where arguments
 read each other's names.
 """,
-    bad=(
-        NEIGHBOUR,
-        new_mlp("""\
-class NewMLP(OldMLP):
+    examples=examples(
+        old_mlp("""\
+    def __init__(self, config, bias=False):
+        super().__init__()
+        self.up_proj = nn.Linear(8, 8, bias=bias)
+"""),
+        bad=new_mlp("""\
     def __init__(self, config, bias=False):
         super().__init__(config, bias=not bias)
         self.size = 8
 """),
-    ),
-    good=(
-        NEIGHBOUR,
-        new_mlp("""\
-class NewMLP(OldMLP):
+        good=new_mlp("""\
     def __init__(self, config, bias=False):
         bias = not bias
         super().__init__(config, bias=bias)

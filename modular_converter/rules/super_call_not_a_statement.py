@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from modular_converter.findings import ClassFinding, Finding, Location, Rule, Severity, finding_at
 from modular_converter.model.members import super_method
 from modular_converter.model.nodes import super_attribute, walk
-from modular_converter.rules._examples import OLD_MLP, new_mlp
+from modular_converter.rules._examples import OLD_MLP, examples, new_mlp
 
 
 if TYPE_CHECKING:
@@ -34,19 +34,14 @@ or does something else.
 Write the parent's lines out and change what you need, or put the call on a line of its own and your lines around it.
 In another method `self.m(…)` reaches the parent's lines, where your class has no `m`.
 """,
-    bad=(
+    examples=examples(
         OLD_MLP,
-        new_mlp("""\
-class NewMLP(OldMLP):
+        bad=new_mlp("""\
     def forward(self, hidden_states):
         output = super().forward(hidden_states)
         return 2 * output
 """),
-    ),
-    good=(
-        OLD_MLP,
-        new_mlp("""\
-class NewMLP(OldMLP):
+        good=new_mlp("""\
     def forward(self, hidden_states):
         hidden_states = 2 * hidden_states
         return super().forward(hidden_states)

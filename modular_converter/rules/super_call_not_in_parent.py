@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import OLD_MLP, modular_new, new_mlp
+from modular_converter.rules._examples import OLD_MLP, examples, new_mlp
 
 
 if TYPE_CHECKING:
@@ -25,17 +25,13 @@ Python.
 
 If you want the method of a base, name the base: `nn.Module.m(self, …)`. Otherwise check the name of the method.
 """,
-    bad=(
+    examples=examples(
         OLD_MLP,
-        new_mlp("""\
-class NewMLP(OldMLP):
+        bad=new_mlp("""\
     def extra_repr(self):
         return super().extra_repr()
 """),
-    ),
-    good=(
-        OLD_MLP,
-        modular_new("""\
+        good="""\
 from torch import nn
 
 from ..old.modeling_old import OldMLP
@@ -47,7 +43,7 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewMLP"]
-"""),
+""",
     ),
 )
 

@@ -7,21 +7,12 @@ from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity, did_you_mean
 from modular_converter.model.members import SUPER_KWARGS
-from modular_converter.rules._examples import modeling_old, new_mlp
+from modular_converter.rules._examples import examples, new_mlp, old_mlp
 
 
 if TYPE_CHECKING:
     from modular_converter.facts import Facts
 
-
-NEIGHBOUR = modeling_old("""\
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def forward(self, hidden_states, scale=1.0):
-        return scale * hidden_states
-""")
 
 RULE = Rule(
     code="MC203",
@@ -34,18 +25,16 @@ parent itself does not define this method, so there are no parameters to insert.
 
 Write the parameters out, use an ordinary `**kwargs`, or correct the name of the method.
 """,
-    bad=(
-        NEIGHBOUR,
-        new_mlp("""\
-class NewMLP(OldMLP):
+    examples=examples(
+        old_mlp("""\
+    def forward(self, hidden_states, scale=1.0):
+        return scale * hidden_states
+"""),
+        bad=new_mlp("""\
     def rescale(self, hidden_states, **super_kwargs):
         return hidden_states
 """),
-    ),
-    good=(
-        NEIGHBOUR,
-        new_mlp("""\
-class NewMLP(OldMLP):
+        good=new_mlp("""\
     def forward(self, hidden_states, **super_kwargs):
         return 2 * scale * hidden_states
 """),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import NEW_MLP, OLD_MLP, new_mlp
+from modular_converter.rules._examples import NEW_MLP, OLD_MLP, examples
 
 
 RULE = Rule(
@@ -21,16 +21,19 @@ that was never closed.
 Correct the file first: `python -m py_compile FILE` must pass. When the file uses syntax of a newer Python than the
 one that runs the converter, run the converter with that newer Python.
 """,
-    bad=(
+    examples=examples(
         OLD_MLP,
-        new_mlp("""\
+        bad="""\
+from ..old.modeling_old import OldMLP
+
+
 class NewMLP(OldMLP)
     pass
-"""),
-    ),
-    good=(
-        OLD_MLP,
-        NEW_MLP,
+
+
+__all__ = ["NewMLP"]
+""",
+        good=NEW_MLP,
     ),
 )
 

@@ -3,20 +3,8 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import OLD_MLP, modular_new, new_mlp
+from modular_converter.rules._examples import OLD_MLP, examples, new_mlp
 
-
-NEIGHBOURS = (
-    OLD_MLP,
-    (
-        "models/other/modeling_other.py",
-        """\
-class OtherMixin:
-    def scale(self, hidden_states):
-        return 2 * hidden_states
-""",
-    ),
-)
 
 RULE = Rule(
     code="MC108",
@@ -31,9 +19,17 @@ Inherit from the class that gives most, and write the methods that you want from
 such as `super().forward(…)` beside your own lines. Ordinary bases that come from no neighbour (`nn.Module`, mixins of
 the library) may be added freely.
 """,
-    bad=(
-        *NEIGHBOURS,
-        modular_new("""\
+    examples=examples(
+        OLD_MLP,
+        (
+            "models/other/modeling_other.py",
+            """\
+class OtherMixin:
+    def scale(self, hidden_states):
+        return 2 * hidden_states
+""",
+        ),
+        bad="""\
 from ..old.modeling_old import OldMLP
 from ..other.modeling_other import OtherMixin
 
@@ -43,12 +39,8 @@ class NewMLP(OldMLP, OtherMixin):
 
 
 __all__ = ["NewMLP"]
-"""),
-    ),
-    good=(
-        *NEIGHBOURS,
-        new_mlp("""\
-class NewMLP(OldMLP):
+""",
+        good=new_mlp("""\
     def scale(self, hidden_states):
         return 2 * hidden_states
 """),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import OLD_MLP, modular_new
+from modular_converter.rules._examples import OLD_MLP, examples
 
 
 RULE = Rule(
@@ -18,9 +18,9 @@ Python up to 3.13 evaluates the annotations of a signature when the file is impo
 Write `from __future__ import annotations` at the top of the modular file: it is carried into the generated files whose
 annotations need it. Or write the annotation in quotes, or import the name outside of `if TYPE_CHECKING:`.
 """,
-    bad=(
+    examples=examples(
         OLD_MLP,
-        modular_new("""\
+        bad="""\
 from typing import TYPE_CHECKING
 
 from ..old.modeling_old import OldMLP
@@ -36,11 +36,8 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewMLP"]
-"""),
-    ),
-    good=(
-        OLD_MLP,
-        modular_new("""\
+""",
+        good="""\
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -58,7 +55,7 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewMLP"]
-"""),
+""",
     ),
 )
 

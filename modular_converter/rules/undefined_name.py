@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import OLD_MLP, new_mlp
+from modular_converter.rules._examples import OLD_MLP, examples, new_mlp
 
 
 RULE = Rule(
@@ -20,17 +20,16 @@ in a quoted annotation, which Python does not evaluate, is a warning.
 
 Import the name in the modular file or define it there: what a class uses is carried along with it.
 """,
-    bad=(
+    examples=examples(
         OLD_MLP,
-        new_mlp("""\
-class NewMLP(OldMLP):
+        bad=new_mlp("""\
     def forward(self, hidden_states):
         return double(hidden_states)
 """),
-    ),
-    good=(
-        OLD_MLP,
-        new_mlp("""\
+        good="""\
+from ..old.modeling_old import OldMLP
+
+
 def double(hidden_states):
     return 2 * hidden_states
 
@@ -38,7 +37,10 @@ def double(hidden_states):
 class NewMLP(OldMLP):
     def forward(self, hidden_states):
         return double(hidden_states)
-"""),
+
+
+__all__ = ["NewMLP"]
+""",
     ),
 )
 

@@ -7,24 +7,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity, did_you_mean
-from modular_converter.rules._examples import modeling_old, modular_new
+from modular_converter.rules._examples import examples, modeling_old
 
 
 if TYPE_CHECKING:
     from modular_converter.facts import Facts
 
-NEIGHBOUR = modeling_old("""\
-from torch import nn
-
-
-class OldLayer(nn.Module):
-    def forward(self, hidden_states):
-        return hidden_states
-
-
-class OldPreTrainedModel(nn.Module):
-    _no_split_modules = ["OldLayer"]
-""")
 
 RULE = Rule(
     code="MC332",
@@ -38,9 +26,20 @@ the class is misspelt, or was renamed.
 
 Correct the entry.
 """,
-    bad=(
-        NEIGHBOUR,
-        modular_new("""\
+    examples=examples(
+        modeling_old("""\
+from torch import nn
+
+
+class OldLayer(nn.Module):
+    def forward(self, hidden_states):
+        return hidden_states
+
+
+class OldPreTrainedModel(nn.Module):
+    _no_split_modules = ["OldLayer"]
+"""),
+        bad="""\
 from ..old.modeling_old import OldLayer, OldPreTrainedModel
 
 
@@ -50,11 +49,8 @@ class NewLayer(OldLayer):
 
 class NewPreTrainedModel(OldPreTrainedModel):
     _no_split_modules = ["NewLayr"]
-"""),
-    ),
-    good=(
-        NEIGHBOUR,
-        modular_new("""\
+""",
+        good="""\
 from ..old.modeling_old import OldLayer, OldPreTrainedModel
 
 
@@ -64,7 +60,7 @@ class NewLayer(OldLayer):
 
 class NewPreTrainedModel(OldPreTrainedModel):
     _no_split_modules = ["NewLayer"]
-"""),
+""",
     ),
 )
 

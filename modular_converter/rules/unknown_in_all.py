@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modular_converter.findings import Edit, Finding, Fix, Location, Rule, Severity, did_you_mean, split_lines
 from modular_converter.rules._edits import at, exports
-from modular_converter.rules._examples import NEW_MLP, OLD_MLP, modular_new
+from modular_converter.rules._examples import NEW_MLP, OLD_MLP, examples
 
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ imports of the package.
 
 Correct its spelling, define it, or take it out of `__all__`.
 """,
-    bad=(
+    examples=examples(
         OLD_MLP,
-        modular_new("""\
+        bad="""\
 from ..old.modeling_old import OldMLP
 
 
@@ -36,11 +36,8 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewMLP", "NewModel"]
-"""),
-    ),
-    good=(
-        OLD_MLP,
-        NEW_MLP,
+""",
+        good=NEW_MLP,
     ),
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from modular_converter.findings import Finding, Location, Rule, Severity, did_you_mean
-from modular_converter.rules._examples import NEW_MLP, OLD_MLP, modular_new
+from modular_converter.rules._examples import NEW_MLP, OLD_MLP, examples
 
 
 RULE = Rule(
@@ -22,9 +22,9 @@ spelling of the model and of the file (`..llama.modeling_llama`). If the neighbo
 modular file in the same run. If it belongs to another package, install that package in the environment that runs this
 tool: with pip, and in a hook of pre-commit by `additional_dependencies: ["transformers==5.24.0"]`.
 """,
-    bad=(
+    examples=examples(
         OLD_MLP,
-        modular_new("""\
+        bad="""\
 from ..odl.modeling_odl import OldMLP
 
 
@@ -33,11 +33,8 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewMLP"]
-"""),
-    ),
-    good=(
-        OLD_MLP,
-        NEW_MLP,
+""",
+        good=NEW_MLP,
     ),
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from modular_converter.findings import Finding, Location, Rule, Severity, did_you_mean
-from modular_converter.rules._examples import NEW_MLP, OLD_MLP, modular_new
+from modular_converter.rules._examples import NEW_MLP, OLD_MLP, examples
 
 
 RULE = Rule(
@@ -20,9 +20,9 @@ in another file of that model, such as `configuration_old` instead of `modeling_
 Import the name as the neighbour's source spells it. A name that the neighbour itself imports must be
 imported from the module that defines it. A name with only the model's name in another case is MC329, a warning.
 """,
-    bad=(
+    examples=examples(
         OLD_MLP,
-        modular_new("""\
+        bad="""\
 from ..old.modeling_old import OldMlp
 
 
@@ -31,11 +31,8 @@ class NewMLP(OldMlp):
 
 
 __all__ = ["NewMLP"]
-"""),
-    ),
-    good=(
-        OLD_MLP,
-        NEW_MLP,
+""",
+        good=NEW_MLP,
     ),
 )
 

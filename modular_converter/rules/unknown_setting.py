@@ -9,16 +9,12 @@ from typing import TYPE_CHECKING
 
 from modular_converter.findings import SIMILAR, Finding, Location, Rule, Severity, nearest
 from modular_converter.model.nodes import walk
-from modular_converter.rules._examples import configuration_old, modular_new
+from modular_converter.rules._examples import configuration_old, examples
 
 
 if TYPE_CHECKING:
     from modular_converter.facts import ClassFacts, Facts
 
-NEIGHBOUR = configuration_old("""\
-class OldConfig:
-    hidden_size: int = 8
-""")
 NEW = """\
 from torch import nn
 
@@ -50,8 +46,14 @@ from, as far as these can be read, but it has an attribute of nearly that name. 
 
 Correct the name, or add the attribute to the configuration.
 """,
-    bad=(NEIGHBOUR, modular_new(NEW.format(setting="gate_rnk"))),
-    good=(NEIGHBOUR, modular_new(NEW.format(setting="gate_rank"))),
+    examples=examples(
+        configuration_old("""\
+class OldConfig:
+    hidden_size: int = 8
+"""),
+        bad=NEW.format(setting="gate_rnk"),
+        good=NEW.format(setting="gate_rank"),
+    ),
 )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import OLD_MLP, new_mlp
+from modular_converter.rules._examples import OLD_MLP, examples
 
 
 if TYPE_CHECKING:
@@ -25,20 +25,26 @@ uses this definition, neither directly nor through another definition, so no gen
 Use the definition or remove it. If it is meant to replace a function of another model, it must have the name that this
 function has after renaming (`new_helper` for `old_helper`).
 """,
-    bad=(
+    examples=examples(
         OLD_MLP,
-        new_mlp("""\
+        bad="""\
+from ..old.modeling_old import OldMLP
+
+
 def double(hidden_states):
     return 2 * hidden_states
 
 
 class NewMLP(OldMLP):
     pass
-"""),
-    ),
-    good=(
-        OLD_MLP,
-        new_mlp("""\
+
+
+__all__ = ["NewMLP"]
+""",
+        good="""\
+from ..old.modeling_old import OldMLP
+
+
 def double(hidden_states):
     return 2 * hidden_states
 
@@ -46,7 +52,10 @@ def double(hidden_states):
 class NewMLP(OldMLP):
     def forward(self, hidden_states):
         return double(hidden_states)
-"""),
+
+
+__all__ = ["NewMLP"]
+""",
     ),
 )
 

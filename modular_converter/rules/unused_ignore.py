@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from modular_converter.findings import Edit, Finding, Fix, Location, Rule, Severity, split_lines
 from modular_converter.rules._edits import subject
-from modular_converter.rules._examples import NEW_MLP, OLD_MLP, new_mlp
+from modular_converter.rules._examples import NEW_MLP, OLD_MLP, examples
 
 
 RULE = Rule(
@@ -19,16 +19,19 @@ A comment that stays would silence the next finding there, which nobody has look
 Remove the rule from the comment, and a comment without rules as a whole. If the finding still exists, move the comment
 to the line that the finding names.
 """,
-    bad=(
+    examples=examples(
         OLD_MLP,
-        new_mlp("""\
+        bad="""\
+from ..old.modeling_old import OldMLP
+
+
 class NewMLP(OldMLP):  # modular: ignore[MC307]
     pass
-"""),
-    ),
-    good=(
-        OLD_MLP,
-        NEW_MLP,
+
+
+__all__ = ["NewMLP"]
+""",
+        good=NEW_MLP,
     ),
 )
 

@@ -36,8 +36,10 @@ meet, the shapes do not fit.
 Override the plan in the configuration of the modular file, with an entry for the new layer.
 `modular-plan write` finds the plan that the model needs and puts it there.
 """,
-    bad=example(_LAYERS, _RESULT),
-    good=example(_LAYERS, _RESULT, {"mlp.gate_proj": "colwise", "mlp.up_proj": "colwise", "mlp.down_proj": "rowwise"}),
+    examples=(
+        example(_LAYERS, _RESULT),
+        example(_LAYERS, _RESULT, {"mlp.gate_proj": "colwise", "mlp.up_proj": "colwise", "mlp.down_proj": "rowwise"}),
+    ),
 )
 
 

@@ -30,8 +30,10 @@ its place is not split at all, or is split the wrong way.
 
 Override the plan in the configuration of the modular file, with the names that the generated model has.
 """,
-    bad=example(_LAYERS, _RESULT),
-    good=example(_LAYERS, _RESULT, {"mlp.gate_up_proj": "colwise", "mlp.down_proj": "rowwise"}),
+    examples=(
+        example(_LAYERS, _RESULT),
+        example(_LAYERS, _RESULT, {"mlp.gate_up_proj": "colwise", "mlp.down_proj": "rowwise"}),
+    ),
 )
 
 
