@@ -9,7 +9,7 @@ from dataclasses import replace
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.workers import Progress
-from modular_converter.rules import not_utf8
+from modular_converter.rules import input_files
 from modular_converter.settings.load import load_settings, load_settings_of
 from modular_converter.settings.values import Settings
 
@@ -29,7 +29,7 @@ def convert_source(source: str, path: str | os.PathLike[str], settings: Settings
     try:
         source.encode("utf-8")
     except UnicodeEncodeError as error:  # a lone surrogate, which no file can hold
-        return Conversion(absolute, {}, (not_utf8.in_the_text(absolute, source, error.start),))
+        return Conversion(absolute, {}, (input_files.in_the_text(absolute, source, error.start),))
     text = source.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")  # as files are read
     run = Run(settings or load_settings(os.path.dirname(absolute)), {absolute: text}, workers=1)
     return run.convert([absolute])[0]

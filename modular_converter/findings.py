@@ -45,7 +45,7 @@ class Rule(NamedTuple):
     code: str
     """Stable, such as `MC101`."""
     name: str
-    """A slug in kebab case, also the name of the rule's file."""
+    """A slug in kebab case; the functions of the rule have it as an identifier."""
     severity: Severity
     summary: str
     """One line, without a full stop."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from modular_converter.authoring.flat_model import models_in
 from modular_converter.files.arguments import ALL, model_folder, required_models_folder
 from modular_converter.findings import ConversionError, Location
-from modular_converter.rules import missing_file
+from modular_converter.rules import input_files
 from modular_converter.settings.load import load_settings
 from modular_converter.settings.parent_folders import models_folder_of
 from modular_converter.settings.values import Settings, split_stem
@@ -59,16 +59,18 @@ def _expand(argument: str, models: str, settings: Settings) -> Iterator[tuple[st
         split = split_stem(name.removesuffix(".py"), settings.file_kinds)
         if split is None:
             reason = "its name is not that of a flat file, `modeling_<model>.py` or the like"
-            raise ConversionError(missing_file.diagnose(Location(argument), reason=reason))
+            raise ConversionError(input_files.missing_file(Location(argument), reason=reason))
         yield folder, split[1]
         return
     if os.path.isdir(argument):
         folder = os.path.abspath(argument)
     elif argument.endswith(".py"):
-        raise ConversionError(missing_file.diagnose(Location(argument)))
+        raise ConversionError(input_files.missing_file(Location(argument)))
     else:
         folder = model_folder(argument, models)
     found = models_in(folder, settings)
     if not found:
-        raise ConversionError(missing_file.diagnose(Location(argument), reason="this folder holds no modeling file"))
+        raise ConversionError(
+            input_files.missing_file(Location(argument), reason="this folder holds no modeling file")
+        )
     yield from ((folder, model) for model in found)

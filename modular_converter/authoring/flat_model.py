@@ -21,7 +21,7 @@ from modular_converter.model.module import ImportedName, Module, Role, Statement
 from modular_converter.model.nodes import parse
 from modular_converter.model.overriding import NO_DECORATORS
 from modular_converter.model.resolver import Definition
-from modular_converter.rules import missing_file, syntax_error
+from modular_converter.rules import input_files
 from modular_converter.settings.parent_folders import is_below, models_folder_of
 from modular_converter.settings.values import Settings, split_stem
 
@@ -147,7 +147,9 @@ def read_flat_model(folder: str, model: str, library: Library) -> FlatModel:
     if any(file.is_generated for file in files):
         files = [file for file in files if file.is_generated]
     if not files:
-        raise ConversionError(missing_file.diagnose(Location(folder), reason=f"it has no file of the model {model!r}"))
+        raise ConversionError(
+            input_files.missing_file(Location(folder), reason=f"it has no file of the model {model!r}")
+        )
     models = models_folder_of(modular)
     files.sort(key=lambda file: _rank(file, library.settings))
     classes = [name for file in files for name in file.module.classes]
@@ -185,7 +187,7 @@ def _read_file(path: str, kind: str, modular: str, library: Library) -> FlatFile
         module = module if own else in_portable_words(module, path, library)
         has_docstring = ast.get_docstring(parse(body)) is not None
     except UNPARSABLE as error:
-        raise ConversionError(syntax_error.diagnose(*locate_parse_error(path, error))) from None
+        raise ConversionError(input_files.syntax_error(*locate_parse_error(path, error))) from None
     return FlatFile(kind, path, text, module, own, marks, has_docstring)
 
 

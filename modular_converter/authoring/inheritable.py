@@ -14,7 +14,7 @@ from modular_converter.convert.silence import is_silenced, obey_comments
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import ConversionError, Finding, Severity, locate_word
 from modular_converter.model.module import Module, Role, Statement
-from modular_converter.rules.inheritable_definition import RULE, diagnose
+from modular_converter.rules.parent_classes import INHERITABLE_DEFINITION, inheritable_definition
 from modular_converter.settings.parent_folders import models_folder_of
 from modular_converter.settings.values import Settings
 
@@ -41,7 +41,7 @@ def find_inheritable(paths: Iterable[str], settings: Settings) -> list[Finding]:
             some = obey_comments(some, path, library.text(path))
         except ConversionError:
             continue
-        found += (one for one in some if one.rule is RULE and not is_silenced(one, path, settings))
+        found += (one for one in some if one.rule is INHERITABLE_DEFINITION and not is_silenced(one, path, settings))
     return [one.with_severity(Severity.ERROR) for one in found] if settings.strict else found
 
 
@@ -68,7 +68,7 @@ def _in_file(path: str, index: LibraryIndex, library: Library) -> Iterator[Findi
             if (source := _same_source(statement, twin, flat, library)) is not None:
                 place = locate_word(path, statement.name, text, statement.line)
                 is_class = statement.role is Role.CLASS
-                finding = diagnose(place, statement.name, twin.name, source.dotted, is_class=is_class)
+                finding = inheritable_definition(place, statement.name, twin.name, source.dotted, is_class=is_class)
                 yield finding.with_source(text)
                 break
 

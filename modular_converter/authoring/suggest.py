@@ -14,7 +14,7 @@ from modular_converter.convert.source.library import Library
 from modular_converter.findings import UNPARSABLE, ConversionError, locate_parse_error
 from modular_converter.model.index import index_module
 from modular_converter.model.module import Role
-from modular_converter.rules import syntax_error
+from modular_converter.rules import input_files
 
 
 SNIPPET = "snippet"
@@ -72,7 +72,7 @@ def snippet(text: str, models: str, library: Library) -> FlatModel:
     try:
         module = index_module(text, path)
     except UNPARSABLE as error:
-        raise ConversionError(syntax_error.diagnose(*locate_parse_error("<stdin>", error))) from None
+        raise ConversionError(input_files.syntax_error(*locate_parse_error("<stdin>", error))) from None
     names = [one.name for one in module.definitions.values() if one.role is Role.CLASS]
     common = os.path.commonprefix(names)
     if len(names) == 1 or not common:

@@ -10,8 +10,8 @@ from modular_converter.check.blame import Cause
 from modular_converter.check.compare import StaleFile
 from modular_converter.check.tree_changes import FileChange, file_changes
 from modular_converter.findings import Finding, Location
-from modular_converter.rules import files_differ_alike
-from modular_converter.rules.files_differ_alike import Reason
+from modular_converter.rules import stale_files
+from modular_converter.rules.stale_files import Reason
 from modular_converter.settings.values import Settings
 from modular_converter.settings.versions import is_unchecked
 
@@ -170,7 +170,7 @@ def _diagnose(
         reason = Reason.CONVENTION if _models([one.path for one in members]) >= MANY else Reason.OPEN
     first, (_, change) = members[0], places[0]
     example = _lines(first.old or "", change.old), _lines(first.new, change.new)
-    finding = files_differ_alike.diagnose([place for place, _ in places], kind, files, example, reason, shared)
+    finding = stale_files.files_differ_alike([place for place, _ in places], kind, files, example, reason, shared)
     return finding.with_source(first.old or "")
 
 

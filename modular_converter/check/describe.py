@@ -11,7 +11,7 @@ from modular_converter.check.blame import Cause, CommitHistory
 from modular_converter.check.compare import Difference, StaleFile, differ_by_layout_alone
 from modular_converter.findings import UNPARSABLE, Finding, Location
 from modular_converter.model.index import index_module
-from modular_converter.rules import generated_file_differs, generated_file_missing
+from modular_converter.rules import stale_files
 from modular_converter.settings.values import Settings
 
 
@@ -48,7 +48,7 @@ def _describe(
         line = own[0].old.start if own else None
         finding = _own_finding(stale, causes.get(stale.path), line)
         if shared:
-            finding = generated_file_differs.besides(finding, shared[0].finding)
+            finding = stale_files.besides(finding, shared[0].finding)
         if wrong is not None:
             finding = replace(finding, help=f"First cure {wrong.code}. {finding.help}")
         findings.insert(0, finding)
@@ -64,12 +64,12 @@ def _own_finding(stale: StaleFile, cause: Cause | None, line: int | None) -> Fin
     """The finding about one file alone; `line` is the place of the difference, where it is known."""
     modular = os.path.basename(stale.conversion.path)
     if cause is None:
-        return generated_file_missing.diagnose(Location(stale.target), modular)
+        return stale_files.generated_file_missing(Location(stale.target), modular)
     old = stale.old or ""
     changed = None if old.splitlines() == stale.new.splitlines() else changed_definitions(old, stale.new)
     place = Location(stale.target, line or _first_difference(old.split("\n"), stale.new.split("\n")))
     in_layout = differ_by_layout_alone(old, stale.new)
-    finding = generated_file_differs.diagnose(place, modular, changed, cause.text, in_layout=in_layout)
+    finding = stale_files.generated_file_differs(place, modular, changed, cause.text, in_layout=in_layout)
     return finding.with_source(old)
 
 

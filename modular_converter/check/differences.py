@@ -17,7 +17,7 @@ from modular_converter.convert.emit.format import format_files
 from modular_converter.convert.schedule import levels
 from modular_converter.files.generated_files import about_release, put_in_place
 from modular_converter.findings import ConversionError, Finding
-from modular_converter.rules import formatter_version
+from modular_converter.rules import tool_errors
 from modular_converter.settings.values import Settings
 
 
@@ -95,7 +95,7 @@ def leave_out_formatting(
     left = [one for one in stale if one.old is None or not differ_by_layout_alone(one.old, one.new)]
     again = _format_again(left, settings)
     left = [one for one in left if one.target not in again or not _same(again[one.target], one.new)]
-    return left, (formatter_version.with_count(wrong[0], len(stale) - len(left)), *wrong[1:])
+    return left, (tool_errors.with_count(wrong[0], len(stale) - len(left)), *wrong[1:])
 
 
 def _format_again(stale: Sequence[StaleFile], settings: Settings) -> dict[str, str]:

@@ -20,7 +20,7 @@ from modular_converter.files.generated_files import is_about_release, path_of_ge
 from modular_converter.files.listing import Listings, Unignored
 from modular_converter.files.read import heads
 from modular_converter.findings import ConversionError, Finding, Location, exit_code
-from modular_converter.rules import generated_file_orphaned
+from modular_converter.rules import stale_files
 from modular_converter.settings.values import Settings
 
 
@@ -203,7 +203,7 @@ def orphans(
             modular = [one for one in beside if os.path.isfile(one)]
             if gives.keys() >= set(modular):
                 reason = "no longer generates this file" if modular else "does not exist"
-                found.append(generated_file_orphaned.diagnose(Location(os.path.join(folder, name)), source, reason))
+                found.append(stale_files.generated_file_orphaned(Location(os.path.join(folder, name)), source, reason))
     return found
 
 

@@ -49,9 +49,9 @@ def run_command(command: click.Command, arguments: list[str] | None, name: str) 
             raise SystemExit(_discard_output(error)) from None
         from modular_converter.findings import Location
         from modular_converter.reporting import render
-        from modular_converter.rules import internal_error
+        from modular_converter.rules import tool_errors
 
-        finding = internal_error.diagnose(Location(name), error)
+        finding = tool_errors.internal_error(Location(name), error)
         click.echo(render("text", [finding]), err=True)
         if not {"-v", "--verbose"}.isdisjoint(sys.argv[1:] if arguments is None else arguments):
             click.echo(finding.details, err=True)

@@ -20,7 +20,7 @@ from modular_converter.files.generated_files import refuse_change
 from modular_converter.files.read import in_form_of, is_installed, root_of
 from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.reporting.display import count, report_line
-from modular_converter.rules import read_only_target
+from modular_converter.rules import input_files
 from modular_converter.settings.values import Settings
 
 
@@ -56,7 +56,7 @@ def fix_files(
 
 def _write(fixed: FixedFile, settings: Settings) -> None:
     if is_installed(os.path.realpath(fixed.path)):
-        raise ConversionError(read_only_target.diagnose(Location(fixed.path), "it belongs to an installed package"))
+        raise ConversionError(input_files.read_only_target(Location(fixed.path), "it belongs to an installed package"))
     refuse_change(fixed.path, settings)
     write_atomically(fixed.path, in_form_of(fixed.path, fixed.new), root_of(fixed.path, settings))
 

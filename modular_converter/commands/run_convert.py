@@ -19,7 +19,7 @@ from modular_converter.files.generated_files import current_text, is_about_relea
 from modular_converter.files.read import is_installed
 from modular_converter.findings import ConversionError, Finding, Location, exit_code
 from modular_converter.reporting.display import count
-from modular_converter.rules import read_only_target
+from modular_converter.rules import input_files
 from modular_converter.settings.values import Settings
 
 
@@ -127,7 +127,7 @@ def _refuse_installed(selection: Selection, options: ConvertOptions) -> Finding 
     installed = next(filter(is_installed, selection.paths), None)
     if installed is None or selection.settings.output_dir or not options.writes:
         return None
-    return read_only_target.installed(Location(os.path.dirname(installed)))
+    return input_files.installed(Location(os.path.dirname(installed)))
 
 
 def _place(conversion: Conversion, options: ConvertOptions, settings: Settings, result: ConvertResult) -> None:

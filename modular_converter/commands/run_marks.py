@@ -20,7 +20,7 @@ from modular_converter.marks.audit import Audited, MarkVerdict, audit
 from modular_converter.marks.compare import differing
 from modular_converter.marks.fix import Repair, repair
 from modular_converter.reporting.display import count
-from modular_converter.rules import dangling_copy, drifted_copy, invisible_copy, read_only_target
+from modular_converter.rules import copy_marks, input_files
 from modular_converter.settings.load import load_settings
 
 
@@ -87,7 +87,9 @@ def _files(options: MarksOptions) -> tuple[str, list[str]]:
 def _refuse_installed(marks: Sequence[Audited]) -> None:
     for one in marks:
         if one.verdict is MarkVerdict.DRIFTED and is_installed(os.path.realpath(one.path)):
-            raise ConversionError(read_only_target.diagnose(Location(one.path), "it belongs to an installed package"))
+            raise ConversionError(
+                input_files.read_only_target(Location(one.path), "it belongs to an installed package")
+            )
 
 
 def _print_diffs(marks: Sequence[Audited], output_format: str) -> None:
@@ -108,11 +110,11 @@ def _findings(done: Repair, library: Library) -> Iterator[Finding]:
             signature = not members and [unit.lines for unit in one.source.body] == [
                 unit.lines for unit in one.copy.body
             ]
-            finding = drifted_copy.diagnose(place, one.name, mark.source, members, refusal, signature=signature)
+            finding = copy_marks.drifted_copy(place, one.name, mark.source, members, refusal, signature=signature)
         elif one.verdict is MarkVerdict.DANGLING:
-            finding = dangling_copy.diagnose(place, mark.source, one.reason)
+            finding = copy_marks.dangling_copy(place, mark.source, one.reason)
         elif one.verdict is MarkVerdict.INVISIBLE:
-            finding = invisible_copy.diagnose(place, one.reason)
+            finding = copy_marks.invisible_copy(place, one.reason)
         else:
             continue
         yield finding.with_source(library.text(one.path))

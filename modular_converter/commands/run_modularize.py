@@ -21,7 +21,7 @@ from modular_converter.files.atomic_write import write_atomically
 from modular_converter.files.generated_files import current_text, path_of_generated
 from modular_converter.files.read import is_installed
 from modular_converter.findings import ConversionError, Finding, Location
-from modular_converter.rules import missing_file, read_only_target
+from modular_converter.rules import input_files
 from modular_converter.settings.values import Settings
 
 
@@ -51,10 +51,10 @@ def run(options: ModularizeOptions) -> int:
     try:
         chosen = choose_models(options.models, options.package, options.root)
         if options.writes and not options.output_dir and is_installed(chosen.models):
-            raise ConversionError(read_only_target.installed(Location(chosen.models)))
+            raise ConversionError(input_files.installed(Location(chosen.models)))
         for name in options.preferred:
             if name not in (known := names_of_models(chosen.models)):
-                raise ConversionError(missing_file.model(Location(name), known))
+                raise ConversionError(input_files.model(Location(name), known))
         library = Library(chosen.settings)
         index = replace(read_index(chosen.models, library), any_age=options.younger)
     except ConversionError as error:
@@ -108,7 +108,7 @@ def _refuse_existing(modular: str, settings: Settings, options: ModularizeOption
     """Raise `ConversionError` for a file that would be written over another one, before the work of finding it."""
     target, _ = _target(modular, settings, options)
     if options.writes and os.path.lexists(target):
-        raise ConversionError(read_only_target.modular_exists(Location(target)))
+        raise ConversionError(input_files.modular_exists(Location(target)))
 
 
 def _show_accepted(result: Modularized, options: ModularizeOptions) -> None:

@@ -14,7 +14,7 @@ from modular_converter.provenance.records import LineRange
 from modular_converter.provenance.where import Answer, Kind, TracedLines, Tracer
 from modular_converter.reporting.display import count, report_line, shown_path, shown_posix
 from modular_converter.reporting.json_format import dump
-from modular_converter.rules import missing_file
+from modular_converter.rules import input_files
 from modular_converter.settings.load import load_settings_of
 from modular_converter.settings.values import Settings
 
@@ -34,7 +34,7 @@ def run(places: Sequence[str], output_format: str) -> int:
     for path, line in asked:
         try:
             if not os.path.isfile(path):
-                raise ConversionError(missing_file.diagnose(Location(os.path.relpath(path))))
+                raise ConversionError(input_files.missing_file(Location(os.path.relpath(path))))
             settings = load_settings_of([path])
             tracer = tracers.setdefault(settings, Tracer(settings, Library(settings)))
             answers.append(tracer.where(path, line))

@@ -16,7 +16,7 @@ from modular_converter.convert.silence import judged, obey_comments
 from modular_converter.convert.source.library import Library, Observations
 from modular_converter.convert.workers import Progress, convert_all, without_collector
 from modular_converter.findings import ConversionError, Finding, Location
-from modular_converter.rules import cycle
+from modular_converter.rules import neighbour_imports
 from modular_converter.settings.values import Settings
 
 
@@ -148,7 +148,7 @@ def _merged(reads: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]
 def _refuse_cycles(needs: Mapping[str, Collection[str]]) -> dict[str, Conversion]:
     """A failed conversion for each file on a cycle."""
     return {
-        path: Conversion(path, {}, (cycle.diagnose(Location(path), _from(members, path)),))
+        path: Conversion(path, {}, (neighbour_imports.cycle(Location(path), _from(members, path)),))
         for members in cycles(needs)
         for path in members
     }

@@ -13,7 +13,7 @@ from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.pipeline import convert
 from modular_converter.convert.source.library import Library, Observations
 from modular_converter.findings import ConversionError, Location, locate_word
-from modular_converter.rules import internal_error
+from modular_converter.rules import tool_errors
 
 
 FILES_PER_WORKER = {"fork": 2, "spawn": 12}
@@ -64,7 +64,9 @@ def convert_safely(path: str, library: Library) -> Conversion:
     try:
         return convert(path, library.observing(seen))
     except Exception as error:
-        finding = internal_error.diagnose(_place_of(seen.class_name, path, library), error, class_name=seen.class_name)
+        finding = tool_errors.internal_error(
+            _place_of(seen.class_name, path, library), error, class_name=seen.class_name
+        )
         return Conversion(path, {}, (finding,), reads=seen.reads)
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from modular_converter.files.generated_files import same_targets
 from modular_converter.files.listing import Listings, ModelFolders
 from modular_converter.findings import ConversionError, Finding, Location
-from modular_converter.rules import bad_setting, missing_file, nothing_to_convert
+from modular_converter.rules import input_files, settings_tables
 from modular_converter.settings.load import load_settings, load_settings_of
 from modular_converter.settings.parent_folders import project_above
 from modular_converter.settings.values import Settings
@@ -66,13 +66,13 @@ def models_folder(package: str | None, root: str | None, listings: Listings | No
 
         folder = find_package(package, os.getcwd())
         if folder is None:
-            raise ConversionError(nothing_to_convert.diagnose(package, reason="no such package is installed"))
+            raise ConversionError(input_files.nothing_to_convert(package, reason="no such package is installed"))
         return os.path.join(folder, "models")
     named = root or load_settings(os.getcwd()).root
     if named:
         folder = os.path.abspath(named)
         if not os.path.isdir(folder):
-            raise ConversionError(missing_file.diagnose(Location(named), reason="no such folder"))
+            raise ConversionError(input_files.missing_file(Location(named), reason="no such folder"))
         inner = os.path.join(folder, "models")
         return inner if os.path.isdir(inner) else folder
     listings = listings or Listings()
@@ -93,7 +93,7 @@ def required_models_folder(package: str | None, root: str | None) -> str:
     folder = models_folder(package, root)
     if folder is None or not os.path.isdir(folder):
         reason = "no folder of models found from here; give `--root DIR`"
-        raise ConversionError(missing_file.diagnose(Location(folder or os.getcwd()), reason=reason))
+        raise ConversionError(input_files.missing_file(Location(folder or os.getcwd()), reason=reason))
     return folder
 
 
@@ -101,7 +101,7 @@ def model_folder(name: str, models: str) -> str:
     """The folder of a model, by its name with `-` or `_`. Raises `ConversionError` where there is none."""
     folder = os.path.join(models, name.replace("-", "_"))
     if not os.path.isdir(folder):
-        raise ConversionError(missing_file.model(Location(name), names_of_models(models)))
+        raise ConversionError(input_files.model(Location(name), names_of_models(models)))
     return folder
 
 
@@ -121,28 +121,32 @@ def _expand(argument: str, models: str | None, listings: Listings) -> Sequence[s
         paths = _modular_files_below(models, listings)
         if not paths:
             raise ConversionError(
-                nothing_to_convert.diagnose(argument, reason="no folder of models found from here; give `--root DIR`")
+                input_files.nothing_to_convert(
+                    argument, reason="no folder of models found from here; give `--root DIR`"
+                )
             )
         return paths
     if os.path.isdir(argument):
         paths = _modular_files_below(argument, listings)
         if not paths:
-            raise ConversionError(nothing_to_convert.diagnose(argument, reason="no modular file in this folder"))
+            raise ConversionError(input_files.nothing_to_convert(argument, reason="no modular file in this folder"))
         return paths
     if os.path.isfile(argument):
         if not _is_modular(argument):
             reason = "not a modular file: its name is not `modular_<model>.py`"
-            raise ConversionError(nothing_to_convert.diagnose(argument, reason=reason))
+            raise ConversionError(input_files.nothing_to_convert(argument, reason=reason))
         return [os.path.abspath(argument)]
     if glob.has_magic(argument):
         for folder in glob.glob(os.path.dirname(argument), recursive=True):
             listings.of(os.path.abspath(folder))  # `glob` is silent about a folder that cannot be listed
         paths = [os.path.abspath(path) for path in glob.glob(argument, recursive=True) if _is_modular(path)]
         if not paths:
-            raise ConversionError(nothing_to_convert.diagnose(argument, reason="the pattern matches no modular file"))
+            raise ConversionError(
+                input_files.nothing_to_convert(argument, reason="the pattern matches no modular file")
+            )
         return paths
     if os.sep in argument or argument.endswith(".py"):
-        raise ConversionError(missing_file.diagnose(Location(argument)))
+        raise ConversionError(input_files.missing_file(Location(argument)))
     return _by_model_name(argument, models, listings)
 
 
@@ -153,7 +157,7 @@ def _by_model_name(name: str, models: str | None, listings: Listings) -> Sequenc
     paths = paths or [path for path in everything if os.path.basename(path) == f"modular_{folder}.py"]
     if not paths:
         known = sorted({os.path.basename(os.path.dirname(path)) for path in everything})
-        raise ConversionError(nothing_to_convert.diagnose(name, reason="no such model or file", candidates=known))
+        raise ConversionError(input_files.nothing_to_convert(name, reason="no such model or file", candidates=known))
     return paths
 
 
@@ -235,5 +239,5 @@ def _project_settings(paths: Sequence[str], arguments: Sequence[str], listings: 
     for start in sorted(start for start in starts if start and os.path.isdir(start)):
         other = load_settings(start)
         if other.pyproject != settings.pyproject:
-            raise ConversionError(bad_setting.mixed(*sorted((settings.pyproject, other.pyproject), reverse=True)))
+            raise ConversionError(settings_tables.mixed(*sorted((settings.pyproject, other.pyproject), reverse=True)))
     return settings

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from modular_converter.findings import ConversionError, Location
-from modular_converter.rules import outside_root, read_only_target
+from modular_converter.rules import input_files
 from modular_converter.settings.parent_folders import is_below
 from modular_converter.settings.regular_file import NO_FOLLOW, FileTooLarge, read_regular
 
@@ -47,7 +47,7 @@ def write_atomically(path: str | os.PathLike[str], text: str, root: str | os.Pat
             _replace(name, content, folder)
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise ConversionError(read_only_target.diagnose(Location(os.fspath(path)), reason)) from None
+        raise ConversionError(input_files.read_only_target(Location(os.fspath(path)), reason)) from None
     return True
 
 
@@ -55,7 +55,7 @@ def resolve_inside(path: str | os.PathLike[str], root: str | os.PathLike[str]) -
     """The real path behind `path`. Raises `ConversionError` (MC114) when that is not within `root`."""
     target, real_root = os.path.realpath(path), os.path.realpath(root)
     if not is_below(target, real_root):
-        raise ConversionError(outside_root.diagnose(Location(os.fspath(path)), target, os.fspath(root)))
+        raise ConversionError(input_files.outside_root(Location(os.fspath(path)), target, os.fspath(root)))
     return target
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from modular_converter.files.read import is_installed, refuse_link_out, root_of
 from modular_converter.findings import ConversionError, Finding, Location
-from modular_converter.rules import missing_file, read_only_target, too_large, unchecked_release
+from modular_converter.rules import input_files, settings_tables
 from modular_converter.settings.parent_folders import is_below
 from modular_converter.settings.values import Settings
 from modular_converter.settings.versions import is_unchecked
@@ -28,9 +28,7 @@ def same_targets(paths: Sequence[str], settings: Settings) -> dict[str, Finding]
     for path in paths if settings.output_dir else ():
         places.setdefault(path_of_generated(path, settings), []).append(path)
     return {
-        path: read_only_target.same_place(
-            Location(path), next(one for one in found if one != path), settings.output_dir
-        )
+        path: input_files.same_place(Location(path), next(one for one in found if one != path), settings.output_dir)
         for found in places.values()
         if len(found) > 1
         for path in found
@@ -50,7 +48,7 @@ def current_text(target: str, settings: Settings) -> str | None:
             content = file.read(settings.max_file_bytes + 1)
         if len(content) > settings.max_file_bytes:
             size = os.path.getsize(target)
-            raise ConversionError(too_large.diagnose(Location(target), size, settings.max_file_bytes))
+            raise ConversionError(input_files.too_large(Location(target), size, settings.max_file_bytes))
         return content.decode("utf-8")
     except (OSError, UnicodeDecodeError):
         return None
@@ -65,11 +63,11 @@ def put_in_place(target: str, text: str, modular: str, settings: Settings) -> bo
     from modular_converter.files.atomic_write import resolve_inside, sweep, write_atomically
 
     if os.path.basename(target).casefold().startswith("modular_"):
-        raise ConversionError(read_only_target.diagnose(Location(target), "it has the name of a modular file"))
+        raise ConversionError(input_files.read_only_target(Location(target), "it has the name of a modular file"))
     if not settings.output_dir and is_installed(target):
-        raise ConversionError(read_only_target.diagnose(Location(target), "it belongs to an installed package"))
+        raise ConversionError(input_files.read_only_target(Location(target), "it belongs to an installed package"))
     if not os.path.isfile(modular):
-        raise ConversionError(missing_file.diagnose(Location(modular), reason="it was removed during the run"))
+        raise ConversionError(input_files.missing_file(Location(modular), reason="it was removed during the run"))
     if is_unchecked(settings) and current_text(target, settings) != text:
         refuse_change(target, settings)
     resolve_inside(target, settings.output_dir or os.path.dirname(target))
@@ -88,14 +86,14 @@ def about_release(settings: Settings, *, keeps_files: bool = False) -> Finding |
     if release is None or not is_unchecked(settings):
         return None
     package = os.path.basename(os.path.dirname(release.place.path))
-    return unchecked_release.diagnose(
+    return settings_tables.unchecked_release(
         release.place, package, release.version, settings.checked_release, keeps_files=keeps_files
     )
 
 
 def is_about_release(findings: Iterable[Finding]) -> bool:
     """Whether all of some findings say that an unchecked release keeps files from being changed."""
-    return all(one.rule is unchecked_release.RULE for one in findings)
+    return all(one.rule is settings_tables.UNCHECKED_RELEASE for one in findings)
 
 
 def refuse_change(target: str, settings: Settings) -> None:

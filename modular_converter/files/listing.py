@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from modular_converter.findings import Finding, Location
-from modular_converter.rules import missing_file
+from modular_converter.rules import input_files
 from modular_converter.settings.parent_folders import is_below, project_above
 
 
@@ -62,7 +62,7 @@ class Listings:
     @property
     def findings(self) -> list[Finding]:
         """A finding for each folder so far that exists and cannot be listed, sorted."""
-        return [missing_file.folder(Location(path), reason) for path, reason in sorted(self._unreadable.items())]
+        return [input_files.folder(Location(path), reason) for path, reason in sorted(self._unreadable.items())]
 
     def _list(self, folder: str) -> Listing:
         folders, links, files = [], [], []

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 
 from modular_converter.findings import ConversionError, Location
-from modular_converter.rules import outside_root
+from modular_converter.rules import input_files
 from modular_converter.settings.parent_folders import INSTALLED, models_folder_of
 from modular_converter.settings.regular_file import NO_FOLLOW, read_head, read_regular
 from modular_converter.settings.values import Settings
@@ -42,7 +42,7 @@ def refuse_link_out(path: str, settings: Settings) -> None:
         return
     target, root = os.path.realpath(path), os.path.realpath(root_of(path, settings))
     if os.path.basename(target) != os.path.basename(path) and not target.startswith(os.path.join(root, "")):
-        raise ConversionError(outside_root.diagnose(Location(path), target, root))
+        raise ConversionError(input_files.outside_root(Location(path), target, root))
 
 
 def is_link(path: str) -> bool:

@@ -16,7 +16,7 @@ from modular_converter.files.read import is_installed
 from modular_converter.findings import ConversionError
 from modular_converter.git.snapshot import Touched
 from modular_converter.git.work_tree import GitError, GitTimeout, Repository, WorkTrees
-from modular_converter.rules import unknown_revision
+from modular_converter.rules import input_files
 from modular_converter.settings.load import PROFILE_FILES
 from modular_converter.settings.parent_folders import is_below, models_folder_of, upwards
 from modular_converter.settings.values import Settings
@@ -48,7 +48,7 @@ def touched_since(ref: str, paths: Collection[str], library: Library) -> list[st
     try:
         changed = Touched(_changed_since(ref, paths, grounds))
     except GitError as error:
-        raise ConversionError(unknown_revision.diagnose(ref, str(error))) from None
+        raise ConversionError(input_files.unknown_revision(ref, str(error))) from None
     if _means_all(changed, paths, library.settings):
         return sorted(paths)
     return sorted({*_affected(changed, paths, grounds), *grounds.unreadable.intersection(paths)})

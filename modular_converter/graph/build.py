@@ -19,7 +19,7 @@ from modular_converter.files.packages import package_of
 from modular_converter.findings import ConversionError, Finding, Location, locate_word
 from modular_converter.graph.records import Edge, Graph, ImportedThing, InheritedClass, Model, ModelFile
 from modular_converter.model.module import ImportedName, Role, Statement
-from modular_converter.rules import missing_file, nothing_to_convert, unknown_neighbour
+from modular_converter.rules import input_files, neighbour_imports
 from modular_converter.settings.parent_folders import models_folder_of
 
 
@@ -111,7 +111,7 @@ def _read_model(path: str, reading: _Reading) -> None:
     reading.models[heir] = replace(known, modular=(*known.modular, f"{heir}/{printable(file_name)}"))
     try:
         if not reading.library.exists(path):
-            raise ConversionError(missing_file.diagnose(Location(path), reason="not a regular file"))
+            raise ConversionError(input_files.missing_file(Location(path), reason="not a regular file"))
         lines = reading.library.text(path).count("\n")
     except ConversionError as error:
         reading.findings += error.findings
@@ -188,7 +188,7 @@ def _source_of(name: ImportedName, path: str, line: int, reading: _Reading) -> s
         return source
     looked = os.path.relpath(source, folder).replace(os.sep, "/") if source else name.module.partition(".")[0]
     location = locate_word(path, name.module, reading.library.text(path), line)
-    finding = unknown_neighbour.diagnose(location, name.module, looked)
+    finding = neighbour_imports.unknown_neighbour(location, name.module, looked)
     if finding not in reading.findings:
         reading.findings.append(finding)
     return ""
@@ -252,7 +252,7 @@ def chosen_models(arguments: Sequence[str], graph: Graph, root: str) -> tuple[li
                 continue
         if not names:
             reason = "no such model in the graph"
-            findings.append(nothing_to_convert.diagnose(argument, reason=reason, candidates=graph.models))
+            findings.append(input_files.nothing_to_convert(argument, reason=reason, candidates=graph.models))
         chosen += names
     return chosen, findings
 

@@ -26,7 +26,7 @@ from modular_converter.marks.units import (
     named,
     units_of,
 )
-from modular_converter.rules import syntax_error
+from modular_converter.rules import input_files
 from modular_converter.settings.parent_folders import upwards
 from modular_converter.settings.values import Settings
 
@@ -108,7 +108,7 @@ def _in_file(path: str, text: str, marks: Sequence[CopyMark], sources: Sources) 
     try:
         places = {one.first: one for one in sources.places(path)}
     except UNPARSABLE as error:
-        raise ConversionError(syntax_error.diagnose(*locate_parse_error(path, error))) from None
+        raise ConversionError(input_files.syntax_error(*locate_parse_error(path, error))) from None
     for mark in marks:
         place = places.get(mark.line + 1)
         if mark.flaw or place is None:

@@ -18,7 +18,7 @@ from modular_converter.files.generated_files import path_of_generated
 from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.provenance.generated import line_sources
 from modular_converter.provenance.records import LineRange, LineSource
-from modular_converter.rules import generated_file_orphaned, unknown_line
+from modular_converter.rules import input_files, stale_files
 from modular_converter.settings.parent_folders import is_below, models_folder_of, project_above
 from modular_converter.settings.values import Settings
 
@@ -100,7 +100,7 @@ class Tracer:
         lines = self.library.text(path).split("\n")
         count = len(lines) - (not lines[-1])
         if not 0 < line <= count:
-            raise ConversionError(unknown_line.diagnose(Location(path, max(line, 1)), count))
+            raise ConversionError(input_files.unknown_line(Location(path, max(line, 1)), count))
         origin = self.origin(LineRange(path, line, line))
         if origin.kind is not Kind.MODULAR:
             return Answer(origin)
@@ -175,11 +175,11 @@ class Tracer:
         places = [beside, in_project] if is_below(in_project, project) else [beside]
         modular = next((one for one in places if self.library.exists(one)), None)
         if modular is None:
-            raise ConversionError(generated_file_orphaned.diagnose(Location(path), named, "does not exist"))
+            raise ConversionError(stale_files.generated_file_orphaned(Location(path), named, "does not exist"))
         found = {path_of_generated(one, self.settings): some for one, some in self._sources(modular).items()}
         if path not in found:
             raise ConversionError(
-                generated_file_orphaned.diagnose(Location(path), named, "no longer generates this file")
+                stale_files.generated_file_orphaned(Location(path), named, "no longer generates this file")
             )
         return found[path]
 

@@ -1,7 +1,8 @@
-"""The rules: one file each, with its text (`RULE`), its message (`diagnose`), mostly its check (`check` of a finished
-conversion, `compare` of a class with its parent), and its fix if that is plain (`fix`). A mistake that the conversion
-itself finds while it reads or writes files needs no `check`: that code imports the rule's file and calls `diagnose`. To
-add a rule, add its file. Nothing else lists the rules.
+"""The rules. Those about one subject share a file. Each has there its text (`DEL_STILL_READ = Rule(…)`), its message
+(`del_still_read`), mostly its check (`check_del_still_read` of a finished conversion, `compare_…` of a class with its
+parent), and its fix if that is plain (`fix_…`). A mistake that the conversion itself finds while it reads or writes files
+needs no check: that code calls the function of the message. To add a rule, add it to a file, or add a file. Nothing
+else lists the rules.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from modular_converter.findings import Finding, Fix, Rule, did_you_mean
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from modular_converter.findings import ClassFinding
 
 PACKAGES = ("modular_converter.rules", "modular_converter.parallel.lint")
-"""The packages whose files are rules, but for files that begin with `_`.
+"""The packages whose files hold rules, but for files that begin with `_`.
 
 The wing is named here and imported by `_modules` alone. An entry point would serve other distributions, too, but reading
 them takes longer than a check of current files, and a hostile tree on `sys.path` could register code of its own.
@@ -46,30 +47,37 @@ class NotIgnorableError(LookupError):
     """Raised for rules that cannot be ignored; the message says why."""
 
 
+@functools.lru_cache(maxsize=1)
 def all_rules() -> tuple[Rule, ...]:
     """Every rule, in the order of the codes."""
-    return tuple(module.RULE for module in _modules())
+    return tuple(rule for rule, _ in _rules())
 
 
 @functools.lru_cache(maxsize=1)
 def checks() -> tuple[Check, ...]:
     """The checks of all rules that have one, in the order of the codes."""
-    return tuple(module.check for module in _modules() if hasattr(module, "check"))
+    return tuple(_functions("check").values())
 
 
 @functools.lru_cache(maxsize=1)
 def class_comparisons() -> tuple[Comparison, ...]:
-    """The function `compare` of all rules that have one, in the order of the codes."""
-    return tuple(module.compare for module in _modules() if hasattr(module, "compare"))
+    """The comparisons of all rules that have one, in the order of the codes."""
+    return tuple(_functions("compare").values())
 
 
-def by_name(name: str) -> Rule:
-    """The rule of an exact name (`unknown-parent`); only its own file is imported. Raises `UnknownRuleError`."""
-    for dotted in _names():
-        if dotted.rpartition(".")[2] == name.replace("-", "_"):
-            rule: Rule = importlib.import_module(dotted).RULE
-            return rule
-    raise UnknownRuleError(f"there is no rule `{name}`.")
+def place_of(rule: Rule) -> str:
+    """The file of a rule and its name, by which `rule_at` finds it again."""
+    return next(f"{module.__name__}:{one.name}" for one, module in _rules() if one == rule)
+
+
+def rule_at(place: str) -> Rule:
+    """The inverse of `place_of`, for which only the rule's own file is imported. Raises `UnknownRuleError`."""
+    dotted, _, name = place.partition(":")
+    values = vars(importlib.import_module(dotted)).values() if dotted in _names() else ()
+    found = next((one for one in values if isinstance(one, Rule) and one.name == name), None)
+    if found is None:
+        raise UnknownRuleError(f"there is no rule `{place}`.")
+    return found
 
 
 def by_code(code: str) -> Rule:
@@ -104,8 +112,8 @@ def ignorable_prefix(entry: str) -> str:
 
 @functools.lru_cache(maxsize=1)
 def fixes() -> Mapping[str, FixOf]:
-    """Code -> the function `fix` of each rule that has a fix."""
-    return {module.RULE.code: module.fix for module in _modules() if hasattr(module, "fix")}
+    """Code -> the fix of each rule that has one."""
+    return _functions("fix")
 
 
 @functools.lru_cache(maxsize=1)
@@ -114,15 +122,27 @@ def off_by_default() -> frozenset[str]:
     return frozenset(rule.code for rule in all_rules() if not rule.by_default)
 
 
+def _functions(word: str) -> dict[str, Any]:
+    """Code -> the function of this word and the rule's name, for each rule that has one: `check_del_still_read`."""
+    named = ((rule.code, getattr(module, f"{word}_{_identifier(rule)}", None)) for rule, module in _rules())
+    return {code: function for code, function in named if function is not None}
+
+
+def _identifier(rule: Rule) -> str:
+    return rule.name.replace("-", "_")
+
+
 @functools.lru_cache(maxsize=1)
-def _modules() -> tuple[ModuleType, ...]:
-    """The files of all rules, imported, which takes 4 ms. A file that fails to import raises: no rule is skipped."""
-    return tuple(sorted(map(importlib.import_module, _names()), key=lambda module: module.RULE.code))
+def _rules() -> tuple[tuple[Rule, ModuleType], ...]:
+    """Every rule with its file. Importing all takes 4 ms. A file that fails to import raises: no rule is skipped."""
+    modules = map(importlib.import_module, _names())
+    found = [(value, module) for module in modules for value in vars(module).values() if isinstance(value, Rule)]
+    return tuple(sorted(found, key=lambda pair: pair[0].code))
 
 
 @functools.lru_cache(maxsize=1)
 def _names() -> tuple[str, ...]:
-    """The dotted names of the files of all rules, sorted."""
+    """The dotted names of the files of rules, sorted."""
     above = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     found = (
         f"{package}.{file.removesuffix('.py')}"

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from modular_converter.findings import locate_word
-from modular_converter.rules import bad_setting
+from modular_converter.rules import settings_tables
 from modular_converter.settings import toml_files
 from modular_converter.settings.toml_files import SettingsError, TomlFile
 
@@ -73,7 +73,7 @@ def _refuse_other_files(folder: str) -> None:
     for name, word in OTHER_FILES.items():
         path = os.path.join(folder, name)
         if os.path.isfile(path) and word in toml_files.read_text(path):
-            raise SettingsError(bad_setting.isort_elsewhere(path))
+            raise SettingsError(settings_tables.isort_elsewhere(path))
 
 
 def _option(file: TomlFile, name: str, value: object) -> object:
@@ -86,7 +86,7 @@ def _option(file: TomlFile, name: str, value: object) -> object:
     if reason := _fault(kind, name, value):
         line = file.text[: max(0, file.text.find("isort]"))].count("\n") + 1
         place = locate_word(file.path, name, file.text, line)
-        raise SettingsError(bad_setting.diagnose(place, f"isort.{name}", reason).with_source(file.text))
+        raise SettingsError(settings_tables.bad_setting(place, f"isort.{name}", reason).with_source(file.text))
     return value
 
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from modular_converter.findings import Location
-from modular_converter.rules import bad_setting
+from modular_converter.rules import settings_tables
 from modular_converter.settings import profiles, toml_files
 from modular_converter.settings.isort_options import isort_options
 from modular_converter.settings.keys import PROFILES, PROJECT_KEYS, READERS, read_table
@@ -90,7 +90,7 @@ def own_profile(folder: str) -> Settings:
     required = {one.name for one in dataclasses.fields(Settings) if one.default is one.default_factory}
     missing = [key for key in READERS if key in known - file.table.keys() and key.replace("-", "_") in required]
     if missing:
-        raise SettingsError(bad_setting.incomplete(Location(file.path), missing))
+        raise SettingsError(settings_tables.incomplete(Location(file.path), missing))
     path = os.path.join(folder, PROFILE_FILES[1])
     ruff = toml_files.read_toml(path) if os.path.lexists(path) else TomlFile(path, "", {})
     if "extend" in ruff.ruff:
@@ -112,7 +112,7 @@ def _named_file() -> TomlFile | None:
         return None
     file = toml_files.read_toml(path)
     if TABLE not in file.tools:
-        raise SettingsError(bad_setting.no_table(Location(path)))
+        raise SettingsError(settings_tables.no_table(Location(path)))
     return file
 
 
@@ -122,7 +122,7 @@ def _settings(start: str, project: TomlFile | None, ruff: str, black: TomlFile |
     required = values.pop("required_version", "")
     if project is not None and required and not allows(required, __version__):
         place = project.place_of("required-version")
-        raise SettingsError(bad_setting.other_tool(place, required, __version__).with_source(project.text))
+        raise SettingsError(settings_tables.other_tool(place, required, __version__).with_source(project.text))
     name = values.pop("profile", PROFILES[0])
     latest = own_profile(name) if os.path.isabs(name) else profile_settings(name)
     release = release_of(start, latest.package)
@@ -254,7 +254,7 @@ def load_settings_of(paths: Iterable[str], has_file: Callable[[str, str], bool] 
     base = found[min((folder for folder in folders if folder not in own), default=folders[0])]
     for other in found.values():
         if other.pyproject != base.pyproject:
-            raise SettingsError(bad_setting.mixed(*sorted((base.pyproject, other.pyproject), reverse=True)))
+            raise SettingsError(settings_tables.mixed(*sorted((base.pyproject, other.pyproject), reverse=True)))
     differing = ((folder, one) for folder, one in found.items() if one is not base and one != base)
     return replace(base, by_folder=tuple(differing))
 

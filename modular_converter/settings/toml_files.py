@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from modular_converter.findings import ConversionError, Location
-from modular_converter.rules import bad_setting
+from modular_converter.rules import settings_tables
 from modular_converter.settings.parent_folders import is_below, repository_above
 from modular_converter.settings.regular_file import read_regular
 
@@ -66,11 +66,11 @@ class TomlFile(NamedTuple):
 
     def error(self, key: str, reason: str) -> SettingsError:
         """The error to raise for a value that does not fit."""
-        return SettingsError(bad_setting.diagnose(self.place_of(key), key, reason).with_source(self.text))
+        return SettingsError(settings_tables.bad_setting(self.place_of(key), key, reason).with_source(self.text))
 
     def unknown(self, key: str, candidates: Iterable[str]) -> SettingsError:
         """The error to raise for a key that is none of `candidates`."""
-        return SettingsError(bad_setting.unknown(self.place_of(key), key, candidates).with_source(self.text))
+        return SettingsError(settings_tables.unknown(self.place_of(key), key, candidates).with_source(self.text))
 
     def place_of(self, key: str) -> Location:
         """Where a key of our table stands: after the table's header, as `key =` or in the header itself."""
@@ -112,11 +112,11 @@ def _read(path: str) -> bytes:
     """
     is_renamed = os.path.islink(path) and os.path.basename(os.path.realpath(path)) != os.path.basename(path)
     if is_renamed and not is_below(os.path.realpath(path), os.path.realpath(_top(path))):
-        raise SettingsError(bad_setting.unreadable(Location(path), f"it is a link out of {_top(path)}"))
+        raise SettingsError(settings_tables.unreadable(Location(path), f"it is a link out of {_top(path)}"))
     try:
         return read_regular(path, MOST_BYTES)
     except OSError as error:
-        raise SettingsError(bad_setting.unreadable(Location(path), error.strerror or str(error))) from None
+        raise SettingsError(settings_tables.unreadable(Location(path), error.strerror or str(error))) from None
 
 
 def _top(path: str) -> str:
@@ -189,17 +189,17 @@ def _parse(path: str, content: bytes) -> TomlFile:
     try:
         text = content.decode("utf-8").replace("\r\n", "\n")
         if sum(line.count(".") ** 2 for line in text.split("\n")) > MOST_STEPS:
-            raise SettingsError(bad_setting.unreadable(Location(path), "its keys have too many parts"))
+            raise SettingsError(settings_tables.unreadable(Location(path), "its keys have too many parts"))
         return TomlFile(path, text, tomllib.loads(text))
     except UnicodeDecodeError as error:
-        raise SettingsError(bad_setting.unreadable(Location(path), f"not UTF-8: {error.reason}")) from None
+        raise SettingsError(settings_tables.unreadable(Location(path), f"not UTF-8: {error.reason}")) from None
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"at line (\d+), column (\d+)", str(error))
         location = Location(path, int(place[1]), int(place[2])) if place else Location(path)
-        finding = bad_setting.unreadable(location, str(error))
+        finding = settings_tables.unreadable(location, str(error))
         if os.path.realpath(path).endswith(".toml"):  # a link, or an `extend`, may lead to a file that is none of ours
             finding = finding.with_source(text)
         raise SettingsError(finding) from None
     except (ValueError, RecursionError, MemoryError) as error:  # an integer of thousands of digits, deep nesting
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise SettingsError(bad_setting.unreadable(Location(path), reason)) from None
+        raise SettingsError(settings_tables.unreadable(Location(path), reason)) from None

@@ -14,9 +14,6 @@ ONE_IN_EACH = {
     "stamp": "formatters",
     "version": "formatters",
     "diagnose": "rules",
-    "fix": "rules; the check of generated files writes those that differ",
-    "compare": "rules; the check of generated files compares texts",
-    "check": "rules; the check of generated files is called like its command",
     "render": "formats of reports and of the graph",
 }
 """Names that each module of a kind has, so that a caller can exchange one for another."""

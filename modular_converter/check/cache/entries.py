@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from modular_converter.check.cache.store import digest
 from modular_converter.convert.conversion import Conversion
 from modular_converter.findings import Edit, Finding, Fix, Location, Severity
-from modular_converter.rules import by_name
+from modular_converter.rules import place_of, rule_at
 from modular_converter.settings.values import Settings
 
 
@@ -21,7 +21,7 @@ def pack_finding(finding: Finding) -> list[Any]:
     """A finding as values that JSON knows."""
     place, override = finding.location, finding.severity_override
     return [
-        finding.rule.name,
+        place_of(finding.rule),
         [place.path, place.line, place.column, place.end_line, place.end_column],
         finding.message,
         finding.help,
@@ -33,15 +33,15 @@ def pack_finding(finding: Finding) -> list[Any]:
 
 def unpack_finding(values: Sequence[Any]) -> Finding:
     """The inverse of `pack_finding`. Raises `ValueError`, `TypeError` or `LookupError` for any other value."""
-    name, (path, line, column, end_line, end_column), message, help, source_line, override, fix = values
-    texts, numbers, optional = (name, path, message, help, source_line), (line, column), (end_line, end_column)
+    rule, (path, line, column, end_line, end_column), message, help, source_line, override, fix = values
+    texts, numbers, optional = (rule, path, message, help, source_line), (line, column), (end_line, end_column)
     if not all(isinstance(text, str) for text in texts) or not all(type(number) is int for number in numbers):
         raise TypeError(values)
     if not all(number is None or type(number) is int for number in optional):
         raise TypeError(values)
     location = Location(path, line, column, end_line, end_column)
     severity = Severity(override) if override is not None else None
-    return Finding(by_name(name), location, message, help, source_line, severity, _unpack_fix(fix))
+    return Finding(rule_at(rule), location, message, help, source_line, severity, _unpack_fix(fix))
 
 
 def _unpack_fix(values: Sequence[Any] | None) -> Fix | None:

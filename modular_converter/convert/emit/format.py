@@ -11,7 +11,7 @@ from modular_converter.convert.emit.formatter_version import wrong_version
 from modular_converter.convert.emit.formatters import UndefinedName, load_formatter
 from modular_converter.findings import UNPARSABLE, ConversionError, Finding, Location, locate_parse_error
 from modular_converter.model.nodes import parse
-from modular_converter.rules import invalid_result, not_utf8
+from modular_converter.rules import faulty_results, input_files
 from modular_converter.settings.values import Settings
 
 
@@ -92,7 +92,7 @@ def _unwritable(name: str, text: str) -> Finding | None:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        return not_utf8.in_the_path(Location(name))
+        return input_files.in_the_path(Location(name))
     return None
 
 
@@ -102,5 +102,5 @@ def _unreadable(name: str, text: str) -> Finding | None:
         parse(text)
     except UNPARSABLE as error:
         place, reason = locate_parse_error(name, error)
-        return invalid_result.diagnose(place, reason, os.path.basename(name)).with_source(text)
+        return faulty_results.invalid_result(place, reason, os.path.basename(name)).with_source(text)
     return None

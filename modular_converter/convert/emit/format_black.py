@@ -7,7 +7,7 @@ from typing import Any
 
 from modular_converter.convert.emit.formatters import Formatted
 from modular_converter.findings import ConversionError, Location
-from modular_converter.rules import formatter_failed
+from modular_converter.rules import tool_errors
 from modular_converter.settings.values import Settings
 
 
@@ -33,7 +33,7 @@ def run(files: Mapping[str, str], settings: Settings) -> Formatted:
         try:
             texts[name] = black.format_str(text, mode=mode)
         except Exception as error:  # black raises several kinds, some of them its own
-            failures[name] = formatter_failed.diagnose(Location(name), "black", str(error))
+            failures[name] = tool_errors.formatter_failed(Location(name), "black", str(error))
     return Formatted(texts, failures=failures)
 
 
@@ -51,7 +51,7 @@ def _import_black() -> Any:
     try:
         import black
     except ImportError:
-        raise ConversionError(formatter_failed.missing("black")) from None
+        raise ConversionError(tool_errors.missing("black")) from None
     return black
 
 
@@ -70,4 +70,4 @@ def _mode(black: Any, settings: Settings) -> Any:
         return black.Mode(target_versions=targets, **fields)
     except (KeyError, TypeError, ValueError) as error:
         reason = f"its settings cannot be used: {error}"
-        raise ConversionError(formatter_failed.diagnose(Location(path), "black", reason)) from None
+        raise ConversionError(tool_errors.formatter_failed(Location(path), "black", reason)) from None

@@ -9,7 +9,7 @@ from typing import Any
 
 from modular_converter.convert.emit.formatters import Formatted
 from modular_converter.findings import ConversionError, Finding, Location
-from modular_converter.rules import formatter_failed
+from modular_converter.rules import tool_errors
 from modular_converter.settings.values import Settings
 
 
@@ -25,7 +25,7 @@ def run(files: Mapping[str, str], settings: Settings) -> Formatted:
         except isort.exceptions.FileSkipComment:  # `# isort: skip_file`
             continue
         except Exception as error:  # of several kinds, some of them not isort's own
-            failures[name] = formatter_failed.diagnose(Location(name), "isort", str(error))
+            failures[name] = tool_errors.formatter_failed(Location(name), "isort", str(error))
     return Formatted(texts, failures=failures)
 
 
@@ -51,7 +51,7 @@ def _import_isort() -> Any:
 
 
 def _missing() -> Finding:
-    return formatter_failed.missing("isort", otherwise="take it out of `post-format`")
+    return tool_errors.missing("isort", otherwise="take it out of `post-format`")
 
 
 def _config(isort: Any, settings: Settings) -> Any:
@@ -67,5 +67,5 @@ def _config(isort: Any, settings: Settings) -> Any:
     except Exception as error:  # of several kinds
         place = Location(settings.pyproject or "isort")
         raise ConversionError(
-            formatter_failed.diagnose(place, "isort", f"its options cannot be used: {error}")
+            tool_errors.formatter_failed(place, "isort", f"its options cannot be used: {error}")
         ) from None

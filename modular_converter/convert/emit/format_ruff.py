@@ -21,7 +21,7 @@ from modular_converter.convert.emit.formatter_version import (
 from modular_converter.convert.emit.formatters import Formatted, UndefinedName
 from modular_converter.files.atomic_write import is_abandoned
 from modular_converter.findings import ConversionError, Finding, Location
-from modular_converter.rules import formatter_failed
+from modular_converter.rules import tool_errors
 from modular_converter.settings.parent_folders import is_below
 from modular_converter.settings.values import Settings
 from modular_converter.settings.versions import REQUIRED
@@ -81,7 +81,7 @@ def _rejected(tree: Tree, settings: Settings, complaint: str) -> dict[str, Findi
     for name, place in tree.places.items() if complaint else ():
         lines = [line for line in complaint.splitlines() if f" {place}:" in line]
         if lines:
-            found[name] = formatter_failed.diagnose(Location(name), "ruff", lines[0])
+            found[name] = tool_errors.formatter_failed(Location(name), "ruff", lines[0])
     if complaint and not found:
         raise _error(settings, complaint)
     return found
@@ -90,7 +90,7 @@ def _rejected(tree: Tree, settings: Settings, complaint: str) -> dict[str, Findi
 def _error(settings: Settings, reason: str) -> ConversionError:
     """The error that ruff itself has failed."""
     place = Location(settings.ruff_config_path or "ruff")
-    return ConversionError(formatter_failed.diagnose(place, "ruff", reason))
+    return ConversionError(tool_errors.formatter_failed(place, "ruff", reason))
 
 
 @contextlib.contextmanager

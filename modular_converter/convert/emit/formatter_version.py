@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from modular_converter.files.packages import SUFFIX, program_on_path
 from modular_converter.findings import ConversionError, Finding, Location
-from modular_converter.rules import formatter_failed, formatter_version
+from modular_converter.rules import tool_errors
 from modular_converter.settings.values import Settings
 from modular_converter.settings.versions import allows
 
@@ -72,7 +72,7 @@ def wrong_version(settings: Settings, version_of: VersionOf | None = None) -> Fi
         found = _formatter(one.formatter).version()
         if one.version and not allows(one.version, found):
             place = Location(settings.pyproject or one.formatter)
-            return formatter_version.diagnose(place, one.formatter, one.version, found, setting="post-format")
+            return tool_errors.formatter_version(place, one.formatter, one.version, found, setting="post-format")
     wanted = settings.formatter_version
     if not wanted or settings.formatter == "none":
         return None
@@ -84,7 +84,7 @@ def wrong_version(settings: Settings, version_of: VersionOf | None = None) -> Fi
         return None
     pinned = settings.pinned_formatter
     place = (pinned and pinned.place) or Location(settings.formatter)
-    return formatter_version.diagnose(place, settings.formatter, wanted, found)
+    return tool_errors.formatter_version(place, settings.formatter, wanted, found)
 
 
 def _formatter(name: str) -> Formatter:
@@ -109,7 +109,7 @@ def find_ruff(settings: Settings, version_of: VersionOf | None = None) -> str:
                 return other
     found = own or program_on_path("ruff", settings.project_folder)
     if not found:
-        raise ConversionError(formatter_failed.missing("ruff"))
+        raise ConversionError(tool_errors.missing("ruff"))
     return found
 
 
@@ -159,7 +159,7 @@ def _ruff_version(path: str, size: int, time: int) -> str:
 
 def _untold(path: str, reason: str) -> ConversionError:
     return ConversionError(
-        formatter_failed.diagnose(Location(path), "ruff", f"`{path} --version` tells no version: {reason}")
+        tool_errors.formatter_failed(Location(path), "ruff", f"`{path} --version` tells no version: {reason}")
     )
 
 

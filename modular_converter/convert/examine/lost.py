@@ -13,7 +13,7 @@ from modular_converter.convert.source.library import Library
 from modular_converter.findings import Finding, Location, locate_word
 from modular_converter.model.module import Module, Role, Statement, has_unread_names
 from modular_converter.model.nodes import parse, walk
-from modular_converter.rules import lost_statement
+from modular_converter.rules import lost_code
 
 
 SHOWN = 60
@@ -31,7 +31,7 @@ def report_lost_statements(neighbours: Neighbourhood, files: GeneratedFiles, lib
     own = {name for file in files.files for name, one in file.definitions.items() if one.origin.path == target.path}
     for statement in target.module.statements:
         if _is_registration_lost(statement, target.module, own):
-            yield lost_statement.registered(Location(target.path, statement.line), statement.name).with_source(text)
+            yield lost_code.registered(Location(target.path, statement.line), statement.name).with_source(text)
         is_lost = statement.name not in own if statement.is_store else _is_lost(statement, own)
         if is_lost or (statement.role is Role.PROTECTED_IMPORT and _is_lost_with_imports(statement, used)):
             # The statement itself has the names of the generated files.
@@ -41,16 +41,16 @@ def report_lost_statements(neighbours: Neighbourhood, files: GeneratedFiles, lib
             shown = first if len(first) <= SHOWN else first[:SHOWN] + "…"
             place, role = Location(target.path, statement.line), _taken_role(statement.name, neighbours)
             if role is None:
-                yield lost_statement.diagnose(place, shown).with_source(text)
+                yield lost_code.lost_statement(place, shown).with_source(text)
             else:
                 is_class = role is Role.CLASS
-                yield lost_statement.of_neighbours(place, shown, statement.name, is_class=is_class).with_source(text)
+                yield lost_code.of_neighbours(place, shown, statement.name, is_class=is_class).with_source(text)
     for heir in (one for one in neighbours.classes.values() if one.joined and neighbours.parent_of(one)):
         for first, _, line in _changes_of_class(heir):
-            yield lost_statement.diagnose(Location(target.path, line), first, heir.name).with_source(text)
+            yield lost_code.lost_statement(Location(target.path, line), first, heir.name).with_source(text)
     exports = target.module.definitions.get("__all__")
     if exports is not None and has_unread_names(exports.text):
-        yield lost_statement.computed_names(Location(target.path, exports.line)).with_source(text)
+        yield lost_code.computed_names(Location(target.path, exports.line)).with_source(text)
     yield from _changed_parents(neighbours, files, text)
 
 
@@ -81,14 +81,14 @@ def _changed_parents(neighbours: Neighbourhood, files: GeneratedFiles, text: str
                     place = f"{os.path.basename(renamed.neighbour.path)}:{line}"
                     where = locate_word(neighbours.target.path, of_class[0].name if of_class else one, text)
                     is_class = module.definitions[one].role is Role.CLASS
-                    yield lost_statement.in_neighbour(where, one, place, is_class=is_class).with_source(text)
+                    yield lost_code.in_neighbour(where, one, place, is_class=is_class).with_source(text)
         for parent in (one for one in module.statements if one.role is Role.CLASS and one.joined):
             for _, attribute, line in _changes_of_class(parent):
                 of_class = heirs.get((dotted, rename(parent.name)), [])
                 if lacking := next((one for one in of_class if attribute not in one.uses), None):
                     place = f"{os.path.basename(renamed.neighbour.path)}:{line}"
                     where = locate_word(neighbours.target.path, lacking.name, text)
-                    yield lost_statement.in_neighbour(where, parent.name, place, is_class=True).with_source(text)
+                    yield lost_code.in_neighbour(where, parent.name, place, is_class=True).with_source(text)
 
 
 def _changes(module: Module) -> Iterator[tuple[str, int, Sequence[str]]]:

@@ -13,7 +13,7 @@ from modular_converter.findings import Finding, Location, locate_word
 from modular_converter.model.bindings import bindings_of, covers
 from modular_converter.model.module import DEFINITIONS, ImportedName, Module, Statement
 from modular_converter.model.nodes import parse
-from modular_converter.rules import imported_again, name_defined_twice
+from modular_converter.rules import double_meanings
 
 
 def report_redefined(neighbours: Neighbourhood, files: GeneratedFiles, library: Library) -> Iterator[Finding]:
@@ -35,12 +35,12 @@ def report_redefined(neighbours: Neighbourhood, files: GeneratedFiles, library: 
         for name, (line, kind, imported) in below.items():
             if any(name in (*one.uses, one.name) for one, _ in used):
                 place = there or Location(path, imported)
-                yield imported_again.diagnose(place, name, file, line, kind, imported).with_source(text)
+                yield double_meanings.imported_again(place, name, file, line, kind, imported).with_source(text)
         for statement, user in used:
             for name in sorted(again & statement.uses):
                 if lines := _made_between(module, statement, name):
                     place = there or Location(path, statement.line)
-                    yield name_defined_twice.redefined(place, user, name, file, *lines).with_source(text)
+                    yield double_meanings.redefined(place, user, name, file, *lines).with_source(text)
 
 
 def _users(neighbours: Neighbourhood, files: GeneratedFiles) -> dict[tuple[str, int], str]:

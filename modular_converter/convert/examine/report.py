@@ -48,23 +48,17 @@ from modular_converter.model import lexer
 from modular_converter.model.members import SUPER_KWARGS
 from modular_converter.model.module import Role
 from modular_converter.rules import (
-    changed_meaning,
-    class_beside_its_copy,
-    foreign_base,
-    formatter_failed,
-    inconsistent_bases,
-    invalid_result,
-    missing_in_sibling,
-    renamed_for_others,
-    renamed_into_name_in_use,
-    syntax_error,
-    typing_only_name,
-    undefined_name,
+    base_classes,
+    double_meanings,
+    faulty_results,
+    input_files,
+    renamed_words,
+    tool_errors,
 )
-from modular_converter.rules._cures import name_heirs
+from modular_converter.rules._words import name_heirs
 
 
-UNREADABLE = (invalid_result.RULE, formatter_failed.RULE)
+UNREADABLE = (faulty_results.INVALID_RESULT, tool_errors.FORMATTER_FAILED)
 
 
 def examine(conversion: Conversion, result: FormatResult, library: Library) -> list[Finding]:
@@ -76,7 +70,7 @@ def examine(conversion: Conversion, result: FormatResult, library: Library) -> l
     refused = [result.failures[path] for path in conversion.files if path in result.failures]
     examination = _Examination(conversion, result.texts, library)
     found = []
-    if all(failure.rule is invalid_result.RULE for failure in refused):
+    if all(failure.rule is faulty_results.INVALID_RESULT for failure in refused):
         found = [error for path in conversion.files for error in examination.undefined(path, result.undefined)]
         if any(library.text_if_readable(path) != result.texts[path] for path in conversion.files):
             found += [error for path in conversion.files for error in examination.others(path)]
@@ -98,21 +92,19 @@ def report_changed_meanings(
     reported = [_changed_meaning(same, path, text, neighbours) for same in changes.values()]
     for one in find_copied_classes(neighbours, files):
         place = locate_word(path, one.name, text, one.line)
-        reported.append(class_beside_its_copy.copied(place, one.user, one.name, one.copy, one.neighbour))
+        reported.append(double_meanings.copied(place, one.user, one.name, one.copy, one.neighbour))
     for lost in find_lost_parents(neighbours, classes, files):
         place = locate_word(path, lost.parent, text, lost.line)
-        reported.append(class_beside_its_copy.parent_lost(place, lost.user, lost.parent, lost.heir, lost.neighbour))
+        reported.append(double_meanings.parent_lost(place, lost.user, lost.parent, lost.heir, lost.neighbour))
     derived = derived_definitions(neighbours, classes, files)
     for collision in find_name_collisions(neighbours, derived):
         place = locate_word(path, collision.neighbour, text)
         reported.append(
-            renamed_into_name_in_use.renamed_into(
-                place, collision.user, collision.old, collision.new, collision.neighbour
-            )
+            renamed_words.renamed_into(place, collision.user, collision.old, collision.new, collision.neighbour)
         )
     for word in find_renamed_words(neighbours, derived, library):
         place = _in_modular(path, text, word.user.origin, "")
-        reported.append(renamed_for_others.diagnose(place, word.old, word.new, word.where, word.user.name))
+        reported.append(renamed_words.renamed_for_others(place, word.old, word.new, word.where, word.user.name))
     return [finding.with_source(text) for finding in reported]
 
 
@@ -124,8 +116,8 @@ def _changed_meaning(changes: Sequence[Change], path: str, text: str, neighbours
         and not first.wanted.imported
         and first.name in {first.user.name, *first.user.bindings.binds}
     ):
-        return changed_meaning.displaced(locate_word(path, first.name, text), first.name, str(first.found))
-    return changed_meaning.diagnose(
+        return double_meanings.displaced(locate_word(path, first.name, text), first.name, str(first.found))
+    return double_meanings.changed_meaning(
         _in_modular(path, text, first.user.origin, first.name),
         first.name,
         list(dict.fromkeys(one.user.name for one in changes)),
@@ -169,7 +161,7 @@ class _Examination:
             if (place.definition, one.name) not in seen:
                 seen.add((place.definition, one.name))
                 advice = advice_for(one.name, place.definition, one.line, text, self._resolution, self.library)
-                found = undefined_name.diagnose(
+                found = faulty_results.undefined_name(
                     place.location,
                     one.name,
                     place.words,
@@ -187,7 +179,9 @@ class _Examination:
         if dotted:
             place = _first_mention(modular, dotted.rpartition(".")[2], text)
         later = binding_below(name.name, name.line, self.texts[path])
-        return undefined_name.diagnose(place, name.name, f"{os.path.basename(path)}:{name.line}", advice, later=later)
+        return faulty_results.undefined_name(
+            place, name.name, f"{os.path.basename(path)}:{name.line}", advice, later=later
+        )
 
     def others(self, path: str) -> Iterator[Finding]:
         """The faults that a text shows when it is parsed."""
@@ -224,16 +218,18 @@ class _Examination:
     def _diagnose(self, path: str, fault: Fault) -> Finding:
         place = _Place(self, path, fault.line, fault.detail)
         if fault.kind is FaultKind.INVALID:
-            return invalid_result.diagnose(place.location, fault.detail, place.words)
+            return faulty_results.invalid_result(place.location, fault.detail, place.words)
         if fault.kind is FaultKind.BASES:
-            return inconsistent_bases.diagnose(place.location, fault.definition, fault.detail)
+            return base_classes.inconsistent_bases(place.location, fault.definition, fault.detail)
         if fault.kind is FaultKind.FOREIGN_BASE:
             module = self._module_of(fault.detail)
-            return foreign_base.diagnose(place.location, fault.definition, fault.detail, module=module)
+            return base_classes.foreign_base(place.location, fault.definition, fault.detail, module=module)
         if fault.kind is FaultKind.TYPING_ONLY:
-            return typing_only_name.diagnose(place.location, fault.detail, place.words)
+            return faulty_results.typing_only_name(place.location, fault.detail, place.words)
         parent = parent_for(fault.detail, fault.module, self._neighbourhood)
-        return missing_in_sibling.diagnose(place.location, fault.detail, fault.module, place.words, parent=parent)
+        return faulty_results.missing_in_sibling(
+            place.location, fault.detail, fault.module, place.words, parent=parent
+        )
 
     def _module_of(self, base: str) -> str:
         """The module that defines a base which the modular file imports from the folder of a model; "" for any other."""
@@ -251,7 +247,7 @@ class _Examination:
             error = compile_error(text)
             if error is not None:
                 needed_by = "" if path == modular else modular
-                found = syntax_error.diagnose(*locate_parse_error(path, error), neighbour_of=needed_by)
+                found = input_files.syntax_error(*locate_parse_error(path, error), neighbour_of=needed_by)
                 return found.with_source(text)
         return None
 

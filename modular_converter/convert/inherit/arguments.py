@@ -11,7 +11,7 @@ from modular_converter.model.bindings import Function, bindings_of, parameters_o
 from modular_converter.model.members import SUPER_KWARGS
 from modular_converter.model.nodes import children, walk
 from modular_converter.model.overriding import first_parameter, mappings, method_call, starred
-from modular_converter.rules import parameter_without_value, super_argument_ignored
+from modular_converter.rules import calls_of_super
 
 
 BINDING = ("staticmethod", "classmethod")
@@ -47,12 +47,12 @@ def bind_arguments(
     given = _given(call, instance, parent)
     defaults = _defaults(parent.args) if not (starred(call) or mappings(call)) else {}
     found = {
-        name: finding_at(statement, parameter_without_value.unpacked, child.name, name)
+        name: finding_at(statement, calls_of_super.unpacked, child.name, name)
         for name in _unpacked(call, given, parent)
     }
     for name in _left_out(call, given, parent) & (parameters_of(child) | assigned):
         passed = _as_passed(name, parent)
-        found[name] = finding_at(statement, super_argument_ignored.not_passed, child.name, passed)
+        found[name] = finding_at(statement, calls_of_super.not_passed, child.name, passed)
     lacking = [
         name for name in parameters_of(parent) if name in found or not _has_its_name(given.get(name), name, names)
     ]
@@ -66,17 +66,15 @@ def bind_arguments(
         value = given.get(name, defaults.get(name))
         if name in found or (value is None and name in arguments_read):
             told.add(name)
-            findings.append(
-                found.get(name) or finding_at(statement, parameter_without_value.no_value, child.name, name)
-            )
+            findings.append(found.get(name) or finding_at(statement, calls_of_super.no_value, child.name, name))
         elif value is not None and (name in given or name in arguments_read):
             bindings[name] = value
     findings += _tell_ignored(ignored, bindings, child.name, parent)
     for one in _surplus(call, instance, parent):
-        findings.append(finding_at(one, super_argument_ignored.not_taken, child.name, ast.unparse(one)))
+        findings.append(finding_at(one, calls_of_super.not_taken, child.name, ast.unparse(one)))
     lines = _in_order(call, given, bindings, told, statement)
     hidden = frozenset[str]().union(*(part.effects.reads for part in lines)) & bindings.keys()
-    findings += [finding_at(statement, parameter_without_value.no_value, child.name, name) for name in sorted(hidden)]
+    findings += [finding_at(statement, calls_of_super.no_value, child.name, name) for name in sorted(hidden)]
     return lines
 
 
@@ -97,7 +95,7 @@ def _tell_ignored(
         values = ", ".join(map(ast.unparse, assigned.values()))
         passed = [_as_passed(one, parent) for one in assigned]
         cure = f"{', '.join(assigned)} = {values}"
-        yield finding_at(value, super_argument_ignored.diagnose, method, name, ast.unparse(value), cure, passed)
+        yield finding_at(value, calls_of_super.super_argument_ignored, method, name, ast.unparse(value), cure, passed)
 
 
 def _as_passed(name: str, function: Function) -> str:

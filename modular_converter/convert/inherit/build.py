@@ -15,7 +15,7 @@ from modular_converter.findings import ClassFinding, ConversionError, Finding, L
 from modular_converter.model.class_blocks import ClassPiece, parse_class
 from modular_converter.model.module import Role, Statement
 from modular_converter.model.overriding import NOTHING_ADDED, AddedDecorators
-from modular_converter.rules import syntax_error
+from modular_converter.rules import input_files
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def _merge(
     except SyntaxError as error:
         place = Location(neighbours.target.path, statement.line)
         reason = f"{error.msg}, as libcst reads this class or its parent"
-        raise ConversionError(syntax_error.diagnose(place, reason)) from None
+        raise ConversionError(input_files.syntax_error(place, reason)) from None
     findings = tuple(_finding(finding, statement, neighbours.target.path) for finding in merged.findings)
     return BuiltClass(statement, merged.text, parent.lead, merged.uses, dotted, parent, findings, merged.pieces, added)
 

@@ -21,7 +21,7 @@ from modular_converter.convert.inherit.statements import Line, only_removes
 from modular_converter.findings import ClassFinding, finding_at
 from modular_converter.model.bindings import Function, bindings_in, bindings_of, covers, is_generator, own_nodes
 from modular_converter.model.nodes import walk
-from modular_converter.rules import local_name_of_both, override_not_mergeable, shared_local_name
+from modular_converter.rules import merged_bodies
 
 
 FARTHEST = 50
@@ -364,13 +364,13 @@ def check_names(
             assert place is not None
             wanted, found = inherited.binder(name, inherited.turn[line.origin]), flat.binder(name, place)
             if state := _state_of_copy(bodies, line, name, kept):
-                yield finding_at(line.node, shared_local_name.diagnose, name, state, bodies.child.name)
+                yield finding_at(line.node, merged_bodies.shared_local_name, name, state, bodies.child.name)
             elif wanted is not None or name in bodies.parameters:
                 yield from _check_own(bodies, line, name, wanted, found)
             elif name in theirs and (name in module_names or hasattr(builtins, name)):
-                yield finding_at(line.node, local_name_of_both.hides_module, bodies.child.name, name)
+                yield finding_at(line.node, merged_bodies.hides_module, bodies.child.name, name)
             elif found is None and flat.binds_from(name, place + 1):
-                yield finding_at(line.node, local_name_of_both.bound_below, bodies.child.name, name)
+                yield finding_at(line.node, merged_bodies.bound_below, bodies.child.name, name)
 
 
 def _check_own(
@@ -381,12 +381,12 @@ def _check_own(
         return
     method = bodies.child.name
     if found is None or found not in bodies.of_parent:
-        yield finding_at(line.node, shared_local_name.diagnose, name, "does not have your value yet", method)
+        yield finding_at(line.node, merged_bodies.shared_local_name, name, "does not have your value yet", method)
     elif wanted is None or wanted in bodies.after:
         state = "has the value that the parent's lines give it"
-        yield finding_at(line.node, shared_local_name.diagnose, name, state, method)
+        yield finding_at(line.node, merged_bodies.shared_local_name, name, state, method)
     else:
-        yield finding_at(line.node, local_name_of_both.assigned_by_both, method, name)
+        yield finding_at(line.node, merged_bodies.assigned_by_both, method, name)
 
 
 def _give_the_same(bodies: Bodies, one: Line, other: Line) -> bool:
@@ -424,7 +424,7 @@ def _check_captured(bodies: Bodies, lines: Sequence[Line]) -> Iterator[ClassFind
         names = line.bindings.reads_later & others.keys() if others else frozenset()
         for name in sorted(names if is_own else names - replaced, reverse=True):
             node = line.node if is_own else others[name].node
-            found.append(finding_at(node, local_name_of_both.captured, bodies.child.name, name))
+            found.append(finding_at(node, merged_bodies.captured, bodies.child.name, name))
         binders[is_own].update(dict.fromkeys(line.effects.binds, line))
     yield from reversed(found)
 
@@ -453,16 +453,16 @@ def check_captures(
     mine, theirs = bindings_in(child), bindings_in(parent)
     used = bindings_of(*kept)
     for name in sorted(mine.local & theirs.module_names & used.module_names):
-        yield finding_at(statement, local_name_of_both.hides_module_of_parent, child.name, name)
+        yield finding_at(statement, merged_bodies.hides_module_of_parent, child.name, name)
     for name in sorted(mine.declared_global & theirs.local & (used.module_names | used.local)):
-        yield finding_at(statement, local_name_of_both.made_global, child.name, name)
+        yield finding_at(statement, merged_bodies.made_global, child.name, name)
 
 
 def check_scopes(child: Function, parent: Function, statement: ast.stmt) -> Iterator[ClassFinding]:
     """Calls that see the names of the method around them: a merged method has those of both bodies."""
     for node in walk(*child.body, *parent.body):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and _sees_scope(node, node.func.id):
-            yield finding_at(statement, local_name_of_both.sees_all, child.name, node.func.id)
+            yield finding_at(statement, merged_bodies.sees_all, child.name, node.func.id)
             return
 
 
@@ -482,9 +482,9 @@ def check_kinds(child: Function, parent: Function, statement: ast.stmt, around: 
         is_awaited and not isinstance(child, ast.AsyncFunctionDef)
     ):
         waits = isinstance(parent, ast.AsyncFunctionDef)
-        yield finding_at(statement, override_not_mergeable.other_kind, child.name, parent_waits=waits)
+        yield finding_at(statement, merged_bodies.other_kind, child.name, parent_waits=waits)
     is_yielded = isinstance(getattr(statement, "value", None), ast.YieldFrom)
     if (isinstance(statement, ast.Expr) or around) and is_generator(parent) and not is_yielded:
-        yield finding_at(statement, override_not_mergeable.generator, child.name, of_parent=True)
+        yield finding_at(statement, merged_bodies.generator, child.name, of_parent=True)
     if (isinstance(statement, ast.Return) or is_yielded) and is_generator(child) and not is_generator(parent):
-        yield finding_at(statement, override_not_mergeable.generator, child.name, of_parent=False)
+        yield finding_at(statement, merged_bodies.generator, child.name, of_parent=False)

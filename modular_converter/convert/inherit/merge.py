@@ -28,7 +28,7 @@ from modular_converter.model.overriding import (
     calls_base,
     inherited_decorators,
 )
-from modular_converter.rules import class_comparisons, override_not_mergeable
+from modular_converter.rules import class_comparisons, merged_bodies
 from modular_converter.settings.values import Settings
 
 
@@ -154,7 +154,7 @@ class _MethodMerger:
         try:
             return merge()
         except RecursionError:
-            self.findings.append(finding_at(child.node, override_not_mergeable.too_deep, child.function.name))
+            self.findings.append(finding_at(child.node, merged_bodies.too_deep, child.function.name))
             return child
 
     def _takes_from(self, child: Member, parent: Member) -> bool:

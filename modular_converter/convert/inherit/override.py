@@ -24,7 +24,7 @@ from modular_converter.model.overriding import (
     first_parameter,
     inherited_decorators,
 )
-from modular_converter.rules import override_not_mergeable, parameter_without_value
+from modular_converter.rules import calls_of_super, merged_bodies
 
 
 HOLDER = "class _:\n"
@@ -54,10 +54,10 @@ def merge_override(
             bool(first_parameter(child.function, parent.function, shape.added)),
         )
     except cst.ParserSyntaxError as error:
-        findings.append(finding_at(child.node, override_not_mergeable.unknown_syntax, name, error.message))
+        findings.append(finding_at(child.node, merged_bodies.unknown_syntax, name, error.message))
         return child
     except cst.CSTValidationError as error:
-        findings.append(finding_at(child.node, parameter_without_value.bad_signature, name, error))
+        findings.append(finding_at(child.node, calls_of_super.bad_signature, name, error))
         return child
     child_body = body_of(tree, child.function, own.statements)
     parent_body = body_of(parent_tree, parent.function, inherited.statements)
@@ -76,9 +76,7 @@ def call_super_for_bases(member: Member, reached: frozenset[str], findings: list
     try:
         holder, own = _parse(member.text)
     except cst.ParserSyntaxError as error:
-        findings.append(
-            finding_at(member.node, override_not_mergeable.unknown_syntax, member.function.name, error.message)
-        )
+        findings.append(finding_at(member.node, merged_bodies.unknown_syntax, member.function.name, error.message))
         return member
     return replace(member, text=_text(holder, call_super(own, member, reached)))
 

@@ -21,7 +21,7 @@ from modular_converter.convert.source.rename import (
 )
 from modular_converter.findings import ConversionError, Location
 from modular_converter.model.module import ImportedName, Module, Role, Statement
-from modular_converter.rules import syntax_error
+from modular_converter.rules import input_files
 from modular_converter.settings.parent_folders import models_folder_of
 
 
@@ -188,7 +188,7 @@ def _with_new_globals(statement: Statement, renames: Mapping[str, str], target: 
         return replace(statement, text=rename_globals(statement.text, renames))
     except SyntaxError as error:
         place = Location(target.path, statement.line)
-        raise ConversionError(syntax_error.diagnose(place, f"{error.msg}, as libcst reads it")) from None
+        raise ConversionError(input_files.syntax_error(place, f"{error.msg}, as libcst reads it")) from None
 
 
 def _names_around(neighbour: Neighbour, names: ModelNames, library: Library) -> ModelNames:

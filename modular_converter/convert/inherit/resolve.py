@@ -19,16 +19,7 @@ from modular_converter.model.index import index_module
 from modular_converter.model.module import ImportedName, Module, Role, Statement
 from modular_converter.model.nodes import parse
 from modular_converter.model.resolver import aliased
-from modular_converter.rules import (
-    base_not_a_name,
-    config_from_modeling,
-    import_from_package_root,
-    parent_in_other_case,
-    star_import,
-    two_parents,
-    unknown_neighbour,
-    unknown_parent,
-)
+from modular_converter.rules import neighbour_imports, parent_classes
 from modular_converter.settings.parent_folders import is_below, models_folder_of
 from modular_converter.settings.values import Settings, split_stem
 
@@ -219,10 +210,12 @@ def _open(
         location = _locate(target, statement, name.module, library)
         if path is None:
             package = name.module.partition(".")[0]
-            findings.append(unknown_neighbour.not_installed(location, name.module, package))
+            findings.append(neighbour_imports.not_installed(location, name.module, package))
             return None
         looked = os.path.relpath(path, folder).replace(os.sep, "/")
-        findings.append(unknown_neighbour.diagnose(location, name.module, looked, candidates=_modules_like(path)))
+        findings.append(
+            neighbour_imports.unknown_neighbour(location, name.module, looked, candidates=_modules_like(path))
+        )
         return None
     try:
         module = library.module(path)
@@ -253,12 +246,12 @@ def _check_ordinary(name: ImportedName, statement: Statement, target: ModularFil
     meant = _meant_neighbour(name.module, os.path.dirname(target.path), library) if name.name else None
     if meant is not None:
         location = _locate(target, statement, name.module, library)
-        return [unknown_neighbour.diagnose(location, name.module, meant[1], candidates=[meant[0]])]
+        return [neighbour_imports.unknown_neighbour(location, name.module, meant[1], candidates=[meant[0]])]
     if name.module != library.settings.package or not name.name:
         return []
     location = _locate(target, statement, name.name, library)
     module = defining_module(name.name, name.module, os.path.dirname(target.path), library)
-    return [import_from_package_root.diagnose(location, name.name, name.module, module=module)]
+    return [neighbour_imports.import_from_package_root(location, name.name, name.module, module=module)]
 
 
 def _meant_neighbour(dotted: str, folder: str, library: Library) -> tuple[str, str] | None:
@@ -286,10 +279,10 @@ def _check_taken(
     library: Library,
 ) -> list[Finding]:
     if name.name == "*":
-        return [star_import.diagnose(_locate(target, statement, "import", library), name.module)]
+        return [neighbour_imports.star_import(_locate(target, statement, "import", library), name.module)]
     if found.kind == library.settings.default_kind and name.name.endswith(library.settings.config_suffix):
         location = _locate(target, statement, name.name, library)
-        return [config_from_modeling.diagnose(location, name.name, name.module)]
+        return [neighbour_imports.config_from_modeling(location, name.name, name.module)]
     return []
 
 
@@ -311,7 +304,7 @@ def _with_parents_in_other_case(resolution: ResolvedImports, library: Library) -
                 continue
             meant[asked.name] = right.name
             place = _locate(target, statement, base, library)
-            findings.append(parent_in_other_case.diagnose(place, asked.name, right.name, neighbour.dotted))
+            findings.append(parent_classes.parent_in_other_case(place, asked.name, right.name, neighbour.dotted))
     text = rename_imported(library.text(target.path), meant) if meant else None
     if text is None:
         return None
@@ -326,16 +319,16 @@ def _check_classes(resolution: ResolvedImports, library: Library) -> list[Findin
         parents = [base for base in statement.bases if _is_class(resolution.definition(base))]
         if len(parents) > 1:
             location = _locate(target, statement, statement.name, library)
-            findings.append(two_parents.diagnose(location, statement.name, tuple(parents)))
+            findings.append(parent_classes.two_parents(location, statement.name, tuple(parents)))
         for base in statement.bases:
             if base in resolution.taken and not _exists(base, resolution):
                 neighbour = resolution.neighbours[resolution.taken[base].neighbour]
                 candidates = tuple(neighbour.module.definitions)
                 at = _locate(target, statement, base, library)
-                findings.append(unknown_parent.diagnose(at, base, neighbour.dotted, candidates=candidates))
+                findings.append(parent_classes.unknown_parent(at, base, neighbour.dotted, candidates=candidates))
             if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*(\[.*\])?", base, re.DOTALL):
                 location = _locate(target, statement, statement.name, library)
-                findings.append(base_not_a_name.diagnose(location, statement.name, base))
+                findings.append(parent_classes.base_not_a_name(location, statement.name, base))
     return findings
 
 

@@ -34,12 +34,7 @@ from modular_converter.convert.inherit.statements import (
 from modular_converter.findings import ClassFinding, finding_at
 from modular_converter.model.bindings import Function, parameters_of
 from modular_converter.model.overriding import first_parameter, is_super_statement, mappings, method_call
-from modular_converter.rules import (
-    override_not_mergeable,
-    several_assignments_replaced,
-    shared_local_name,
-    statement_not_repeated,
-)
+from modular_converter.rules import merged_bodies
 
 
 ROUNDS = 10
@@ -250,7 +245,7 @@ def _without_repeated(merge: Merge, after: Sequence[Line]) -> list[Line]:
     ]
     last = merge.shape.last_statement
     dropped = (part for part in repeated if part.normal != last)
-    merge.findings.extend(finding_at(part.node, statement_not_repeated.diagnose, part.normal) for part in dropped)
+    merge.findings.extend(finding_at(part.node, merged_bodies.statement_not_repeated, part.normal) for part in dropped)
     return [part for part in after if part not in repeated]
 
 
@@ -260,11 +255,11 @@ def _check_replacements(merge: Merge, replaced: dict[str, list[Line]]) -> Iterat
         override, method = merge.overrides[target]
         others = [part for part in parts if part.normal != override.normal]
         if method != merge.name and others:
-            yield finding_at(override.node, several_assignments_replaced.diagnose, target, method, merge.name)
+            yield finding_at(override.node, merged_bodies.several_assignments_replaced, target, method, merge.name)
         elif len(parts) > 1 and others and target in override.effects.reads:
-            yield finding_at(override.node, override_not_mergeable.assigned_often, merge.name, target, len(parts))
+            yield finding_at(override.node, merged_bodies.assigned_often, merge.name, target, len(parts))
         elif len(parts) > 1 and others:
-            yield finding_at(override.node, several_assignments_replaced.diagnose, target, merge.name, merge.name)
+            yield finding_at(override.node, merged_bodies.several_assignments_replaced, target, merge.name, merge.name)
 
 
 def _check_set_up(merge: Merge, bodies: Bodies, body: _Merged) -> Iterator[ClassFinding]:
@@ -274,7 +269,7 @@ def _check_set_up(merge: Merge, bodies: Bodies, body: _Merged) -> Iterator[Class
         below = body.merged[body.merged.index(override) :] if method == merge.name else []
         for line in below:
             if line in bodies.of_parent and sets_up(line, target, bodies):
-                yield finding_at(override.node, several_assignments_replaced.set_up_below, target, line.normal)
+                yield finding_at(override.node, merged_bodies.set_up_below, target, line.normal)
 
 
 def _check_local_names(merge: Merge, bodies: Bodies, body: _Merged) -> Iterator[ClassFinding]:
@@ -285,7 +280,7 @@ def _check_local_names(merge: Merge, bodies: Bodies, body: _Merged) -> Iterator[
             below = body.merged[body.merged.index(override) + 1 :]
             reader = next((one for one in below if one in bodies.of_parent and target in one.effects.reads), None)
             if reader is not None:
-                yield finding_at(override.node, shared_local_name.read_by_parent, target, reader.normal, merge.name)
+                yield finding_at(override.node, merged_bodies.read_by_parent, target, reader.normal, merge.name)
 
 
 def _with_footer(
@@ -314,7 +309,7 @@ def _reach_the_end(merge: Merge, merged: list[Line], call: Line, appended: list[
         assert result is not None
         tree = last.tree.with_changes(body=[cst.Expr(result)])
         return [*merged[:-1], Line(tree, ast.copy_location(ast.Expr(value), last.node))]
-    merge.findings.append(finding_at(appended[0].node, override_not_mergeable.returns_before, merge.name))
+    merge.findings.append(finding_at(appended[0].node, merged_bodies.returns_before, merge.name))
     return merged
 
 

@@ -16,7 +16,7 @@ from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import RenamedModule
 from modular_converter.findings import ConversionError, locate_word
 from modular_converter.model.module import Role, Statement
-from modular_converter.rules import missing_in_sibling
+from modular_converter.rules import faulty_results
 from modular_converter.settings.values import Settings, kind_of, module_name, split_stem
 
 
@@ -41,7 +41,7 @@ def collect_definitions(
         owns = {name for name, kind in collector.kinds.items() if kind == file.kind}
         if any(classes[name].uses & owns for name in names):
             text, path = library.text(neighbours.target.path), neighbours.target.path
-            found = missing_in_sibling.circular(locate_word(path, names[0], text), names[0], file.name)
+            found = faulty_results.circular(locate_word(path, names[0], text), names[0], file.name)
             raise ConversionError(found.with_source(text))
         moved.update(dict.fromkeys(names, file.kind))
 

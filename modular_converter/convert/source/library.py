@@ -20,7 +20,7 @@ from modular_converter.findings import UNPARSABLE, ConversionError, Location, lo
 from modular_converter.model.index import index_module
 from modular_converter.model.module import Module
 from modular_converter.model.resolver import Resolver
-from modular_converter.rules import missing_file, not_utf8, syntax_error, too_large
+from modular_converter.rules import input_files
 from modular_converter.settings.regular_file import FileTooLarge
 from modular_converter.settings.values import Settings
 
@@ -158,15 +158,15 @@ class Library:
             content = read_inside(path, self.settings)
         except FileTooLarge as error:
             limit = self.settings.max_file_bytes
-            raise ConversionError(too_large.diagnose(Location(path), error.size, limit)) from None
+            raise ConversionError(input_files.too_large(Location(path), error.size, limit)) from None
         except OSError as error:
             reason = error.strerror or type(error).__name__
-            raise ConversionError(missing_file.diagnose(Location(path), reason=reason)) from None
+            raise ConversionError(input_files.missing_file(Location(path), reason=reason)) from None
         try:
             text = content.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise ConversionError(
-                not_utf8.diagnose(_place(path, content, error.start), content[error.start], error.start)
+                input_files.not_utf8(_place(path, content, error.start), content[error.start], error.start)
             ) from None
         self._hashes[path] = hashlib.sha256(content).hexdigest()
         return text.replace("\r\n", "\n").replace("\r", "\n")
@@ -188,7 +188,7 @@ class Library:
         try:
             return _index_of(content, path)
         except UNPARSABLE as error:
-            finding = syntax_error.diagnose(*locate_parse_error(path, error))
+            finding = input_files.syntax_error(*locate_parse_error(path, error))
             raise ConversionError(finding.with_source(text)) from None
 
     def names(self, models_folder: str) -> ModelNames:
@@ -212,7 +212,7 @@ class Library:
             names = read_model_names(sources, self.settings.config_table, self.settings.config_suffix)
         except SyntaxError as error:
             path = str(error.filename)
-            finding = syntax_error.diagnose(*locate_parse_error(path, error))
+            finding = input_files.syntax_error(*locate_parse_error(path, error))
             raise ConversionError(finding.with_source(self.text(path))) from None
         return _KnownNames(names, paths, tuple(path for path in tables if path not in paths))
 

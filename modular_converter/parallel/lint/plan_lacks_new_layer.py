@@ -55,7 +55,7 @@ def diagnose(location: Location, layer: str, beside: str, class_name: str) -> Fi
     )
 
 
-def check(facts: Facts) -> Iterator[Finding]:
+def check_plan_lacks_new_layer(facts: Facts) -> Iterator[Finding]:
     """Find linear layers that the modular file adds beside layers of the same size in an inherited plan.
 
     Layers of other sizes do not count: a router, or a gate of a few values, needs no entry, and a static check cannot know

@@ -47,7 +47,7 @@ def diagnose(location: Location, entry: str, plan: str, *, candidates: Iterable[
     )
 
 
-def check(facts: Facts) -> Iterator[Finding]:
+def check_plan_names_missing_layer(facts: Facts) -> Iterator[Finding]:
     """Find plan entries of the generated configuration with a part that no generated class has as an attribute."""
     configuration, modeling = facts.files.get("configuration", {}), facts.files.get("modeling", {})
     classes = [one for one in configuration.values() if one.is_class and "_plan" in one.text] if modeling else []

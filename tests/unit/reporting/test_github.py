@@ -8,7 +8,7 @@ import pytest
 
 from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.reporting import render
-from modular_converter.rules import unused_definition
+from modular_converter.rules import lost_code
 
 
 RULE = Rule("MC902", "a-warning", Severity.WARNING, "a summary", "an explanation")
@@ -59,7 +59,7 @@ def test_paths_are_those_of_the_checkout(
 ) -> None:
     """A step may work in a folder of its own."""
     monkeypatch.setenv("GITHUB_WORKSPACE", workspace)
-    found = Finding(unused_definition.RULE, Location(path), "odd")
+    found = Finding(lost_code.UNUSED_DEFINITION, Location(path), "odd")
     report = render(format, [found], cwd="/checkout/sub")
     assert (
         f"file={file}," in report if format == "github" else f'"uri": "{"file://" * (file[0] == "/")}{file}"' in report

@@ -10,7 +10,7 @@ import pytest
 
 from modular_converter.findings import Finding, Location, Severity
 from modular_converter.reporting import render
-from modular_converter.rules import all_rules, cycle, unknown_revision, unused_definition
+from modular_converter.rules import all_rules, input_files, lost_code, neighbour_imports
 
 
 URI = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]*")
@@ -34,7 +34,7 @@ def test_every_rule_is_described() -> None:
 
 
 def test_a_finding_points_to_its_rule_and_place() -> None:
-    found = cycle.diagnose(Location("/project/a/m.py", 3, 7, 3, 13), ("a", "b")).with_source("\n\nimport b\n")
+    found = neighbour_imports.cycle(Location("/project/a/m.py", 3, 7, 3, 13), ("a", "b")).with_source("\n\nimport b\n")
     run = run_of(found.with_severity(Severity.WARNING))
     (result,) = run["results"]
     assert run["columnKind"] == "unicodeCodePoints"
@@ -64,13 +64,13 @@ def test_a_finding_points_to_its_rule_and_place() -> None:
     ],
 )
 def test_places_are_uris(path: str, uri: str) -> None:
-    (result,) = run_of(unused_definition.diagnose(Location(path), "helper"))["results"]
+    (result,) = run_of(lost_code.unused_definition(Location(path), "helper"))["results"]
     found = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
     assert found == uri and URI.fullmatch(found)
 
 
 def test_what_is_about_the_run_is_no_result() -> None:
-    run = run_of(unknown_revision.diagnose("main", "git knows no commit"))
+    run = run_of(input_files.unknown_revision("main", "git knows no commit"))
     assert run["results"] == []
     (invocation,) = run["invocations"]
     assert not invocation["executionSuccessful"]
@@ -79,7 +79,7 @@ def test_what_is_about_the_run_is_no_result() -> None:
 
 
 def test_a_line_without_end_is_not_quoted() -> None:
-    found = unused_definition.diagnose(Location("m.py"), "helper")
+    found = lost_code.unused_definition(Location("m.py"), "helper")
     for line, quoted in (("x" * 1000, True), ("x" * 1001, False)):
         (result,) = run_of(found.with_source(line))["results"]
         assert ("snippet" in result["locations"][0]["physicalLocation"]["region"]) is quoted

@@ -26,12 +26,14 @@ RULE = Rule(
     severity=Severity.WARNING,
     summary="a class has no docstring",
     explanation="Readers\\nneed\\none.",
-    bad=((MODULAR, "class NewMLP:\\n    pass\\n"),),
-    good=((MODULAR, "class NewMLP:\\n    \\"\\"\\"A layer.\\"\\"\\"\\n"),),
+    examples=(
+        ((MODULAR, "class NewMLP:\\n    pass\\n"),),
+        ((MODULAR, "class NewMLP:\\n    \\"\\"\\"A layer.\\"\\"\\"\\n"),),
+    ),
 )
 
 
-def check(facts):
+def check_no_docstring(facts):
     for one in facts.classes.values():
         if all(getattr(node, "value", None) is None for node in one.members.node.body):
             yield Finding(RULE, facts.at_class(one), f"`{one.name}` has no docstring")

@@ -12,7 +12,7 @@ import pytest
 import modular_converter
 from modular_converter import rules
 from modular_converter.findings import Location, Rule, Severity
-from modular_converter.rules import replaced_dependency
+from modular_converter.rules import lost_code
 
 
 PACKAGE = pathlib.Path(modular_converter.__file__).parent
@@ -20,9 +20,20 @@ FOLDERS = (PACKAGE / "rules", PACKAGE / "parallel" / "lint")
 ALL = pytest.mark.parametrize("rule", rules.all_rules(), ids=lambda rule: rule.name)
 
 
-def test_every_file_is_a_rule_of_its_name() -> None:
-    stems = {path.stem for folder in FOLDERS for path in folder.glob("[!_]*.py")}
-    assert {rule.name.replace("-", "_") for rule in rules.all_rules()} == stems
+@pytest.mark.parametrize(
+    "file", [path for folder in FOLDERS for path in folder.glob("[!_]*.py")], ids=lambda file: file.stem
+)
+def test_checks_and_fixes_have_the_names_of_rules_of_their_file(file: pathlib.Path) -> None:
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    parts = {name.partition("_")[2] for name in functions if name.startswith(("check", "compare", "fix"))}
+    named = {
+        one.value.replace("-", "_")
+        for one in ast.walk(tree)
+        if isinstance(one, ast.Constant) and isinstance(one.value, str)
+    }
+    rules_here = {rule.name.replace("-", "_") for rule in rules.all_rules()} & named
+    assert rules_here and parts <= rules_here
 
 
 def test_codes_are_unique_and_in_order() -> None:
@@ -66,8 +77,14 @@ def test_good_and_bad_differ_in_the_modular_file_alone(rule: Rule) -> None:
 
 
 @ALL
-def test_a_rule_is_found_by_its_exact_name(rule: Rule) -> None:
-    assert rules.by_name(rule.name) is rule
+def test_a_rule_is_found_at_its_place(rule: Rule) -> None:
+    assert rules.rule_at(rules.place_of(rule)) is rule
+
+
+@pytest.mark.parametrize("place", ["", "os:path", "modular_converter.rules.removed_members:nothing"])
+def test_another_place_has_no_rule(place: str) -> None:
+    with pytest.raises(rules.UnknownRuleError):
+        rules.rule_at(place)
 
 
 @pytest.mark.parametrize("spelling", ["MC105", "mc105", " MC105 ", "unknown-parent", "unknown_parent"])
@@ -82,11 +99,11 @@ def test_an_unknown_code_gets_a_hint() -> None:
 
 def test_one_rule_imports_neither_the_others_nor_the_facts() -> None:
     code = (
-        "import sys; from modular_converter.rules import by_name; by_name('del-still-read')\n"
+        "import sys; from modular_converter.rules import rule_at; rule_at('modular_converter.rules.tool_errors:internal-error')\n"
         "print(sorted(name for name in sys.modules if name.startswith('modular_converter.')))"
     )
     out = subprocess.check_output([sys.executable, "-c", code], text=True)
-    loaded = ("findings", "rules", "rules._examples", "rules.del_still_read", "version")
+    loaded = ("findings", "rules", "rules.tool_errors", "version")
     assert out.strip() == str([f"modular_converter.{name}" for name in loaded])
 
 
@@ -101,5 +118,5 @@ def test_the_rules_of_the_wing_import_nothing_else_of_it() -> None:
 
 def test_a_profile_may_make_a_warning_of_a_replaced_dependency() -> None:
     names = ("NewFancyEmbeddings", "NewEmbeddings", "NewModel")
-    assert replaced_dependency.diagnose(Location("modular"), *names).is_error
-    assert not replaced_dependency.diagnose(Location("modular"), *names, severity=Severity.WARNING).is_error
+    assert lost_code.replaced_dependency(Location("modular"), *names).is_error
+    assert not lost_code.replaced_dependency(Location("modular"), *names, severity=Severity.WARNING).is_error

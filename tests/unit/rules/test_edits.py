@@ -7,16 +7,16 @@ import pytest
 from modular_converter.convert.fixes import apply_edits
 from modular_converter.convert.source.ignore_comments import ignore_comments
 from modular_converter.findings import Finding, Location
-from modular_converter.rules import unused_ignore
+from modular_converter.rules import ignored_findings
 from modular_converter.rules._edits import exports, remove_statement
-from modular_converter.rules.star_import import RULE
+from modular_converter.rules.neighbour_imports import STAR_IMPORT
 
 
 def removed(text: str, mark: str) -> str | None:
     """The text without the statement in which a mark stands; None where there is no such edit."""
     line = 1 + text[: text.index(mark)].count("\n")
     column = 1 + len(text[: text.index(mark)].rpartition("\n")[2])
-    fix = remove_statement(text, Finding(RULE, Location("m.py", line, column), "about `it`"), "Remove it")
+    fix = remove_statement(text, Finding(STAR_IMPORT, Location("m.py", line, column), "about `it`"), "Remove it")
     return None if fix is None else apply_edits(text, fix.edits)
 
 
@@ -80,5 +80,5 @@ def test_the_list_of_exported_names(text: str, names: list[str] | None) -> None:
 def test_an_entry_of_a_comment_is_removed(text: str, left: str | None) -> None:
     (comment,) = ignore_comments(text)
     place = Location("m.py", comment.line, comment.column, comment.line, comment.end_column)
-    fix = unused_ignore.fix(text, unused_ignore.diagnose(place, "MC1"))
+    fix = ignored_findings.fix_unused_ignore(text, ignored_findings.unused_ignore(place, "MC1"))
     assert (None if fix is None else apply_edits(text, fix.edits)) == left

@@ -1,0 +1,313 @@
+"""The bases of the generated class: their order, and calls on them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modular_converter.findings import ClassFinding, Finding, Location, Rule, Severity, finding_at
+from modular_converter.model.class_blocks import parse_class
+from modular_converter.model.nodes import dotted, super_attribute, walk
+from modular_converter.model.overriding import is_class_method
+from modular_converter.rules._examples import NEW_MLP, OLD_MLP, examples
+from modular_converter.rules._words import not_mergeable
+
+
+if TYPE_CHECKING:
+    from modular_converter.facts import TwoClasses
+
+
+BASE_ORDER = Rule(
+    code="MC207",
+    name="base-order",
+    severity=Severity.ERROR,
+    summary="the generated class would find a method in another class than with inheritance",
+    explanation="""\
+With inheritance, Python looks for a method in the bases in their order, each with its own bases. The generated class
+holds the parent's members itself, so they come first: before those of a base that your class names in front of the
+parent. It is generated without those that such a base gives in their place; but where the base calls on with
+`super()`, where the parent's lines use the member, or where the base cannot be read, one class cannot say it. And a
+class of the modular file takes the place of the parent's base whose name ends like its own, even if it does not
+inherit from it.
+
+Name such a base behind the parent, define the method in your class, or let the replacing class inherit from the
+replaced one.
+""",
+    examples=examples(
+        OLD_MLP,
+        bad="""\
+from ..old.modeling_old import OldMLP
+
+
+class NewScale:
+    def forward(self, hidden_states):
+        return 2 * super().forward(hidden_states)
+
+
+class NewMLP(NewScale, OldMLP):
+    pass
+
+
+__all__ = ["NewMLP"]
+""",
+        good="""\
+from ..old.modeling_old import OldMLP
+
+
+class NewScale:
+    def forward(self, hidden_states):
+        return 2 * hidden_states
+
+
+class NewMLP(NewScale, OldMLP):
+    pass
+
+
+__all__ = ["NewMLP"]
+""",
+    ),
+    formerly="MC204",
+)
+
+
+def base_order(location: Location, override: str, reason: str, help: str | None = None) -> Finding:
+    """See `not_mergeable`."""
+    return not_mergeable(BASE_ORDER, location, override, reason, help)
+
+
+def compare_base_order(classes: TwoClasses) -> Iterator[ClassFinding]:
+    """Find methods that another class would give than with inheritance."""
+    yield from _hidden_by_parent(classes)
+    yield from _lost_bases(classes)
+
+
+def _hidden_by_parent(classes: TwoClasses) -> Iterator[ClassFinding]:
+    """Methods of a base that comes before the parent: in the generated class, the parent's hide them. Members that the base
+    simply gives in their place are no longer among the parent's here (`TwoClasses.given_in_front`).
+
+    A base that takes the place of one of the parent's bases may repeat attributes, as in the corpus (exaone4_5).
+    """
+    child, parent, bases = classes.child, classes.parent, classes.child.bases
+    before = bases[: bases.index(classes.base)]
+    for base in before:
+        replaces = base in parent.bases or classes.replaced[base] != ""
+        texts = classes.in_front.get(base) or tuple(filter(None, [classes.siblings.get(base)]))
+        if not texts:
+            if not replaces:
+                yield finding_at(
+                    child.node.bases[bases.index(base)],
+                    base_order,
+                    child.node.name,
+                    f"with inheritance the methods of `{base}` come first, but in the generated class the parent's would hide them",
+                    f"Name `{base}` behind the parent if the parent's methods may come first; else define it in this file.",
+                )
+            continue
+        everything = [one for text in texts for one in parse_class(text).members]
+        members = [one for one in everything if one.is_function or not replaces]
+        given = frozenset[str]().union(*(member.binds for member in members))
+        hidden = (given & parent.binds) - child.binds_anew
+        node = child.node.bases[bases.index(base)]
+        for name in sorted(hidden):
+            reason = f"with inheritance `{base}.{name}` comes first, but in the generated class the parent's `{name}` would hide it"
+            yield finding_at(node, base_order, name, reason, f"Define `{name}` in this class.")
+        called = {
+            super_attribute(one) for member in classes.kept if "super" in member.text for one in walk(member.node)
+        }
+        for name in sorted(called & given - hidden) if not replaces else ():
+            reason = (
+                f"the parent's lines call `super().{name}`, which in the generated class would reach `{base}.{name}`"
+            )
+            yield finding_at(node, base_order, classes.name, reason, f"Name `{base}` behind the parent.")
+
+
+def _lost_bases(classes: TwoClasses) -> Iterator[ClassFinding]:
+    """Bases of the parent that would be lost, since a class of the modular file has a name with the same ending. Those
+    that are named after the base of all models replace each other, as in the corpus (altclip).
+    """
+    for node, base in zip(classes.child.node.bases, classes.child.bases):
+        lost = classes.replaced[base] if base in classes.siblings and base not in classes.parent.bases else ""
+        alike = classes.model_base and classes.model_base in base and classes.model_base in lost
+        if lost and lost not in classes.ancestors.get(base, ()) and not alike:
+            reason = f"`{base}` replaces the parent's base `{lost}`, since their names end alike, but does not inherit from it"
+            cure = f"Give `{base}` a name with another ending, or let it inherit from `{lost}`."
+            yield finding_at(node, base_order, classes.name, reason, cure)
+
+
+MODULAR = """\
+from torch import nn
+
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP, nn.Module):
+    @classmethod
+    def load(cls, path):
+        {0}
+
+
+__all__ = ["NewMLP"]
+"""
+
+BASE_IN_CLASS_METHOD = Rule(
+    code="MC340",
+    name="base-in-class-method",
+    severity=Severity.WARNING,
+    summary="a base called in a class method would get another class",
+    explanation="""\
+`Base.load(path)` in a class method `load` becomes `super().load(path)`, as in the published files. With the base's
+name, its method gets the base as `cls`; through `super()` it gets the class on which it was called.
+
+Write the call in another method, or silence the finding if the class is meant.
+""",
+    examples=examples(
+        OLD_MLP,
+        bad=MODULAR.format("return nn.Module.load(path)"),
+        good=MODULAR.format("return cls().read(path)"),
+    ),
+)
+
+
+def base_in_class_method(location: Location, method: str, base: str) -> Finding:
+    """The class method `method` calls the one of `base`."""
+    return Finding(
+        BASE_IN_CLASS_METHOD,
+        location,
+        f"`{base}.{method}(…)` becomes `super().{method}(…)`, whose `cls` is not `{base}` but the class that is called",
+        help="Move the call into a method of another name if it shall make a `"
+        + base
+        + "`; else silence this finding.",
+    )
+
+
+def compare_base_in_class_method(classes: TwoClasses) -> Iterator[ClassFinding]:
+    """Find calls on bases of the generated class in class methods of the same name."""
+    reached = {
+        *classes.bases,
+        *([classes.model_base] if any(classes.model_base in one for one in classes.bases) else []),
+    }
+    methods = (one.function for one in classes.child.members if one.is_function)
+    for method in filter(is_class_method, methods):
+        for node in walk(*method.body):
+            function = node.func if isinstance(node, ast.Call) else None
+            if isinstance(function, ast.Attribute) and function.attr == method.name:
+                base = dotted(function.value)
+                if base in reached:
+                    yield finding_at(node, base_in_class_method, method.name, base)
+
+
+INCONSISTENT_BASES = Rule(
+    code="MC503",
+    name="inconsistent-bases",
+    severity=Severity.ERROR,
+    summary="the bases of a generated class have no order",
+    explanation="""\
+Python lays the bases of a class out in one order in which every class stands before its own bases. Here there is
+none, so the generated file would raise a `TypeError` when it is imported: a base is named before a class that inherits
+from it, or twice.
+
+Write the more special class first, as in `class NewMLP(NewMixin, OldMLP)`.
+""",
+    examples=examples(
+        OLD_MLP,
+        bad="""\
+from torch import nn
+
+from ..old.modeling_old import OldMLP
+
+
+class NewMixin(nn.Module):
+    pass
+
+
+class NewMLP(nn.Module, NewMixin):
+    pass
+
+
+class NewHead(OldMLP):
+    pass
+
+
+__all__ = ["NewMLP", "NewHead"]
+""",
+        good="""\
+from torch import nn
+
+from ..old.modeling_old import OldMLP
+
+
+class NewMixin(nn.Module):
+    pass
+
+
+class NewMLP(NewMixin, nn.Module):
+    pass
+
+
+class NewHead(OldMLP):
+    pass
+
+
+__all__ = ["NewMLP", "NewHead"]
+""",
+    ),
+)
+
+
+def inconsistent_bases(location: Location, name: str, bases: str) -> Finding:
+    """`bases` are those of the generated class `name`, as they stand there."""
+    return Finding(
+        INCONSISTENT_BASES,
+        location,
+        f"Python finds no order for the bases of the generated `{name}({bases})`",
+        help="Name each base once, a class before those that it inherits from.",
+    )
+
+
+FOREIGN_BASE = Rule(
+    code="MC504",
+    name="foreign-base",
+    severity=Severity.ERROR,
+    summary="a generated class still inherits from a class of another model",
+    explanation="""\
+A generated file stands alone: a class of another model is flattened into it. This base was left as it is. The
+converter follows a parent only if its name is imported from the module that defines it. It does not follow an
+attribute of an imported module, a base with a subscript, an import under `if` or `try`, or an import from the other
+model's package or modular file.
+
+Import the class by its name and inherit from it: `from ..old.modeling_old import OldMLP`.
+""",
+    examples=examples(
+        OLD_MLP,
+        bad="""\
+from ..old import modeling_old
+
+
+class NewMLP(modeling_old.OldMLP):
+    pass
+
+
+__all__ = ["NewMLP"]
+""",
+        good=NEW_MLP,
+    ),
+)
+
+
+def foreign_base(location: Location, name: str, base: str, *, module: str = "") -> Finding:
+    """`base` is the base of the generated class `name`, as it stands there; `module` defines it, where that is known."""
+    leaf = base.rpartition(".")[2]
+    source = (
+        f"`from {module} import {leaf}`"
+        if module
+        else (
+            f"import `{leaf}` by its name from the file that defines it: not from a package or a modular file, and not under "
+            "`if` or `try`"
+        )
+    )
+    return Finding(
+        FOREIGN_BASE,
+        location,
+        f"the generated `{name}` would still inherit from `{base}` of another model",
+        help=f"Write {source}." if module else f"Write `class {name}({leaf})`, and {source}.",
+    )

@@ -1,0 +1,381 @@
+"""Calls of the parent's method, and its parameters."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from modular_converter.findings import ClassFinding, Finding, Location, Rule, Severity, did_you_mean, finding_at
+from modular_converter.model.members import SUPER_KWARGS, super_method
+from modular_converter.model.nodes import super_attribute, walk
+from modular_converter.rules._examples import OLD_MLP, examples, new_mlp, old_mlp
+from modular_converter.rules._words import not_mergeable
+
+
+if TYPE_CHECKING:
+    from modular_converter.facts import Facts, TwoClasses
+    from modular_converter.model.members import Method, SuperCall
+
+
+SUPER_KWARGS_WITHOUT_PARENT = Rule(
+    code="MC203",
+    name="super-kwargs-without-parent",
+    severity=Severity.ERROR,
+    summary="`**super_kwargs` in a method that the parent does not define",
+    explanation="""\
+`**super_kwargs` in the signature of an override stands for the parameters of the parent's method of that name. The
+parent itself does not define this method, so there are no parameters to insert.
+
+Write the parameters out, use an ordinary `**kwargs`, or correct the name of the method.
+""",
+    examples=examples(
+        old_mlp("""\
+    def forward(self, hidden_states, scale=1.0):
+        return scale * hidden_states
+"""),
+        bad=new_mlp("""\
+    def rescale(self, hidden_states, **super_kwargs):
+        return hidden_states
+"""),
+        good=new_mlp("""\
+    def forward(self, hidden_states, **super_kwargs):
+        return 2 * scale * hidden_states
+"""),
+    ),
+)
+
+
+def super_kwargs_without_parent(
+    location: Location, method: str, parent: str, *, candidates: Iterable[str] = ()
+) -> Finding:
+    """`parent` is "" for a class without a neighbour parent; `candidates` are the methods that it does define."""
+    lacking = f"`{parent}` does not define it" if parent else "the class has no neighbour parent"
+    return Finding(
+        SUPER_KWARGS_WITHOUT_PARENT,
+        location,
+        f"`{method}` takes `**super_kwargs`, but {lacking}",
+        help=did_you_mean(method, candidates) + "Write its parameters out, or use an ordinary `**kwargs`.",
+    )
+
+
+def check_super_kwargs_without_parent(facts: Facts) -> Iterator[Finding]:
+    """Find methods with `**super_kwargs` that the parent does not define."""
+    for one in facts.classes.values():
+        for method in one.members.methods if SUPER_KWARGS in one.text else ():
+            parameter, parent = method.super_kwargs, one.parent
+            if parameter is None or (parent and parent.defines(method.name)):
+                continue
+            written, candidates = (parent.written, parent.members.by_name) if parent else ("", {})
+            yield super_kwargs_without_parent(
+                facts.at_node(one, parameter), method.name, written, candidates=candidates
+            )
+
+
+PARAMETER_WITHOUT_VALUE = Rule(
+    code="MC210",
+    name="parameter-without-value",
+    severity=Severity.ERROR,
+    summary="the parent's lines read a parameter of their method for which the override has no value",
+    explanation="""\
+The parent's lines stand in the override, in place of the `super()` call, and read the parameters of their method. An
+argument of the call becomes an assignment above them. Where neither a parameter of the override nor an argument has
+the name, or where the value is in an unpacked argument (`*args`), there is nothing to read. With `**super_kwargs`,
+the parent's parameters and yours have to be a signature together.
+
+Pass each argument by itself, or take the parameter into your signature.
+""",
+    examples=examples(
+        old_mlp("""\
+    def forward(self, hidden_states):
+        return 2 * hidden_states
+"""),
+        bad=new_mlp("""\
+    def forward(self, *arguments):
+        return super().forward(*arguments)
+"""),
+        good=new_mlp("""\
+    def forward(self, hidden_states):
+        hidden_states = hidden_states + 1
+        return super().forward(hidden_states)
+"""),
+    ),
+    formerly="MC204",
+)
+
+
+def no_value(location: Location, method: str, parameter: str) -> Finding:
+    """The override has neither a name nor an argument for the parameter."""
+    reason = f"the parent's lines read its parameter `{parameter}`, which has no value here"
+    return not_mergeable(
+        PARAMETER_WITHOUT_VALUE,
+        location,
+        method,
+        reason,
+        f"Add `{parameter}` to the parameters, or assign it above the call.",
+    )
+
+
+def unpacked(location: Location, method: str, parameter: str) -> Finding:
+    """The value comes from `*args` or `**kwargs` of the call."""
+    reason = f"the parent's lines read its parameter `{parameter}`, whose value is in an unpacked argument of the call"
+    cure = (
+        f"Write `**super_kwargs` in both places, which stands for the parent's parameters, or pass each argument by "
+        f"itself in `super().{method}(…)`."
+    )
+    return not_mergeable(PARAMETER_WITHOUT_VALUE, location, method, reason, cure)
+
+
+def bad_signature(location: Location, method: str, error: Exception) -> Finding:
+    """A signature with `**super_kwargs` that cannot be completed."""
+    reason = f"with the parent's parameters its signature is wrong: {error}"
+    return not_mergeable(
+        PARAMETER_WITHOUT_VALUE,
+        location,
+        method,
+        reason,
+        "Give the new parameters defaults, or write the whole signature.",
+    )
+
+
+SUPER_CALL_NOT_IN_PARENT = Rule(
+    code="MC301",
+    name="super-call-not-in-parent",
+    severity=Severity.WARNING,
+    summary="`super().m()` where the parent does not define `m` itself",
+    explanation="""\
+The body of the parent's `m` replaces a statement `super().m(…)`. This parent inherits `m` and does not define it, so
+it has no body to copy. The call stays, and in the generated class it reaches the parent's bases, as it would in
+Python.
+
+If you want the method of a base, name the base: `nn.Module.m(self, …)`. Otherwise check the name of the method.
+""",
+    examples=examples(
+        OLD_MLP,
+        bad=new_mlp("""\
+    def extra_repr(self):
+        return super().extra_repr()
+"""),
+        good="""\
+from torch import nn
+
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    def extra_repr(self):
+        return nn.Module.extra_repr(self)
+
+
+__all__ = ["NewMLP"]
+""",
+    ),
+)
+
+
+def super_call_not_in_parent(location: Location, method: str, parent: str) -> Finding:
+    """`parent` is the neighbour class that inherits `method` or lacks it."""
+    return Finding(
+        SUPER_CALL_NOT_IN_PARENT,
+        location,
+        f"`super().{method}()` stays as it is: `{parent}` does not define `{method}` itself",
+        help=f"Name the class whose `{method}` you want, as in `Base.{method}(self, …)`, or check the name.",
+    )
+
+
+def check_super_call_not_in_parent(facts: Facts) -> Iterator[Finding]:
+    """Find calls of a method's own name on `super()` where the parent has no such method."""
+    for heir, parent in facts.heirs:
+        for method in heir.members.methods if "super(" in heir.text else ():
+            for call in method.super_calls:
+                if call.method == method.name and not parent.defines(call.method):
+                    yield super_call_not_in_parent(facts.at_node(heir, call.node), call.method, parent.written)
+
+
+SUPER_OF_A_CLASS = re.compile(r"super\s*\(\s*[^)\s]")
+
+SUPER_CALL_NOT_A_STATEMENT = Rule(
+    code="MC302",
+    name="super-call-not-a-statement",
+    severity=Severity.WARNING,
+    summary="`super().m()` is part of another statement, so it is not replaced",
+    explanation="""\
+The parent's code replaces only a statement `super().m(…)` or `return super().m(…)` at the top level of the method `m`.
+In an expression, an assignment or a block, in a method under `if`, or in another method, the call stays. The generated
+class does not inherit from your parent, but from the parent's bases, so the call reaches those: most likely it fails
+or does something else.
+
+Write the parent's lines out and change what you need, or put the call on a line of its own and your lines around it.
+In another method `self.m(…)` reaches the parent's lines, where your class has no `m`.
+""",
+    examples=examples(
+        OLD_MLP,
+        bad=new_mlp("""\
+    def forward(self, hidden_states):
+        output = super().forward(hidden_states)
+        return 2 * output
+"""),
+        good=new_mlp("""\
+    def forward(self, hidden_states):
+        hidden_states = 2 * hidden_states
+        return super().forward(hidden_states)
+"""),
+    ),
+)
+
+
+def super_call_not_a_statement(location: Location, method: str, parent: str, *, is_call: bool = True) -> Finding:
+    """`parent` is the neighbour class whose `method` the author meant to call, or to read as an attribute."""
+    written = f"super().{method}{'()' if is_call else ''}"
+    cure = f", or make the call a statement: `super().{method}(…)`" if is_call else ""
+    return Finding(
+        SUPER_CALL_NOT_A_STATEMENT,
+        location,
+        f"`{written}` is not a statement of its own; in the generated class it does not reach `{parent}`",
+        help=f"Write the lines of `{parent}.{method}` out{cure}.",
+    )
+
+
+def of_another_method(location: Location, method: str, parent: str, own: str) -> Finding:
+    """A call of `method` in a method of another name; `own` calls it on the instance, "" where the child replaces it."""
+    cure = f"Write `{own}(…)`, which your class does not override, or write" if own else "Write"
+    return Finding(
+        SUPER_CALL_NOT_A_STATEMENT,
+        location,
+        f"`super().{method}()` is in another method than `{method}`; in the generated class it does not reach `{parent}`",
+        help=f"{cure} the lines of `{parent}.{method}` out.",
+    )
+
+
+def skipped(location: Location, written: str, method: str, own: str, parent: str) -> Finding:
+    """A call that leaves out `own`, a class of the modular file, to reach `method` of its `parent`."""
+    return Finding(
+        SUPER_CALL_NOT_A_STATEMENT,
+        location,
+        f"`{written}` skips `{own}`, and with it `{parent}`, whose lines the generated `{own}` has",
+        help=f"Write the lines of `{parent}.{method}` out.",
+    )
+
+
+def _skips(facts: Facts) -> Iterator[Finding]:
+    """Calls `super(EmuMLP, self).f()` in another class than `EmuMLP`, an heir whose parent has `f`."""
+    parents = {heir.name: parent for heir, parent in facts.heirs}
+    for one in facts.classes.values():
+        for node in walk(one.members.node) if parents and SUPER_OF_A_CLASS.search(one.text) else ():
+            method = super_method(node)
+            call = getattr(getattr(node, "func", None), "value", None)
+            if not (method and isinstance(call, ast.Call) and call.args and isinstance(call.args[0], ast.Name)):
+                continue
+            own = call.args[0].id
+            parent = parents.get(own) if own != one.name else None
+            if parent is not None and (parent.defines(method) or method in parent.members.names):
+                yield skipped(facts.at_node(one, node), f"{ast.unparse(call)}.{method}()", method, own, parent.written)
+
+
+def compare_super_call_not_a_statement(classes: TwoClasses) -> Iterator[ClassFinding]:
+    """Find attributes that are read from `super()` without a call, and that the parent binds."""
+    for member in classes.child.members:
+        nodes = walk(member.node) if "super(" in member.text else []
+        calls = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+        for node in nodes:
+            name = super_attribute(node)
+            if name in classes.parent.binds and id(node) not in calls:
+                yield finding_at(node, super_call_not_a_statement, name, classes.base.partition("[")[0], is_call=False)
+
+
+def check_super_call_not_a_statement(facts: Facts) -> Iterator[Finding]:
+    """Find calls on `super()` of what the parent binds, but for the call that the converter replaces."""
+    yield from _skips(facts)
+    for heir, parent in facts.heirs:
+        if "super(" not in heir.text:
+            continue
+        calls: list[tuple[SuperCall, Method | None]] = [(call, None) for call in heir.members.hidden_super_calls]
+        for method in heir.members.methods:
+            replaced = method.replaced_call if parent.defines(method.name) else None
+            # That of the method itself, where the parent has none, is MC301.
+            others = (call for call in method.super_calls if call.node is not replaced)
+            calls += [(call, method) for call in others if call.method != method.name or parent.defines(call.method)]
+        for call, caller in calls:
+            if not (parent.defines(call.method) or call.method in parent.members.names):
+                continue
+            place = facts.at_node(heir, call.node)
+            if caller is None or caller.name == call.method:
+                yield super_call_not_a_statement(place, call.method, parent.written)
+            else:
+                instance = next((one.arg for one in (*caller.node.args.posonlyargs, *caller.node.args.args)), "self")
+                own = "" if heir.members.binds(call.method) else f"{instance}.{call.method}"
+                yield of_another_method(place, call.method, parent.written, own)
+
+
+SUPER_ARGUMENT_IGNORED = Rule(
+    code="MC315",
+    name="super-argument-ignored",
+    severity=Severity.WARNING,
+    summary="an argument of `super().m(…)` differs from the name that the parent's code will read",
+    explanation="""\
+The parent's lines take the place of the call, and there they read your method's own parameters and variables. An
+argument that is anything else than the name of the parent's parameter has no effect where your method has a name of
+that kind. Where it has none, the converter writes the assignment `name = argument` for you. A parameter that the call
+leaves out does not get the parent's default, but your value of that name. So it is with `*args` and `**kwargs`. An
+argument that the parent's method does not take, for which Python would raise a `TypeError`, is dropped.
+
+Assign the value to that name before the call, and pass it: with one tuple assignment (`q, k = k, q`) where arguments
+read each other's names.
+""",
+    examples=examples(
+        old_mlp("""\
+    def __init__(self, config, bias=False):
+        super().__init__()
+        self.up_proj = nn.Linear(8, 8, bias=bias)
+"""),
+        bad=new_mlp("""\
+    def __init__(self, config, bias=False):
+        super().__init__(config, bias=not bias)
+        self.size = 8
+"""),
+        good=new_mlp("""\
+    def __init__(self, config, bias=False):
+        bias = not bias
+        super().__init__(config, bias=bias)
+        self.size = 8
+"""),
+    ),
+)
+
+
+def super_argument_ignored(
+    location: Location, method: str, parameter: str, argument: str, assignment: str, passed: Sequence[str]
+) -> Finding:
+    """`argument` is the text given for the parent's `parameter`. It would reach the parent with `assignment` above a
+    call that passes `passed`: one tuple for arguments that read each other's names.
+    """
+    names = ", ".join(f"`{name}`" for name in passed)
+    return Finding(
+        SUPER_ARGUMENT_IGNORED,
+        location,
+        f"`{argument}` does not reach the parent's `{method}`: its lines read your `{parameter}`",
+        help=f"Write `{assignment}` above the call, and pass {names}.",
+    )
+
+
+def not_passed(location: Location, method: str, parameter: str) -> Finding:
+    """The call leaves `parameter`, which has its stars, to the parent's default, or passes nothing more."""
+    name = parameter.lstrip("*")
+    passed = parameter if name != parameter else f"{name}={name}"
+    return Finding(
+        SUPER_ARGUMENT_IGNORED,
+        location,
+        f"the call does not pass `{parameter}`, but the lines of the parent's `{method}` read your `{name}`",
+        help=f"Pass `{passed}`, or give your `{name}` another name.",
+    )
+
+
+def not_taken(location: Location, method: str, argument: str) -> Finding:
+    """The parent's method has no parameter for `argument`."""
+    return Finding(
+        SUPER_ARGUMENT_IGNORED,
+        location,
+        f"`{argument}` is dropped: the parent's `{method}` does not take it, and the call would fail with inheritance",
+        help="Leave it out, or correct the name of its parameter.",
+    )

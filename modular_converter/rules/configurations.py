@@ -1,0 +1,288 @@
+"""Configurations: their attributes, and their names."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modular_converter.findings import SIMILAR, Finding, Location, Rule, Severity, nearest
+from modular_converter.model.nodes import parse, walk
+from modular_converter.rules._examples import configuration_old, examples, old_mlp
+
+
+if TYPE_CHECKING:
+    from modular_converter.facts import ClassFacts, Facts
+
+
+REMOVED_SETTING_READ = Rule(
+    code="MC318",
+    name="removed-setting-read",
+    severity=Severity.WARNING,
+    summary="generated code reads an attribute that the configuration no longer has",
+    explanation="""\
+`mlp_bias = AttributeError()` removes the attribute from the configuration class. A generated class still reads
+`config.mlp_bias`, mostly in a method that it inherits, and would fail with an `AttributeError`.
+
+Override that method without the attribute, or keep the attribute.
+""",
+    examples=examples(
+        configuration_old("""\
+class OldConfig:
+    hidden_size: int = 8
+    mlp_bias: bool = False
+"""),
+        old_mlp("""\
+    def __init__(self, config):
+        super().__init__()
+        self.up_proj = nn.Linear(config.hidden_size, 8, bias=config.mlp_bias)
+"""),
+        bad="""\
+from ..old.configuration_old import OldConfig
+from ..old.modeling_old import OldMLP
+
+
+class NewConfig(OldConfig):
+    mlp_bias = AttributeError()
+
+
+class NewMLP(OldMLP):
+    pass
+
+
+__all__ = ["NewConfig", "NewMLP"]
+""",
+        good="""\
+from torch import nn
+
+from ..old.configuration_old import OldConfig
+from ..old.modeling_old import OldMLP
+
+
+class NewConfig(OldConfig):
+    mlp_bias = AttributeError()
+
+
+class NewMLP(OldMLP):
+    def __init__(self, config):
+        super().__init__(config)
+        self.up_proj = nn.Linear(config.hidden_size, 8, bias=False)
+
+
+__all__ = ["NewConfig", "NewMLP"]
+""",
+    ),
+)
+
+
+def removed_setting_read(location: Location, attribute: str, name: str, readers: tuple[str, ...]) -> Finding:
+    """`readers` are the generated definitions that read `config.<attribute>`, which the class `name` removes."""
+    listed = ", ".join(f"`{reader}`" for reader in readers)
+    return Finding(
+        REMOVED_SETTING_READ,
+        location,
+        f"`{name}` removes `{attribute}`, but the generated {listed} still reads `config.{attribute}`",
+        help=f"Override the method that reads it without `config.{attribute}`, or keep the attribute.",
+    )
+
+
+def check_removed_setting_read(facts: Facts) -> Iterator[Finding]:
+    """Find removed attributes of configurations that no configuration of the model has, and that generated code reads."""
+    for heir, _ in facts.heirs:
+        for target in heir.members.removals if "= AttributeError(" in heir.text else ():
+            readers = () if _is_known(facts, heir.name, target.id) else _readers(facts, heir.name, target.id)
+            if readers:
+                yield removed_setting_read(facts.at_node(heir, target), target.id, heir.name, readers)
+
+
+def _is_known(facts: Facts, name: str, attribute: str) -> bool:
+    """Whether a class beside `name` binds an attribute, or names it in a string, as `attribute_map` does."""
+    classes = [one for one in facts.file_of(name).values() if one.is_class]
+    return any(
+        attribute in one.text
+        and (
+            one.members.binds(attribute)
+            or any(isinstance(node, ast.Constant) and node.value == attribute for node in ast.walk(one.members.node))
+        )
+        for one in classes
+    )
+
+
+def _readers(facts: Facts, name: str, attribute: str) -> tuple[str, ...]:
+    """The definitions of the other generated files that read `config.<attribute>`, whatever the object that holds it."""
+    read = re.compile(rf"\bconfig\s*\.\s*{attribute}\b")
+    beside = facts.file_of(name)
+    others = (one for one in facts.generated.values() if one.name not in beside and attribute in one.text)
+    return tuple(one.name for one in others if read.search(one.text) and _reads(one.text, attribute))
+
+
+def _reads(text: str, attribute: str) -> bool:
+    """Whether code loads `config.<attribute>` or `self.config.<attribute>`, and does so under no condition."""
+    waiting: list[ast.AST] = [parse(text)]
+    while waiting:
+        node = waiting.pop()
+        if (
+            isinstance(node, ast.Attribute)
+            and node.attr == attribute
+            and isinstance(node.ctx, ast.Load)
+            and getattr(node.value, "id", getattr(node.value, "attr", "")) == "config"
+        ):
+            return True
+        if not isinstance(node, (ast.IfExp, ast.If)):
+            waiting += ast.iter_child_nodes(node)
+    return False
+
+
+MODEL_TYPE_OF_ANOTHER = Rule(
+    code="MC331",
+    name="model-type-of-another",
+    severity=Severity.WARNING,
+    summary="a configuration has the `model_type` of another model",
+    explanation="""\
+The library finds the classes of a model by the `model_type` of its configuration. This configuration writes that of
+the neighbour that it inherits from, so a saved model of it would be loaded as the neighbour.
+
+Drop the line: the parent's `model_type` is renamed by itself. Or write the type of your model.
+""",
+    examples=examples(
+        configuration_old("""\
+class OldConfig:
+    model_type = "old"
+    hidden_size: int = 8
+"""),
+        bad="""\
+from ..old.configuration_old import OldConfig
+
+
+class NewConfig(OldConfig):
+    model_type = "old"
+    hidden_size: int = 16
+
+
+__all__ = ["NewConfig"]
+""",
+        good="""\
+from ..old.configuration_old import OldConfig
+
+
+class NewConfig(OldConfig):
+    model_type = "new"
+    hidden_size: int = 16
+
+
+__all__ = ["NewConfig"]
+""",
+    ),
+)
+
+
+def model_type_of_another(location: Location, model_type: str, name: str) -> Finding:
+    """`name` is the configuration class, `model_type` that of its parent."""
+    return Finding(
+        MODEL_TYPE_OF_ANOTHER,
+        location,
+        f'`model_type = "{model_type}"` of `{name}` is that of its parent: a saved model would be loaded as that one',
+        help="Drop the line, since the parent's is renamed by itself, or write the type of your model.",
+    )
+
+
+def check_model_type_of_another(facts: Facts) -> Iterator[Finding]:
+    """Find classes that assign the `model_type` that the class they inherit from has in its own file."""
+    for heir, parent in facts.heirs:
+        for node in heir.members.node.body if "model_type" in heir.text else ():
+            if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Constant):
+                continue
+            if [getattr(one, "id", "") for one in node.targets] == ["model_type"] and node.value.value == (
+                parent.neighbour.model
+            ):
+                yield model_type_of_another(facts.at_node(heir, node), str(node.value.value), heir.name)
+
+
+NEW = """\
+from torch import nn
+
+from ..old.configuration_old import OldConfig
+
+
+class NewConfig(OldConfig):
+    gate_rank: int = 4
+
+
+class NewGate(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.gate = nn.Linear(config.hidden_size, config.{setting})
+
+
+__all__ = ["NewConfig"]
+"""
+
+UNKNOWN_SETTING = Rule(
+    code="MC333",
+    name="unknown-setting",
+    severity=Severity.WARNING,
+    summary="code reads a setting that the model's configuration does not have, under a name close to one that it has",
+    explanation="""\
+A class of the modular file reads `config.x`. The generated configuration has no `x`, nor has a class that it inherits
+from, as far as these can be read, but it has an attribute of nearly that name. The read would fail with an
+`AttributeError`.
+
+Correct the name, or add the attribute to the configuration.
+""",
+    examples=examples(
+        configuration_old("""\
+class OldConfig:
+    hidden_size: int = 8
+"""),
+        bad=NEW.format(setting="gate_rnk"),
+        good=NEW.format(setting="gate_rank"),
+    ),
+)
+
+
+def unknown_setting(location: Location, attribute: str, known: str) -> Finding:
+    """`attribute` is read, and the configuration has `known`."""
+    return Finding(
+        UNKNOWN_SETTING,
+        location,
+        f"`config.{attribute}` is no attribute of the model's configuration",
+        help=f"Did you mean `{known}`? Correct the name, or add `{attribute}` to the configuration.",
+    )
+
+
+def check_unknown_setting(facts: Facts) -> Iterator[Finding]:
+    """Find reads of `config.x` in the classes of the modular file for which the configuration has only a close name."""
+    configurations = facts.files.get("configuration", {})
+    words = frozenset[str]().union(*(_words(one.text) for one in configurations.values()))
+    for one in facts.classes.values() if words else ():
+        # The text tells of nearly all classes that they read no other setting: parsing takes longer than all else here.
+        if one.name in configurations or words.issuperset(re.findall(r"config\s*\.\s*(\w+)", one.text)):
+            continue
+        own = frozenset[str]().union(*(one.members.names for one in configurations.values() if one.is_class))
+        for node in _reads_setting(one):
+            close = nearest(node.attr, own, SIMILAR) if node.attr not in words else None
+            if close and not _is_inherited(node.attr, facts):
+                yield unknown_setting(facts.at_node(one, node), node.attr, close)
+
+
+def _words(text: str) -> set[str]:
+    """The words of a class, those in its texts and comments, too: `attribute_map` names settings in texts."""
+    return {*re.findall(r"\w+", text)}
+
+
+def _is_inherited(setting: str, facts: Facts) -> bool:
+    """Whether a configuration has a setting from an ancestor that the generated file does not hold."""
+    parents = (parent for heir, parent in facts.heirs if heir.name in facts.files["configuration"])
+    return any(setting in facts.attributes_of(parent).names for parent in parents)
+
+
+def _reads_setting(one: ClassFacts) -> Iterator[ast.Attribute]:
+    """The reads of `config.x` and `self.config.x` that the parent does not have; calls of its methods are left out."""
+    nodes = walk(one.members.node)
+    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and id(node) not in called:
+            is_config = getattr(node.value, "id", getattr(node.value, "attr", "")) == "config"
+            if is_config and (one.parent is None or node.attr not in one.parent.text):
+                yield node

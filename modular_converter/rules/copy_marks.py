@@ -1,0 +1,98 @@
+"""Comments `# Copied from …`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from modular_converter.findings import Finding, Location, Rule, Severity, first_of
+
+
+NAMED = 3
+"""Members that a message names; the rest are counted."""
+
+DRIFTED_COPY = Rule(
+    code="MC411",
+    name="drifted-copy",
+    severity=Severity.ERROR,
+    summary="a definition with a mark `# Copied from …` differs from its source",
+    explanation="""\
+The comment says that the definition below it is a copy, with the replacements that stand behind `with`. The source has
+changed since, or the copy was edited, so that a correction of one does not reach the other.
+
+`modular-convert marks --diff` shows the difference, and `--write` writes what the source says. It leaves a copy whose
+calls, in the files that are audited, would not fit its new parameters: `--write-unsafe` writes it, too. Where the copy
+is meant to differ, put `# Ignore copy` above the method, or remove the mark. A modular file says the same by
+inheritance, and cannot drift: `modular-convert modularize` writes it.
+""",
+)
+
+
+def drifted_copy(
+    location: Location, name: str, source: str, members: Sequence[str], refusal: str = "", *, signature: bool = False
+) -> Finding:
+    """`members` are the names that differ; `refusal` is the reason why `--write` leaves the copy, if it does.
+
+    Args:
+        signature: whether the signature alone differs.
+    """
+    where = f" in {first_of([f'`{member}`' for member in members], NAMED)}" if members else ""
+    subject = f"the signature of `{name}` alone" if signature else f"`{name}`"
+    cure = (
+        f"It cannot be put right automatically: {refusal}." if refusal else "`--diff` shows how, `--write` writes it."
+    )
+    return Finding(
+        DRIFTED_COPY,
+        location,
+        f"{subject} differs from its source {source}{where}",
+        help=f"{cure} Or put `# Ignore copy` above what is meant to differ.",
+    )
+
+
+DANGLING_COPY = Rule(
+    code="MC412",
+    name="dangling-copy",
+    severity=Severity.ERROR,
+    summary="the source of a mark `# Copied from …` does not exist",
+    explanation="""\
+The comment names a definition that is not there: it was renamed, moved or removed. Nothing can say any more whether
+the copy below is up to date.
+
+Correct the name, or remove the comment.
+""",
+)
+
+
+def dangling_copy(location: Location, source: str, reason: str) -> Finding:
+    """`reason` names the part of `source` that does not exist."""
+    return Finding(
+        DANGLING_COPY,
+        location,
+        f"the source {source} does not exist: {reason}",
+        help="Correct the name, or remove the comment.",
+    )
+
+
+INVISIBLE_COPY = Rule(
+    code="MC393",
+    name="invisible-copy",
+    severity=Severity.WARNING,
+    summary="a comment about a copy has not the form of a mark, so that no check sees it",
+    explanation="""\
+A mark is a comment of its own, directly above the `def` or `class`, in this form:
+`# Copied from transformers.models.bert.modeling_bert.BertLayer with Bert->Roberta`.
+
+This comment has another form. A reader takes it for a mark, but nothing compares the copy with its source.
+
+Write it in this form, or say in other words where the code comes from.
+""",
+)
+
+
+def invisible_copy(location: Location, reason: str) -> Finding:
+    """`reason` says what is wrong with the comment."""
+    return Finding(
+        INVISIBLE_COPY,
+        location,
+        f"nothing compares this copy with its source: {reason}",
+        help="Write `# Copied from <package>.<module>.<name> with Old->New` directly above the `def` or `class`.",
+    )

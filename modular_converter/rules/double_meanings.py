@@ -1,0 +1,447 @@
+"""Names and classes that mean two things in one generated file."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence, Set
+from typing import TYPE_CHECKING
+
+from modular_converter.findings import ClassFinding, Finding, Location, Rule, Severity, finding_at
+from modular_converter.model.class_blocks import ClassBlock, Member
+from modular_converter.model.nodes import is_super, walk
+from modular_converter.rules._examples import NEW_MLP, OLD_MLP, examples, modeling_old, new_mlp
+from modular_converter.rules._words import not_mergeable
+
+
+if TYPE_CHECKING:
+    from modular_converter.facts import TwoClasses
+
+
+IMPORTED_AGAIN = Rule(
+    code="MC205",
+    name="imported-again",
+    severity=Severity.ERROR,
+    summary="a name is imported below its own definition, or from two places",
+    explanation="""\
+The imports of a generated file stand on top, and its definitions below them. In Python the last statement decides what
+a name means: where a file defines `scale` and imports `scale` further down, its code calls the imported function, and
+the generated code the defined one. `fast = None` above a protected import of `fast` is such a pair. Of two imports of
+one name from two places the generated file has the first.
+
+Import a name once, and above its definition if it has one. Alternatives belong into one `try` or `if`.
+""",
+    examples=examples(
+        OLD_MLP,
+        bad="""\
+from ..old.modeling_old import OldMLP
+
+
+def scale(hidden_states, factor):
+    return hidden_states * factor
+
+
+from torch import mul as scale
+
+
+class NewMLP(OldMLP):
+    def scaled(self, hidden_states):
+        return scale(hidden_states, 2.0)
+
+
+__all__ = ["NewMLP"]
+""",
+        good="""\
+from torch import mul as scale
+
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    def scaled(self, hidden_states):
+        return scale(hidden_states, 2.0)
+
+
+__all__ = ["NewMLP"]
+""",
+    ),
+)
+
+
+def imported_again(location: Location, name: str, file: str, used: int, kind: str, imported: int) -> Finding:
+    """`file` imports `name` at one line, below the line with the definition or import (`kind`) that would be used."""
+    return Finding(
+        IMPORTED_AGAIN,
+        location,
+        f"{file} imports `{name}` in line {imported}, but the generated code would use the {kind} in line {used}",
+        help=f"Remove one of the two, or give one a name other than `{name}`. Put alternatives into one `try` or `if`.",
+    )
+
+
+GETMRO = "getmro"
+
+ANCESTRY = ("__subclasses__", "__mro__", "__base__", "__bases__", "mro", GETMRO)
+"""Attributes that hold the classes above one, and functions that give them."""
+
+ANNOTATIONS = "__annotations__"
+
+NAMESPACES = ("__dict__", ANNOTATIONS, "vars(")
+
+OWN_CLASS = ("cls", "type(self)", "self.__class__", "__class__")
+
+PARENT_AS_CLASS = Rule(
+    code="MC206",
+    name="parent-as-class",
+    severity=Severity.ERROR,
+    summary="code uses the parent as a class of its own, which the generated class does not inherit from",
+    explanation="""\
+The generated class stands for two: it does not inherit from the parent, whose members it holds. Code that needs the
+parent as a class finds none: its name, `super()` as a value, `__class__` in the parent's methods, `__mro__`,
+`__bases__` and `__subclasses__`. `vars(cls)` and `cls.__annotations__` would hold the members of both.
+
+Call the parent's method by `super()` in a statement of its own, or write out what you take from it.
+""",
+    examples=examples(
+        OLD_MLP,
+        bad=new_mlp("""\
+    def forward(self, hidden_states):
+        return 2 * OldMLP.forward(self, hidden_states)
+"""),
+        good=new_mlp("""\
+    def forward(self, hidden_states):
+        hidden_states = 2 * hidden_states
+        return super().forward(hidden_states)
+"""),
+    ),
+    formerly="MC204",
+)
+
+
+def parent_as_class(location: Location, override: str, reason: str, help: str | None = None) -> Finding:
+    """See `not_mergeable`."""
+    return not_mergeable(PARENT_AS_CLASS, location, override, reason, help)
+
+
+def compare_parent_as_class(classes: TwoClasses) -> Iterator[ClassFinding]:
+    """Find code that needs the parent as a class of its own."""
+    yield from _uses_of_parent(classes.child, classes.base.partition("[")[0])
+    for member in classes.kept:
+        if _reads_own_class(member):
+            reason = "its `__class__` is the parent, but in the generated class it would be your class"
+            yield finding_at(classes.child.node, parent_as_class, min(member.binds, default="__class__"), reason)
+        elif name := _replaced_by_name(member, classes.name, classes.child.binds_anew):
+            reason = f"it reads the parent's `{name}` by the name of its class, but in the generated class it would read yours"
+            yield finding_at(classes.child.node, parent_as_class, min(member.binds, default=name), reason)
+    yield from _looks_at_classes(classes)
+
+
+def _uses_of_parent(child: ClassBlock, base: str) -> Iterator[ClassFinding]:
+    """The parent's name, and `super()` as a value."""
+    for member in child.members:
+        if "super(" not in member.text and base not in member.text:  # looking at every node of every member takes long
+            continue
+        nodes = list(walk(member.node))
+        objects = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
+        for node in nodes:
+            if isinstance(node, ast.Call) and is_super(node.func) and id(node) not in objects:
+                reason = f"`super()` is used as a value, and in the generated class it would not reach `{base}`"
+                cure = "Call the method in a statement of its own: `super().<method>(…)`."
+                yield finding_at(node, parent_as_class, min(member.binds, default="super"), reason, cure)
+            elif isinstance(node, ast.Name) and node.id == base:
+                reason = f"the generated class does not inherit from `{base}`, nor is it imported"
+                cure = "Use `super()` in a statement of its own, or write out what you take from it."
+                yield finding_at(node, parent_as_class, base, reason, cure)
+
+
+def _looks_at_classes(classes: TwoClasses) -> Iterator[ClassFinding]:
+    """Code that inspects its base classes, of which the parent is no longer one, or the members of its class alone."""
+    for member in (*classes.child.members, *classes.kept):
+        if not any(name in member.text for name in (*ANCESTRY, *NAMESPACES)):
+            continue
+        nodes = list(walk(member.node))
+        looked = {node.attr for node in nodes if isinstance(node, ast.Attribute)} & {*ANCESTRY}
+        if any(isinstance(node, ast.Name) and node.id == GETMRO for node in nodes):
+            looked.add(GETMRO)
+        place = member.node if member in classes.child.members else classes.child.node
+        reasons = {
+            name: f"`{name}` leads to the parent, from which the generated class does not inherit" for name in looked
+        }
+        for node in nodes:
+            if _is_own_namespace(node, classes.name):
+                seen = ast.unparse(node)
+                reasons[seen] = (
+                    f"`{seen}` has the members of your class alone, but in the generated class the parent's too"
+                )
+        for name, reason in sorted(reasons.items()):
+            method = min(member.binds, default=name)
+            yield finding_at(
+                place, parent_as_class, method, reason, f"Write `{method}` in your class without `{name}`."
+            )
+
+
+def _is_own_namespace(node: ast.AST, name: str) -> bool:
+    """Whether this is the dictionary of a class's members or annotations: `vars(cls)`, `type(self).__dict__`."""
+    owner, found = "", ""
+    if isinstance(node, ast.Attribute):
+        owner, found = ast.unparse(node.value), node.attr
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("vars", "getattr"):
+        owner = ast.unparse(node.args[0]) if node.args else ""
+        found = str(getattr(node.args[1], "value", "")) if node.func.id == "getattr" and node.args[1:] else "__dict__"
+    is_class = owner in OWN_CLASS or owner == name or (owner == "self" and found == ANNOTATIONS)
+    return is_class and found in ("__dict__", ANNOTATIONS)
+
+
+def _replaced_by_name(member: Member, own_class: str, replaced: Set[str]) -> str:
+    """The first member that a method reads by the name of its class, and that the child replaces."""
+    if f"{own_class}." not in member.text:
+        return ""
+    found = (node for node in walk(member.node) if isinstance(node, ast.Attribute) and node.attr in replaced)
+    return next((one.attr for one in found if isinstance(one.value, ast.Name) and one.value.id == own_class), "")
+
+
+def _reads_own_class(member: Member) -> bool:
+    """Whether a method reads `__class__`, except in `super(__class__, self)`, which works in any class."""
+    if "__class__" not in member.text:
+        return False
+    nodes = list(walk(member.node))
+    known = {id(node.args[0]) for node in nodes if isinstance(node, ast.Call) and node.args and is_super(node.func)}
+    return any(isinstance(node, ast.Name) and node.id == "__class__" and id(node) not in known for node in nodes)
+
+
+CHANGED_MEANING = Rule(
+    code="MC320",
+    name="changed-meaning",
+    severity=Severity.WARNING,
+    summary="a name means something else in generated code than where that code was written",
+    explanation="""\
+A generated file has one name space, but its code comes from several files. Where two of them give one name two
+meanings, only one gets into the generated file: the other file's code then calls a function, inherits from a class or
+reads a constant that it was not written for. Two neighbours with an `eager_attention_forward` each are the usual case.
+
+Keep the two apart. Classes get other names when the modular file names the heirs of one neighbour with a prefix of
+their own (`NewTextAttention`). A function or constant has to be written out in the modular file under another name,
+and the method that uses it as well.
+""",
+    examples=examples(
+        modeling_old("""\
+from torch import nn
+
+
+def scale(hidden_states):
+    return hidden_states * 2
+
+
+class OldMLP(nn.Module):
+    def forward(self, hidden_states):
+        return scale(hidden_states)
+"""),
+        (
+            "models/other/modeling_other.py",
+            """\
+from torch import nn
+
+
+def scale(hidden_states):
+    return hidden_states / 1000
+
+
+class OtherAttention(nn.Module):
+    def forward(self, hidden_states):
+        return scale(hidden_states)
+""",
+        ),
+        bad="""\
+from ..old.modeling_old import OldMLP
+from ..other.modeling_other import OtherAttention
+
+
+class NewMLP(OldMLP):
+    pass
+
+
+class NewAttention(OtherAttention):
+    pass
+
+
+__all__ = ["NewMLP", "NewAttention"]
+""",
+        good="""\
+from ..old.modeling_old import OldMLP
+from ..other.modeling_other import OtherAttention
+
+
+def scale_down(hidden_states):
+    return hidden_states / 1000
+
+
+class NewMLP(OldMLP):
+    pass
+
+
+class NewAttention(OtherAttention):
+    def forward(self, hidden_states):
+        return scale_down(hidden_states)
+
+
+__all__ = ["NewMLP", "NewAttention"]
+""",
+    ),
+)
+
+
+def changed_meaning(
+    location: Location, name: str, users: Sequence[str], wanted: str, found: str, *, is_class: bool, naming: str = ""
+) -> Finding:
+    """`wanted` is the file or module whose `name` the `users` were written for, `found` the one that they would use.
+    `naming` gives names for the heirs of `wanted`; "" if it is no neighbour, or has no heirs.
+    """
+    who = ", ".join(f"`{user}`" for user in users)
+    if is_class and naming:
+        cure = naming
+    elif is_class:
+        cure = "Begin the names of the classes from one of the two with another prefix, as in `class NewTextMLP(…)`."
+    else:
+        cure = f"Write `{name}` out in the modular file under another name, and override what uses it in {who}."
+    message = f"the generated {who} would use `{name}` of {found}, not of {wanted} as written"
+    return Finding(CHANGED_MEANING, location, message, help=cure)
+
+
+def displaced(location: Location, name: str, found: str) -> Finding:
+    """The definition `name` of the neighbour `found` displaces the modular file's own from a generated file."""
+    return Finding(
+        CHANGED_MEANING,
+        location,
+        f"`{name}` of the modular file is replaced by `{name}` of {found}, for which inherited code was written",
+        help=f"Give yours another name, and override the code that has to use it in place of `{name}`.",
+    )
+
+
+CLASS_BESIDE_ITS_COPY = Rule(
+    code="MC336",
+    name="class-beside-its-copy",
+    severity=Severity.WARNING,
+    summary="a generated file uses a neighbour's class and a copy or an heir of it, which are two classes",
+    explanation="""\
+If your code uses a neighbour's class under its own name, and inherited code uses a copy of it, the generated file has
+two classes: a member of one enumeration is no member of the other, and an instance of one is none of the other. The
+same holds for `isinstance(x, OldMLP)` and `except OldError` where the generated heir of that class is meant: it does
+not inherit from it.
+
+Inherit from a class that is copied, and use the heir; or ask for the heir.
+""",
+    examples=examples(
+        modeling_old("""\
+import enum
+
+from torch import nn
+
+
+class OldMode(enum.Enum):
+    FAST = 1
+
+
+class OldMLP(nn.Module):
+    def forward(self, hidden_states, mode=OldMode.FAST):
+        return hidden_states if mode is OldMode.FAST else 2 * hidden_states
+"""),
+        bad="""\
+from ..old.modeling_old import OldMLP, OldMode
+
+
+class NewMLP(OldMLP):
+    def mode(self):
+        return OldMode.FAST
+
+
+__all__ = ["NewMLP"]
+""",
+        good="""\
+from ..old.modeling_old import OldMLP, OldMode
+
+
+class NewMode(OldMode):
+    pass
+
+
+class NewMLP(OldMLP):
+    def mode(self):
+        return NewMode.FAST
+
+
+__all__ = ["NewMLP"]
+""",
+    ),
+    formerly="MC320",
+)
+
+
+def copied(location: Location, user: str, name: str, copy: str, module: str) -> Finding:
+    """`user` uses the class `name` of the neighbour `module`, of which inherited code has the copy `copy`."""
+    return Finding(
+        CLASS_BESIDE_ITS_COPY,
+        location,
+        f"the generated `{user}` would use `{name}` of `{module}`, and inherited code its copy `{copy}`: two classes",
+        help=f"Write `class {copy}({name})` with `pass` in the modular file, and `{copy}` where you use it.",
+    )
+
+
+def parent_lost(location: Location, user: str, parent: str, heir: str, module: str) -> Finding:
+    """`user` asks for instances of `parent`, of which the generated `heir` is none."""
+    return Finding(
+        CLASS_BESIDE_ITS_COPY,
+        location,
+        f"the generated `{user}` would ask for `{parent}` of `{module}`, from which the generated `{heir}` does not inherit",
+        help=f"Ask for `{heir}`, or for both.",
+    )
+
+
+NAME_DEFINED_TWICE = Rule(
+    code="MC338",
+    name="name-defined-twice",
+    severity=Severity.WARNING,
+    summary="a definition reads a name that its file defines again further down, and a generated file has the last one",
+    explanation="""\
+A class or function that Python makes between two definitions of a name uses the first of them in its bases,
+decorators, defaults and class body. A generated file has one definition for each name, the last.
+
+Give the two different names. If they are a neighbour's, write the definition that uses the first one out.
+""",
+    examples=examples(
+        modeling_old("""\
+from torch import nn
+
+
+SIZE = 1
+
+
+class OldMLP(nn.Module):
+    def forward(self, hidden_states, size=SIZE):
+        return size * hidden_states
+
+
+SIZE = 2
+"""),
+        bad=NEW_MLP,
+        good="""\
+from torch import nn
+
+
+class NewMLP(nn.Module):
+    def forward(self, hidden_states, size=1):
+        return size * hidden_states
+
+
+__all__ = ["NewMLP"]
+""",
+    ),
+    formerly="MC320",
+)
+
+
+def redefined(location: Location, user: str, name: str, file: str, first: int, last: int) -> Finding:
+    """A file defines `name` on two lines, and `user`, which is created between them, uses the first definition."""
+    return Finding(
+        NAME_DEFINED_TWICE,
+        location,
+        f"the generated `{user}` would use `{name}` of {file}:{last}, not of {file}:{first} as written",
+        help=f"Give the two different names, or write `{user}` out in the modular file.",
+    )

@@ -1,0 +1,295 @@
+"""Names in `__all__`, and in other lists of classes."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from modular_converter.findings import Edit, Finding, Fix, Location, Rule, Severity, did_you_mean, split_lines
+from modular_converter.rules._edits import at, exports, subject
+from modular_converter.rules._examples import NEW_MLP, OLD_MLP, configuration_old, examples, modeling_old
+
+
+if TYPE_CHECKING:
+    from modular_converter.facts import ClassFacts, Facts
+
+
+MISSING_FROM_ALL = Rule(
+    code="MC309",
+    name="missing-from-all",
+    severity=Severity.WARNING,
+    summary="a public class is missing from `__all__`",
+    explanation="""\
+The package exports the names in `__all__`. This class is not in the `__all__` of the modular file, so users cannot
+import it from the package, although its parent is in the `__all__` of its own file, or it is a model for a task
+(`NewForTagging`). A modular file without any `__all__` is reported once, at its first such class.
+
+Add its name to `__all__`.
+""",
+    examples=examples(
+        configuration_old("""\
+class OldConfig:
+    hidden_size: int = 8
+
+
+__all__ = ["OldConfig"]
+"""),
+        modeling_old("""\
+from torch import nn
+
+
+class OldModel(nn.Module):
+    def forward(self, hidden_states):
+        return hidden_states
+
+
+__all__ = ["OldModel"]
+"""),
+        bad="""\
+from ..old.configuration_old import OldConfig
+from ..old.modeling_old import OldModel
+
+
+class NewConfig(OldConfig):
+    hidden_size: int = 16
+
+
+class NewModel(OldModel):
+    pass
+
+
+__all__ = ["NewConfig"]
+""",
+        good="""\
+from ..old.configuration_old import OldConfig
+from ..old.modeling_old import OldModel
+
+
+class NewConfig(OldConfig):
+    hidden_size: int = 16
+
+
+class NewModel(OldModel):
+    pass
+
+
+__all__ = ["NewConfig", "NewModel"]
+""",
+    ),
+)
+
+
+def missing_from_all(location: Location, name: str, public: tuple[str, ...] = ()) -> Finding:
+    """`name` is the class. Where the file has no `__all__`, `public` are all classes that belong there."""
+    if not public:
+        message, cure = f"public class `{name}` is missing from `__all__`", f'Add `"{name}"` to `__all__`.'
+    else:
+        message = f"public class `{name}` is exported by no file: the modular file has no `__all__`"
+        names = ", ".join(f'"{one}"' for one in public)
+        cure = f"Write `__all__ = [{names}]` at the end of the file."
+    return Finding(MISSING_FROM_ALL, location, message, help=cure)
+
+
+def check_missing_from_all(facts: Facts) -> Iterator[Finding]:
+    """Find classes that `__all__` lacks, and that are heads or whose parents are exported by their own files."""
+    missing = (one for one in facts.classes.values() if one.name not in facts.exported)
+    public = [one for one in missing if _is_public(one, facts)]
+    if facts.exported:
+        yield from (missing_from_all(facts.at_class(one), one.name) for one in public)
+    elif public and "__all__" not in facts.source and _library_exports(facts):
+        yield missing_from_all(facts.at_class(public[0]), public[0].name, tuple(one.name for one in public))
+
+
+def _library_exports(facts: Facts) -> bool:
+    """Whether a neighbour has an `__all__`; without one it does not matter, if there are no neighbours."""
+    neighbours = [one.parent.neighbour for one in facts.classes.values() if one.parent is not None]
+    return not neighbours or any(map(facts.exports_of, neighbours))
+
+
+def _is_public(one: ClassFacts, facts: Facts) -> bool:
+    if one.name.startswith("_"):
+        return False
+    is_exported = one.parent is not None and one.parent.original in facts.exports_of(one.parent.neighbour)
+    return is_exported or _is_head(one.name, facts)
+
+
+def _is_head(name: str, facts: Facts) -> bool:
+    """Whether a class is named for a task, and is a model: an ancestor is the base of all models."""
+    if not re.search(r"For[A-Z]", name):
+        return False
+    bases = (base for members in facts.lineage(name) for base in members.base_names)
+    return any(base.endswith(facts.model_base) for base in bases)
+
+
+def fix_missing_from_all(text: str, finding: Finding) -> Fix | None:
+    """Add the name at the end of `__all__`."""
+    found = exports(text)
+    if found is None or not found[0]:
+        return None
+    name, last = subject(finding), found[0][-1]
+    line = split_lines(text)[last.lineno - 1]
+    margin = line[: len(line) - len(line.lstrip())]
+    is_alone = line.lstrip()[:1] in ("'", '"')
+    if is_alone and "#" in line:  # the comment speaks of the last name, and would stand behind the new one
+        return None
+    place = at(text, last.end_lineno or 0, last.end_col_offset or 0)
+    separator = f",\n{margin}" if is_alone else ", "
+    edit = Edit(*place, *place, f'{separator}"{name}"')
+    return Fix(f"Add `{name}` to `__all__`", (edit,), changes_generated=True)
+
+
+UNKNOWN_IN_ALL = Rule(
+    code="MC310",
+    name="unknown-in-all",
+    severity=Severity.WARNING,
+    summary="`__all__` lists a name that the generated file does not define",
+    explanation="""\
+No generated file defines this name. `from package.models.new.modeling_new import *` would fail, and so would the lazy
+imports of the package.
+
+Correct its spelling, define it, or take it out of `__all__`.
+""",
+    examples=examples(
+        OLD_MLP,
+        bad="""\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    pass
+
+
+__all__ = ["NewMLP", "NewModel"]
+""",
+        good=NEW_MLP,
+    ),
+)
+
+
+def unknown_in_all(location: Location, name: str, *, candidates: Iterable[str] = ()) -> Finding:
+    """`candidates` are the names that the generated files do define."""
+    return Finding(
+        UNKNOWN_IN_ALL,
+        location,
+        f"`__all__` lists `{name}`, which no generated file defines",
+        help=did_you_mean(name, candidates) + "Correct the name, or take it out of `__all__`.",
+    )
+
+
+def check_unknown_in_all(facts: Facts) -> Iterator[Finding]:
+    """Find names in `__all__` that no generated file defines, nor imports because it uses them."""
+    for name in facts.exported:
+        is_used = name in facts.imported and any(name in one.uses for one in facts.generated.values())
+        if name not in facts.generated and not is_used:
+            yield unknown_in_all(facts.at(name, facts.definitions["__all__"].line), name, candidates=facts.generated)
+
+
+def fix_unknown_in_all(text: str, finding: Finding) -> Fix | None:
+    """Take the name out of `__all__`, unless it is only misspelt."""
+    found = exports(text)
+    if found is None or finding.help.startswith("Did you mean"):
+        return None
+    names = found[0]
+    name = finding.message.split("`")[3]
+    places = [number for number, one in enumerate(names) if one.value == name]
+    if len(places) != 1 or len(names) == 1:
+        return None
+    (place,) = places
+    top = names[place - 1].lineno if place else found[1].lineno
+    bottom = names[min(place + 1, len(names) - 1)].lineno
+    if top < bottom and any("#" in line for line in split_lines(text)[top - 1 : bottom]):
+        return None  # of which name a comment speaks is not known
+    if place + 1 < len(names):  # up to the next name, else from the name before
+        start, end = at(text, names[place].lineno, names[place].col_offset), names[place + 1]
+        edit = Edit(*start, *at(text, end.lineno, end.col_offset), "")
+    else:
+        before, last = names[place - 1], names[place]
+        start = at(text, before.end_lineno or 0, before.end_col_offset or 0)
+        edit = Edit(*start, *at(text, last.end_lineno or 0, last.end_col_offset or 0), "")
+    return Fix(f"Take `{name}` out of `__all__`", (edit,), changes_generated=True)
+
+
+UNKNOWN_CLASS_LISTED = Rule(
+    code="MC332",
+    name="unknown-class-listed",
+    severity=Severity.WARNING,
+    summary="a list of classes names a class that the model does not have",
+    explanation="""\
+`_no_split_modules` (and whatever else the setting `class-lists` names) lists classes of the model by their names. The
+name of this entry begins with that of the model, and no generated file has such a class, so the entry means nothing:
+the class is misspelt, or was renamed.
+
+Correct the entry.
+""",
+    examples=examples(
+        modeling_old("""\
+from torch import nn
+
+
+class OldLayer(nn.Module):
+    def forward(self, hidden_states):
+        return hidden_states
+
+
+class OldPreTrainedModel(nn.Module):
+    _no_split_modules = ["OldLayer"]
+"""),
+        bad="""\
+from ..old.modeling_old import OldLayer, OldPreTrainedModel
+
+
+class NewLayer(OldLayer):
+    pass
+
+
+class NewPreTrainedModel(OldPreTrainedModel):
+    _no_split_modules = ["NewLayr"]
+""",
+        good="""\
+from ..old.modeling_old import OldLayer, OldPreTrainedModel
+
+
+class NewLayer(OldLayer):
+    pass
+
+
+class NewPreTrainedModel(OldPreTrainedModel):
+    _no_split_modules = ["NewLayer"]
+""",
+    ),
+)
+
+
+def unknown_class_listed(
+    location: Location, entry: str, attribute: str, *, candidates: tuple[str, ...] = ()
+) -> Finding:
+    """`entry` of the list `attribute` names no class; `candidates` are the classes of the model."""
+    return Finding(
+        UNKNOWN_CLASS_LISTED,
+        location,
+        f"`{entry}` in `{attribute}` is no class of the generated files",
+        help=did_you_mean(entry, candidates) + "Name a class of the model, or drop the entry.",
+    )
+
+
+def check_unknown_class_listed(facts: Facts) -> Iterator[Finding]:
+    """Find entries, in lists that the modular file writes, that are named as classes of the model and are none."""
+    for one in facts.classes.values():
+        for attribute in (name for name in facts.class_lists if name in one.text):
+            for node, entry in _entries(one.members.node, attribute):
+                if entry.startswith(facts.cased) and entry not in facts.generated:
+                    yield unknown_class_listed(
+                        facts.at_node(one, node), entry, attribute, candidates=tuple(facts.generated)
+                    )
+
+
+def _entries(node: ast.ClassDef, attribute: str) -> Iterator[tuple[ast.Constant, str]]:
+    """The texts in the list or set that a class assigns to an attribute."""
+    for statement in node.body:
+        targets = getattr(statement, "targets", [getattr(statement, "target", None)])
+        if any(getattr(target, "id", "") == attribute for target in targets):
+            for entry in getattr(getattr(statement, "value", None), "elts", ()):
+                if isinstance(entry, ast.Constant) and isinstance(entry.value, str):
+                    yield entry, entry.value

@@ -1,0 +1,248 @@
+"""Generated texts that would fail when they are imported."""
+
+from __future__ import annotations
+
+from modular_converter.findings import Finding, Location, Rule, Severity
+from modular_converter.rules._examples import NEW_MLP, OLD_MLP, examples, modeling_old, new_mlp, old_mlp
+
+
+UNDEFINED_NAME = Rule(
+    code="MC313",
+    name="undefined-name",
+    severity=Severity.ERROR,
+    summary="generated code uses a name that it neither defines nor imports",
+    explanation="""\
+The generated file would fail with a `NameError` when it reaches this name, so nothing is written. The finding stands
+at the place in the modular file from which the code comes, and names the cause if it is known: a name that is not
+imported, a parameter that the override lacks, a helper that was renamed together with its model, a class in its own
+annotations, which `from __future__ import annotations` at the top of the modular file allows. A name that only stands
+in a quoted annotation, which Python does not evaluate, is a warning.
+
+Import the name in the modular file or define it there: what a class uses is carried along with it.
+""",
+    examples=examples(
+        OLD_MLP,
+        bad=new_mlp("""\
+    def forward(self, hidden_states):
+        return double(hidden_states)
+"""),
+        good="""\
+from ..old.modeling_old import OldMLP
+
+
+def double(hidden_states):
+    return 2 * hidden_states
+
+
+class NewMLP(OldMLP):
+    def forward(self, hidden_states):
+        return double(hidden_states)
+
+
+__all__ = ["NewMLP"]
+""",
+    ),
+)
+
+
+def undefined_name(
+    location: Location, name: str, place: str, cure: str, *, later: int = 0, is_own: bool = False
+) -> Finding:
+    """`place` names the definition and the line of the generated file, `cure` says what to write.
+
+    Args:
+        later: the line of that file in which the name is defined, further down; 0 for none.
+        is_own: whether it is the name of the definition itself.
+    """
+    fault = f" above its definition in line {later}" if later else ", which is neither defined nor imported there"
+    if is_own:
+        fault = " before it is defined"
+    return Finding(UNDEFINED_NAME, location, f"{place} uses `{name}`{fault}", help=cure)
+
+
+INVALID_RESULT = Rule(
+    code="MC501",
+    name="invalid-result",
+    severity=Severity.ERROR,
+    summary="the generated code is not valid Python",
+    explanation="""\
+The text that the converter put together does not compile, so nothing is written. Its parts come from two files, of
+which each compiles alone: renaming, for example, may give two parameters of the parent one name. The finding points
+at the class of the modular file from which the text comes. A mistake in one of the two files is MC101.
+
+Write the method out, without `super()`, so that nothing of the parent's is put into it.
+""",
+    examples=examples(
+        old_mlp("""\
+    def mix(self, old_states, new_states):
+        return old_states + new_states
+"""),
+        bad=NEW_MLP,
+        good=new_mlp("""\
+    def mix(self, states, added_states):
+        return states + added_states
+"""),
+    ),
+)
+
+
+def invalid_result(location: Location, reason: str, place: str) -> Finding:
+    """`reason` is Python's own; `place` names the definition and the line of the generated file."""
+    return Finding(
+        INVALID_RESULT,
+        location,
+        f"the generated code is not valid Python: {reason}, in {place}",
+        help="Write out the method that is merged or renamed there. `--formatter none --diff` shows the text.",
+    )
+
+
+TYPING_ONLY_NAME = Rule(
+    code="MC502",
+    name="typing-only-name",
+    severity=Severity.ERROR,
+    summary="generated code reads a name that only type checkers import",
+    explanation="""\
+Python up to 3.13 evaluates the annotations of a signature when the file is imported, and an import under
+`if TYPE_CHECKING:` has not run then: a `NameError`.
+
+Write `from __future__ import annotations` at the top of the modular file: it is carried into the generated files whose
+annotations need it. Or write the annotation in quotes, or import the name outside of `if TYPE_CHECKING:`.
+""",
+    examples=examples(
+        OLD_MLP,
+        bad="""\
+from typing import TYPE_CHECKING
+
+from ..old.modeling_old import OldMLP
+
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class NewMLP(OldMLP):
+    def forward(self, hidden_states: Sequence):
+        return hidden_states[0]
+
+
+__all__ = ["NewMLP"]
+""",
+        good="""\
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..old.modeling_old import OldMLP
+
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class NewMLP(OldMLP):
+    def forward(self, hidden_states: Sequence):
+        return hidden_states[0]
+
+
+__all__ = ["NewMLP"]
+""",
+    ),
+)
+
+
+def typing_only_name(location: Location, name: str, place: str) -> Finding:
+    """`place` names the definition and the line of the generated file."""
+    return Finding(
+        TYPING_ONLY_NAME,
+        location,
+        f"{place} reads `{name}` when it is imported, but only type checkers import `{name}`",
+        help=f'Write `from __future__ import annotations` at the top, or the annotation as "{name}", in quotes.',
+    )
+
+
+MISSING_IN_SIBLING = Rule(
+    code="MC505",
+    name="missing-in-sibling",
+    severity=Severity.ERROR,
+    summary="a generated file imports a name that its sibling does not have",
+    explanation="""\
+A generated file imports a name from another generated file of its model, which does not have it, so the import
+fails. Most often the name stands in an annotation of an inherited method: `OldConfig | OldTextConfig` becomes
+`NewConfig | NewTextConfig`, but the modular file defines `NewConfig` alone.
+
+Define the name in the modular file, or override the method with an annotation of names that the model has.
+""",
+    examples=examples(
+        modeling_old("""\
+from torch import nn
+
+
+from .configuration_old import OldConfig, OldTextConfig
+
+
+class OldMLP(nn.Module):
+    def __init__(self, config: OldConfig | OldTextConfig):
+        super().__init__()
+
+    def forward(self, hidden_states):
+        return hidden_states
+"""),
+        bad="""\
+from ..old.modeling_old import OldMLP
+
+
+class NewConfig:
+    pass
+
+
+class NewMLP(OldMLP):
+    pass
+
+
+__all__ = ["NewConfig", "NewMLP"]
+""",
+        good="""\
+from ..old.modeling_old import OldMLP
+
+
+class NewConfig:
+    pass
+
+
+class NewMLP(OldMLP):
+    def __init__(self, config: NewConfig):
+        super().__init__(config)
+
+
+__all__ = ["NewConfig", "NewMLP"]
+""",
+    ),
+)
+
+
+def missing_in_sibling(
+    location: Location, name: str, module: str, place: str, *, parent: tuple[str, str] | None = None
+) -> Finding:
+    """`module` is the sibling, `.configuration_new`; `place` names the definition and line of the generated file.
+
+    `parent` is the class that `name` was before renaming, with its module, where a neighbour imports it.
+    """
+    define = f"Define `{name}` in the modular file"
+    if parent:
+        define += f" (`from {parent[0]} import {parent[1]}`, `class {name}({parent[1]})`)"
+    return Finding(
+        MISSING_IN_SIBLING,
+        location,
+        f"{place} imports `{name}` from `{module}`, which does not have it",
+        help=f"{define}, or override the method whose annotation names it.",
+    )
+
+
+def circular(location: Location, name: str, file: str) -> Finding:
+    """`file` needs the class `name`, and the file with the class needs classes of `file`: neither can come first."""
+    return Finding(
+        MISSING_IN_SIBLING,
+        location,
+        f"{file} would import `{name}` from a file that imports from {file}: the import fails",
+        help=f"Take `{name}` out of the classes of {file}: only one of the two files can import from the other.",
+    )

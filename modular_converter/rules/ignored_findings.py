@@ -1,0 +1,119 @@
+"""Comments `# modular: ignore`."""
+
+from __future__ import annotations
+
+from modular_converter.findings import Edit, Finding, Fix, Location, Rule, Severity, split_lines
+from modular_converter.rules import NotIgnorableError, UnknownRuleError, ignorable_prefix
+from modular_converter.rules._edits import subject
+from modular_converter.rules._examples import NEW_MLP, OLD_MLP, examples
+
+
+UNUSED_IGNORE = Rule(
+    code="MC391",
+    name="unused-ignore",
+    severity=Severity.WARNING,
+    summary="a comment `# modular: ignore[…]` silences nothing",
+    explanation="""\
+The line of the comment has no finding of the rule that the comment names. Most often the cause of the finding is gone.
+A comment that stays would silence the next finding there, which nobody has looked at.
+
+Remove the rule from the comment, and a comment without rules as a whole. If the finding still exists, move the comment
+to the line that the finding names.
+""",
+    examples=examples(
+        OLD_MLP,
+        bad="""\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):  # modular: ignore[MC307]
+    pass
+
+
+__all__ = ["NewMLP"]
+""",
+        good=NEW_MLP,
+    ),
+)
+
+
+def unused_ignore(location: Location, entry: str) -> Finding:
+    """`location` is the comment; `entry` is a code, name or prefix in it."""
+    return Finding(
+        UNUSED_IGNORE,
+        location,
+        f"there is no finding of `{entry}` on this line",
+        help=f"Remove `{entry}` from the comment, or move the comment to the line of the finding.",
+    )
+
+
+def fix_unused_ignore(text: str, finding: Finding) -> Fix | None:
+    """Remove the entry from the comment, or the comment with its last entry. The line stays, as in generated files."""
+    place, entry = finding.location, subject(finding)
+    line = split_lines(text)[place.line - 1]
+    start, end = place.column - 1, (place.end_column or 0) - 1
+    before, comment, behind = line[:start], line[start:end], line[end:]
+    opening, bracket, rest = comment.partition("[")
+    entries = [one.strip() for one in rest.removesuffix("]").split(",") if one.strip()]
+    if not bracket or entries.count(entry) != 1:
+        return None
+    if len(entries) > 1:
+        left = ", ".join(one for one in entries if one != entry)
+        edit = Edit(place.line, place.column, place.line, end + 1, f"{opening}[{left}]")
+        return Fix(f"Remove `{entry}` from the comment", (edit,))
+    if behind.strip():
+        return None
+    return Fix("Remove the comment", (Edit(place.line, len(before.rstrip()) + 1, place.line, len(line) + 1, ""),))
+
+
+BAD_IGNORE = Rule(
+    code="MC392",
+    name="bad-ignore",
+    severity=Severity.WARNING,
+    summary="a comment `# modular: ignore[…]` names no rule, or a rule that cannot be ignored",
+    explanation="""\
+A comment `# modular: ignore[MC307]` silences this rule on its line. Several rules are separated by commas. A rule is
+named by its code, by its name (`colliding-prefix`), or together with others by the beginning of the code (`MC3`).
+
+This comment names no rule, or a rule that does not exist, or an error. Errors mean that the generated code would be
+wrong, so no comment and no setting silences them: cure the error instead. Name each rule that you mean: a comment
+without names would also silence what nobody has seen yet.
+""",
+    examples=examples(
+        OLD_MLP,
+        bad="""\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):  # modular: ignore[MC399]
+    pass
+
+
+__all__ = ["NewMLP"]
+""",
+        good=NEW_MLP,
+    ),
+)
+
+
+def resolve_code(location: Location, entry: str) -> tuple[str, Finding | None]:
+    """The code or prefix that an entry of the comment means, and the finding about an entry that means none."""
+    try:
+        return ignorable_prefix(entry), None
+    except (UnknownRuleError, NotIgnorableError) as error:
+        return "", bad_ignore(location, str(error))
+
+
+def bad_ignore(location: Location, reason: str) -> Finding:
+    """`location` is the comment; `reason` is a sentence about one of its entries."""
+    return Finding(
+        BAD_IGNORE,
+        location,
+        f"this comment silences nothing: {reason}",
+        help="Correct the comment, or remove it. `modular-convert --list-rules` shows which rules can be ignored.",
+    )
+
+
+def names_none(location: Location) -> Finding:
+    """The comment has no brackets, or nothing in them."""
+    return bad_ignore(location, "it names no rule; write `# modular: ignore[MC307]`")

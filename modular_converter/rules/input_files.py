@@ -1,0 +1,325 @@
+"""Files that cannot be read, written or found."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+
+from modular_converter.findings import Finding, Location, Rule, Severity, did_you_mean
+from modular_converter.rules._examples import NEW_MLP, OLD_MLP, examples
+
+
+SYNTAX_ERROR = Rule(
+    code="MC101",
+    name="syntax-error",
+    severity=Severity.ERROR,
+    summary="the file is not valid Python",
+    explanation="""\
+A modular file, or a neighbour that it takes code from, cannot be parsed, so there is nothing to build on.
+The place is the one that Python's own parser gives; the mistake is there or just above, often a bracket or a quote
+that was never closed.
+
+Correct the file first: `python -m py_compile FILE` must pass. When the file uses syntax of a newer Python than the
+one that runs the converter, run the converter with that newer Python.
+""",
+    examples=examples(
+        OLD_MLP,
+        bad="""\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP)
+    pass
+
+
+__all__ = ["NewMLP"]
+""",
+        good=NEW_MLP,
+    ),
+)
+
+
+def syntax_error(location: Location, reason: str, *, neighbour_of: str = "") -> Finding:
+    """`reason` is the parser's own message; `neighbour_of` the modular file that needed this one, if it is another."""
+    program = location.path if not location.path.startswith("<") else "FILE"  # standard input has no name
+    needed = f" (needed by {neighbour_of})" if neighbour_of else ""
+    return Finding(
+        SYNTAX_ERROR,
+        location,
+        f"this is not valid Python {sys.version_info.major}.{sys.version_info.minor}: {reason}{needed}",
+        help=f"Correct the file until `python -m py_compile {program}` passes.",
+    )
+
+
+NOT_UTF8 = Rule(
+    code="MC102",
+    name="not-utf8",
+    severity=Severity.ERROR,
+    summary="the file is not encoded in UTF-8",
+    explanation="""\
+Sources are read and written as UTF-8 on every platform, so that a generated file is the same wherever it is made.
+This file holds bytes that are not UTF-8. Usually an editor has saved it in a local encoding such as Latin-1 or
+Windows-1252.
+
+Save it as UTF-8 in the editor, or convert it: `iconv -f latin1 -t utf-8 FILE > FILE.new`.
+""",
+)
+
+
+def not_utf8(location: Location, byte: int, offset: int) -> Finding:
+    """`byte` is the first one that does not fit, `offset` its place in the file from 0."""
+    return Finding(
+        NOT_UTF8,
+        location,
+        f"the file is not UTF-8: byte 0x{byte:02x} at offset {offset}",
+        help="Save the file as UTF-8.",
+    )
+
+
+def in_the_text(path: str, text: str, position: int) -> Finding:
+    """The character of a text at this position, from 0, has no encoding."""
+    before = text[:position]
+    line, column = before.count("\n") + 1, position - before.rfind("\n")
+    return Finding(
+        NOT_UTF8,
+        Location(path, line, column),
+        f"the text cannot be encoded in UTF-8: it holds the lone surrogate U+{ord(text[position]):04X}",
+        help="Write the escape of the character in its place, or decode the text without `surrogateescape`.",
+    )
+
+
+def in_the_path(location: Location) -> Finding:
+    """`location` is a generated file that would quote a path, as its banner does."""
+    return Finding(
+        NOT_UTF8,
+        location,
+        "the path of its modular file is not UTF-8, so the generated file cannot name it",
+        help="Rename the folder or file.",
+    )
+
+
+MISSING_FILE = Rule(
+    code="MC103",
+    name="missing-file",
+    severity=Severity.ERROR,
+    summary="a file or folder does not exist or cannot be read",
+    explanation="""\
+A path on the command line leads to no file, or to a file that may not be read. Or a folder that is searched for models
+cannot be listed: a model in it would go unchecked.
+
+Paths are taken relative to the current directory. A bare model name (`gemma`) is looked up under the models folder of
+the package instead: say which package with `--package NAME` or `--root DIR` when it is not found from the files.
+""",
+)
+
+
+def missing_file(location: Location, *, reason: str = "no such file", candidates: Iterable[str] = ()) -> Finding:
+    """`candidates` are names that exist, for a spelling hint."""
+    return Finding(
+        MISSING_FILE,
+        location,
+        f"cannot read this file: {reason}",
+        help=did_you_mean(location.path, candidates)
+        + "Check the path; it is relative to the current directory. For a model name, give `--package` or `--root`.",
+    )
+
+
+def model(location: Location, candidates: Iterable[str]) -> Finding:
+    """`location` is what stands in place of the name of a model; `candidates` are the names that exist."""
+    return Finding(
+        MISSING_FILE,
+        location,
+        "there is no model of this name",
+        help=did_you_mean(location.path, candidates)
+        + "Give the name of a folder of models, a folder or a file; `--package` or `--root` say where models are.",
+    )
+
+
+def folder(location: Location, reason: str) -> Finding:
+    """A folder that cannot be listed, so its modular files are unknown."""
+    return Finding(
+        MISSING_FILE,
+        location,
+        f"cannot list this folder: {reason}",
+        help="Give yourself the right to read the folder (`chmod u+rx`), or remove it.",
+    )
+
+
+NOTHING_TO_CONVERT = Rule(
+    code="MC111",
+    name="nothing-to-convert",
+    severity=Severity.ERROR,
+    summary="an argument leads to no modular file",
+    explanation="""\
+An argument may be a path, a glob, a folder, the name of a model, or `all`. This one leads to no file named
+`modular_<model>.py`, and quietly doing nothing would look like success.
+
+Check the spelling. A model name is looked up under the models folder of the package: give `--package NAME` or
+`--root DIR` when that folder is elsewhere. Quote a glob that the shell should not expand.
+""",
+)
+
+
+def nothing_to_convert(argument: str, *, reason: str = "", candidates: Iterable[str] = ()) -> Finding:
+    """`argument` as given on the command line; `candidates` are models that do have a modular file."""
+    return Finding(
+        NOTHING_TO_CONVERT,
+        Location(argument),
+        f"`{argument}` leads to no modular file" + (f": {reason}" if reason else ""),
+        help=did_you_mean(argument, candidates)
+        + "Give a `modular_<model>.py`, a glob, a folder that holds some, a model name, or `all`.",
+    )
+
+
+TOO_LARGE = Rule(
+    code="MC112",
+    name="too-large",
+    severity=Severity.ERROR,
+    summary="a source file is larger than the limit",
+    explanation="""\
+Time and memory of a conversion grow with the sources that it reads, and the check may run on strangers' pull requests.
+So no source larger than `max-file-bytes` is read. The largest published model files are far below the default.
+
+If the file is meant to be that large, raise the limit:
+
+    [tool.modular-converter]
+    max-file-bytes = 8_000_000
+""",
+)
+
+
+def too_large(location: Location, size: int, limit: int) -> Finding:
+    """Both numbers are in bytes."""
+    return Finding(
+        TOO_LARGE,
+        location,
+        f"the file has {size:,} bytes, more than the limit of {limit:,}",
+        help="Make the file smaller, or raise `max-file-bytes` in `[tool.modular-converter]`.",
+    )
+
+
+READ_ONLY_TARGET = Rule(
+    code="MC113",
+    name="read-only-target",
+    severity=Severity.ERROR,
+    summary="a generated file cannot be written",
+    explanation="""\
+The conversion went well, but its result cannot be put in place: the file or its folder is read-only, something else
+stands at that path, the disk is full, or two models with one folder name go to one `--output-dir`. The old file, if
+there was one, is untouched.
+
+Make the target writable (`chmod u+w`), or write elsewhere with `--output-dir DIR`. An installed package is always
+treated as read-only.
+""",
+)
+
+
+def read_only_target(location: Location, reason: str) -> Finding:
+    """`location` is the generated file; `reason` says why it cannot be written."""
+    return Finding(
+        READ_ONLY_TARGET,
+        location,
+        f"cannot write this file: {reason}",
+        help="Make it writable, or write elsewhere with `--output-dir DIR`.",
+    )
+
+
+def installed(location: Location) -> Finding:
+    """`location` belongs to an installed package, into which nothing is written."""
+    return read_only_target(location, "it belongs to an installed package; give --output-dir")
+
+
+def modular_exists(location: Location) -> Finding:
+    """`location` is a modular file that people have written, or may have."""
+    return Finding(
+        READ_ONLY_TARGET,
+        location,
+        "this modular file exists, and is not overwritten",
+        help="Show the differences with `--diff`, or write elsewhere with `--output-dir DIR`.",
+    )
+
+
+def same_place(location: Location, other: str, output_dir: str) -> Finding:
+    """The files of two modular files would have the same path: below `output_dir`, only the folder of the model counts."""
+    return Finding(
+        READ_ONLY_TARGET,
+        location,
+        f"its generated files and those of {other} would have the same paths below {output_dir}",
+        help="Convert the two with different folders for `--output-dir`.",
+    )
+
+
+OUTSIDE_ROOT = Rule(
+    code="MC114",
+    name="outside-root",
+    severity=Severity.ERROR,
+    summary="a path leads out of the root",
+    explanation="""\
+Once symbolic links and `..` are followed, this path lies outside the folder that the run may read from or write to. A
+link in a stranger's pull request must not make the converter overwrite a file of yours, or copy your files into the
+tree.
+
+Remove the link, or name the folder that holds both ends with `--root DIR` or `--output-dir DIR`.
+""",
+)
+
+
+def outside_root(location: Location, target: str, root: str) -> Finding:
+    """`target` is where the path of `location` really leads."""
+    return Finding(
+        OUTSIDE_ROOT,
+        location,
+        f"this path leads to {target}, outside of {root}",
+        help="Remove the symbolic link or the `..`, or choose a wider folder with `--root` or `--output-dir`.",
+    )
+
+
+UNKNOWN_REVISION = Rule(
+    code="MC117",
+    name="unknown-revision",
+    severity=Severity.ERROR,
+    summary="git cannot tell what has changed since a revision",
+    explanation="""\
+`--changed-since REF` asks git which files differ from that commit. Here git has no answer: it is not installed, the
+files lie in no git work tree, or this clone does not have the commit. Checking nothing would look like success.
+
+Fetch the commit first. `git fetch origin main` brings `origin/main`, `git fetch --unshallow` the rest of a shallow
+clone; in GitHub Actions, `actions/checkout` fetches a single commit unless it is given `fetch-depth: 0`. Without
+`--changed-since` everything is checked, and git is not needed.
+""",
+)
+
+
+def unknown_revision(ref: str, reason: str) -> Finding:
+    """`reason` is git's own message, or the reason why git gives none."""
+    return Finding(
+        UNKNOWN_REVISION,
+        Location("--changed-since"),
+        f"cannot tell what has changed since `{ref}`: {reason}",
+        help="Fetch that commit (`git fetch origin main`, or `fetch-depth: 0` in GitHub Actions), correct its name, or "
+        "leave `--changed-since` out to check everything.",
+    )
+
+
+UNKNOWN_LINE = Rule(
+    code="MC120",
+    name="unknown-line",
+    severity=Severity.ERROR,
+    summary="a line is asked for that the file does not have",
+    explanation="""\
+`modular-convert where FILE:LINE` tells where a line comes from. Lines count from 1, and this file has fewer of them.
+
+The number may be that of an older version of the file: a traceback of an installed library, for example, speaks of the
+installed file and not of the one in the checkout.
+""",
+)
+
+
+def unknown_line(location: Location, lines: int) -> Finding:
+    """`location` is the line that was asked for; `lines` is the number of lines that the file has."""
+    return Finding(
+        UNKNOWN_LINE,
+        location,
+        f"there is no line {location.line}: this file has {lines}",
+        help=f"Give a line from 1 to {lines}." if lines else "This file is empty.",
+    )

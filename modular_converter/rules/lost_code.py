@@ -1,0 +1,275 @@
+"""Code that no generated file has, or another than is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from modular_converter.findings import Finding, Location, Rule, Severity
+from modular_converter.rules._examples import OLD_MLP, examples, modeling_old, new_mlp
+
+
+if TYPE_CHECKING:
+    from modular_converter.facts import ClassFacts, Facts, GeneratedDefinition, Parent
+
+
+REPLACED_DEPENDENCY = Rule(
+    code="MC201",
+    name="replaced-dependency",
+    severity=Severity.ERROR,
+    summary="a class derived from a dependency is not used by the model that inherits the dependency",
+    explanation="""\
+`NewModel(OldModel)` copies the classes that `OldModel` uses, under new names: `OldEmbeddings` becomes `NewEmbeddings`.
+If you derive a class with another name from `OldEmbeddings`, it is a second class: the generated model uses the
+unchanged copy `NewEmbeddings`, and your change has no effect.
+
+Either give your class the name of the copy (`NewEmbeddings`), so that it replaces the copy everywhere, or assign your
+class in the `__init__` of the model: `self.embeddings = NewRotaryTable()`.
+""",
+    examples=examples(
+        modeling_old("""\
+from torch import nn
+
+
+class OldEmbeddings(nn.Module):
+    def forward(self, input_ids):
+        return input_ids
+
+
+class OldModel(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.embeddings = OldEmbeddings()
+
+    def forward(self, input_ids):
+        return self.embeddings(input_ids)
+"""),
+        bad="""\
+from ..old.modeling_old import OldEmbeddings, OldModel
+
+
+class NewRotaryTable(OldEmbeddings):
+    def forward(self, input_ids):
+        return 2 * input_ids
+
+
+class NewModel(OldModel):
+    pass
+
+
+__all__ = ["NewModel"]
+""",
+        good="""\
+from ..old.modeling_old import OldEmbeddings, OldModel
+
+
+class NewRotaryTable(OldEmbeddings):
+    def forward(self, input_ids):
+        return 2 * input_ids
+
+
+class NewModel(OldModel):
+    def __init__(self, config):
+        super().__init__(config)
+        self.embeddings = NewRotaryTable()
+
+
+__all__ = ["NewModel"]
+""",
+    ),
+)
+
+
+def replaced_dependency(
+    location: Location, name: str, copy: str, user: str, *, severity: Severity = Severity.ERROR
+) -> Finding:
+    """Class `name` changes the class that is copied as `copy`, but the generated class `user` still uses `copy`."""
+    return Finding(
+        REPLACED_DEPENDENCY,
+        location,
+        f"`{name}` changes `{copy}`, but the generated `{user}` goes on using an untouched `{copy}`",
+        help=f"Assign `{name}` in `{user}.__init__`, or name it `{copy}`, so that it takes the place of the copy.",
+        severity_override=None if severity is REPLACED_DEPENDENCY.severity else severity,
+    )
+
+
+def check_replaced_dependency(facts: Facts) -> Iterator[Finding]:
+    """Find classes whose parent is also copied unchanged, and used by another generated class."""
+    for definitions in facts.files.values():
+        for name in definitions:
+            heir = facts.classes.get(name)
+            if heir is None or heir.parent is None or heir.name == heir.parent.name:
+                continue
+            user = _user_of_copy(facts, definitions, heir, heir.parent)
+            if user is None or _is_used(facts, name) or heir.members.is_empty:
+                continue
+            severity = Severity.WARNING if name in facts.exported else facts.replaced_dependency
+            yield replaced_dependency(facts.at_class(heir), name, heir.parent.name, user, severity=severity)
+
+
+def _user_of_copy(
+    facts: Facts, definitions: Mapping[str, GeneratedDefinition], heir: ClassFacts, parent: Parent
+) -> str | None:
+    """The first other class of the modular file whose generated form uses a copy of the parent."""
+    copy = definitions.get(parent.name)
+    if copy is None or copy.copied_from != parent.neighbour.path:
+        return None
+    others = (other.name for other, _ in facts.heirs if other.name != heir.name)
+    return next((name for name in others if name in definitions and copy.name in definitions[name].uses), None)
+
+
+def _is_used(facts: Facts, name: str) -> bool:
+    """Whether another definition uses a class: then the author wants both, the changed class and the copy."""
+    return any(name in one.uses for one in facts.generated.values() if one.name != name)
+
+
+LOST_STATEMENT = Rule(
+    code="MC506",
+    name="lost-statement",
+    severity=Severity.ERROR,
+    summary="a statement at the top level would reach no generated file",
+    explanation="""\
+A generated file is put together from imports and definitions: functions, classes, assignments, and blocks (`if`,
+`for`, `with`) that bind names, each with the changes that follow it (`TABLE["x"] = 1`, `helper.calls = 0`, a loop
+that fills `TABLE`). Any other statement has no name by which a generated file could include it: a class under `if`, a
+call, a block that no class uses. A change of a neighbour's definition (`TABLE["x"] = 1` below an import of `TABLE`)
+has no place either, nor has a change of an imported object that no class uses. A function that only a decorator
+registers is lost, too, and so is a change below a class that is merged with another one: of an heir, or of its
+parent.
+
+Write each definition at the top level, and what belongs to a class inside of it.
+""",
+    examples=examples(
+        OLD_MLP,
+        bad="""\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    pass
+
+
+NewMLP.is_fast = True
+
+
+__all__ = ["NewMLP"]
+""",
+        good=new_mlp("""\
+    is_fast = True
+"""),
+    ),
+)
+
+
+def lost_statement(location: Location, statement: str, changed_class: str = "") -> Finding:
+    """`statement` is its first line; `changed_class` the class that it changes, if it does."""
+    if changed_class:
+        cure = f"Write what it sets into the body of `{changed_class}`."
+    else:
+        cure = "Write definitions at the top level; move other code into a function."
+    return Finding(LOST_STATEMENT, location, f"`{statement}` would reach no generated file", help=cure)
+
+
+def of_neighbours(location: Location, statement: str, changed: str, *, is_class: bool) -> Finding:
+    """`statement` is the first line of one that changes a definition `changed` of a neighbour."""
+    if is_class:
+        cure = f"Write what it sets into the body of the class that inherits from `{changed}`."
+    else:
+        cure = f"Write `{changed}` with the change into the modular file under another name, and override the code that has to use it."
+    message = f"`{statement}` changes what a neighbour defines, and would reach no generated file"
+    return Finding(LOST_STATEMENT, location, message, help=cure)
+
+
+def in_neighbour(location: Location, changed: str, place: str, *, is_class: bool) -> Finding:
+    """`place` is the file and line of the neighbour's statement that may change its definition `changed`."""
+    if is_class:
+        cure = f"Write what is set there into the body of the class that inherits from `{changed}`."
+    else:
+        cure = f"Write `{changed}` out in the modular file with all that it holds, or move the change into its definition in the neighbour."
+    message = f"the change of `{changed}` below its definition, at {place}, would reach no generated file"
+    return Finding(LOST_STATEMENT, location, message, help=cure)
+
+
+def registered(location: Location, name: str) -> Finding:
+    """A decorator enters the function or class `name` somewhere, but nothing uses it by this name."""
+    return Finding(
+        LOST_STATEMENT,
+        location,
+        f"`{name}` is registered by its decorator, and would reach no generated file",
+        help="Give it a name of its own, and register it in a statement: below `show`, `show.register(int, show_int)`, "
+        "with `show_int` above `show`.",
+    )
+
+
+def computed_names(location: Location) -> Finding:
+    """An `__all__` with names that are not written there as strings."""
+    message = "`__all__` holds names that are not written as strings, which would reach no generated file"
+    return Finding(LOST_STATEMENT, location, message, help="Write the names out: a list of strings in quotes.")
+
+
+UNUSED_DEFINITION = Rule(
+    code="MC308",
+    name="unused-definition",
+    severity=Severity.WARNING,
+    summary="a function or assignment is used by no class, so it is not generated",
+    explanation="""\
+A generated file holds classes, and the functions and assignments that these classes use. No class of this modular file
+uses this definition, neither directly nor through another definition, so no generated file has it.
+
+Use the definition or remove it. If it is meant to replace a function of another model, it must have the name that this
+function has after renaming (`new_helper` for `old_helper`).
+""",
+    examples=examples(
+        OLD_MLP,
+        bad="""\
+from ..old.modeling_old import OldMLP
+
+
+def double(hidden_states):
+    return 2 * hidden_states
+
+
+class NewMLP(OldMLP):
+    pass
+
+
+__all__ = ["NewMLP"]
+""",
+        good="""\
+from ..old.modeling_old import OldMLP
+
+
+def double(hidden_states):
+    return 2 * hidden_states
+
+
+class NewMLP(OldMLP):
+    def forward(self, hidden_states):
+        return double(hidden_states)
+
+
+__all__ = ["NewMLP"]
+""",
+    ),
+)
+
+
+def unused_definition(location: Location, name: str) -> Finding:
+    """`name` is the function or variable."""
+    return Finding(
+        UNUSED_DEFINITION,
+        location,
+        f"no class uses `{name}`, so it is in no generated file",
+        help=f"Use `{name}` in a class, or remove it.",
+    )
+
+
+def check_unused_definition(facts: Facts) -> Iterator[Finding]:
+    """Find functions and assignments that no generated file holds."""
+    bases = {parent.written for _, parent in facts.heirs}
+    for name, definition in facts.definitions.items():
+        ignored = (
+            definition.is_class or name in facts.customary_names or name in bases or name in ("__all__", "__getattr__")
+        )
+        if not ignored and name not in facts.generated:
+            yield unused_definition(facts.at(name, definition.line), name)

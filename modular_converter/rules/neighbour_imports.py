@@ -1,0 +1,408 @@
+"""How a modular file imports from its neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from modular_converter.findings import Finding, Location, Rule, Severity, did_you_mean
+from modular_converter.rules._examples import NEW_MLP, OLD_MLP, configuration_old, examples, modeling_old
+
+
+if TYPE_CHECKING:
+    from modular_converter.facts import Facts
+
+
+UNKNOWN_NEIGHBOUR = Rule(
+    code="MC104",
+    name="unknown-neighbour",
+    severity=Severity.ERROR,
+    summary="the imported model file does not exist",
+    explanation="""\
+The modular file imports from a model file that is neither on disk nor generated in this run, so the code that its
+classes inherit cannot be read.
+
+Neighbours are found from the place of the modular file and the root of the package; nothing is imported. Check the
+spelling of the model and of the file (`..llama.modeling_llama`). If the neighbour is itself generated, convert its
+modular file in the same run. If it belongs to another package, install that package in the environment that runs this
+tool: with pip, and in a hook of pre-commit by `additional_dependencies: ["transformers==5.24.0"]`.
+""",
+    examples=examples(
+        OLD_MLP,
+        bad="""\
+from ..odl.modeling_odl import OldMLP
+
+
+class NewMLP(OldMLP):
+    pass
+
+
+__all__ = ["NewMLP"]
+""",
+        good=NEW_MLP,
+    ),
+)
+
+
+def not_installed(location: Location, module: str, package: str) -> Finding:
+    """`module` as written in the import; `package` is neither installed here nor found beside the modular file."""
+    return Finding(
+        UNKNOWN_NEIGHBOUR,
+        location,
+        f"`{module}` does not exist: there is no package `{package}` in this environment",
+        help=f"Run `pip install {package}`. In `.pre-commit-config.yaml`, give the hook "
+        f'`additional_dependencies: ["{package}"]` with the version that you use.',
+    )
+
+
+def unknown_neighbour(location: Location, module: str, path: str, *, candidates: Iterable[str] = ()) -> Finding:
+    """`module` as written in the import, `path` where it was looked for, `candidates` modules that do exist."""
+    return Finding(
+        UNKNOWN_NEIGHBOUR,
+        location,
+        f"`{module}` does not exist: there is no {path}",
+        help=did_you_mean(module, candidates)
+        + "Correct the import, convert the neighbour's own modular file in the same run, or give `--root`.",
+    )
+
+
+CONFIG_FROM_MODELING = Rule(
+    code="MC106",
+    name="config-from-modeling",
+    severity=Severity.ERROR,
+    summary="a configuration class is imported from a modeling file",
+    explanation="""\
+A modeling file imports its configuration class, it does not define it. The converter reads definitions, so it would
+find no source for the class here, and the class would not go to the configuration file.
+
+Import it from the file that defines it:
+
+    from ..old.configuration_old import OldConfig
+""",
+    examples=examples(
+        configuration_old("""\
+class OldConfig:
+    hidden_size: int = 8
+"""),
+        modeling_old("""\
+from torch import nn
+
+from .configuration_old import OldConfig
+
+
+class OldMLP(nn.Module):
+    def __init__(self, config: OldConfig):
+        super().__init__()
+        self.up_proj = nn.Linear(config.hidden_size, config.hidden_size)
+"""),
+        bad="""\
+from ..old.modeling_old import OldConfig, OldMLP
+
+
+class NewConfig(OldConfig):
+    hidden_size: int = 16
+
+
+class NewMLP(OldMLP):
+    pass
+
+
+__all__ = ["NewConfig", "NewMLP"]
+""",
+        good="""\
+from ..old.configuration_old import OldConfig
+from ..old.modeling_old import OldMLP
+
+
+class NewConfig(OldConfig):
+    hidden_size: int = 16
+
+
+class NewMLP(OldMLP):
+    pass
+
+
+__all__ = ["NewConfig", "NewMLP"]
+""",
+    ),
+)
+
+
+def config_from_modeling(location: Location, name: str, module: str) -> Finding:
+    """`module` is the `modeling_*` module as written in the import."""
+    right = module.replace("modeling_", "configuration_")
+    return Finding(
+        CONFIG_FROM_MODELING,
+        location,
+        f"configuration class `{name}` is imported from `{module}`",
+        help=f"Write `from {right} import {name}`.",
+    )
+
+
+IMPORT_FROM_PACKAGE_ROOT = Rule(
+    code="MC107",
+    name="import-from-package-root",
+    severity=Severity.ERROR,
+    summary="a name is imported from the package root instead of its defining module",
+    explanation="""\
+`from transformers import X` loads names through the package's lazy table. In a generated file, which is itself a part
+of the package, this makes an import cycle; and the converter, which runs nothing, cannot tell from it which file
+defines `X`.
+
+Import from the module that defines the name:
+
+    from transformers.modeling_utils import PreTrainedModel
+    from transformers.models.llama.modeling_llama import LlamaMLP
+""",
+    examples=examples(
+        OLD_MLP,
+        bad="""\
+from transformers import PreTrainedModel
+
+from ..old.modeling_old import OldMLP
+
+
+class NewPreTrainedModel(PreTrainedModel):
+    pass
+
+
+class NewMLP(OldMLP):
+    pass
+
+
+__all__ = ["NewPreTrainedModel", "NewMLP"]
+""",
+        good="""\
+from transformers.modeling_utils import PreTrainedModel
+
+from ..old.modeling_old import OldMLP
+
+
+class NewPreTrainedModel(PreTrainedModel):
+    pass
+
+
+class NewMLP(OldMLP):
+    pass
+
+
+__all__ = ["NewPreTrainedModel", "NewMLP"]
+""",
+    ),
+)
+
+
+def import_from_package_root(location: Location, name: str, package: str, *, module: str = "") -> Finding:
+    """`module` is the defining module, where it is known."""
+    return Finding(
+        IMPORT_FROM_PACKAGE_ROOT,
+        location,
+        f"`{name}` is imported from the root of `{package}`",
+        help=f"Import it from its defining module: `from {module or f'{package}.<module>'} import {name}`.",
+    )
+
+
+FIRST = (
+    "models/first/modular_first.py",
+    """\
+from torch import nn
+
+from ..second.modeling_second import SecondMLP
+
+
+class FirstAttention(nn.Module):
+    def forward(self, hidden_states):
+        return hidden_states
+
+
+class FirstMLP(SecondMLP):
+    pass
+
+
+__all__ = ["FirstAttention", "FirstMLP"]
+""",
+)
+
+CYCLE = Rule(
+    code="MC110",
+    name="cycle",
+    severity=Severity.ERROR,
+    summary="modular files depend on each other in a circle",
+    explanation="""\
+A modular file builds on the generated files of the models that it imports from, so these must be generated
+first. In a circle there is no first file.
+
+Break the circle at one place: let one of the files import from a model outside it, or write the class out in full
+there.
+""",
+    examples=(
+        (
+            FIRST,
+            (
+                "models/second/modular_second.py",
+                """\
+from torch import nn
+
+from ..first.modeling_first import FirstAttention
+
+
+class SecondAttention(FirstAttention):
+    pass
+
+
+class SecondMLP(nn.Module):
+    def forward(self, hidden_states):
+        return hidden_states
+
+
+__all__ = ["SecondAttention", "SecondMLP"]
+""",
+            ),
+        ),
+        (
+            FIRST,
+            (
+                "models/second/modular_second.py",
+                """\
+from torch import nn
+
+
+class SecondAttention(nn.Module):
+    def forward(self, hidden_states):
+        return hidden_states
+
+
+class SecondMLP(nn.Module):
+    def forward(self, hidden_states):
+        return hidden_states
+
+
+__all__ = ["SecondAttention", "SecondMLP"]
+""",
+            ),
+        ),
+    ),
+)
+
+
+def cycle(location: Location, members: tuple[str, ...]) -> Finding:
+    """`members` are the modular files or models of the circle in the order in which each needs the next."""
+    return Finding(
+        CYCLE,
+        location,
+        f"modular files depend on each other in a circle: {' -> '.join((*members, members[0]))}",
+        help="Let one of them import from a model outside the circle, or write the class out in full there.",
+    )
+
+
+STAR_IMPORT = Rule(
+    code="MC119",
+    name="star-import",
+    severity=Severity.ERROR,
+    summary="everything is imported from a neighbour",
+    explanation="""\
+The names that a modular file imports from another model decide which parents are merged and which functions are
+copied. `from ..old.modeling_old import *` names none of them, so `OldMLP` would be unknown in the generated file.
+
+Name what you use: `from ..old.modeling_old import OldMLP`.
+""",
+    examples=examples(
+        OLD_MLP,
+        bad="""\
+from ..old.modeling_old import *
+
+
+class NewMLP(OldMLP):
+    pass
+
+
+__all__ = ["NewMLP"]
+""",
+        good=NEW_MLP,
+    ),
+)
+
+
+def star_import(location: Location, neighbour: str) -> Finding:
+    """`neighbour` is the module as the modular file writes it."""
+    return Finding(
+        STAR_IMPORT,
+        location,
+        f"`*` is imported from {neighbour}",
+        help=f"Name the classes and functions that you use: `from {neighbour} import …`.",
+    )
+
+
+MISSING_MODULE = Rule(
+    code="MC326",
+    name="missing-module",
+    severity=Severity.WARNING,
+    summary="generated code imports from a module beside it that does not exist",
+    explanation="""\
+Generated files have the imports of the modular file, and those of the neighbours that inherited code needs. If one of
+them names a module in the folder of this model or of another model, and the module neither exists nor is generated,
+the generated file cannot be imported.
+
+A neighbour's relative imports lead to the files of the new model. Where only the neighbour's folder has such a file,
+import the name in the modular file: `from ..llama.helpers import scale` takes the place of the neighbour's import.
+
+Otherwise correct the name, write the module, or define the class in the modular file: a class `NewConfig` gives
+`configuration_new.py`. Imports under `try`, or under a condition at the top level, are not checked, nor are modules
+above the folder of models, which a part of a library may lack.
+""",
+    examples=examples(
+        OLD_MLP,
+        bad="""\
+from ..old.modeling_old import OldMLP
+from .configuration_new import NewConfig
+
+
+class NewMLP(OldMLP):
+    config_class = NewConfig
+
+
+__all__ = ["NewMLP"]
+""",
+        good="""\
+from ..old.modeling_old import OldMLP
+
+
+class NewConfig:
+    pass
+
+
+class NewMLP(OldMLP):
+    config_class = NewConfig
+
+
+__all__ = ["NewConfig", "NewMLP"]
+""",
+    ),
+)
+
+
+def missing_module(location: Location, module: str, path: str, comes_from: str = "", instead: str = "") -> Finding:
+    """`module` is the name in the import; `path` is the file that was searched, relative to the modular file.
+
+    Args:
+        comes_from: the place of the import in a neighbour whose code has it.
+        instead: the import of the modular file that would replace it.
+    """
+    whose = f", imported by code that comes along from {comes_from}," if comes_from else ""
+    help = "Correct the import, write the module, or define in the modular file what you import from it."
+    if comes_from:
+        help = "Write the module, or override the function with an import of your own."
+    if instead:
+        help = f"Write the module, or import in the modular file what lies beside the parent: `{instead}`."
+    return Finding(
+        MISSING_MODULE,
+        location,
+        f"`{module}`{whose} does not exist: there is no {path}, and none is generated",
+        help=help,
+    )
+
+
+def check_missing_module(facts: Facts) -> Iterator[Finding]:
+    """Find imports of modules that do not exist."""
+    for one in facts.missing_modules:
+        yield missing_module(Location(facts.path, one.line), one.module, one.path, one.comes_from, one.instead)

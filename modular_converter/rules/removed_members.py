@@ -1,0 +1,470 @@
+"""Members that a class removes: by `del self.x`, `x = AttributeError()`, or a method that raises."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from modular_converter.findings import (
+    SIMILAR,
+    Edit,
+    Finding,
+    Fix,
+    Location,
+    Rule,
+    Severity,
+    did_you_mean,
+    nearest,
+    split_lines,
+)
+from modular_converter.model.nodes import walk
+from modular_converter.rules._edits import at, remove_statement, subject
+from modular_converter.rules._examples import configuration_old, examples, modeling_old, new_mlp, old_mlp
+
+
+if TYPE_CHECKING:
+    from modular_converter.facts import Facts, GeneratedDefinition
+    from modular_converter.model.members import Method
+
+
+REMOVE_UNKNOWN_ATTRIBUTE = Rule(
+    code="MC202",
+    name="remove-unknown-attribute",
+    severity=Severity.ERROR,
+    summary="`x = AttributeError()` names an attribute that the parent does not have",
+    explanation="""\
+`x = AttributeError()` in a class body takes the attribute `x` of the parent out of the generated class. Here the
+parent has no such attribute: it is misspelt, or the parent has changed since, and the line does nothing. Where the
+source of an ancestor cannot be read (`nn.Module`), a name that is close to one of the parent's is a warning.
+
+Correct the name, or drop the line. An attribute that is assigned in a method (`self.x = …`) is removed with
+`del self.x` after the `super()` call in that method.
+""",
+    examples=examples(
+        configuration_old("""\
+class OldConfig:
+    hidden_size: int = 8
+    mlp_bias: bool = False
+"""),
+        bad="""\
+from ..old.configuration_old import OldConfig
+
+
+class NewConfig(OldConfig):
+    mlp_bais = AttributeError()
+
+
+__all__ = ["NewConfig"]
+""",
+        good="""\
+from ..old.configuration_old import OldConfig
+
+
+class NewConfig(OldConfig):
+    mlp_bias = AttributeError()
+
+
+__all__ = ["NewConfig"]
+""",
+    ),
+)
+
+
+def remove_unknown_attribute(
+    location: Location, attribute: str, parent: str, *, candidates: Iterable[str] = (), is_certain: bool = True
+) -> Finding:
+    """`candidates` are the attributes that `parent` does have, as far as its ancestors can be read: `is_certain` if all
+    can.
+    """
+    lacks = f"`{parent}` has no attribute `{attribute}`" if is_certain else f"`{parent}` defines no `{attribute}`"
+    return Finding(
+        REMOVE_UNKNOWN_ATTRIBUTE,
+        location,
+        f"`{attribute} = AttributeError()` removes nothing: {lacks}",
+        help=did_you_mean(attribute, candidates)
+        + f"Correct the name or drop the line. An instance attribute is removed by `del self.{attribute}`.",
+        severity_override=None if is_certain else Severity.WARNING,
+    )
+
+
+def check_remove_unknown_attribute(facts: Facts) -> Iterator[Finding]:
+    """Find removals of names that neither the parent nor an ancestor of it binds.
+
+    Where the source of an ancestor cannot be read, a name is taken for misspelt if it is close to one that is known.
+    """
+    for heir, parent in facts.heirs:
+        removals = list(heir.members.removals) if "= AttributeError(" in heir.text else []
+        known, is_certain = facts.attributes_of(parent) if removals else (frozenset[str](), True)
+        for target in removals:
+            if target.id not in known and (is_certain or nearest(target.id, known, SIMILAR)):
+                place = facts.at_node(heir, target)
+                yield remove_unknown_attribute(
+                    place, target.id, parent.original, candidates=known, is_certain=is_certain
+                )
+
+
+DEL_UNKNOWN_ATTRIBUTE = Rule(
+    code="MC303",
+    name="del-unknown-attribute",
+    severity=Severity.WARNING,
+    summary="`del self.x` names an attribute that the parent does not assign",
+    explanation="""\
+After a `super()` call, `del self.x` takes the parent's statement `self.x = …` out of the body that replaces the call.
+The parent's method has no such statement at its top level, so nothing is taken out, and the `del` is dropped.
+
+Correct the name. Where a base of the parent sets the attribute, or the parent's method sets it within an `if` or a
+loop or together with others, the `del` stays in the generated method, and there is no finding.
+""",
+    examples=examples(
+        old_mlp("""\
+    def __init__(self, config):
+        super().__init__()
+        self.up_proj = nn.Linear(8, 8)
+        self.dropout = nn.Dropout()
+
+    def forward(self, hidden_states):
+        return self.up_proj(hidden_states)
+"""),
+        bad=new_mlp("""\
+    def __init__(self, config):
+        super().__init__(config)
+        del self.drop_out
+"""),
+        good=new_mlp("""\
+    def __init__(self, config):
+        super().__init__(config)
+        del self.dropout
+"""),
+    ),
+)
+
+
+def del_unknown_attribute(
+    location: Location, attribute: str, method: str, parent: str, *, candidates: Iterable[str] = ()
+) -> Finding:
+    """`candidates` are the attributes that `parent.method` assigns at its top level."""
+    return Finding(
+        DEL_UNKNOWN_ATTRIBUTE,
+        location,
+        f"`del self.{attribute}` removes nothing: `{parent}.{method}` does not assign it",
+        help=did_you_mean(attribute, candidates) + "Correct the name, or drop the line.",
+    )
+
+
+def has_no_effect(location: Location, attribute: str) -> Finding:
+    """An assignment of the same method, above the `del`, stays."""
+    return Finding(
+        DEL_UNKNOWN_ATTRIBUTE,
+        location,
+        f"`del self.{attribute}` takes the parent's assignment away, but yours above it stays",
+        help=f"Drop your assignment to `self.{attribute}`, or the `del`.",
+    )
+
+
+def check_del_unknown_attribute(facts: Facts) -> Iterator[Finding]:
+    """Find `del self.x` behind a replaced `super()` call whose method in the parent does not assign `self.x`.
+
+    A `del` that the generated method still has removes the attribute of a base, or one that is set in a block.
+    """
+    for heir, parent in facts.heirs:
+        for method in heir.members.methods if "del " in heir.text else ():
+            inherited = parent.members.by_name.get(method.name)
+            if inherited is None:
+                continue
+            assigned = inherited.assigned
+            for target in method.deletions:
+                if target.attr not in assigned and not _is_deleted(target, facts.generated[heir.name], method):
+                    place = facts.at_node(heir, target)
+                    yield del_unknown_attribute(place, target.attr, method.name, parent.written, candidates=assigned)
+                elif _is_set_before(target, method) and not _is_deleted(target, facts.generated[heir.name], method):
+                    yield has_no_effect(facts.at_node(heir, target), target.attr)
+
+
+def _is_set_before(target: ast.Attribute, method: Method) -> bool:
+    """Whether a method assigns an attribute at its top level, above the line that deletes it."""
+    above = (node for node in method.node.body if node.lineno < target.lineno)
+    return any(target.attr in method.assigned_by(node) for node in above)
+
+
+def _is_deleted(target: ast.Attribute, generated: GeneratedDefinition, method: Method) -> bool:
+    """Whether the generated method still has a `del` of an attribute."""
+    found = generated.members.by_name.get(method.name)
+    nodes = walk(found.node) if found is not None else ()
+    removed = {ast.unparse(one) for node in nodes if isinstance(node, ast.Delete) for one in node.targets}
+    return ast.unparse(target) in removed
+
+
+def fix_del_unknown_attribute(text: str, finding: Finding) -> Fix | None:
+    """Drop a `del` that removes nothing, unless its name is only misspelt."""
+    if "removes nothing" not in finding.message or finding.help.startswith("Did you mean"):
+        return None
+    line = split_lines(text)[finding.location.line - 1]
+    is_alone = line.partition("#")[0].strip() == f"del {subject(finding).removeprefix('del ')}"
+    return remove_statement(text, finding, "Remove the `del`") if is_alone else None
+
+
+DEL_STILL_READ = Rule(
+    code="MC304",
+    name="del-still-read",
+    severity=Severity.WARNING,
+    summary="`del self.x` while another method still reads `self.x`",
+    explanation="""\
+The assignment of `self.x` is gone from the generated class, but a method that it inherits still reads `self.x` and
+would fail with an `AttributeError` when it is called.
+
+Override that method too, without the attribute, or keep the attribute.
+""",
+    examples=examples(
+        old_mlp("""\
+    def __init__(self, config):
+        super().__init__()
+        self.up_proj = nn.Linear(8, 8)
+        self.dropout = nn.Dropout()
+
+    def forward(self, hidden_states):
+        return self.dropout(self.up_proj(hidden_states))
+"""),
+        bad=new_mlp("""\
+    def __init__(self, config):
+        super().__init__(config)
+        del self.dropout
+"""),
+        good=new_mlp("""\
+    def __init__(self, config):
+        super().__init__(config)
+        del self.dropout
+
+    def forward(self, hidden_states):
+        return self.up_proj(hidden_states)
+"""),
+    ),
+)
+
+
+def del_still_read(location: Location, attribute: str, name: str, readers: tuple[str, ...]) -> Finding:
+    """`readers` are the methods of the generated class `name` that still read `self.<attribute>`."""
+    listed = ", ".join(f"`{reader}`" for reader in readers)
+    return Finding(
+        DEL_STILL_READ,
+        location,
+        f"`self.{attribute}` is deleted, but `{name}` still reads it in {listed}",
+        help=f"Override {listed} without `self.{attribute}`, or keep the attribute.",
+    )
+
+
+def check_del_still_read(facts: Facts) -> Iterator[Finding]:
+    """Find removed attributes that methods of the generated class read and nothing visible binds any more."""
+    for heir, parent in facts.heirs:
+        for method in heir.members.methods if "del " in heir.text else ():
+            inherited = parent.members.by_name.get(method.name)
+            assigned = inherited.assigned if inherited else set()
+            for target in method.deletions:
+                readers = _readers(facts, heir.name, target.attr) if target.attr in assigned else ()
+                if readers:
+                    yield del_still_read(facts.at_node(heir, target), target.attr, heir.name, readers)
+
+
+def _readers(facts: Facts, name: str, attribute: str) -> tuple[str, ...]:
+    """The methods of a generated class that read an attribute which neither it nor a visible ancestor binds."""
+    generated = facts.generated[name]
+    if attribute not in generated.text or any(members.binds(attribute) for members in facts.lineage(name)):
+        return ()
+    methods = generated.members.methods
+    return tuple(dict.fromkeys(method.name for method in methods if method.reads(attribute)))
+
+
+STUB_STILL_CALLED = Rule(
+    code="MC305",
+    name="stub-still-called",
+    severity=Severity.WARNING,
+    summary="a raising stub removes a method that the generated file still calls",
+    explanation="""\
+An override that only raises (`raise AttributeError("…")`), behind a blank line, removes the parent's method from the
+generated class. The generated file still calls it, so the call would fail, or reach a method of that name in a base
+class.
+
+Override the caller as well, or keep the method.
+""",
+    examples=examples(
+        old_mlp("""\
+    def rescale(self, hidden_states):
+        return 2 * hidden_states
+
+    def forward(self, hidden_states):
+        return self.rescale(hidden_states)
+"""),
+        bad=new_mlp("""\
+    is_scaled = False
+
+    def rescale(self, hidden_states):
+        raise AttributeError("not needed here")
+"""),
+        good=new_mlp("""\
+    is_scaled = False
+
+    def rescale(self, hidden_states):
+        raise AttributeError("not needed here")
+
+    def forward(self, hidden_states):
+        return hidden_states
+"""),
+    ),
+)
+
+
+def stub_still_called(location: Location, method: str, name: str, callers: tuple[str, ...]) -> Finding:
+    """`callers` are the methods (`Class.method`) of the generated file that still call `method` of class `name`."""
+    listed = ", ".join(f"`{caller}`" for caller in callers)
+    return Finding(
+        STUB_STILL_CALLED,
+        location,
+        f"`{name}.{method}` is removed by a raising stub, but {listed} still calls it",
+        help=f"Override {listed} without the call, or keep `{method}`.",
+    )
+
+
+def check_stub_still_called(facts: Facts) -> Iterator[Finding]:
+    """Find methods that a raising stub has removed and that the generated file still calls."""
+    for heir, parent in facts.heirs:
+        for method in heir.members.methods if "raise " in heir.text else ():
+            if not method.only_raises or not parent.defines(method.name):
+                continue
+            is_kept = facts.generated[heir.name].defines(method.name)
+            callers = () if is_kept else _callers(facts, heir.name, method.name)
+            if callers:
+                place = facts.at(method.name, heir.line + method.node.lineno - 1)
+                yield stub_still_called(place, method.name, heir.name, callers)
+
+
+def _callers(facts: Facts, name: str, method: str) -> tuple[str, ...]:
+    """The methods of a class and its heirs in the same file that call a method which no class of the file defines for
+    them.
+    """
+    found: dict[str, None] = {}
+    definitions = facts.file_of(name).values()
+    if not any(f"self.{method}(" in one.text for one in definitions):
+        return ()
+    for one in definitions:
+        lineage = list(facts.lineage(one.name)) if one.is_class else []
+        if not any(members.node.name == name for members in lineage):
+            continue
+        if not any(method in members.by_name for members in lineage):
+            found.update((f"{one.name}.{caller.name}", None) for caller in one.members.methods if caller.calls(method))
+    return tuple(found)
+
+
+STUB_STAYS = Rule(
+    code="MC317",
+    name="stub-stays",
+    severity=Severity.WARNING,
+    summary="a raising stub does not remove the parent's method, but takes its place",
+    explanation="""\
+An override that only raises (`raise AttributeError("…")`) removes the parent's method, if one blank line stands above
+it and it has no docstring. This one is directly below `class`, or another line stands between it and the blank line,
+so the generated class has a method that raises.
+
+Put one blank line above the stub, and a docstring or another member between it and `class`.
+""",
+    examples=examples(
+        old_mlp("""\
+    def rescale(self, hidden_states):
+        return 2 * hidden_states
+
+    def forward(self, hidden_states):
+        return hidden_states
+"""),
+        bad=new_mlp("""\
+    def rescale(self, hidden_states):
+        raise AttributeError("not needed here")
+"""),
+        good=new_mlp("""\
+    is_scaled = False
+
+    def rescale(self, hidden_states):
+        raise AttributeError("not needed here")
+"""),
+    ),
+)
+
+
+def stub_stays(location: Location, method: str, name: str) -> Finding:
+    """The stub `method` of class `name` stays in the generated class."""
+    return Finding(
+        STUB_STAYS,
+        location,
+        f"the generated `{name}.{method}` raises: this stub does not remove the parent's method",
+        help="Put one blank line above it, and the docstring of the class or another member between it and `class`. The "
+        "stub itself may have no docstring.",
+    )
+
+
+def check_stub_stays(facts: Facts) -> Iterator[Finding]:
+    """Find overrides that only raise an `AttributeError`, and that the generated class still has."""
+    for heir, parent in facts.heirs:
+        for method in heir.members.methods if "raise AttributeError" in heir.text else ():
+            generated = facts.generated[heir.name]
+            if method.is_stub and parent.defines(method.name) and generated.defines(method.name):
+                yield stub_stays(facts.at(method.name, heir.line + method.node.lineno - 1), method.name, heir.name)
+
+
+def fix_stub_stays(text: str, finding: Finding) -> Fix | None:
+    """Put a blank line above a stub that stands directly below another member."""
+    number = finding.location.line
+    lines = split_lines(text)
+    above = lines[number - 2].strip() if number > 1 else ""
+    if not above or above.startswith(("@", "#")) or above.endswith(":"):
+        return None
+    return Fix("Put a blank line above the stub", (Edit(number, 1, number, 1, "\n"),), changes_generated=True)
+
+
+REMOVAL_WITHOUT_CALL = Rule(
+    code="MC330",
+    name="removal-without-call",
+    severity=Severity.WARNING,
+    summary="`x = AttributeError` lacks the parentheses with which it removes `x`",
+    explanation="""\
+`x = AttributeError()` in a class body takes the attribute `x` of the parent out of the generated class. Without the
+parentheses, the attribute stays, and its value is the exception class.
+
+Write `AttributeError()`.
+""",
+    examples=examples(
+        modeling_old("""\
+class OldMLP:
+    scale = 2
+"""),
+        bad=new_mlp("""\
+    scale = AttributeError
+"""),
+        good=new_mlp("""\
+    scale = AttributeError()
+"""),
+    ),
+)
+
+
+def removal_without_call(location: Location, attribute: str) -> Finding:
+    """`attribute` is assigned the class `AttributeError`."""
+    return Finding(
+        REMOVAL_WITHOUT_CALL,
+        location,
+        f"`{attribute} = AttributeError` does not remove `{attribute}`: its value is the exception class",
+        help=f"Write `{attribute} = AttributeError()`.",
+    )
+
+
+def check_removal_without_call(facts: Facts) -> Iterator[Finding]:
+    """Find attributes of heirs that are assigned the class `AttributeError`."""
+    for heir, _ in facts.heirs:
+        for target in heir.members.named_exceptions if "= AttributeError" in heir.text else ():
+            yield removal_without_call(facts.at_node(heir, target), target.id)
+
+
+def fix_removal_without_call(text: str, finding: Finding) -> Fix | None:
+    """Write the parentheses."""
+    line = split_lines(text)[finding.location.line - 1]
+    column = line.find("AttributeError", finding.location.column) + len("AttributeError")
+    place = at(text, finding.location.line, len(line[:column].encode()))
+    edit = Edit(*place, *place, "()")
+    return Fix(f"Remove `{subject(finding).split()[0]}`", (edit,), changes_generated=True)

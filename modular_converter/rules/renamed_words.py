@@ -1,0 +1,430 @@
+"""Words that are renamed, or not, where an author does not see it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Set
+from typing import TYPE_CHECKING
+
+from modular_converter.findings import Finding, Location, Rule, Severity
+from modular_converter.model.bindings import bindings_of
+from modular_converter.model.lexer import QUOTED_WORD
+from modular_converter.model.nodes import BY_NAME, parse, walk
+from modular_converter.rules._examples import NEW_MLP, examples, modeling_old, new_mlp, old_mlp
+
+
+if TYPE_CHECKING:
+    from modular_converter.facts import ClassFacts, Facts, GeneratedDefinition, Parent
+    from modular_converter.model.members import Method
+
+
+RENAMED_ATTRIBUTE = Rule(
+    code="MC324",
+    name="renamed-attribute",
+    severity=Severity.WARNING,
+    summary="a class uses a member of its parent under the name that it had before renaming",
+    explanation="""\
+Inherited code is renamed: `self.old_proj` of a class of the model `old` becomes `self.new_proj`, and the key
+`"old_proj"` becomes `"new_proj"`. Your own code is not renamed. Where it says `self.old_proj`, it reads an attribute
+that does not exist, or sets one that inherited code does not read; a method of the old name overrides nothing.
+
+Write the name that the generated class has.
+""",
+    examples=examples(
+        old_mlp("""\
+    def __init__(self, config):
+        super().__init__()
+        self.old_proj = nn.Linear(8, 8)
+
+    def forward(self, hidden_states):
+        return self.old_proj(hidden_states)
+"""),
+        bad=new_mlp("""\
+    def reset(self):
+        self.old_proj.reset_parameters()
+"""),
+        good=new_mlp("""\
+    def reset(self):
+        self.new_proj.reset_parameters()
+"""),
+    ),
+)
+
+_WORD = re.compile(r"\w+")
+
+
+def renamed_attribute(location: Location, old: str, new: str, parent: str) -> Finding:
+    """`new` is the name that the generated class has for the member `old` of `parent`."""
+    return Finding(
+        RENAMED_ATTRIBUTE,
+        location,
+        f"`{old}` of `{parent}` is called `{new}` in the generated class",
+        help=f"Write `{new}`.",
+    )
+
+
+def check_renamed_attribute(facts: Facts) -> Iterator[Finding]:
+    """Find members of parents, their parameters and keys that the child's own code uses under their old names."""
+    for heir, parent in facts.heirs:
+        if _has_old_words(facts, heir, parent):
+            copies = [one for one in facts.generated.values() if one.copied_from == parent.neighbour.path]
+            keys = _kept_texts(heir, parent).union(*(QUOTED_WORD.findall(one.text) for one in copies))
+            found = [*_check_members(facts, heir, parent), *_check_texts(facts, heir, parent, keys)]
+            found += [*_check_keywords(facts, heir, parent, keys), *_check_elsewhere(facts, heir, parent, copies)]
+            yield from {one.location: one for one in reversed(found)}.values()
+
+
+def _has_old_words(facts: Facts, heir: ClassFacts, parent: Parent) -> bool:
+    """Whether any word of a class, except the parent's name in its first line, has another name in inherited code. Most
+    classes have none, so their syntax trees need not be walked.
+    """
+    model = parent.neighbour.model
+    if model not in heir.text.lower():
+        return False
+    words = Counter(word for word in _WORD.findall(heir.text) if model in word.lower())
+    words.subtract(base.id for base in heir.members.node.bases if isinstance(base, ast.Name))
+    return any(times > 0 and facts.renamed(parent, word) != word for word, times in words.items())
+
+
+def _check_members(facts: Facts, heir: ClassFacts, parent: Parent) -> Iterator[Finding]:
+    """Members used or overridden under their old names.
+
+    A child that deals with both names knows of the renaming (camembert deletes the new one, and sets the old).
+    """
+    uses = _uses(heir)
+    found = {old: node for old, node in uses.items() if facts.renamed(parent, old) not in uses}
+    for old, node in (found | _called_on_super(heir)).items():
+        new = facts.renamed(parent, old)
+        if new != old and _is_of_parent(facts, heir, parent, new) and not _is_of_parent(facts, heir, parent, old):
+            yield renamed_attribute(facts.at_node(heir, node), old, new, parent.written)
+
+
+def _check_texts(facts: Facts, heir: ClassFacts, parent: Parent, keys: Set[str]) -> Iterator[Finding]:
+    """Words in quotes, such as keys, that inherited code has under another name. A child with both knows of it."""
+    own = dict(reversed([*_texts(heir.members.methods)]))  # the first place of each
+    for old, node in own.items():
+        new = facts.renamed(parent, old)
+        if new != old and new in keys and new not in own and old not in keys:
+            yield renamed_attribute(facts.at_node(heir, node), old, new, parent.written)
+
+
+def _check_keywords(facts: Facts, heir: ClassFacts, parent: Parent, keys: Set[str]) -> Iterator[Finding]:
+    """Keywords of calls of inherited methods whose parameters, or keys of `**kwargs`, have other names."""
+    for keyword, method in _keywords(heir, parent):
+        old, arguments = keyword.arg or "", method.node.args
+        new = facts.renamed(parent, old)
+        taken = {one.arg for one in (*arguments.args, *arguments.kwonlyargs)}
+        if new != old and (new in taken or (arguments.kwarg and new in keys)):
+            yield renamed_attribute(facts.at_node(heir, keyword), old, new, f"{parent.written}.{method.name}")
+
+
+def _check_elsewhere(
+    facts: Facts, heir: ClassFacts, parent: Parent, copies: Iterable[GeneratedDefinition]
+) -> Iterator[Finding]:
+    """Attributes of other objects, keywords and parameters that all inherited code has under another name.
+
+    A parameter counts in a method that overrides one, and in a function that is handed to inherited code.
+    """
+    own = _words(heir)
+    renamed = {old: new for old in own if (new := facts.renamed(parent, old)) != old and new not in own}
+    theirs = frozenset(_words(parent)).union(*(one.uses for one in copies)) if renamed else frozenset()
+    for old, new in renamed.items():
+        if new in theirs and old not in theirs:
+            node = own[old]
+            yield renamed_attribute(facts.at_node(heir, node), old, new, parent.written)
+
+
+def _words(owner: ClassFacts | Parent) -> dict[str, ast.AST]:
+    """The attributes, keywords and parameters in a class, each with its first place."""
+    found: dict[str, ast.AST] = {}
+    for node in walk(owner.members.node):
+        if isinstance(node, ast.Attribute):
+            found.setdefault(node.attr, node)
+        elif isinstance(node, (ast.keyword, ast.arg)) and node.arg:
+            found.setdefault(node.arg, node)
+    return found
+
+
+def _kept_texts(heir: ClassFacts, parent: Parent) -> frozenset[str]:
+    """The words in quotes in the parent's methods that the generated class has, merged ones included."""
+    overrides = heir.members.by_name
+    kept = (one for one in parent.members.methods if one.name not in overrides or overrides[one.name].replaced_call)
+    return frozenset(text for text, _ in _texts(kept))
+
+
+def _called_on_super(heir: ClassFacts) -> dict[str, ast.AST]:
+    """The methods that a class calls as `super().name()`, each with its first place."""
+    calls = (call for method in heir.members.methods for call in method.super_calls if call.method != method.name)
+    return {call.method: call.node for call in calls}
+
+
+def _keywords(heir: ClassFacts, parent: Parent) -> Iterator[tuple[ast.keyword, Method]]:
+    """The keywords of calls `self.method(…)` of methods that the parent alone defines."""
+    methods = parent.members.by_name.keys() - heir.members.by_name.keys()
+    for method in heir.members.methods:
+        for call in (call for scope in method.bindings.everywhere for call in scope.calls):
+            if isinstance(call.func, ast.Attribute) and call.func.attr in methods and method.owns(call.func):
+                yield from ((one, parent.members.by_name[call.func.attr]) for one in call.keywords)
+
+
+def _uses(heir: ClassFacts) -> dict[str, ast.AST]:
+    """The names of members that a class binds in its body or uses by `self.name`, each with its first place."""
+    found: dict[str, ast.AST] = {}
+    for statement in heir.members.node.body:
+        for name in bindings_of(statement).local:
+            found.setdefault(name, statement)
+    for method in heir.members.methods:
+        for node in walk(method.node):
+            if isinstance(node, ast.Attribute) and method.owns(node):
+                found.setdefault(node.attr, node)
+            elif isinstance(node, ast.Call) and (name := _attribute_named(node, method.instance)):
+                found.setdefault(name, node)
+    return found
+
+
+def _attribute_named(call: ast.Call, instance: str) -> str:
+    """The attribute that `getattr(self, "name")` and the like mean; "" for another call."""
+    if isinstance(call.func, ast.Name) and call.func.id in BY_NAME and len(call.args) > 1:
+        owner, name = call.args[:2]
+        if isinstance(owner, ast.Name) and owner.id == instance and isinstance(name, ast.Constant):
+            return name.value if isinstance(name.value, str) else ""
+    return ""
+
+
+def _texts(methods: Iterable[Method]) -> Iterator[tuple[str, ast.Constant]]:
+    """The words in quotes in some methods, as keys and names of attributes are, each with its place."""
+    for method in methods:
+        for node in walk(method.node):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
+                yield node.value, node
+
+
+def _is_of_parent(facts: Facts, heir: ClassFacts, parent: Parent, name: str) -> bool:
+    """Whether the renamed parent, or a base of the generated class in the same file, binds a member."""
+    above = (members for members in facts.lineage(heir.name) if members.node.name != heir.name)
+    return parent.members.binds(name) or any(members.binds(name) for members in above)
+
+
+LOOKUP_BY_TEXT = Rule(
+    code="MC327",
+    name="lookup-by-text",
+    severity=Severity.WARNING,
+    summary="generated code looks names up by their text",
+    explanation="""\
+A generated file holds the definitions that its code names. A name in a text that `globals()`, `eval` or `exec` looks
+up is not seen: its definition is not carried along, or has another name. The text of an f-string is not renamed
+either, so `getattr(self, f"old_{name}")` and `states[f"old_{name}"]` do not find the attributes and keys that were
+renamed.
+
+Override the method, and name what it uses in code.
+""",
+    examples=examples(
+        modeling_old("""\
+from torch import nn
+
+
+def scaled(hidden_states):
+    return hidden_states * 2
+
+
+class OldMLP(nn.Module):
+    def forward(self, hidden_states):
+        function = globals()["scaled"]
+        return function(hidden_states)
+"""),
+        bad=NEW_MLP,
+        good="""\
+from ..old.modeling_old import OldMLP, scaled
+
+
+class NewMLP(OldMLP):
+    def forward(self, hidden_states):
+        return scaled(hidden_states)
+
+
+__all__ = ["NewMLP"]
+""",
+    ),
+)
+
+LOOKUPS = frozenset({"globals", "eval", "exec"})
+
+KEYED = frozenset({"get", "pop", "setdefault", "startswith", "endswith", "removeprefix", "removesuffix"})
+"""The methods of dictionaries and texts whose first argument is a key, or a part of one."""
+
+_LOOKUP = re.compile(rf"\b(?:{'|'.join(sorted(LOOKUPS))})\(")
+
+_F_STRING = re.compile(r"""[fF][rR]?["']""")
+
+
+def lookup_by_text(location: Location, definition: str, call: str) -> Finding:
+    """`call` is the call in the generated `definition`."""
+    return Finding(
+        LOOKUP_BY_TEXT,
+        location,
+        f"`{call}` in the generated `{definition}` looks up a name by its text, but names in texts are neither renamed nor carried along",
+        help="Override the method that does this, and name in code what it uses.",
+    )
+
+
+def not_renamed(location: Location, definition: str, code: str) -> Finding:
+    """`code` is a key, a comparison or a call with an f-string in the generated `definition`."""
+    return Finding(
+        LOOKUP_BY_TEXT,
+        location,
+        f"`{code}` in the generated `{definition}` has the old name of the model, since the text of an f-string is not renamed",
+        help="Override the method that does this, and write the new name where it is meant.",
+    )
+
+
+def check_lookup_by_text(facts: Facts) -> Iterator[Finding]:
+    """Find calls that look up names, and f-strings with the name of a neighbour's model that something is found by."""
+    models = {one.model for one in facts.neighbours} - {""}
+    for name, definition in facts.generated.items():
+        if _may_look_up(definition.text, models):
+            mentioned = name if name in facts.definitions else next(iter(facts.definitions), name)
+            line = facts.definitions[mentioned].line if mentioned in facts.definitions else 1
+            location = facts.at(mentioned, line)
+            nodes = walk(definition.members.node if definition.is_class else parse(definition.text))
+            yield from (lookup_by_text(location, name, call) for call in dict.fromkeys(_lookups(nodes, models)))
+            yield from (not_renamed(location, name, code) for code in dict.fromkeys(_kept_words(nodes, models)))
+
+
+def _may_look_up(text: str, models: Collection[str]) -> bool:
+    """Whether a text needs to be parsed; the plain searches, which come first, take a fiftieth of the time."""
+    if any(f"{name}(" in text for name in LOOKUPS) and _LOOKUP.search(text):
+        return True
+    return any(model in text for model in models) and _F_STRING.search(text) is not None
+
+
+def _lookups(nodes: Iterable[ast.AST], models: Collection[str]) -> Iterator[str]:
+    """The calls that look up names."""
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            if node.func.id in LOOKUPS:
+                yield f"{node.func.id}(…)"
+            elif node.func.id in BY_NAME and len(node.args) > 1 and _names_model(node.args[1], models):
+                yield ast.unparse(node)
+
+
+def _kept_words(nodes: Iterable[ast.AST], models: Collection[str]) -> Iterator[str]:
+    """The keys, comparisons and calls on texts with an f-string that names a model."""
+    for node in nodes:
+        words: list[ast.expr] = []
+        if isinstance(node, ast.Subscript):
+            words = [node.slice]
+        elif isinstance(node, ast.Compare):
+            words = [node.left, *node.comparators]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in KEYED:
+            words = node.args[:1]
+        if any(_names_model(word, models) for word in words):
+            yield ast.unparse(node)
+
+
+def _names_model(node: ast.expr, models: Collection[str]) -> bool:
+    """Whether the text of an f-string has the name of a model in it."""
+    texts = (
+        [one.value for one in node.values if isinstance(one, ast.Constant)] if isinstance(node, ast.JoinedStr) else []
+    )
+    return any(model in str(text) for text in texts for model in models)
+
+
+RENAMED_FOR_OTHERS = Rule(
+    code="MC328",
+    name="renamed-for-others",
+    severity=Severity.WARNING,
+    summary="renaming changes a word that other code than the model's reads",
+    explanation="""\
+Inherited code is renamed by its text, strings included. A string that a function of another library gets, bytes, and a
+method of an object that need not be the model's may mean something else than the model: in a child of `dia`,
+`mode="dia"` would become `mode="new"`, and where the model sets `self.clip`, `x.clip(0, 1)` is renamed with it.
+
+If the word means the model, silence this finding. Else override what uses it, or write `torch.clip(x)`: attributes of
+what the neighbour imports are not renamed.
+""",
+    examples=examples(
+        modeling_old("""\
+import torch
+from torch import nn
+
+
+class OldMLP(nn.Module):
+    def forward(self, hidden_states):
+        return torch.nn.functional.interpolate(hidden_states, mode="old")
+"""),
+        bad=NEW_MLP,
+        good="""\
+import torch
+
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    def forward(self, hidden_states):
+        return torch.nn.functional.interpolate(hidden_states, mode="old")
+
+
+__all__ = ["NewMLP"]
+""",
+    ),
+)
+
+
+def renamed_for_others(location: Location, old: str, new: str, where: str, definition: str) -> Finding:
+    """`where` is the code of the neighbour in which the word `old` becomes `new`."""
+    return Finding(
+        RENAMED_FOR_OTHERS,
+        location,
+        f"in the generated `{definition}`, `{old}` in `{where}` becomes `{new}`, though it may not mean the model",
+        help="If it does not mean the model, override what uses it; else silence this finding.",
+    )
+
+
+RENAMED_INTO_NAME_IN_USE = Rule(
+    code="MC337",
+    name="renamed-into-name-in-use",
+    severity=Severity.WARNING,
+    summary="renaming makes one name of two that the neighbour's code keeps apart",
+    explanation="""\
+The neighbour's name gives way to that of your model wherever it occurs in its code. If that code has a name with your
+model's name in it already, the two become one: `old_scale` beside `new_scale`, as parameters, attributes or local
+names.
+
+Write the code that uses the two out in the modular file, with other names.
+""",
+    examples=examples(
+        old_mlp("""\
+    def forward(self, hidden_states):
+        new_states = 2 * hidden_states
+        old_states = hidden_states + 1
+        return old_states + new_states
+"""),
+        bad=NEW_MLP,
+        good="""\
+from torch import nn
+
+
+class NewMLP(nn.Module):
+    def forward(self, hidden_states):
+        new_states = 2 * hidden_states
+        earlier_states = hidden_states + 1
+        return earlier_states + new_states
+
+
+__all__ = ["NewMLP"]
+""",
+    ),
+    formerly="MC320",
+)
+
+
+def renamed_into(location: Location, user: str, old: str, new: str, module: str) -> Finding:
+    """Renaming makes `old` of the neighbour `module` the same name as `new`, which its code has beside it."""
+    return Finding(
+        RENAMED_INTO_NAME_IN_USE,
+        location,
+        f"`{old}` of `{module}` is renamed to `{new}`, which its code has already: the two are one in `{user}`",
+        help=f"Write the code that uses the two out in the modular file, with other names than `{new}`.",
+    )

@@ -1,0 +1,136 @@
+"""Settings that a project or a profile writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from modular_converter.findings import Finding, Location, Rule, Severity, did_you_mean
+
+
+BAD_SETTING = Rule(
+    code="MC116",
+    name="bad-setting",
+    severity=Severity.ERROR,
+    summary="a setting in pyproject.toml or a profile is unknown, missing, or has the wrong type",
+    explanation="""\
+`[tool.modular-converter]` holds a key that the tool does not know, or a value that it cannot use. A misspelt key that
+is passed over would look as if it had been obeyed, so the run stops.
+
+The keys are those of the profile (`modular_converter/settings/profiles/transformers.py` explains each), and those of
+a project: `profile`, `root`, `output-dir`, `workers`, `strict`, `ruff-config` and others. `required-version` names the
+versions of this tool that a project accepts; another one stops the run. A profile of your own, the
+folder that `profile` names, has to say all its conventions.
+""",
+)
+
+
+def unknown(location: Location, key: str, candidates: Iterable[str]) -> Finding:
+    """`key` is none of `candidates`."""
+    known = sorted(candidates)
+    return Finding(
+        BAD_SETTING,
+        location,
+        f"unknown setting `{key}`",
+        help=did_you_mean(key, known) + f"Known here: {', '.join(known)}.",
+    )
+
+
+def bad_setting(location: Location, key: str, reason: str, *, hint: str = "") -> Finding:
+    """`reason` completes the sentence that begins with the key: `must be a string, not 3`."""
+    return Finding(BAD_SETTING, location, f"setting `{key}` {reason}", help=hint)
+
+
+def other_tool(location: Location, required: str, present: str) -> Finding:
+    """The project requires another version of this tool."""
+    return Finding(
+        BAD_SETTING,
+        location,
+        f"this project requires modular-converter {required}, and this is {present}",
+        help="Install a version that fits, or, to move on to this one, change the setting and generate all files anew.",
+    )
+
+
+def no_table(location: Location) -> Finding:
+    """The file that `--config` names has no settings."""
+    return Finding(
+        BAD_SETTING, location, "this file has no settings", help="Give it a table `[tool.modular-converter]`."
+    )
+
+
+def unreadable(location: Location, reason: str) -> Finding:
+    """The file is no TOML."""
+    return Finding(
+        BAD_SETTING, location, f"cannot read these settings: {reason}", help="Correct the TOML of this file."
+    )
+
+
+def incomplete(location: Location, missing: Iterable[str]) -> Finding:
+    """The file is a profile that lacks keys."""
+    return Finding(
+        BAD_SETTING,
+        location,
+        f"this profile lacks {', '.join(f'`{key}`' for key in missing)}",
+        help='Write each, with `""` or an empty list where the library has no such convention.',
+    )
+
+
+def isort_elsewhere(path: str) -> Finding:
+    """A file other than `pyproject.toml` has options of isort, and `post-format` names isort."""
+    return Finding(
+        BAD_SETTING,
+        Location(path),
+        "`post-format` reads options of isort from pyproject.toml alone",
+        help="Move them to `[tool.isort]` in pyproject.toml, which isort reads too.",
+    )
+
+
+def mixed(one: str, other: str) -> Finding:
+    """Files of two projects were given; `other` may be "" for files without a project."""
+    beside = other or "files that lie in no project with settings"
+    return Finding(
+        BAD_SETTING,
+        Location(one),
+        f"these settings do not hold for {beside}",
+        help="Convert or check each project in a run of its own.",
+    )
+
+
+UNCHECKED_RELEASE = Rule(
+    code="MC394",
+    name="unchecked-release",
+    severity=Severity.WARNING,
+    is_first=True,
+    summary="the package has a newer release than the profile has been checked with",
+    explanation="""\
+A release may bring a convention that this tool does not know: a decorator that is kept, another order of members. Then
+the files of the package are right, and the conversion is not. So in a release that is newer than those the profile has
+been checked with, `--write`, `--watch` and `modular-convert` change no file that exists; new files are written, and
+the check compares as usual. A development version counts as the release it leads to, an unreadable one as newer.
+
+Update modular-converter. If there is no version yet that knows the release, read the differences that the check finds,
+and accept the release: `accept-release = "5.25"` in `[tool.modular-converter]` (5.25.x and older; `"5"`: all of 5.x),
+or `--accept-release 5.25` for one run. The finding is an error where it has kept a file from being changed.
+""",
+)
+
+
+def unchecked_release(location: Location, package: str, release: str, checked: str, *, keeps_files: bool) -> Finding:
+    """`location` is where the package says its release.
+
+    Args:
+        package: its name.
+        release: its version; "" where it cannot be read.
+        checked: the newest release that the profile has been checked with.
+        keeps_files: whether it has kept a file from being changed.
+    """
+    said = f"{package} {release} is newer than {checked}" if release else f"the version of {package} cannot be read"
+    accepted = ".".join(release.split(".")[:2]) or checked
+    finding = Finding(
+        UNCHECKED_RELEASE,
+        location,
+        f"{said}; generated files have been checked up to {package} {checked}, and a newer release may have other "
+        f"conventions{', so no file that exists was changed' if keeps_files else ''}",
+        help="Update modular-converter. Or read the differences that the check finds, and accept the release: "
+        f'`accept-release = "{accepted}"` in `[tool.modular-converter]`, or `--accept-release {accepted}`.',
+    )
+    return finding.with_severity(Severity.ERROR) if keeps_files else finding

@@ -1,0 +1,117 @@
+"""What fails without a mistake in the modular file: the formatter, and the tool itself."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import replace
+
+from modular_converter.findings import Finding, Location, Rule, Severity
+
+
+FORMATTER_FAILED = Rule(
+    code="MC115",
+    name="formatter-failed",
+    severity=Severity.ERROR,
+    summary="the formatter is missing or failed",
+    explanation="""\
+Every generated file is formatted as the project formats its own files; unformatted code would show up as a difference
+in each check. The formatter could not be started, or ended with an error, so nothing is written.
+
+`ruff` is installed together with this tool: `pip install ruff`. For black and isort, `pip install black` and
+`pip install isort`.
+When the formatter rejects its configuration, correct the file that the message names, or choose another one with
+`ruff-config` in `[tool.modular-converter]`. `--formatter none` leaves the code as it is generated.
+""",
+)
+
+
+def missing(formatter: str, *, otherwise: str = "convert with `--formatter none`") -> Finding:
+    """The program or package `formatter` is not installed; `otherwise` is what helps instead of installing it."""
+    return Finding(
+        FORMATTER_FAILED,
+        Location(formatter),
+        f"the formatter `{formatter}` is not installed in this environment",
+        help=f"Run `pip install {formatter}`, or {otherwise}.",
+    )
+
+
+def formatter_failed(location: Location, formatter: str, reason: str) -> Finding:
+    """`location` is the formatter's configuration or program; `reason` is what it said, or how it ended."""
+    return Finding(
+        FORMATTER_FAILED,
+        location,
+        f"`{formatter}` failed: {reason}",
+        help="Correct what the formatter complains about, or convert with `--formatter none`.",
+    )
+
+
+FORMATTER_VERSION = Rule(
+    code="MC118",
+    name="formatter-version",
+    severity=Severity.ERROR,
+    summary="the formatter has another version than the library is formatted with",
+    explanation="""\
+Two versions of a formatter can lay out the same code differently, so the version decides the bytes of generated files.
+`formatter-version` in `[tool.modular-converter]` names it, else `required-version` in the settings of ruff (those of a
+model's own folder, where it has some) or black, else the profile (`transformers`: ruff 0.14.10); `post-format` names
+that of isort. This environment has another version, so nothing is written. The check goes on: it reports files whose
+code differs, and counts those that differ by formatting alone.
+
+Install the named version wherever the tool runs: `pip install ruff==0.14.10`, in a hook of pre-commit
+`additional_dependencies: ["ruff==0.14.10"]`. The first `ruff` on `PATH` is used if it has this version and lies
+outside of the project. To change versions, set `formatter-version`, install it, and run `--write`; `""` accepts any.
+""",
+)
+
+
+def formatter_version(
+    location: Location, formatter: str, wanted: str, found: str, *, setting: str = "formatter-version"
+) -> Finding:
+    """`location` is where the version `wanted` is named, by `setting`; `found` is the version in use."""
+    needed = f"{formatter}=={wanted}" if wanted[0].isdigit() else f"{formatter}{wanted}"
+    shown = needed if wanted[0].isdigit() else f'"{needed}"'  # a shell would take `>` for a redirection
+    return Finding(
+        FORMATTER_VERSION,
+        location,
+        f"this library is formatted with `{formatter}` {wanted}, and this environment has {found}",
+        help=f"Run `pip install {shown}`. In `.pre-commit-config.yaml`, give the hook "
+        f'`additional_dependencies: ["{needed}"]`. Until then no generated file is written. '
+        f"To use another version, set `{setting}` in `[tool.modular-converter]`.",
+    )
+
+
+def with_count(finding: Finding, files: int) -> Finding:
+    """The finding of a check, with the number of generated files that differ by formatting alone."""
+    if not files:
+        return finding
+    counted = "1 generated file differs" if files == 1 else f"{files} generated files differ"
+    return replace(finding, message=f"{finding.message}; {counted} by formatting alone")
+
+
+INTERNAL_ERROR = Rule(
+    code="MC199",
+    name="internal-error",
+    severity=Severity.ERROR,
+    summary="the converter itself failed",
+    explanation="""\
+The converter met something that it was not written for. This is a mistake in the converter, not in your file, even if
+a small change of the file may avoid it. Nothing was written for the file; the others went on.
+
+Please report it with the modular file, or the named class and its parent, and with the traceback, which
+`modular-convert --verbose` prints.
+""",
+)
+
+
+def internal_error(location: Location, error: BaseException, *, class_name: str = "") -> Finding:
+    """`location` and `class_name` say what was being worked on. `error` is being handled: it has its traceback."""
+    where = f" while working on class `{class_name}`" if class_name else ""
+    said = f": {error}" if str(error) else ""
+    return Finding(
+        INTERNAL_ERROR,
+        location,
+        f"internal error{where}: {type(error).__name__}{said}",
+        help="This is a bug in modular-converter. Please report it with this file and the traceback, which "
+        "`modular-convert --verbose` prints.",
+        details="".join(traceback.format_exception(error)),
+    )
