@@ -243,8 +243,8 @@ class Sources:
 
     def _roots(self, path: str, package: str) -> Iterator[str]:
         """The folders that may be the package: beside its models, and the one that an import would mean."""
-        folder = os.path.dirname(path)
-        models = (os.path.dirname(one) for one in upwards(folder) if os.path.basename(one) == "models")
+        folder, names = os.path.dirname(path), self.library.settings.models_names
+        models = (os.path.dirname(one) for one in upwards(folder) if os.path.basename(one) in names)
         found = next(models, None), self.library.find_package(package, folder)
         yield from (one for one in found if one is not None)
 

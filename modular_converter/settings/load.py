@@ -128,7 +128,7 @@ def _settings(start: str, project: TomlFile | None, ruff: str, black: TomlFile |
     release = release_of(start, latest.package)
     if not os.path.isabs(name):
         latest = profile_settings(name, parse_release(release.version if release else ""))
-    base = replace(latest, package_release=release)
+    base = replace(latest, package_release=release, profile_kind=latest.default_kind)
     folder = os.path.dirname(ruff)
     if project is not None:
         if "ruff_config" in values:

@@ -13,6 +13,8 @@ from typing import NamedTuple
 from modular_converter.findings import Location, Severity
 
 
+MODELS = "models"
+"""The usual name of a folder of models."""
 NEIGHBOUR = "neighbour"
 """The value of settings that follow the neighbour: its header, its form of imports."""
 ABSOLUTE = "absolute"
@@ -129,6 +131,8 @@ class Settings:
     replaced_dependency: Severity
     """The severity of MC201."""
     max_file_bytes: int
+    profile_kind: str = ""
+    """The default kind of the profile, which the files of other packages have; "" for the bare profile."""
     no_inherit_module: str = ""
     """The module with `@no_inherit_decorator`, as modular files import it; "" where there is none."""
     sibling_imports: str = NEIGHBOUR
@@ -208,13 +212,19 @@ class Settings:
     @cached_property
     def models_name(self) -> str:
         """The name of the folder of models: that of `root`, which may also name the package around a folder `models`."""
-        is_inside = not self.root or os.path.isdir(os.path.join(self.root, "models"))
-        return "models" if is_inside else os.path.basename(self.root)
+        is_inside = not self.root or os.path.isdir(os.path.join(self.root, MODELS))
+        return MODELS if is_inside else os.path.basename(self.root)
+
+    @cached_property
+    def models_names(self) -> tuple[str, ...]:
+        """The names of folders of models in imports: that of the project, and the usual one, which other packages have."""
+        return tuple(dict.fromkeys((self.models_name, MODELS)))
 
     @cached_property
     def file_kinds(self) -> tuple[str, ...]:
         """All kinds of file, a longer one before those that it begins with."""
-        return tuple(sorted({*self.kinds.values(), self.default_kind}, key=lambda kind: (-len(kind), kind)))
+        kinds = {*self.kinds.values(), self.default_kind, self.profile_kind}
+        return tuple(sorted(kinds - {""}, key=lambda kind: (-len(kind), kind)))
 
     @property
     def silences(self) -> bool:

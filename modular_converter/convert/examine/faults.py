@@ -287,7 +287,7 @@ def is_of_other_model(dotted: str, path: str, library: Library) -> bool:
     settings = library.settings
     if neighbour_module(dotted, settings) is not None:
         return True
-    match = re.fullmatch(rf"(?:{in_models(settings.models_name)})([^\W\d]\w*)(\.modular_[^\W\d]\w*)?", dotted)
+    match = re.fullmatch(rf"(?:{in_models(settings.models_names)})([^\W\d]\w*)(\.modular_[^\W\d]\w*)?", dotted)
     if match is None or match[1] in settings.no_models:
         return False
     here = os.path.dirname(path)

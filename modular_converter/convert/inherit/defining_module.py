@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from modular_converter.convert.source.library import Library
 
@@ -21,20 +21,20 @@ def defining_module(name: str, package: str, beside: str, library: Library) -> s
     if folder is None:
         return ""
     definition = re.compile(rf"^(?:class|def)\s+{re.escape(name)}\b|^{re.escape(name)}\s*[:=]", re.MULTILINE)
-    for path in _candidates(name, folder):
+    for path in _candidates(name, folder, library.settings.models_names):
         if definition.search(library.text_if_readable(path) or ""):
             parts = os.path.relpath(path, folder).removesuffix(".py").split(os.sep)
             return ".".join([package, *(part for part in parts if part != "__init__")])
     return ""
 
 
-def _candidates(name: str, folder: str) -> Iterator[str]:
-    """The files to look into: first those of the model with the longest fitting name."""
-    models = os.path.join(folder, "models")
+def _candidates(name: str, folder: str, models: Iterable[str]) -> Iterator[str]:
+    """The files to look into: first those of the model with the longest fitting name, in folders of these names."""
     spelled = name.lower().replace("_", "")
-    fitting = [entry for entry in _entries(models) if spelled.startswith(entry.replace("_", ""))]
-    for model in sorted(fitting, key=lambda entry: (-len(entry), entry)):
-        yield from _python_files(os.path.join(models, model))
+    for one in (os.path.join(folder, name) for name in models):
+        fitting = [entry for entry in _entries(one) if spelled.startswith(entry.replace("_", ""))]
+        for model in sorted(fitting, key=lambda entry: (-len(entry), entry)):
+            yield from _python_files(os.path.join(one, model))
     yield from _python_files(folder)
     yield from _python_files(os.path.join(folder, "utils"))
 

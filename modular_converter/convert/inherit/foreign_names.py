@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from modular_converter.convert.inherit.resolve import ModularFile, Neighbour
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.rename import Renamer, leads_outside
+from modular_converter.convert.source.rename import Renamer, is_in_models
 from modular_converter.findings import UNPARSABLE, ConversionError
 from modular_converter.model.bindings import bindings_of
 from modular_converter.model.index import imported_names, imports_within, relative_imports
@@ -37,6 +37,21 @@ class ForeignNames:
     """Attributes, keywords and words in quotes, whatever they belong to: `diagonal`."""
 
 
+class OwnModels(NamedTuple):
+    """What an import of models leads into."""
+
+    packages: frozenset[str]
+    """The packages that hold the models, as imports begin with them."""
+    folders: tuple[str, ...]
+    """The names of folders of models."""
+
+    @classmethod
+    def of(cls, neighbour: Neighbour, library: Library) -> OwnModels:
+        """The models of the target and of a neighbour."""
+        names = (library.settings.package, neighbour.package)
+        return cls(frozenset(name.partition(".")[0] for name in names), library.settings.models_names)
+
+
 def foreign_names(neighbour: Neighbour, renamer: Renamer, target: ModularFile, library: Library) -> ForeignNames:
     """The names of other libraries in a neighbour's code that renaming would spoil.
 
@@ -46,11 +61,11 @@ def foreign_names(neighbour: Neighbour, renamer: Renamer, target: ModularFile, l
     `sample` of `sam` is another word, whoever binds it, unless it is a definition at the top level: these are published
     under such names (`Glm4vMoeisionMlp`).
     """
-    own_packages = frozenset(name.partition(".")[0] for name in (library.settings.package, neighbour.package))
+    models = OwnModels.of(neighbour, library)
     module = neighbour.module
     code = [statement for statement in module.statements if not statement.imports]
     used = frozenset[str]().union(*(statement.uses for statement in code))
-    imported = frozenset(_imported(neighbour, renamer, target, library, own_packages))
+    imported = frozenset(_imported(neighbour, renamer, target, library, models))
     quoted = {word for one in code if renamer.old in one.text for word in QUOTED_WORD.findall(one.text)}
     own = module.names - imported
     changed = renamer.changed(used | quoted)
@@ -63,9 +78,7 @@ def foreign_names(neighbour: Neighbour, renamer: Renamer, target: ModularFile, l
         return ForeignNames(imported, longer | keys)
     builtin = words & _BUILTINS - module.names  # `set` where the model is `set`
     asked = words - own | _looked_up(words, module.statements)
-    uses = [
-        uses_of_words(_texts_with(asked, path, library), asked, own_packages) for path in _files(neighbour, library)
-    ]
+    uses = [uses_of_words(_texts_with(asked, path, library), asked, models) for path in _files(neighbour, library)]
     bound, keywords, _, for_bases, read = (frozenset[str]().union(*some) for some in zip(*uses, strict=True))
     theirs = keywords | (asked - bound) | (for_bases - read) | _spelt_outside(bound, neighbour, library)
     return ForeignNames(imported | uses[0].chains | builtin, (theirs - own) | longer | keys)
@@ -90,7 +103,7 @@ def words_outside(
     """The names that are imported from modules outside of the models, each with the words of its definition there (a
     parameter, an attribute of a base), and those in quotes of the module (a key of a table).
     """
-    own, folder = (library.settings.package, neighbour.package), os.path.dirname(neighbour.path)
+    own, folder = OwnModels.of(neighbour, library), os.path.dirname(neighbour.path)
     for imported in (one for one in imports if one.name and is_outside(one, own)):
         place = library.resolver.definition(imported.module, imported.name, folder)
         if place is not None and place.name is not None:
@@ -120,7 +133,7 @@ def _texts_with(words: Collection[str], path: str, library: Library) -> tuple[st
 
 
 def _imported(
-    neighbour: Neighbour, renamer: Renamer, target: ModularFile, library: Library, own: Collection[str]
+    neighbour: Neighbour, renamer: Renamer, target: ModularFile, library: Library, own: OwnModels
 ) -> Iterator[str]:
     """The names of imports from outside of the models: `from llama_cpp import Llama`.
 
@@ -133,7 +146,7 @@ def _imported(
             if not names or not is_outside(imported, own):
                 continue
             new = renamer.name(imported.name)
-            is_own = imported.is_relative or imported.module.partition(".")[0] in own
+            is_own = imported.is_relative or imported.module.partition(".")[0] in own.packages
             if not is_own or new not in target.module.names | _defined(imported, neighbour, library):
                 yield from names
 
@@ -147,17 +160,15 @@ def _defined(imported: ImportedName, neighbour: Neighbour, library: Library) -> 
         return frozenset()
 
 
-def is_outside(imported: ImportedName, own: Collection[str]) -> bool:
-    """Whether an import leads out of the models: to another library, or to a module of their own that is no model's.
-
-    Args:
-        imported: one name of an import in a file of a model.
-        own: the packages that hold the models.
+def is_outside(imported: ImportedName, own: OwnModels) -> bool:
+    """Whether an import in a file of a model leads out of the models: to another library, or to a module of their own that
+    is no model's.
     """
-    parts = imported.module.split(".")
-    if imported.is_relative:
-        return leads_outside(imported.module)
-    return parts[0] not in own or "models" not in parts
+    module = imported.module
+    if imported.is_relative and not module.startswith("..."):
+        return False
+    is_own = imported.is_relative or module.partition(".")[0] in own.packages
+    return not (is_own and is_in_models(module, own.folders))
 
 
 def _files(neighbour: Neighbour, library: Library) -> list[str]:
@@ -184,13 +195,12 @@ class WordUses(NamedTuple):
 
 
 @functools.lru_cache(maxsize=64)  # a neighbour is often that of the next models too
-def uses_of_words(texts: tuple[str, ...], words: frozenset[str], own: frozenset[str]) -> WordUses:
+def uses_of_words(texts: tuple[str, ...], words: frozenset[str], own: OwnModels) -> WordUses:
     """The uses of some words in a file; none if it is not Python.
 
     Args:
         texts: the statements of the file in which the words occur, and those with imports.
         words: identifiers.
-        own: the packages that hold the models.
     """
     try:
         statements = [node for text in texts for node in parse(text).body]

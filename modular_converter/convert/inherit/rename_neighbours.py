@@ -138,7 +138,7 @@ def rename_neighbours(resolution: ResolvedImports, library: Library) -> Neighbou
         neighbour_names = _names_around(neighbour, target.names, library)
         prefix = _prefix(neighbour, children.get(dotted, ()), target, neighbour_names)
         own = Renamer(neighbour.model, neighbour_names.cased(neighbour.model), target.model, target.cased)
-        own = replace(own, kept=settings.kept_names, copy_comment=settings.copy_comment)
+        own = replace(own, kept=settings.kept_names, copy_comment=settings.copy_comment, models=settings.models_names)
         foreign = foreign_names(neighbour, _renamer(own, prefix, target), target, library)
         name_alone = {word for word in foreign.members if word.lower() == neighbour.model}
         kept = (*settings.kept_names, *sorted(foreign.members - name_alone))

@@ -177,17 +177,17 @@ def _is_plain(block: Statement, name: ImportedName) -> bool:
 
 def neighbour_module(dotted: str, settings: Settings) -> NeighbourModule | None:
     """Take `..llama.modeling_llama` apart; None for a module that is no neighbour."""
-    found = _neighbour_module(dotted, settings.models_name, settings.file_kinds)
+    found = _neighbour_module(dotted, settings.models_names, settings.file_kinds)
     return None if found is None or found.folder in settings.no_models else found
 
 
-def in_models(models: str) -> str:
-    """The pattern of what stands before a model in the module of an import; `models` is the name of the folder of models."""
-    return rf"\.\.|\.*(?:[^\W\d]\w*\.)*{re.escape(models)}\."
+def in_models(models: tuple[str, ...]) -> str:
+    """The pattern of what stands before a model in the module of an import; `models` are the names of folders of models."""
+    return rf"\.\.|\.*(?:[^\W\d]\w*\.)*(?:{'|'.join(map(re.escape, models))})\."
 
 
 @functools.lru_cache(maxsize=4096)
-def _neighbour_module(dotted: str, models: str, kinds: tuple[str, ...]) -> NeighbourModule | None:
+def _neighbour_module(dotted: str, models: tuple[str, ...], kinds: tuple[str, ...]) -> NeighbourModule | None:
     match = re.fullmatch(rf"(?:{in_models(models)})([^\W\d]\w*)\.([^\W\d]\w*)", dotted)
     if match is None:
         return None

@@ -11,6 +11,7 @@ from functools import cached_property
 from modular_converter.convert.source.names import ModelNames
 from modular_converter.model import lexer
 from modular_converter.model.module import Module, Role, Statement
+from modular_converter.settings.values import MODELS
 
 
 _PLAIN_LETTERS = frozenset("abcdefghjlmnopqrtuvwxyz")
@@ -40,6 +41,8 @@ class Renamer:
     """Names that the model's file imports from other libraries, and that contain the model's name: `llama_cpp`."""
     members: frozenset[str] = frozenset()
     """Attributes and keywords of other libraries that are the model's name, which stays a word of texts: `x.clip(0)`."""
+    models: tuple[str, ...] = (MODELS,)
+    """The names of folders of models."""
     siblings: Renamer | None = None
     """Renames the modules of relative imports, where the files of the target have another name than its copies."""
 
@@ -124,8 +127,8 @@ class Renamer:
 
     def _is_own(self, module: str) -> bool:
         """Whether a relative module is in the folder of the model."""
-        is_above = module.startswith("..") and "models" not in module.split(".")
-        return not is_above or module.lstrip(".").partition(".")[0] == self.old and not leads_outside(module)
+        is_above = module.startswith("..") and not is_in_models(module, self.models)
+        return not is_above or module.lstrip(".").partition(".")[0] == self.old and not module.startswith("...")
 
     def code(self, text: str, keep_modules: bool = False) -> str:
         """Rename in code, strings and comments, but not in the text of f-strings nor in absolute module names.
@@ -203,9 +206,9 @@ class _RenamedNames(dict[str, str]):
         return renamed
 
 
-def leads_outside(module: str) -> bool:
-    """Whether a relative module in a file of a model is none of the models'."""
-    return module.startswith("...") and "models" not in module.split(".")
+def is_in_models(module: str, models: Iterable[str]) -> bool:
+    """Whether a dotted module names a folder of models, of which `models` are the names."""
+    return not set(module.split(".")).isdisjoint(models)
 
 
 def _absolute_modules(code: str) -> Iterator[tuple[int, int]]:

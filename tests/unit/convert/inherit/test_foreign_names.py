@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from modular_converter.convert.inherit.foreign_names import WordUses, uses_of_words
+from modular_converter.convert.inherit.foreign_names import OwnModels, WordUses, uses_of_words
 
 
 WORD = "dial"
-OWN = frozenset({"transformers"})
+OWN = OwnModels(frozenset({"transformers"}), ("models",))
 
 
 def uses(text: str) -> WordUses:

@@ -1,0 +1,2 @@
+class ResSettings:
+    width = 8
