@@ -1,4 +1,4 @@
-"""The commands below `modular-convert`: `graph`, `marks`, `modularize`, `suggest`, `where`. Only click is imported to
+"""The commands below `modular-convert`, such as `graph` and `init`. Only click is imported to
 print their help.
 """
 
@@ -72,6 +72,23 @@ def graph_command(
     from modular_converter.commands.run_graph import run
 
     raise SystemExit(run(models, output_format, output, sort, package, root))
+
+
+@click.command(context_settings=CONTEXT_SETTINGS)
+@click.option("--dry-run", is_flag=True, help="Print the settings, and write nothing.")
+@version_option("modular-convert init")
+def init_command(dry_run: bool) -> None:
+    """Find the conventions of this project, and write its settings.
+
+    The folder of models, the package, the kinds of files, the names of classes and the formatters are found in the tree
+    and its hooks of pre-commit. The files are only read, never imported or run. Settings that exist are kept.
+
+    \b
+    Exit code: 0 success; 1 the project has settings already; 2 no models were found, or a file could not be read.
+    """
+    from modular_converter.commands.run_init import run
+
+    raise SystemExit(run(dry_run))
 
 
 @click.command(
@@ -198,6 +215,7 @@ def where_command(places: tuple[str, ...], output_format: str) -> None:
 
 SUBCOMMANDS = {
     "graph": graph_command,
+    "init": init_command,
     "marks": marks_command,
     "modularize": modularize_command,
     "suggest": suggest_command,

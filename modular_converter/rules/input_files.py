@@ -135,6 +135,17 @@ def model(location: Location, candidates: Iterable[str]) -> Finding:
     )
 
 
+def no_models(location: Location) -> Finding:
+    """A project in which no folder holds models."""
+    return Finding(
+        MISSING_FILE,
+        location,
+        "no folder of this project holds models",
+        help="A model is a folder `x` with files `KIND_x.py` and classes that are called after it. Change to the "
+        'project\'s folder, or write `[tool.modular-converter]` with `root = "…"` by hand.',
+    )
+
+
 def folder(location: Location, reason: str) -> Finding:
     """A folder that cannot be listed, so its modular files are unknown."""
     return Finding(

@@ -145,11 +145,12 @@ FLOORS = {
     ),
 }
 """Package that holds packages -> the files and packages directly in it, the lowest first."""
-HEAVY = {"libcst", "torch", "transformers", "black"}
+HEAVY = {"libcst", "torch", "transformers", "black", "isort"}
 OVERRIDES = ("base_calls", "override", "signature", "statements", "super_calls")
 """The files of `convert/inherit` that are imported when a class has an override to merge."""
 MAY_IMPORT = {
     "modular_converter.convert.emit.format_black": {"black"},
+    "modular_converter.convert.emit.format_isort": {"isort"},
     "modular_converter.convert.source.global_names": {"libcst"},
     "modular_converter.model.indentation": {"libcst"},
     **{f"modular_converter.convert.inherit.{name}": {"libcst"} for name in OVERRIDES},

@@ -1,0 +1,208 @@
+"""What a tree says about its conventions: the folder of models, the kinds of files, the names of classes. It is read as
+text; `modular-convert init` prints it and writes the settings that follow.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from modular_converter.convert.source.library import Library
+from modular_converter.convert.source.names import written_name
+from modular_converter.files.packages import package_of
+from modular_converter.findings import ConversionError
+from modular_converter.model.nodes import parse
+from modular_converter.settings.parent_folders import upwards
+from modular_converter.settings.values import Settings
+
+
+MOST_MODELS = 80
+"""The most models whose files are read: they have one convention."""
+RARE = 0.1
+"""A kind of file that fewer of the models have is no convention."""
+OUTPUTS = frozenset(("build", "dist", "node_modules", "site-packages"))
+SOURCE_FOLDERS = frozenset(("src", "lib", "python", "source"))
+"""Folders that hold packages and are none."""
+CONFIG_KINDS = ("configuration", "config", "settings")
+
+
+class Survey(NamedTuple):
+    """The conventions of a library of models."""
+
+    root: str
+    """The folder of models, absolute."""
+    models: tuple[str, ...]
+    """The folders in it that hold a model."""
+    package: str
+    """The package that the folder of models lies in; "" for none."""
+    default_kind: str
+    """The kind of file that holds most classes: `modeling`."""
+    kinds: Mapping[str, str]
+    """End of the names of classes -> kind of file, for the other kinds."""
+    unnamed: tuple[str, ...]
+    """The kinds of files whose classes have no common end."""
+    config_suffix: str
+    """The end of the names of configurations; "" where no kind of file holds them."""
+    model_base: str
+    """The class outside of the models that most of them inherit from; "" for none."""
+    cased: Mapping[str, str]
+    """Model -> its name in the names of its classes."""
+    header: str
+    """The comments on top of at least half of the files; "" for none."""
+    files: tuple[str, ...]
+    """The files of the models that were read."""
+
+
+class _File(NamedTuple):
+    """A file of a model."""
+
+    path: str
+    model: str
+    kind: str
+    classes: tuple[str, ...]
+    bases: tuple[str, ...]
+    """The bases of its classes, by name, that are imported from outside of the models and not from torch."""
+    siblings: tuple[str, ...]
+    """The kinds of the files beside it that it imports from."""
+    header: str
+
+
+def survey(project: str, settings: Settings) -> Survey | None:
+    """The conventions of the models below a folder; None where no folder holds models.
+
+    A model is a folder with Python files that are called after it, `gemma/modeling_gemma.py`, and so are classes in them.
+    The folder with the most models counts.
+
+    Args:
+        project: absolute.
+        settings: those of the profile, for reading.
+    """
+    found = max(_folders_of_models(project), key=lambda one: (len(one[1]), -len(one[0])), default=None)
+    if found is None:
+        return None
+    root, models = found
+    library = Library(settings)
+    files = [file for model in models[:MOST_MODELS] for file in _files(root, model, library)]
+    cased = _cased(files)
+    if not cased:
+        return None
+    default_kind = Counter(file.kind for file in files for _ in file.classes).most_common(1)[0][0]
+    ends = _ends(files, default_kind, cased, min(len(models), MOST_MODELS) * RARE)
+    config_kind = _config_kind(files, default_kind, ends)
+    return Survey(
+        root=root,
+        models=models,
+        package=_package(root, project),
+        default_kind=default_kind,
+        kinds={end: kind for kind, end in ends.items() if end},
+        unnamed=tuple(sorted(kind for kind, end in ends.items() if not end)),
+        config_suffix=ends.get(config_kind, ""),
+        model_base=_model_base([file for file in files if file.kind == default_kind]),
+        cased=cased,
+        header=_common((file.header for file in files), len(files)),
+        files=tuple(file.path for file in files),
+    )
+
+
+def _folders_of_models(project: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Each folder that holds folders of models, with their names, sorted."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for folder, folders, names in os.walk(project):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in OUTPUTS)
+        if "pyvenv.cfg" in names:
+            folders[:] = []
+        parent, model = os.path.split(folder)
+        if any(_kind(name, model) for name in names):
+            found[parent].append(model)
+    yield from ((folder, tuple(models)) for folder, models in found.items())
+
+
+def _kind(name: str, model: str) -> str:
+    """`modeling` of `modeling_gemma.py` in the folder `gemma`; "" for other files, tests and modular files."""
+    kind, found, rest = name.rpartition(f"_{model}.py")
+    return kind if found and not rest and kind.isidentifier() and not kind.startswith(("test", "modular")) else ""
+
+
+def _files(root: str, model: str, library: Library) -> Iterator[_File]:
+    folder = os.path.join(root, model)
+    for name in sorted(os.listdir(folder)):
+        if not (kind := _kind(name, model)):
+            continue
+        path = os.path.join(folder, name)
+        try:
+            module = library.module(path)
+            nodes = [node for node in parse(library.text(path)).body if isinstance(node, ast.ClassDef)]
+        except ConversionError:
+            continue
+        names = (ast.unparse(base) for node in nodes for base in node.bases)
+        imported = {one.bound: one.module for one in module.imported.values() if one.name}
+        outside = (base for base in names if _is_outside(imported.get(base, ".")))
+        siblings = (_kind(f"{one.rpartition('.')[2]}.py", model) for one in imported.values())
+        classes = tuple(node.name for node in nodes)
+        beside = tuple(dict.fromkeys(filter(None, siblings)))
+        yield _File(path, model, kind, classes, tuple(outside), beside, module.header.strip("\n"))
+
+
+def _is_outside(module: str) -> bool:
+    """Whether a module is outside of the models, as far as its name tells, and none of torch."""
+    depth = len(module) - len(module.lstrip("."))
+    return depth not in (1, 2) and module.partition(".")[0] not in ("torch", "typing", "abc", "enum", "dataclasses")
+
+
+def _cased(files: Sequence[_File]) -> dict[str, str]:
+    classes: dict[str, list[str]] = defaultdict(list)
+    for file in files:
+        classes[file.model] += file.classes
+    found = {model: written_name(model, names) for model, names in classes.items()}
+    return {model: cased for model, cased in found.items() if cased}
+
+
+def _ends(files: Sequence[_File], default_kind: str, cased: Mapping[str, str], least: float) -> dict[str, str]:
+    """Kind of file -> the end of the names of most of its classes, "" where they have none in common; of kinds with at
+    least so many files.
+    """
+    ends: dict[str, list[str]] = defaultdict(list)
+    number = Counter(file.kind for file in files)
+    for file in files:
+        if file.kind != default_kind and number[file.kind] >= least:
+            ends[file.kind] += [name.replace(cased.get(file.model, ""), "") for name in file.classes]
+    return {kind: _common(found, len(found)) for kind, found in sorted(ends.items()) if found}
+
+
+def _common(values: Iterable[str], number: int) -> str:
+    """The value that at least half of a number of values are; "" for none."""
+    found = Counter(values).most_common(1)
+    return found[0][0] if found and found[0][1] * 2 >= number else ""
+
+
+def _config_kind(files: Sequence[_File], default_kind: str, ends: Mapping[str, str]) -> str:
+    """The kind of file that holds configurations: one of the usual names, else what most files import from."""
+    usual = next((kind for kind in CONFIG_KINDS if kind in ends), "")
+    found = Counter(kind for file in files if file.kind == default_kind for kind in file.siblings if kind in ends)
+    return usual or next((kind for kind, _ in found.most_common(1)), "")
+
+
+def _model_base(files: Sequence[_File]) -> str:
+    """The base that at least half of the files have; of several the one that most bases of models are called after, as
+    `LlamaPreTrainedModel` after `PreTrainedModel`, "" where none is.
+    """
+    found = Counter(base for file in files for base in set(file.bases))
+    often = [base for base, number in found.items() if number * 2 >= len(files)]
+    heirs = Counter({base: sum(name.endswith(base) for file in files for name in file.classes) for base in often})
+    base, number = next(iter(heirs.most_common(1)), ("", 0))
+    return base if number or len(often) == 1 else ""
+
+
+def _package(root: str, project: str) -> str:
+    """The package that a folder of models lies in: by `__init__.py`, else the topmost folder below the project that does
+    not only hold packages.
+    """
+    _, dotted = package_of(root)
+    if dotted:
+        return dotted.partition(".")[0]
+    below = [folder for folder in upwards(os.path.dirname(root)) if folder.startswith(os.path.join(project, ""))]
+    names = [name for name in map(os.path.basename, reversed(below)) if name not in SOURCE_FOLDERS]
+    return next(iter(names), "")
