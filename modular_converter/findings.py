@@ -9,6 +9,7 @@ from __future__ import annotations
 import bisect
 import enum
 import functools
+import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -114,6 +115,15 @@ class Fix(NamedTuple):
     edits: tuple[Edit, ...]
     changes_generated: bool = False
     """Whether the generated files change, since the finding says that they are not as the author means them."""
+
+
+def apply_edits(text: str, edits: Iterable[Edit]) -> str:
+    """The text with some edits, which do not overlap."""
+    starts = [0, *itertools.accumulate(len(line) + 1 for line in text.split("\n"))]
+    for edit in sorted(edits, reverse=True):
+        start, end = starts[edit.line - 1] + edit.column - 1, starts[edit.end_line - 1] + edit.end_column - 1
+        text = text[:start] + edit.text + text[end:]
+    return text
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ PARSE = """
 import sys, libcst
 sys.path.insert(0, {root!r})
 from modular_converter.settings.load import profile_settings
-from modular_converter.convert.required_files import required_files
+from modular_converter.convert.schedule import required_files
 from modular_converter.files.arguments import discover
 from modular_converter.convert.source.library import Library
 library = Library(profile_settings())

@@ -40,7 +40,7 @@ sys.path.insert(0, ROOT)
 from modular_converter.convert.batch import Run  # noqa: E402
 from modular_converter.convert.conversion import Conversion  # noqa: E402
 from modular_converter.convert.emit.banner import is_generated  # noqa: E402
-from modular_converter.convert.required_files import required_files  # noqa: E402
+from modular_converter.convert.schedule import required_files  # noqa: E402
 from modular_converter.convert.source.library import Library  # noqa: E402
 from modular_converter.files.arguments import discover  # noqa: E402
 from modular_converter.settings.load import load_settings  # noqa: E402

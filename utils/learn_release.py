@@ -32,7 +32,7 @@ from modular_converter.check.alike import FEWEST, find_groups
 from modular_converter.check.blame import Cause
 from modular_converter.check.compare import StaleFile
 from modular_converter.check.tree_changes import FileChange, file_changes
-from modular_converter.convert.required_files import required_files
+from modular_converter.convert.schedule import required_files
 from modular_converter.files.arguments import discover
 from modular_converter.findings import ConversionError
 from modular_converter.model.lexer import identifiers

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from modular_converter.authoring.normal_form import Abstraction, squeezed
 from modular_converter.check.cache.store import bound, cache_folder, digest, read_entry, write_entry
-from modular_converter.convert.required_files import required_files
+from modular_converter.convert.schedule import required_files
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.names import ModelNames
 from modular_converter.convert.workers import without_collector

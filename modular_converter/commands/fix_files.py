@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from modular_converter.commands.output import print_diff
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
-from modular_converter.convert.fixes import apply_edits
 from modular_converter.convert.source.library import Library
 from modular_converter.files.atomic_write import write_atomically
 from modular_converter.files.generated_files import refuse_change
 from modular_converter.files.read import in_form_of, is_installed, root_of
-from modular_converter.findings import ConversionError, Finding, Location
+from modular_converter.findings import ConversionError, Finding, Location, apply_edits
 from modular_converter.reporting.display import count, report_line
 from modular_converter.rules import input_files
 from modular_converter.settings.values import Settings

@@ -21,7 +21,7 @@ from modular_converter.commands.output import report
 from modular_converter.commands.run_convert import ConvertOptions, prepare
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
-from modular_converter.convert.required_files import required_files
+from modular_converter.convert.schedule import required_files
 from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import ALL, Selection
 from modular_converter.files.generated_files import current_text, path_of_generated, put_in_place

@@ -9,10 +9,8 @@ from dataclasses import dataclass, field, replace
 from modular_converter.convert.conversion import EXISTS, Conversion
 from modular_converter.convert.emit.format import FormatResult, format_files
 from modular_converter.convert.examine.report import examine
-from modular_converter.convert.fixes import with_fixes
-from modular_converter.convert.required_files import required_files
-from modular_converter.convert.schedule import Schedule, cycles, dependencies
-from modular_converter.convert.silence import judged, obey_comments
+from modular_converter.convert.schedule import Schedule, cycles, dependencies, required_files
+from modular_converter.convert.silence import judged, obey_comments, with_fixes
 from modular_converter.convert.source.library import Library, Observations
 from modular_converter.convert.workers import Progress, convert_all, without_collector
 from modular_converter.findings import ConversionError, Finding, Location

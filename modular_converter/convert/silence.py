@@ -1,4 +1,5 @@
-"""Leave out the warnings that an author silences: by a comment on the line, or by `select` and `ignore` in the settings.
+"""Findings as they are told: with the fixes that rules offer, and without the warnings that an author silences, by a
+comment on the line, or by `select` and `ignore` in the settings.
 
 Only warnings can be left out: an error means a wrong result. Comments are part of the modular file, so they are applied
 once and the cache stores the remaining findings. Settings are applied after the cache, so that a changed setting takes
@@ -14,8 +15,8 @@ from dataclasses import replace
 
 from modular_converter.convert.conversion import Conversion
 from modular_converter.files.generated_files import about_release, is_about_release
-from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules import ignored_findings, off_by_default
+from modular_converter.findings import UNPARSABLE, Finding, Location, Rule, Severity
+from modular_converter.rules import fixes, ignored_findings, off_by_default
 from modular_converter.settings.values import Settings
 
 
@@ -121,3 +122,34 @@ def _is_about(finding: Finding, place: Location, prefix: str) -> bool:
         and place.line in lines
         and finding.rule.is_meant_by(prefix)
     )
+
+
+MOST_FIXES = 50
+"""The most findings of one file that get a fix. Each fix searches the whole file, which may have thousands of
+findings.
+"""
+
+
+def with_fixes(findings: Iterable[Finding], path: str, text: str) -> list[Finding]:
+    """The findings; those about the modular file have the fixes that their rules offer.
+
+    Args:
+        findings: the findings of its conversion.
+        path: the modular file.
+        text: its text.
+    """
+    found = []
+    offered = 0
+    for one in findings:
+        if offered < MOST_FIXES and one.location.path == path and one.code in fixes():
+            offered += 1
+            one = _with_fix(one, text)
+        found.append(one)
+    return found
+
+
+def _with_fix(finding: Finding, text: str) -> Finding:
+    try:
+        return replace(finding, fix=fixes()[finding.code](text, finding))
+    except UNPARSABLE:  # a text that Python cannot read has no fix
+        return finding

@@ -8,8 +8,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator
 
 import modular_converter
-from modular_converter.convert.required_files import ancestor_files, removes_attributes, required_files
-from modular_converter.convert.schedule import modular_of
+from modular_converter.convert.schedule import ancestor_files, modular_of, removes_attributes, required_files
 from modular_converter.convert.source.library import Library
 from modular_converter.files.generated_files import path_of_generated
 from modular_converter.files.read import is_installed

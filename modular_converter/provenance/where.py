@@ -11,7 +11,7 @@ from modular_converter.check.compare import compare
 from modular_converter.check.describe import describe
 from modular_converter.convert.batch import Run
 from modular_converter.convert.emit.banner import is_generated
-from modular_converter.convert.required_files import required_files
+from modular_converter.convert.schedule import required_files
 from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import discover, is_modular_name
 from modular_converter.files.generated_files import path_of_generated

@@ -59,9 +59,7 @@ FLOORS = {
         "lint",
         "pipeline",
         "silence",
-        "fixes",
         "workers",
-        "required_files",
         "schedule",
         "batch",
     ),
@@ -146,7 +144,7 @@ FLOORS = {
 }
 """Package that holds packages -> the files and packages directly in it, the lowest first."""
 HEAVY = {"libcst", "torch", "transformers", "black", "isort"}
-OVERRIDES = ("base_calls", "override", "signature", "statements", "super_calls")
+OVERRIDES = ("override", "statements", "super_calls")
 """The files of `convert/inherit` that are imported when a class has an override to merge."""
 MAY_IMPORT = {
     "modular_converter.convert.emit.format_black": {"black"},

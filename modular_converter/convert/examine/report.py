@@ -13,7 +13,13 @@ from dataclasses import dataclass, field
 from modular_converter.convert.conversion import Conversion, Origin
 from modular_converter.convert.emit.format import FormatResult
 from modular_converter.convert.emit.formatters import UndefinedName
-from modular_converter.convert.examine.copied_classes import find_copied_classes, find_lost_parents
+from modular_converter.convert.examine.collisions import (
+    derived_definitions,
+    find_copied_classes,
+    find_lost_parents,
+    find_name_collisions,
+    find_renamed_words,
+)
 from modular_converter.convert.examine.definitions import binding_below, definition_at, is_read, parsed
 from modular_converter.convert.examine.faults import (
     Fault,
@@ -24,15 +30,9 @@ from modular_converter.convert.examine.faults import (
     top_level_names,
 )
 from modular_converter.convert.examine.meanings import Change, find_changes
-from modular_converter.convert.examine.renamed_code import (
-    derived_definitions,
-    find_name_collisions,
-    find_renamed_words,
-)
 from modular_converter.convert.inherit.build import BuiltClass
-from modular_converter.convert.inherit.defining_module import defining_module
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, rename_neighbours
-from modular_converter.convert.inherit.resolve import ResolvedImports, open_target, resolve_imports
+from modular_converter.convert.inherit.resolve import ResolvedImports, defining_module, open_target, resolve_imports
 from modular_converter.convert.inline.generated import GeneratedFiles
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import (

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from modular_converter.api import convert_source
 from modular_converter.convert.emit.banner import is_generated
-from modular_converter.convert.required_files import required_files
+from modular_converter.convert.schedule import required_files
 from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import discover
 from modular_converter.files.atomic_write import write_atomically

@@ -10,8 +10,7 @@ from click.testing import CliRunner, Result
 
 from modular_converter import convert_source
 from modular_converter.commands.convert import convert_command
-from modular_converter.convert.fixes import apply_edits
-from modular_converter.findings import Edit, Finding, Fix, Rule
+from modular_converter.findings import Edit, Finding, Fix, Rule, apply_edits
 from modular_converter.rules import by_code, fixes
 
 

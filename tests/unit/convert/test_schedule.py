@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from modular_converter.check.run import CheckOptions, check
 from modular_converter.convert import batch, workers
 from modular_converter.convert.conversion import Conversion
-from modular_converter.convert.required_files import required_files
-from modular_converter.convert.schedule import cycles, levels
+from modular_converter.convert.schedule import cycles, levels, required_files
 from modular_converter.convert.source.library import Library
 from modular_converter.settings.load import profile_settings
 

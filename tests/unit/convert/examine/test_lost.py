@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from modular_converter.convert.examine.lost import SHOWN
+from modular_converter.convert.examine.top_level import SHOWN
 from tests.unit.convert.examine.test_report import convert
 
 

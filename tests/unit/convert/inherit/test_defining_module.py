@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 
-from modular_converter.convert.inherit.defining_module import defining_module
+from modular_converter.convert.inherit.resolve import defining_module
 from modular_converter.convert.source.library import Library
 from modular_converter.settings.load import profile_settings
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.convert.inherit.known_merges import merge_once
+from modular_converter.convert.inherit.build import merge_once
 from modular_converter.convert.inherit.merge import Merged, merge_class
 from modular_converter.model.module import Role, Statement
 from modular_converter.model.overriding import NOTHING_ADDED

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from modular_converter.convert.inherit.missing_modules import missing_modules
 from modular_converter.convert.inherit.resolve import (
     NeighbourModule,
     ResolvedImports,
@@ -17,6 +16,7 @@ from modular_converter.convert.inherit.resolve import (
     open_target,
     resolve_imports,
 )
+from modular_converter.convert.lint import missing_modules
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import ConversionError
 from modular_converter.settings.load import profile_settings

@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from modular_converter.convert.inherit.shorten import Shortened, shorten
+from modular_converter.convert.inherit.override import Shortened, shorten
 from modular_converter.model.class_blocks import parse_class
 from tests.unit.convert.inherit.merging import merge
 

@@ -3,6 +3,9 @@
 Two names may become one: beside `llama_loss`, there is an `emu_loss` in the code already. And a word that other code
 than the model's reads may have had another meaning than the model's name: a string that a function of another library
 gets, bytes, a method of an object that need not be the model's (`x.clip(0, 1)` in a model that sets `self.clip`).
+
+And what is one class with inheritance may be two: a neighbour's class that a generated file imports for the child's code,
+and also holds as a copy for inherited code; an heir, whose instances are no instances of its parent.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from modular_converter.convert.examine.definitions import globals_read
 from modular_converter.convert.examine.faults import compile_error
 from modular_converter.convert.examine.meanings import origin_of
 from modular_converter.convert.inherit.build import BuiltClass
@@ -21,7 +25,7 @@ from modular_converter.convert.inline.generated import EmittedDefinition, Genera
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import Renamer
 from modular_converter.model.lexer import QUOTED_WORD
-from modular_converter.model.module import Module, Statement
+from modular_converter.model.module import Module, Role, Statement
 from modular_converter.model.nodes import dotted, is_super, parse, walk
 
 
@@ -64,7 +68,6 @@ def _original(
 
 
 BYTES = re.compile(r"""(?<!\w)(?:[bB][rR]?|[rR][bB])["']""")
-
 
 INSTANCES = ("self", "cls")
 """The names of the first parameter, by which methods of the model are looked up."""
@@ -220,3 +223,83 @@ def find_name_collisions(neighbours: Neighbourhood, derived: Iterable[DerivedDef
             if is_same and compile_error(definition.text) is None:  # two parameters of one name are MC501
                 seen.add((source, old))
                 yield NameCollision(old, new, source, definition.name)
+
+
+KIND_TESTS = ("isinstance", "issubclass")
+
+
+class CopiedClass(NamedTuple):
+    """A class of a neighbour beside its copy."""
+
+    name: str
+    copy: str
+    """The name of the copy."""
+    neighbour: str
+    user: str
+    """The definition of the modular file that uses the class itself."""
+    line: int
+    """The line of that definition in the modular file."""
+
+
+def find_copied_classes(neighbours: Neighbourhood, files: GeneratedFiles) -> Iterator[CopiedClass]:
+    """The classes that a file both imports and copies, each with its first user."""
+    target = neighbours.target
+    for name, (source, new) in neighbours.taken.items():
+        renamed = neighbours.neighbours[source]
+        if name == new or new not in renamed.definitions or renamed.definitions.role(new) is not Role.CLASS:
+            continue
+        for file in files.files:
+            copy = file.definitions.get(new)
+            if copy is None or copy.origin.how != "copied" or copy.origin.path != renamed.neighbour.path:
+                continue
+            own = (one for one in file.ordered if one.origin.path == target.path and name in one.uses)
+            user = next((one for one in own if name in globals_read(one.text)), None)
+            if user is not None:
+                yield CopiedClass(name, new, source, user.name, user.origin.line)
+
+
+class LostParent(NamedTuple):
+    """A test for the parent of a class of the modular file, which the generated class does not pass."""
+
+    parent: str
+    heir: str
+    neighbour: str
+    user: str
+    line: int
+    """The line of the definition `user` in the modular file."""
+
+
+def find_lost_parents(
+    neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], files: GeneratedFiles
+) -> Iterator[LostParent]:
+    """The parents that code of the modular file tests or catches, each with its first user and heir."""
+    heirs: dict[str, str] = {}
+    for name, built in classes.items():
+        base = neighbours.resolution.parent(built.statement) if built.parent else ""
+        if base:
+            heirs.setdefault(base, name)
+    definitions = [one for file in files.files for one in file.ordered if one.origin.path == neighbours.target.path]
+    for parent, heir in heirs.items():
+        user = next((one for one in definitions if parent in one.uses and _tests_for(one.text, parent)), None)
+        if user is not None and parent in globals_read(user.text):
+            yield LostParent(parent, heir, neighbours.taken[parent][0], user.name, user.origin.line)
+
+
+def _tests_for(text: str, name: str) -> bool:
+    """Whether a definition asks whether something is of a class: `isinstance`, `except`, `case`, `type(x) is`."""
+    return any(
+        isinstance(part, ast.Name) and part.id == name
+        for node in walk(parse(text))
+        for place in _tested(node)
+        for part in walk(place)
+    )
+
+
+def _tested(node: ast.AST) -> list[ast.expr]:
+    if isinstance(node, ast.Call) and getattr(node.func, "id", "") in KIND_TESTS:
+        return node.args[1:]
+    if isinstance(node, ast.Compare):
+        return [node.left, *node.comparators]
+    if isinstance(node, ast.MatchClass):
+        return [node.cls]
+    return [node.type] if isinstance(node, ast.ExceptHandler) and node.type else []
