@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import os
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
@@ -193,16 +194,19 @@ class Resolver:
 
     def _read_exported(self, path: str) -> Iterator[str]:
         try:
-            module = self._end(path)
+            text = self._files.text(path)
         except ConversionError:
             return
-        listed = module.definitions.get("__all__")
+        listed = _listed_at_end(text[text.find("\n__all__") :]) if "\n__all__" in text else None
         if listed is not None:
-            yield from module.exported
-            others = (one for one in module.statements if one is not listed and "__all__" in one.uses)
-            if not has_unread_names(listed.text) and not any(others):
-                return
-        module = self._module(path) or module
+            yield from listed
+            return
+        module = self._module(path)
+        if module is None:
+            return
+        yield from module.exported
+        if lists_all_exports(module):
+            return
         names = module.names.union(*map(_bound, module.statements))
         yield from (name for name in names if not name.startswith("_"))
         for statement in module.statements:
@@ -210,22 +214,28 @@ class Resolver:
                 if one.name == "*":
                     yield from self._star(one.module, path)
 
-    def _end(self, path: str) -> Module:
-        """A file from the first line on that begins with `__all__`: mostly its last lines, so that little is parsed."""
-        text = "\n" + self._files.text(path)
-        start = text.find("\n__all__")
-        if start < 0:
-            return self._files.module(path)
-        try:
-            return index_module(text[start:], path)
-        except UNPARSABLE:  # such as a line of a docstring
-            return self._files.module(path)
-
     def _module(self, path: str) -> Module | None:
         try:
             return self._files.module(path)
         except ConversionError:
             return None
+
+
+@functools.lru_cache(maxsize=4096)  # each model that asks for a name of the package asks the same 1,500 files
+def _listed_at_end(text: str) -> tuple[str, ...] | None:
+    """The names of the `__all__` that the last lines of a file begin with; None if they do not list all of them."""
+    try:
+        module = index_module(text, "")
+    except UNPARSABLE:  # such as a line of a docstring
+        return None
+    return module.exported if lists_all_exports(module) else None
+
+
+def lists_all_exports(module: Module) -> bool:
+    """Whether the `__all__` of a module is a list of strings that no other statement reads or changes."""
+    listed = module.definitions.get("__all__")
+    others = (one for one in module.statements if one is not listed and "__all__" in one.uses)
+    return listed is not None and not has_unread_names(listed.text) and not any(others)
 
 
 def aliased(name: str, module: Module) -> str | None:
