@@ -60,6 +60,8 @@ class Rule(NamedTuple):
     """Whether it is about a whole run, so that reports begin with it."""
     by_default: bool = True
     """Whether it is reported by default; else only when its code is selected."""
+    unsafe_fix: bool = False
+    """Whether its fix changes the generated files, since the finding says that they are not as the author means them."""
     formerly: str | None = None
     """The code of the rule that it was a part of, which still means it in settings and comments."""
 
@@ -72,6 +74,11 @@ class Rule(NamedTuple):
     def good(self) -> Example:
         """The same files put right."""
         return self.examples[1]
+
+    @property
+    def fix_applicability(self) -> str:
+        """`safe` or `unsafe`, for a rule with a fix."""
+        return "unsafe" if self.unsafe_fix else "safe"
 
     @property
     def can_be_ignored(self) -> bool:
@@ -113,8 +120,6 @@ class Fix(NamedTuple):
     title: str
     """What it does, in the imperative: "Remove the comment"."""
     edits: tuple[Edit, ...]
-    changes_generated: bool = False
-    """Whether the generated files change, since the finding says that they are not as the author means them."""
 
 
 def apply_edits(text: str, edits: Iterable[Edit]) -> str:
@@ -149,6 +154,11 @@ class Finding:
     def code(self) -> str:
         """The code of the rule."""
         return self.rule.code
+
+    @property
+    def applicability(self) -> str:
+        """`safe` for a fix that leaves the generated files byte for byte, `unsafe` for any other; "" where none is plain."""
+        return self.rule.fix_applicability if self.fix else ""
 
     @property
     def severity(self) -> Severity:

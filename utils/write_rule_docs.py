@@ -10,6 +10,7 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, ROOT)
 
+from modular_converter.findings import Rule  # noqa: E402
 from modular_converter.reporting.explain import page  # noqa: E402
 from modular_converter.rules import all_rules, fixes  # noqa: E402
 
@@ -23,7 +24,8 @@ The findings of `modular-convert` and `check-modular-conversion`. An error stops
 other. A warning does not, unless `--strict` makes it an error. `modular-convert --explain CODE` prints the page of one
 rule.
 
-`fix` marks the rules that `modular-convert --fix` cures, `off` those that are only reported where they are asked for.
+`fix` marks the rules that `modular-convert --fix` cures, `unsafe` those whose fix changes the generated files and asks for
+`--unsafe-fixes`, too, and `off` those that are only reported where they are asked for.
 
 | code | name | | | |
 | --- | --- | --- | --- | --- |
@@ -34,10 +36,16 @@ def render() -> str:
     """The whole page: a table of the rules, then each of them at length."""
     rows = "".join(
         f"| [{rule.code}](#{anchor(rule.code, rule.name)}) | {rule.name} | {rule.severity.value} | {rule.summary} "
-        f"| {'fix' if rule.code in fixes() else '' if rule.by_default else 'off'} |\n"
+        f"| {_mark(rule)} |\n"
         for rule in all_rules()
     )
     return HEAD + rows + "".join("\n" + lowered(page(rule)) for rule in all_rules())
+
+
+def _mark(rule: Rule) -> str:
+    if rule.code in fixes():
+        return "unsafe" if rule.unsafe_fix else "fix"
+    return "" if rule.by_default else "off"
 
 
 def anchor(code: str, name: str) -> str:

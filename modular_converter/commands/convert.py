@@ -62,7 +62,8 @@ class _ConvertCommand(FilesCommand):
 @config_option
 @accept_release_option
 @click.option("--output-dir", metavar="DIR", help="Write to DIR/<model>/ instead of beside the modular files.")
-@click.option("--fix", is_flag=True, help="Apply the fixes of findings to the modular files first.")
+@click.option("--fix", is_flag=True, help="Apply the safe fixes of findings to the modular files first.")
+@click.option("--unsafe-fixes", is_flag=True, help="With --fix, apply also the fixes that change generated files.")
 @click.option("--diff", is_flag=True, help="Print the changes, and write nothing.")
 @click.option("--dry-run", is_flag=True, help="Convert and report, and write nothing.")
 @click.option("--watch", is_flag=True, help="Keep running, and convert again whenever a file is saved.")

@@ -24,7 +24,13 @@ from modular_converter.settings.values import Settings
 
 
 def fix_files(
-    conversions: Sequence[Conversion], settings: Settings, *, writes: bool, diff_format: str = "", quiet: bool = False
+    conversions: Sequence[Conversion],
+    settings: Settings,
+    *,
+    writes: bool,
+    unsafe: bool = False,
+    diff_format: str = "",
+    quiet: bool = False,
 ) -> dict[str, str]:
     """Apply the fixes to each modular file, and write or show it; path -> new text of those that change.
 
@@ -32,6 +38,7 @@ def fix_files(
         conversions: the conversions of the files as they are.
         settings: the settings of the run.
         writes: whether the files are written.
+        unsafe: whether fixes are applied that change generated files.
         diff_format: the format of the findings, to print a diff in place of writing; "" for none.
         quiet: do not print the fixes.
 
@@ -39,9 +46,9 @@ def fix_files(
     """
     texts: dict[str, str] = {}
     for conversion in conversions:
-        if not any(finding.fix for finding in conversion.findings):
+        if not any(_is_wanted(finding, unsafe) for finding in conversion.findings):
             continue
-        fixed = apply_fixes(conversion.path, settings)
+        fixed = apply_fixes(conversion.path, settings, unsafe)
         if fixed.applied:
             texts[fixed.path] = fixed.new
             if diff_format:
@@ -51,6 +58,10 @@ def fix_files(
         if not quiet:
             _tell(fixed, "fixed" if writes else "would be fixed")
     return texts
+
+
+def _is_wanted(finding: Finding, unsafe: bool) -> bool:
+    return finding.fix is not None and (unsafe or finding.applicability == "safe")
 
 
 def _write(fixed: FixedFile, settings: Settings) -> None:
@@ -84,18 +95,18 @@ class FixedFile:
     """The findings whose fixes would change more than intended."""
 
 
-def apply_fixes(path: str, settings: Settings) -> FixedFile:
-    """Apply the fixes of a modular file until nothing changes. Nothing is written.
+def apply_fixes(path: str, settings: Settings, unsafe: bool) -> FixedFile:
+    """Apply the fixes of a modular file until nothing changes, the unsafe ones only if they are wanted. Nothing is written.
 
-    A fix holds if the generated files stay byte for byte, unless it says that it changes them, if its finding is gone,
-    and if there is no new one.
+    A fix holds if its finding is gone, if there is no new one, and if the generated files stay byte for byte, unless it is
+    unsafe.
     """
     text = old = Library(settings).text(path)
     now = _converted(path, text, settings)
     applied: list[Finding] = []
     refused: list[Finding] = []  # findings of the present text: another fix may have been in the way
     while not now.failed:
-        waiting = (one for one in now.findings if one.fix is not None and one not in refused)
+        waiting = (one for one in now.findings if _is_wanted(one, unsafe) and one not in refused)
         finding = next(waiting, None)
         if finding is None or finding.fix is None:
             break
@@ -117,7 +128,7 @@ def _holds(finding: Finding, before: Conversion, after: Conversion) -> bool:
     if after.failed or finding.fix is None:
         return False
     old, new = (Counter(map(_key, one.findings)) for one in (before, after))
-    is_same = finding.fix.changes_generated or after.files == before.files
+    is_same = finding.rule.unsafe_fix or after.files == before.files
     return is_same and new[_key(finding)] < old[_key(finding)] and not new - old
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -33,6 +33,15 @@ def report(findings: Sequence[Finding], output_format: str = "text", *, quiet: b
     text = render(output_format, shown, color=in_text and wants_color(sys.stderr))
     if text:
         click.echo(text.rstrip("\n"), err=in_text, color=True)
+
+
+def fixable(findings: Iterable[Finding]) -> str:
+    """How many findings have a fix, for the closing line of a command: ` (3 with a fix, 1 of them unsafe)`."""
+    found = [one.applicability for one in findings if one.fix]
+    if not found:
+        return ""
+    unsafe = found.count("unsafe")
+    return f" ({len(found)} with a fix{f', {unsafe} of them unsafe' if unsafe else ''}: `modular-convert --fix`)"
 
 
 def print_diff(path: str, old: str | None, new: str, output_format: str = "text", limit: int | None = None) -> None:

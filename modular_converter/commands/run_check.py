@@ -13,7 +13,7 @@ import click
 
 from modular_converter.check.cache.store import VARIABLE, cache_folder, clear, unusable
 from modular_converter.check.run import CheckOptions, CheckResult, check
-from modular_converter.commands.output import print_diff, progress_bar, report
+from modular_converter.commands.output import fixable, print_diff, progress_bar, report
 from modular_converter.files.arguments import means_many
 from modular_converter.findings import Finding
 from modular_converter.reporting import display
@@ -175,5 +175,5 @@ def _summarize(result: CheckResult, left_out: int, seconds: float) -> None:
     parts += [f"{failed} could not be converted"] if failed else []
     warnings = sum(not one.is_error for one in result.findings)
     unseen = f" ({left_out} of unchanged files not shown: --all-warnings)" if left_out else ""
-    parts += [count(warnings, "warning") + unseen] if warnings else []
+    parts += [count(warnings, "warning") + unseen + fixable(result.findings)] if warnings else []
     click.echo(", ".join(parts) + f", {seconds:.2f} s", err=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from modular_converter.commands.fix_files import fix_files
-from modular_converter.commands.output import print_diff, progress_bar, report
+from modular_converter.commands.output import fixable, print_diff, progress_bar, report
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion, Origin
 from modular_converter.convert.silence import release_first
@@ -32,6 +32,7 @@ class ConvertOptions:
     root: str | None = None
     output_dir: str | None = None
     fix: bool = False
+    unsafe_fixes: bool = False
     diff: bool = False
     dry_run: bool = False
     workers: int | None = None
@@ -97,7 +98,14 @@ def _convert(options: ConvertOptions, selection: Selection) -> Sequence[Conversi
     if not options.fix:
         return conversions
     shown = options.output_format if options.diff else ""
-    fixed = fix_files(conversions, selection.settings, writes=options.writes, diff_format=shown, quiet=options.quiet)
+    fixed = fix_files(
+        conversions,
+        selection.settings,
+        writes=options.writes,
+        unsafe=options.unsafe_fixes,
+        diff_format=shown,
+        quiet=options.quiet,
+    )
     if not fixed:
         return conversions
     return Run(selection.settings, fixed, selection.settings.workers).convert(selection.paths)
@@ -183,5 +191,5 @@ def _summarize(options: ConvertOptions, result: ConvertResult, seconds: float) -
     parts.append(f"{result.modular_lines:,} -> {result.generated_lines:,} lines")
     warnings = sum(not finding.is_error for finding in result.findings)
     if warnings:
-        parts.append(count(warnings, "warning"))
+        parts.append(count(warnings, "warning") + fixable(result.findings))
     print(", ".join(parts) + f", {seconds:.2f} s", file=sys.stderr)

@@ -21,13 +21,19 @@ def page(rule: Rule) -> str:
     parts = [
         f"# {rule.code} {rule.name}",
         f"*{rule.severity.value.capitalize()}*: {rule.summary}. It {'can' if rule.can_be_ignored else 'cannot'} be "
-        f"ignored.{' `modular-convert --fix` fixes it.' if rule.code in fixes() else ''}"
+        f"ignored.{_cure(rule)}"
         f"{'' if rule.by_default else _OFF.format(code=rule.code)}",
         rule.explanation.strip(),
     ]
     if rule.bad:
         parts += ["## Instead of", _files(rule.bad), "## Write", _files(_changed(rule))]
     return "\n\n".join(parts) + "\n"
+
+
+def _cure(rule: Rule) -> str:
+    if rule.code not in fixes():
+        return ""
+    return f" `modular-convert --fix{' --unsafe-fixes' if rule.unsafe_fix else ''}` fixes it."
 
 
 def explain(rule: Rule, *, color: bool = False) -> str:
@@ -54,7 +60,8 @@ def _files(example: Example) -> str:
 def render(rules: Iterable[Rule], output_format: str = "text") -> str:
     """The list as `text` or `json`, one line or object for each rule.
 
-    An object has the keys `code`, `name`, `severity`, `summary`, `can_be_ignored`, `by_default` and `has_fix`.
+    An object has the keys `code`, `name`, `severity`, `summary`, `can_be_ignored`, `by_default` and `fix`, which is
+    `safe`, `unsafe` or null.
     """
     entries = [_entry(rule) for rule in rules]
     if output_format == "json":
@@ -65,7 +72,7 @@ def render(rules: Iterable[Rule], output_format: str = "text") -> str:
     )
 
 
-def _entry(rule: Rule) -> dict[str, str | bool]:
+def _entry(rule: Rule) -> dict[str, str | bool | None]:
     return {
         "code": rule.code,
         "name": rule.name,
@@ -73,5 +80,5 @@ def _entry(rule: Rule) -> dict[str, str | bool]:
         "summary": rule.summary,
         "can_be_ignored": rule.can_be_ignored,
         "by_default": rule.by_default,
-        "has_fix": rule.code in fixes(),
+        "fix": rule.fix_applicability if rule.code in fixes() else None,
     }

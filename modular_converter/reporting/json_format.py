@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from modular_converter.findings import Finding, Fix
+from modular_converter.findings import Finding
 from modular_converter.reporting.display import shown_posix
 
 
@@ -44,12 +44,12 @@ def as_record(finding: Finding, folder: str) -> dict[str, Any]:
         "end_column": location.end_column,
         "source_line": finding.source_line,
         "related": [{"path": shown_posix(one.path, folder), "line": one.line} for one in finding.related],
-        "fix": _fix(finding.fix),
+        "fix": _fix(finding),
     }
 
 
-def _fix(fix: Fix | None) -> dict[str, Any] | None:
-    if fix is None:
+def _fix(finding: Finding) -> dict[str, Any] | None:
+    if finding.fix is None:
         return None
-    edits = [edit._asdict() for edit in fix.edits]
-    return {"title": fix.title, "changes_generated": fix.changes_generated, "edits": edits}
+    edits = [edit._asdict() for edit in finding.fix.edits]
+    return {"title": finding.fix.title, "applicability": finding.applicability, "edits": edits}

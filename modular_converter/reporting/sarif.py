@@ -114,7 +114,12 @@ def _fixes(finding: Finding, folder: str) -> dict[str, Any]:
         for edit in finding.fix.edits
     ]
     change = {"artifactLocation": {"uri": _uri(finding.location.path, folder)}, "replacements": replacements}
-    return {"fixes": [{"description": {"text": finding.fix.title}, "artifactChanges": [change]}]}
+    fix = {
+        "description": {"text": finding.fix.title},
+        "artifactChanges": [change],
+        "properties": {"applicability": finding.applicability},
+    }
+    return {"fixes": [fix]}
 
 
 def _region(finding: Finding) -> dict[str, Any]:

@@ -89,6 +89,8 @@ def _pieces(finding: Finding, folder: str) -> list[tuple[str, str]]:
         pieces += [(f"{number:>5} | ", "dim"), (f"{line}\n", ""), ("      | ", "dim"), (f"{carets}\n", style)]
     if finding.help:
         pieces += [("  help: ", "bold cyan"), (f"{display.message(finding.help)}\n", "")]
+    if finding.fix:
+        pieces += [("  fix: ", "bold cyan"), (f"{display.message(finding.fix.title)} ({finding.applicability})\n", "")]
     return pieces
 
 

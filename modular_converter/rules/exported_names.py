@@ -21,6 +21,7 @@ MISSING_FROM_ALL = Rule(
     name="missing-from-all",
     severity=Severity.WARNING,
     summary="a public class is missing from `__all__`",
+    unsafe_fix=True,
     explanation="""\
 The package exports the names in `__all__`. This class is not in the `__all__` of the modular file, so users cannot
 import it from the package, although its parent is in the `__all__` of its own file, or it is a model for a task
@@ -137,7 +138,7 @@ def fix_missing_from_all(text: str, finding: Finding) -> Fix | None:
     place = at(text, last.end_lineno or 0, last.end_col_offset or 0)
     separator = f",\n{margin}" if is_alone else ", "
     edit = Edit(*place, *place, f'{separator}"{name}"')
-    return Fix(f"Add `{name}` to `__all__`", (edit,), changes_generated=True)
+    return Fix(f"Add `{name}` to `__all__`", (edit,))
 
 
 UNKNOWN_IN_ALL = Rule(
@@ -145,6 +146,7 @@ UNKNOWN_IN_ALL = Rule(
     name="unknown-in-all",
     severity=Severity.WARNING,
     summary="`__all__` lists a name that the generated file does not define",
+    unsafe_fix=True,
     explanation="""\
 No generated file defines this name. `from package.models.new.modeling_new import *` would fail, and so would the lazy
 imports of the package.
@@ -208,7 +210,7 @@ def fix_unknown_in_all(text: str, finding: Finding) -> Fix | None:
         before, last = names[place - 1], names[place]
         start = at(text, before.end_lineno or 0, before.end_col_offset or 0)
         edit = Edit(*start, *at(text, last.end_lineno or 0, last.end_col_offset or 0), "")
-    return Fix(f"Take `{name}` out of `__all__`", (edit,), changes_generated=True)
+    return Fix(f"Take `{name}` out of `__all__`", (edit,))
 
 
 UNKNOWN_CLASS_LISTED = Rule(

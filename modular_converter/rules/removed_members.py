@@ -359,6 +359,7 @@ STUB_STAYS = Rule(
     name="stub-stays",
     severity=Severity.WARNING,
     summary="a raising stub does not remove the parent's method, but takes its place",
+    unsafe_fix=True,
     explanation="""\
 An override that only raises (`raise AttributeError("…")`) removes the parent's method, if one blank line stands above
 it and it has no docstring. This one is directly below `class`, or another line stands between it and the blank line,
@@ -415,7 +416,7 @@ def fix_stub_stays(text: str, finding: Finding) -> Fix | None:
     above = lines[number - 2].strip() if number > 1 else ""
     if not above or above.startswith(("@", "#")) or above.endswith(":"):
         return None
-    return Fix("Put a blank line above the stub", (Edit(number, 1, number, 1, "\n"),), changes_generated=True)
+    return Fix("Put a blank line above the stub", (Edit(number, 1, number, 1, "\n"),))
 
 
 REMOVAL_WITHOUT_CALL = Rule(
@@ -423,6 +424,7 @@ REMOVAL_WITHOUT_CALL = Rule(
     name="removal-without-call",
     severity=Severity.WARNING,
     summary="`x = AttributeError` lacks the parentheses with which it removes `x`",
+    unsafe_fix=True,
     explanation="""\
 `x = AttributeError()` in a class body takes the attribute `x` of the parent out of the generated class. Without the
 parentheses, the attribute stays, and its value is the exception class.
@@ -467,4 +469,4 @@ def fix_removal_without_call(text: str, finding: Finding) -> Fix | None:
     column = line.find("AttributeError", finding.location.column) + len("AttributeError")
     place = at(text, finding.location.line, len(line[:column].encode()))
     edit = Edit(*place, *place, "()")
-    return Fix(f"Remove `{subject(finding).split()[0]}`", (edit,), changes_generated=True)
+    return Fix(f"Remove `{subject(finding).split()[0]}`", (edit,))

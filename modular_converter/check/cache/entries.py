@@ -27,7 +27,7 @@ def pack_finding(finding: Finding) -> list[Any]:
         finding.help,
         finding.source_line,
         override.value if override else None,
-        [finding.fix.title, finding.fix.edits, finding.fix.changes_generated] if finding.fix else None,
+        [finding.fix.title, finding.fix.edits] if finding.fix else None,
     ]
 
 
@@ -47,12 +47,12 @@ def unpack_finding(values: Sequence[Any]) -> Finding:
 def _unpack_fix(values: Sequence[Any] | None) -> Fix | None:
     if values is None:
         return None
-    title, edits, changes_generated = values
+    title, edits = values
     found = tuple(Edit(*edit) for edit in edits)
     is_right = isinstance(title, str) and all(isinstance(edit.text, str) for edit in found)
     if not is_right or not all(type(number) is int for edit in found for number in edit[:4]):
         raise TypeError(values)
-    return Fix(title, found, bool(changes_generated))
+    return Fix(title, found)
 
 
 class CacheEntry(NamedTuple):

@@ -86,7 +86,11 @@ def test_a_fix_removes_its_finding_and_no_more(
     path = plant(tmp_path, **parts)
     before = convert_source(path.read_text(), path)
     assert {finding.code for finding in before.findings} == {code}
-    done = convert(path, "--fix")
+    if changes:
+        text = path.read_text()
+        said = convert(path, "--fix").stderr
+        assert path.read_text() == text and "(unsafe)" in said and "1 with a fix, 1 of them unsafe" in said
+    done = convert(path, "--fix", *(["--unsafe-fixes"] if changes else []))
     assert done.exit_code == 0 and f"{code} " in done.stderr and "fixed" in done.stderr
     after = convert_source(path.read_text(), path)
     assert after.findings == ()
@@ -96,7 +100,7 @@ def test_a_fix_removes_its_finding_and_no_more(
 
 def test_a_missing_name_is_added_to_the_exports(tmp_path: Path) -> None:
     path = plant(tmp_path, stub="\n\nclass NewMLP2(OldMLP):\n    pass\n", all='\n    "NewMLP",\n')
-    assert convert(path, "--fix").exit_code == 0
+    assert convert(path, "--fix", "--unsafe-fixes").exit_code == 0
     assert '__all__ = [\n    "NewMLP",\n    "NewMLP2",\n]' in path.read_text()
 
 
@@ -118,7 +122,7 @@ def test_what_is_no_plain_fix_is_not_offered(tmp_path: Path) -> None:
     assert {finding.code for finding in findings} == {"MC303", "MC310"}
     assert all(finding.fix is None for finding in findings)
     text = misspelt.read_text()
-    convert(misspelt, "--fix")
+    convert(misspelt, "--fix", "--unsafe-fixes")
     assert misspelt.read_text() == text
 
 
@@ -152,7 +156,7 @@ def test_several_fixes_follow_each_other_and_line_ends_stay(tmp_path: Path) -> N
     line = "        self.layers.append(nn.Linear(8, 8))\n        del self.unheard_of  # modular: ignore[MC310]"
     path = plant(tmp_path, line=line, all='"NewMLP", "Unheard"')
     path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-    assert convert(path, "--fix").exit_code == 0
+    assert convert(path, "--fix", "--unsafe-fixes").exit_code == 0
     assert convert_source(path.read_text(), path).findings == ()
     assert path.read_bytes() == plant(tmp_path / "other").read_bytes().replace(b"\n", b"\r\n")
 
@@ -173,7 +177,7 @@ def test_a_fix_that_does_not_hold_keeps_no_other_of_the_same_words_away(
         return good._replace(edits=(bad,)) if good and finding.location == first.location else good
 
     monkeypatch.setattr("modular_converter.rules.fixes", lambda: {first.code: spoilt})
-    done = convert(path, "--fix")
+    done = convert(path, "--fix", "--unsafe-fixes")
     assert "1 finding fixed" in done.stderr and f":{first.location.line}: MC322: its fix would change" in done.stderr
     assert path.read_text() == plant(tmp_path / "other", line=twice.split("\n")[0]).read_text()
 
@@ -191,7 +195,7 @@ def test_programs_are_told_the_edits(tmp_path: Path) -> None:
     number = path.read_text().split("\n").index("        del self.unheard_of") + 1
     (found,) = json.loads(convert(path, "--dry-run", "--format", "json").stdout)
     edit = {"line": number, "column": 1, "end_line": number + 1, "end_column": 1, "text": ""}
-    assert found["fix"] == {"title": "Remove the `del`", "changes_generated": False, "edits": [edit]}
+    assert found["fix"] == {"title": "Remove the `del`", "applicability": "safe", "edits": [edit]}
     sarif = json.loads(convert(path, "--dry-run", "--format", "sarif").stdout)
     (fix,) = sarif["runs"][0]["results"][0]["fixes"]
     (change,) = fix["artifactChanges"]

@@ -191,5 +191,5 @@ def test_the_list_of_rules():
     assert lines[0].split()[:3] == ["MC101", "syntax-error", "error"]
     entries = json.loads(CliRunner().invoke(convert_command, ["--list-rules", "--format", "json"]).output)
     assert [entry["code"] for entry in entries] == [rule.code for rule in all_rules()]
-    assert {"code", "name", "severity", "summary", "can_be_ignored", "by_default", "has_fix"} == set(entries[0])
+    assert {"code", "name", "severity", "summary", "can_be_ignored", "by_default", "fix"} == set(entries[0])
     assert CliRunner().invoke(convert_command, ["--list-rules", "--format", "sarif"]).exit_code == 2
