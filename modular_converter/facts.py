@@ -14,7 +14,7 @@ from modular_converter.findings import Location, Severity, locate, locate_word
 from modular_converter.model.bindings import Function
 from modular_converter.model.class_blocks import ClassBlock, Member, parse_class
 from modular_converter.model.members import Members, class_node
-from modular_converter.model.overriding import AddedDecorators, is_raising_stub, method_key
+from modular_converter.model.overriding import NOTHING_ADDED, AddedDecorators, is_raising_stub, method_key
 
 
 if TYPE_CHECKING:
@@ -264,6 +264,27 @@ INHERITED_KEYWORDS = frozenset({"metaclass", "total"})
 
 
 @dataclass(frozen=True)
+class Surroundings:
+    """What a merge asks about everything around an heir and its parent."""
+
+    added: AddedDecorators = NOTHING_ADDED
+    module_names: frozenset[str] = frozenset()
+    """What the modular file defines and imports."""
+    siblings: Mapping[str, str] = field(default_factory=dict)
+    """The classes of the modular file above this one as they are generated, as text."""
+    ancestors: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """What each class of the modular file inherits from, as far as it can be seen."""
+    in_front: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
+    """Base that the child names in front of the parent -> the texts of that class and of those above it, if all can be
+    read and none is above the parent too.
+    """
+    is_set_above: Callable[[str, str], bool] = lambda method, attribute: False
+    """Tells whether a method of this name, in an ancestor of the parent, sets an attribute of this name."""
+    binds: Callable[[str], frozenset[str] | None] = lambda base: None
+    """The names that a base in the generated file binds or inherits there; None for a base from elsewhere."""
+
+
+@dataclass(frozen=True)
 class TwoClasses:
     """An heir and its parent: with inheritance two classes, in a generated file one."""
 
@@ -275,19 +296,9 @@ class TwoClasses:
     """Those of the generated class."""
     replaced: Mapping[str, str]
     """Base of the child -> the parent's base whose place it takes; "" for none."""
-    siblings: Mapping[str, str]
-    """The classes of the modular file above this one as they are generated, as text."""
-    ancestors: Mapping[str, Collection[str]]
-    """What each class of the modular file inherits from, as far as it can be seen."""
-    module_names: Collection[str]
-    """What the modular file defines and imports."""
-    added: AddedDecorators
+    around: Surroundings
     model_base: str
     """See `Settings`."""
-    in_front: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
-    """Base that the child names in front of the parent -> the texts of that class and of those above it, if all can be
-    read and none is above the parent too.
-    """
 
     @property
     def name(self) -> str:
@@ -310,7 +321,7 @@ class TwoClasses:
         Where such a member calls on, or the parent's own lines want theirs, one class cannot say it.
         """
         given = frozenset[str]()
-        for base, texts in self.in_front.items():
+        for base, texts in self.around.in_front.items():
             if texts is None or base in self.parent.bases or self.replaced.get(base):
                 continue
             members = [member for text in texts for member in parse_class(text).members]

@@ -100,7 +100,7 @@ def _wrong_methods(
     own = parsed_class(wanted)
     every = frozenset(member_key(one) for one in own.members if one.is_function) | {""}
     try:
-        merged = merge_class(text, parent.text, parent.name, parent.base, names, {}, {}, settings)
+        merged = merge_class(text, parent.text, parent.name, parent.base, names, settings)
         is_same = merged.text.rstrip("\n") == wanted.rstrip("\n")
         block = own if is_same else parse_class(merged.text)
     except (SyntaxError, ValueError, RecursionError):

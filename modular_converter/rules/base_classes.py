@@ -92,7 +92,7 @@ def _hidden_by_parent(classes: TwoClasses) -> Iterator[ClassFinding]:
     before = bases[: bases.index(classes.base)]
     for base in before:
         replaces = base in parent.bases or classes.replaced[base] != ""
-        texts = classes.in_front.get(base) or tuple(filter(None, [classes.siblings.get(base)]))
+        texts = classes.around.in_front.get(base) or tuple(filter(None, [classes.around.siblings.get(base)]))
         if not texts:
             if not replaces:
                 yield finding_at(
@@ -126,9 +126,9 @@ def _lost_bases(classes: TwoClasses) -> Iterator[ClassFinding]:
     that are named after the base of all models replace each other, as in the corpus (altclip).
     """
     for node, base in zip(classes.child.node.bases, classes.child.bases):
-        lost = classes.replaced[base] if base in classes.siblings and base not in classes.parent.bases else ""
+        lost = classes.replaced[base] if base in classes.around.siblings and base not in classes.parent.bases else ""
         alike = classes.model_base and classes.model_base in base and classes.model_base in lost
-        if lost and lost not in classes.ancestors.get(base, ()) and not alike:
+        if lost and lost not in classes.around.ancestors.get(base, ()) and not alike:
             reason = f"`{base}` replaces the parent's base `{lost}`, since their names end alike, but does not inherit from it"
             cure = f"Give `{base}` a name with another ending, or let it inherit from `{lost}`."
             yield finding_at(node, base_order, classes.name, reason, cure)

@@ -79,7 +79,7 @@ def _names_of_module(classes: TwoClasses) -> Iterator[ClassFinding]:
     own = set[str]()
     for member in classes.child.members:
         for name in sorted((member.reads & classes.parent.binds) - own):
-            if name in classes.module_names or hasattr(builtins, name):
+            if name in classes.around.module_names or hasattr(builtins, name):
                 reason = f"it reads the `{name}` of your module, but would read that of the parent's class"
                 cure = f"Give your `{name}` another name."
                 yield finding_at(member.node, name_of_both_classes, min(member.binds, default=name), reason, cure)
@@ -101,7 +101,7 @@ def _read_by_taken_expressions(classes: TwoClasses) -> Iterator[ClassFinding]:
     """
     both = classes.child.binds & classes.parent.binds
     for own, theirs in classes.overrides if both else ():
-        parts = inherited_decorators(own, theirs, classes.added)
+        parts = inherited_decorators(own, theirs, classes.around.added)
         if own.args.kwarg is not None and own.args.kwarg.arg == SUPER_KWARGS:
             parts += [one for one in (*theirs.args.defaults, *theirs.args.kw_defaults) if one is not None]
         read = bindings_of(*parts).reads - {own.name, decorated_by(theirs)} if parts else frozenset[str]()
@@ -202,7 +202,7 @@ def compare_half_overridden(classes: TwoClasses) -> Iterator[ClassFinding]:
     for accessor in (member.function for member in classes.parent.members if member.is_function):
         name = accessor.name
         getter = next((one for one in methods if one.name == name and not decorated_by(one)), None)
-        if getter is None or not is_property(getter, classes.added) or decorated_by(accessor) != name:
+        if getter is None or not is_property(getter, classes.around.added) or decorated_by(accessor) != name:
             continue
         if method_key(accessor) not in own:
             kept = method_key(accessor).rpartition(".")[2]
@@ -276,7 +276,7 @@ def compare_method_decorators(classes: TwoClasses) -> Iterator[ClassFinding]:
     """Find methods with other decorators than with inheritance."""
     for own, theirs in classes.overrides:
         if theirs.decorator_list:
-            yield from _compare_methods(own, theirs, inherited_decorators(own, theirs, classes.added))
+            yield from _compare_methods(own, theirs, inherited_decorators(own, theirs, classes.around.added))
 
 
 def _compare_methods(child: Function, parent: Function, taken: Sequence[ast.expr]) -> Iterator[ClassFinding]:

@@ -3,103 +3,68 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 from modular_converter.convert.inherit.prefix import common_suffix
-from modular_converter.facts import INHERITED_KEYWORDS
+from modular_converter.facts import INHERITED_KEYWORDS, Surroundings, TwoClasses
 from modular_converter.model.bindings import FUNCTIONS, Function
 from modular_converter.model.class_blocks import ClassBlock
-from modular_converter.model.overriding import NOTHING_ADDED, AddedDecorators
 from modular_converter.settings.values import Settings
-
-
-def _never(method: str, attribute: str) -> bool:
-    return False
-
-
-def _unseen(base: str) -> None:
-    return None
 
 
 @dataclass(frozen=True)
 class ClassShape:
     """The facts about a generated class that its methods need."""
 
-    name: str
-    bases: tuple[str, ...]
-    above: Mapping[str, frozenset[str]]
-    """Base -> the base that it implies by the settings, which is not listed."""
-    last_statement: str
-    """See `Settings`."""
-    module_names: frozenset[str] = frozenset()
-    """The names that the modular file defines and imports."""
-    attributes: frozenset[str] = frozenset()
-    """The names that the bodies of the child and of the parent bind."""
-    methods: Mapping[str, tuple[Function, ...]] = field(default_factory=dict)
-    """The child's and the parent's functions by name."""
-    is_set_above: Callable[[str, str], bool] = _never
-    """Tells whether a method of this name, in an ancestor of the parent, sets an attribute of this name."""
-    binds: Callable[[str], frozenset[str] | None] = _unseen
-    """The names that a base in the generated file binds or inherits there; None for a base from elsewhere."""
-    added: AddedDecorators = NOTHING_ADDED
-    inherited_docstrings: tuple[str, ...] = ()
-    """See `Settings`."""
+    classes: TwoClasses
+    settings: Settings
+
+    @property
+    def around(self) -> Surroundings:
+        """What stands around the two classes."""
+        return self.classes.around
+
+    @cached_property
+    def attributes(self) -> frozenset[str]:
+        """The names that the bodies of the child and of the parent bind."""
+        return self.classes.child.binds | self.classes.parent.binds
+
+    @cached_property
+    def methods(self) -> Mapping[str, tuple[Function, ...]]:
+        """The child's and the parent's functions by name."""
+        found: dict[str, tuple[Function, ...]] = {}
+        for node in (*self.classes.child.node.body, *self.classes.parent.node.body):
+            if isinstance(node, FUNCTIONS):
+                found[node.name] = (*found.get(node.name, ()), node)
+        return found
 
     def reached_by(self, method: str) -> frozenset[str]:
         """The bases whose method of this name `super()` reaches. A base from elsewhere is assumed to hide no later base
         from elsewhere, as in the corpus (phi3); a later base of the file is left out, since this cannot be known.
         """
         found: set[str] = set()
-        for place, base in enumerate(self.bases):
-            bound = self.binds(base)
+        for place, base in enumerate(self.classes.bases):
+            bound = self.around.binds(base)
             if not place or bound is None:
                 found.add(base)
             if bound is not None and method in bound:
                 break
-            found |= self.above.get(base, frozenset())
+            found |= self._implied_by(base)
         return frozenset(found)
 
-
-def shape_of(
-    child: ClassBlock,
-    parent: ClassBlock,
-    bases: Sequence[str],
-    settings: Settings,
-    module_names: frozenset[str] = frozenset(),
-    is_set_above: Callable[[str, str], bool] = _never,
-    binds: Callable[[str], frozenset[str] | None] = _unseen,
-    added: AddedDecorators = NOTHING_ADDED,
-) -> ClassShape:
-    """The class that has the child's name and the merged bases."""
-    above = {base: frozenset((implied,)) for base, implied in settings.implied_bases.items()}
-    if settings.model_base:
-        above |= {base: frozenset((settings.model_base,)) for base in bases if settings.model_base in base}
-    attributes = child.binds | parent.binds
-    methods: dict[str, tuple[Function, ...]] = {}
-    for node in (*child.node.body, *parent.node.body):
-        if isinstance(node, FUNCTIONS):
-            methods[node.name] = (*methods.get(node.name, ()), node)
-    return ClassShape(
-        name=child.node.name,
-        bases=tuple(bases),
-        above=above,
-        last_statement=settings.last_statement,
-        module_names=module_names,
-        attributes=attributes,
-        methods=methods,
-        is_set_above=is_set_above,
-        binds=binds,
-        added=added,
-        inherited_docstrings=settings.inherited_docstrings,
-    )
+    def _implied_by(self, base: str) -> set[str]:
+        """The base that another one implies by the settings, so that it is not listed."""
+        above = self.settings.model_base
+        return {above} if above and above in base else {*filter(None, [self.settings.implied_bases.get(base)])}
 
 
 def merge_bases(
     child: ClassBlock,
     parent: ClassBlock,
     parent_base: str,
-    ancestors: Mapping[str, frozenset[str]],
+    ancestors: Mapping[str, Collection[str]],
     implied: Mapping[str, str],
 ) -> list[str]:
     """The parent's bases, replaced and extended by the further bases of the child.

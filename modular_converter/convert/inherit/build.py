@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from modular_converter.convert.inherit.ancestors import lineage, sets_attribute
@@ -13,6 +13,7 @@ from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.names import ModelNames
 from modular_converter.convert.source.rename import RenamedModule
+from modular_converter.facts import Surroundings
 from modular_converter.findings import ClassFinding, ConversionError, Finding, Location, locate
 from modular_converter.model.class_blocks import ClassPiece, parse_class
 from modular_converter.model.module import Role, Statement
@@ -31,50 +32,33 @@ class _KnownMerge:
 
 
 def merge_once(
-    child: Statement,
-    parent: Statement,
-    parent_base: str,
-    names: ModelNames,
-    ancestors: Mapping[str, frozenset[str]],
-    siblings: Mapping[str, str],
-    settings: Settings,
-    module_names: frozenset[str],
-    is_set_above: Callable[[str, str], bool],
-    binds: Callable[[str], frozenset[str] | None],
-    added: AddedDecorators,
-    in_front: Mapping[str, tuple[str, ...] | None],
+    child: Statement, parent: Statement, parent_base: str, names: ModelNames, settings: Settings, around: Surroundings
 ) -> Merged:
     """`merge_class`, or its result for the same classes where all questions have the same answers still.
 
     Of the names of the module and of the ancestors only those are looked at that the two classes can ask for.
     """
-    named = module_names & (child.uses | parent.uses)
-    above = {base: ancestors[base] for base in child.bases if base in ancestors}
-    classes = (child.text, parent.text, parent.name, parent_base, names)
-    known = _known_merges(
-        classes,
-        frozenset(above.items()),
-        frozenset(siblings.items()),
-        settings,
-        named,
-        added,
-        frozenset(in_front.items()),
-    )
+    named = around.module_names & (child.uses | parent.uses)
+    above = {base: around.ancestors[base] for base in child.bases if base in around.ancestors}
+    classes = (child.text, parent.text, parent.name, parent_base, names, settings)
+    mappings = (frozenset(some.items()) for some in (above, around.siblings, around.in_front))
+    known = _known_merges(classes, named, around.added, *mappings)
     for one in known:
-        if all(is_set_above(*asked) == told for asked, told in one.set_above.items()) and all(
-            binds(base) == told for base, told in one.bound.items()
+        if all(around.is_set_above(*asked) == told for asked, told in one.set_above.items()) and all(
+            around.binds(base) == told for base, told in one.bound.items()
         ):
             return one.merged
     set_above: dict[tuple[str, str], bool] = {}
     bound: dict[str, frozenset[str] | None] = {}
 
     def asks_above(method: str, attribute: str) -> bool:
-        return set_above.setdefault((method, attribute), is_set_above(method, attribute))
+        return set_above.setdefault((method, attribute), around.is_set_above(method, attribute))
 
     def asks_bound(base: str) -> frozenset[str] | None:
-        return bound.setdefault(base, binds(base))
+        return bound.setdefault(base, around.binds(base))
 
-    merged = merge_class(*classes, above, siblings, settings, named, asks_above, asks_bound, added, in_front)
+    asking = replace(around, module_names=named, ancestors=above, is_set_above=asks_above, binds=asks_bound)
+    merged = merge_class(*classes, asking)
     known.append(_KnownMerge(merged, set_above, bound))
     return merged
 
@@ -156,21 +140,17 @@ def _merge(
     definitions = neighbours.neighbours[dotted].definitions
     renamed = {definitions.renamer.name(alias): name for alias, name in definitions.module.aliases.items()}
     added = AddedDecorators(library.settings.added_decorators, neighbours.target.module.aliases, renamed)
+    around = Surroundings(
+        added,
+        neighbours.target.module.names,
+        siblings,
+        ancestors,
+        _in_front(statement, base, siblings, neighbours, library),
+        lambda method, attribute: _is_set_above(neighbours, base, method, attribute, library),
+        lambda name: _bound_in(name, built, definitions),
+    )
     try:
-        merged = merge_once(
-            statement,
-            parent,
-            base,
-            neighbours.target.names,
-            ancestors,
-            siblings,
-            library.settings,
-            neighbours.target.module.names,
-            lambda method, attribute: _is_set_above(neighbours, base, method, attribute, library),
-            lambda name: _bound_in(name, built, definitions),
-            added,
-            _in_front(statement, base, siblings, neighbours, library),
-        )
+        merged = merge_once(statement, parent, base, neighbours.target.names, library.settings, around)
     except SyntaxError as error:
         place = Location(neighbours.target.path, statement.line)
         reason = f"{error.msg}, as libcst reads this class or its parent"
@@ -182,7 +162,7 @@ def _merge(
 def _in_front(
     statement: Statement, parent: str, siblings: Mapping[str, str], neighbours: Neighbourhood, library: Library
 ) -> Mapping[str, tuple[str, ...] | None]:
-    """The bases in front of the parent, see `TwoClasses`."""
+    """The bases in front of the parent, see `Surroundings`."""
     bases = statement.bases[: statement.bases.index(parent)] if parent in statement.bases else ()
     if not bases:
         return {}

@@ -6,18 +6,18 @@ import ast
 import functools
 import itertools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from modular_converter.convert.inherit.bases import ClassShape, class_header, merge_bases, replaced_base, shape_of
+from modular_converter.convert.inherit.bases import ClassShape, class_header, merge_bases, replaced_base
 from modular_converter.convert.inherit.merge_members import merge_members
 from modular_converter.convert.inherit.prefix import common_suffix
 from modular_converter.convert.inherit.taken import pieces_of
 from modular_converter.convert.source.names import ModelNames
 from modular_converter.convert.source.rename import Renamer
-from modular_converter.facts import TwoClasses
+from modular_converter.facts import Surroundings, TwoClasses
 from modular_converter.findings import ClassFinding, finding_at
 from modular_converter.model import lexer
 from modular_converter.model.class_blocks import ClassBlock, ClassPiece, Member, parse_class
@@ -61,14 +61,8 @@ def merge_class(
     parent_name: str,
     parent_base: str,
     names: ModelNames,
-    ancestors: Mapping[str, frozenset[str]],
-    siblings: Mapping[str, str],
     settings: Settings,
-    module_names: frozenset[str] = frozenset(),
-    is_set_above: Callable[[str, str], bool] = lambda method, attribute: False,
-    binds: Callable[[str], frozenset[str] | None] = lambda base: None,
-    added: AddedDecorators | None = None,
-    in_front: Mapping[str, tuple[str, ...] | None] | None = None,
+    around: Surroundings | None = None,
 ) -> Merged:
     """The generated class.
 
@@ -77,43 +71,25 @@ def merge_class(
         parent_text: the class of the neighbour, renamed.
         parent_name: its name in that text.
         parent_base: the base, as the child writes it, that `parent_text` stands for.
-        ancestors: see `merge_bases`.
-        siblings: the classes of the modular file above this one, as they are generated.
-        module_names: what the modular file defines and imports.
-        is_set_above: see `ClassShape`.
-        binds: see `ClassShape`.
-        added: see `ClassShape`; None for those of the settings under their own names.
-        in_front: see `TwoClasses`.
+        around: what stands around the two classes; None for nothing but the decorators of the settings.
     """
-    if added is None:
-        added = AddedDecorators(settings.added_decorators)
+    around = around or Surroundings(AddedDecorators(settings.added_decorators))
     child = parse_class(child_text)
     if child.node.name != parent_name:
         parent_text = rename_class(parent_text, parent_name, child.node.name, names)
     parent = parse_class(_with_private_names(parent_text, child_text, child.node.name))
     if child.docstring:  # it is the class's `__doc__`, which an assignment of the parent would replace
         parent = replace(parent, members=tuple(one for one in parent.members if one.binds != {"__doc__"}))
-    bases = merge_bases(child, parent, parent_base, ancestors, settings.implied_bases)
-    classes = TwoClasses(
-        child,
-        parent,
-        parent_base,
-        bases,
-        {base: replaced_base(base, parent.bases) for base in child.bases},
-        siblings,
-        ancestors,
-        module_names,
-        added,
-        settings.model_base,
-        in_front or {},
-    )
+    bases = merge_bases(child, parent, parent_base, around.ancestors, settings.implied_bases)
+    replaced = {base: replaced_base(base, parent.bases) for base in child.bases}
+    classes = TwoClasses(child, parent, parent_base, bases, replaced, around, settings.model_base)
     if classes.given_in_front:
         kept = (one for one in parent.members if one.binds.isdisjoint(classes.given_in_front))
         parent = replace(parent, members=tuple(kept))
         classes = replace(classes, parent=parent)
-    shape = shape_of(child, parent, bases, settings, module_names, is_set_above, binds, added)
-    merger = _MethodMerger(shape, {}, [finding for compare in class_comparisons() for finding in compare(classes)])
-    members = merge_members(child, parent, merger.override, merger.new, added)
+    findings = [finding for compare in class_comparisons() for finding in compare(classes)]
+    merger = _MethodMerger(ClassShape(classes, settings), {}, findings)
+    members = merge_members(child, parent, merger.override, merger.new, around.added)
     decorators = _decorators(child, parent)
     docstring = _docstring(child) or parent.docstring
     body = "".join([docstring, *(member.render() for member in members)]) or "    pass\n"
@@ -167,7 +143,7 @@ class _MethodMerger:
             or COMMENT_BEFORE_PARAMETERS.search(parent.text) is not None
             or calls_base(child.text, child.function.name)
             or (own.returns is None and inherited.returns is not None)
-            or bool(inherited_decorators(own, inherited, self.shape.added))
+            or bool(inherited_decorators(own, inherited, self.shape.around.added))
             or (not is_docstring(own.body[0]) and is_docstring(inherited.body[0]))
         )
 

@@ -273,7 +273,7 @@ def merge_override(
         findings: extended by what cannot be merged.
     """
     original, child = child, with_parents_parameters(child, parent.function)
-    taken = inherited_decorators(child.function, parent.function, shape.added)
+    taken = inherited_decorators(child.function, parent.function, shape.around.added)
     name = child.function.name
     rewritten = name if calls_base(child.text, name) else ""
     own, inherited = shorten(child, rewritten), shorten(parent, rewritten)
@@ -283,7 +283,7 @@ def merge_override(
         merged = merge_signature(
             _merge_decorators(tree, parent_tree, [one in taken for one in parent.function.decorator_list]),
             parent_tree,
-            bool(first_parameter(child.function, parent.function, shape.added)),
+            bool(first_parameter(child.function, parent.function, shape.around.added)),
         )
     except cst.ParserSyntaxError as error:
         findings.append(finding_at(child.node, merged_bodies.unknown_syntax, name, error.message))
@@ -357,7 +357,7 @@ def _inherited_docstring(parent: Body, shape: ClassShape) -> Line | None:
     if not isinstance(tree, cst.SimpleStatementLine):
         return None
     text = cst.Module([]).code_for_node(tree.body[0]).lstrip("rRuU")
-    return parent.docstring if text.startswith(shape.inherited_docstrings) else None
+    return parent.docstring if text.startswith(shape.settings.inherited_docstrings) else None
 
 
 def _names(method: cst.FunctionDef) -> frozenset[str]:

@@ -63,14 +63,14 @@ class Merge:
     @property
     def instance(self) -> str:
         """See `first_parameter`."""
-        return first_parameter(self.child, self.parent, self.shape.added)
+        return first_parameter(self.child, self.parent, self.shape.around.added)
 
 
 def merge_statements(merge: Merge) -> list[Line]:
     """The child's body with its first `super().<same method>(…)` statement replaced by the parent's body."""
     own = merge.child_body.lines
     positions = [
-        place for place, part in enumerate(own) if is_super_statement(part.node, merge.name, merge.shape.name)
+        place for place, part in enumerate(own) if is_super_statement(part.node, merge.name, merge.shape.classes.name)
     ]
     if not positions:
         return list(own)
@@ -99,7 +99,7 @@ def merge_statements(merge: Merge) -> list[Line]:
         instance,
         merge.available,
         hidden,
-        lambda attribute: merge.shape.is_set_above(merge.name, attribute),
+        lambda attribute: merge.shape.around.is_set_above(merge.name, attribute),
         copied,
     )
     body = _merge_behind(merge, bodies)
@@ -107,7 +107,7 @@ def merge_statements(merge: Merge) -> list[Line]:
     merge.findings.extend(_check_set_up(merge, bodies, body))
     told = [*_check_replacements(merge, body.replaced)] or [
         *_check_local_names(merge, bodies, body),
-        *check_names(bodies, [*before, *merged, *appended], merged, merge.shape.module_names),
+        *check_names(bodies, [*before, *merged, *appended], merged, merge.shape.around.module_names),
     ]
     merge.findings.extend(told)
     if inherited and merge.parent_body.footer:
@@ -140,7 +140,7 @@ def _reads_changes(line: Line, before: Sequence[Line], merge: Merge) -> bool:
     The call of a base that sets the same attribute changes it anew.
     """
     attributes = (target.partition(".")[2] for part in before for target in part.targets if "." in target)
-    if any(merge.shape.is_set_above(merge.name, one) for one in attributes):
+    if any(merge.shape.around.is_set_above(merge.name, one) for one in attributes):
         return True
     changed = (parameters_of(merge.parent) - merge.available).union(
         *(part.effects.writes | part.effects.objects_changed for part in before)
@@ -243,7 +243,7 @@ def _without_repeated(merge: Merge, after: Sequence[Line]) -> list[Line]:
     repeated = [
         one for one in after if one.normal in there and one not in needed and counts_twice(one, merge.instance)
     ]
-    last = merge.shape.last_statement
+    last = merge.shape.settings.last_statement
     dropped = (part for part in repeated if part.normal != last)
     merge.findings.extend(finding_at(part.node, merged_bodies.statement_not_repeated, part.normal) for part in dropped)
     return [part for part in after if part not in repeated]
@@ -318,7 +318,7 @@ def _moved_last(lines: list[Line], merge: Merge) -> list[Line]:
 
     Where a line behind it may return, it stays, and runs as often as with inheritance.
     """
-    calls = [part for part in lines if part.normal == merge.shape.last_statement]
+    calls = [part for part in lines if part.normal == merge.shape.settings.last_statement]
     if calls and any(any(returns_in(part.node)) for part in lines[lines.index(calls[0]) :]):
         return lines
     return [part for part in lines if part not in calls] + calls[-1:]

@@ -13,7 +13,7 @@ from modular_converter.settings.load import profile_settings
 def merged(child: str, parent: str, bases: str = "nn.Module") -> Merged:
     """`class NewMLP(OldMLP)` over `class NewMLP(bases)`; both bodies are written without indentation."""
     return merge_class(
-        child_text(child), class_text(f"class NewMLP({bases}):", parent), "NewMLP", "OldMLP", NAMES, {}, {}, SETTINGS
+        child_text(child), class_text(f"class NewMLP({bases}):", parent), "NewMLP", "OldMLP", NAMES, SETTINGS
     )
 
 

@@ -7,6 +7,7 @@ import textwrap
 import pytest
 
 from modular_converter.convert.inherit.merge import merge_class
+from modular_converter.facts import Surroundings
 from modular_converter.findings import Location, locate
 from tests.unit.convert.inherit.merging import NAMES, SETTINGS, class_text, findings
 
@@ -141,9 +142,11 @@ def among(
         "NewMLP",
         "OldMLP",
         NAMES,
-        {name: frozenset(bases.split()) for name, bases in above.items()},
-        {name: class_text(f"class {name}:", body) for name, body in siblings.items()},
         SETTINGS,
+        Surroundings(
+            ancestors={name: frozenset(bases.split()) for name, bases in above.items()},
+            siblings={name: class_text(f"class {name}:", body) for name, body in siblings.items()},
+        ),
     ).findings
     places = [(one.diagnose(Location("modular")), locate("modular", one.node, text)) for one in found]
     return [(one.code, place.line, place.column) for one, place in places]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from modular_converter.convert.inherit.build import merge_once
 from modular_converter.convert.inherit.merge import Merged, merge_class
+from modular_converter.facts import Surroundings
 from modular_converter.model.module import Role, Statement
-from modular_converter.model.overriding import NOTHING_ADDED
 from tests.unit.convert.inherit.merging import NAMES, SETTINGS, child_text, class_text
 
 
@@ -16,27 +16,15 @@ PARENT = "def forward(self, x):\n    return x"
 def merge_with(child: str, module_names: frozenset[str] = frozenset(), bound: frozenset[str] | None = None) -> Merged:
     own = Statement(Role.CLASS, "NewMLP", child_text(child), 1, bases=("OldMLP",))
     parent = Statement(Role.CLASS, "NewMLP", class_text("class NewMLP(nn.Module):", PARENT), 1, bases=("nn.Module",))
-    return merge_once(
-        own,
-        parent,
-        "OldMLP",
-        NAMES,
-        {},
-        {},
-        SETTINGS,
-        module_names,
-        lambda *asked: False,
-        lambda base: bound,
-        NOTHING_ADDED,
-        {},
-    )
+    around = Surroundings(module_names=module_names, binds=lambda base: bound)
+    return merge_once(own, parent, "OldMLP", NAMES, SETTINGS, around)
 
 
 def test_the_same_classes_are_merged_once() -> None:
     first = merge_with(CHILD)
     assert merge_with(CHILD) is first
     parent = class_text("class NewMLP(nn.Module):", PARENT)
-    assert first == merge_class(child_text(CHILD), parent, "NewMLP", "OldMLP", NAMES, {}, {}, SETTINGS)
+    assert first == merge_class(child_text(CHILD), parent, "NewMLP", "OldMLP", NAMES, SETTINGS)
     assert merge_with(CHILD.replace("3", "4")).text == first.text.replace("3", "4")
 
 

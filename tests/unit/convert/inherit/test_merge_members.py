@@ -153,7 +153,7 @@ def test_a_coroutine_takes_the_place_of_one() -> None:
 def test_any_indentation_becomes_four_spaces(indentation: str) -> None:
     child = child_text("def f(self):\n    if 1:\n        a = 1\n    return super().f()").replace("    ", indentation)
     parent = class_text("class NewMLP:", "def f(self):\n    return [\n        1\n    ]")
-    text = merge_class(child, parent, "NewMLP", "OldMLP", NAMES, {}, {}, SETTINGS).text
+    text = merge_class(child, parent, "NewMLP", "OldMLP", NAMES, SETTINGS).text
     body = "        if 1:\n            a = 1\n        return [\n            1\n        ]\n"
     assert text == f"class NewMLP:\n    def f(self):\n{body}"
 
@@ -164,6 +164,6 @@ def test_type_parameters_stay() -> None:
         "class NewMLP[K](OldMLP):\n    def f[S: (int, str)](self, y=1, **super_kwargs):\n        return super().f(y)\n"
     )
     parent = "class NewMLP[T: (int, str)](nn.Module):\n    def f(self, x: T) -> T:\n        return x\n"
-    text = merge_class(child, parent, "NewMLP", "OldMLP", NAMES, {}, {}, SETTINGS).text
+    text = merge_class(child, parent, "NewMLP", "OldMLP", NAMES, SETTINGS).text
     assert text.startswith("class NewMLP[T: (int, str), K](nn.Module):\n")
     assert "def f[S: (int, str)](self, x: T, y=1, ) -> T:" in text

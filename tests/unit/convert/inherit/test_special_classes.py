@@ -12,7 +12,7 @@ from tests.unit.convert.inherit.merging import NAMES, SETTINGS, class_text
 def merged(child: str, parent: str) -> Merged:
     """One class laid over another; each is written as a decorator, its bases, and its body behind `:: `."""
     child_text, parent_text = (class_text(*_parted(text)) for text in (child, parent))
-    return merge_class(child_text, parent_text, "NewMLP", "OldMLP", NAMES, {}, {}, SETTINGS)
+    return merge_class(child_text, parent_text, "NewMLP", "OldMLP", NAMES, SETTINGS)
 
 
 def _parted(text: str) -> tuple[str, str]:
