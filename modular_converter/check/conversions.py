@@ -15,6 +15,7 @@ from modular_converter.settings.values import Settings
 
 if TYPE_CHECKING:
     from modular_converter.check.compare import Difference
+    from modular_converter.convert.source.library import Library
 
 
 class Conversions(NamedTuple):
@@ -87,6 +88,16 @@ def find_conversions(
     if cache:
         cache.store(made.values())
     return Conversions({path: one for path, one in known.items() if path not in made}, made)
+
+
+def files_required(
+    paths: Collection[str], settings: Settings, cache_folder: str | None, library: Library
+) -> dict[str, frozenset[str]]:
+    """`required_files` of modular files; those that the cache knows are not parsed."""
+    known = Cache(cache_folder, settings).look_up(paths) if cache_folder else {}
+    from modular_converter.convert.schedule import required_files  # the cache may know them all
+
+    return {path: known[path].requires if path in known else required_files(path, library) for path in paths}
 
 
 def _form_cycle(known: Mapping[str, Conversion], settings: Settings) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -15,7 +17,9 @@ if TYPE_CHECKING:
 
 
 FILES_FOR_PROGRESS = 5
-"""The number of files from which a terminal shows a progress bar."""
+"""The number of files from which a terminal shows how many are done."""
+SECONDS_FOR_PROGRESS = 1.0
+"""A step that cannot be counted is shown if it takes longer."""
 
 
 def report(findings: Sequence[Finding], output_format: str = "text", *, quiet: bool = False) -> None:
@@ -62,21 +66,59 @@ def print_diff(path: str, old: str | None, new: str, output_format: str = "text"
         click.echo(f"… {len(lines) - limit} more lines", err=to_stderr)
 
 
+class _Line:
+    """A line of stderr that is written again and again, and is gone at the end."""
+
+    def __init__(self, action: str, total: int) -> None:
+        self.action, self.total, self.done, self.is_shown = action, total, 0, False
+
+    def show(self) -> None:
+        counts = f" {self.done} of {self.total}" if self.total else ""
+        self._write(f"{self.action}{counts} …")
+        self.is_shown = True
+
+    def advance(self, done: int) -> None:
+        self.done += done
+        self.show()
+
+    def clear(self) -> None:
+        if self.is_shown:
+            self._write("")
+
+    @staticmethod
+    def _write(text: str) -> None:
+        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.flush()
+
+
 @contextmanager
-def progress_bar(action: str, files: int, *, quiet: bool = False) -> Iterator[Callable[[int], None]]:
-    """A function that advances a bar on stderr by a number of files; without a terminal and for few files, nothing.
+def progress(action: str, total: int | None = None, *, quiet: bool = False) -> Iterator[Callable[[int], None]]:
+    """Show on a terminal what a command is busy with; elsewhere nothing. Gives a function to call with how many more
+    files are done.
 
     Args:
-        action: what is done to the files, such as `Converting`.
-        files: how many there are.
+        action: what is done, such as `converting`.
+        total: the number of files; few show nothing. None for a step that cannot be counted, which is shown once it has
+            taken a while.
         quiet: show nothing.
     """
-    if files < FILES_FOR_PROGRESS or quiet or not sys.stderr.isatty():
+    if quiet or not shows_progress() or (total is not None and total < FILES_FOR_PROGRESS):
         yield lambda done: None
         return
-    from rich.console import Console
-    from rich.progress import Progress
+    line = _Line(action, total or 0)
+    later = threading.Timer(SECONDS_FOR_PROGRESS, line.show)
+    later.daemon = True
+    if total is None:
+        later.start()
+    else:
+        line.show()
+    try:
+        yield line.advance
+    finally:
+        later.cancel()
+        line.clear()
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(action, total=files)
-        yield lambda done: bar.advance(task, done)
+
+def shows_progress() -> bool:
+    """Whether a person watches stderr."""
+    return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"

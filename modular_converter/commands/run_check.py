@@ -13,7 +13,7 @@ import click
 
 from modular_converter.check.cache.store import VARIABLE, cache_folder, clear, unusable
 from modular_converter.check.run import CheckOptions, CheckResult, check
-from modular_converter.commands.output import fixable, print_diff, progress_bar, report
+from modular_converter.commands.output import fixable, print_diff, progress, report
 from modular_converter.files.arguments import means_many
 from modular_converter.findings import Finding
 from modular_converter.reporting import display
@@ -52,7 +52,7 @@ def run(
         _clear(cache_folder(), quiet)
     cache = None if no_cache else cache_folder()
     errors_only = quiet and not statistics
-    bar = functools.partial(progress_bar, "Converting", quiet=quiet)
+    bar = functools.partial(progress, "converting", quiet=quiet)
     options = CheckOptions(
         arguments, package, root, fix, changed_since, workers, strict, cache, accept_release, errors_only, bar
     )

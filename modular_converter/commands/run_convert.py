@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from modular_converter.commands.fix_files import fix_files
-from modular_converter.commands.output import fixable, print_diff, progress_bar, report
+from modular_converter.commands.output import fixable, print_diff, progress, report
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion, Origin
 from modular_converter.convert.silence import release_first
@@ -92,8 +92,8 @@ def run(options: ConvertOptions) -> int:
 
 def _convert(options: ConvertOptions, selection: Selection) -> Sequence[Conversion]:
     """The conversions of the selected files, with `--fix` those of the fixed files."""
-    with progress_bar("Converting", len(selection.paths), quiet=options.quiet) as progress:
-        batch = Run(selection.settings, workers=selection.settings.workers, progress=progress)
+    with progress("converting", len(selection.paths), quiet=options.quiet) as advance:
+        batch = Run(selection.settings, workers=selection.settings.workers, progress=advance)
         conversions = batch.convert(selection.paths)
     if not options.fix:
         return conversions

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 
 import click
 
-from modular_converter.commands.output import report
+from modular_converter.check.cache.outlines import load_outlines, store_outlines
+from modular_converter.check.cache.store import cache_folder
+from modular_converter.commands.output import progress, report
 from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import models_folder
 from modular_converter.files.atomic_write import write_atomically
@@ -59,7 +61,12 @@ def _refuse_missing_folder(output: str | None) -> None:
 def _read(arguments: Sequence[str], package: str | None, root: str | None) -> tuple[Graph | None, list[Finding]]:
     """The graph of the models that the arguments mean, None where they mean none; and the findings."""
     folder, paths = modular_files(arguments, models_folder(package, root))
-    graph, findings = build_graph(paths, folder, Library(load_settings(folder)))
+    outlines = load_outlines(cache_folder(), folder)
+    before = set(outlines)
+    with progress("reading the modular files"):
+        graph, findings = build_graph(paths, folder, Library(load_settings(folder)), outlines)
+    if outlines.keys() != before:
+        store_outlines(cache_folder(), folder, outlines)
     if not arguments:
         return graph, findings
     chosen, findings = chosen_models(arguments, graph, folder)

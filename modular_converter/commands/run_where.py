@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from modular_converter.commands.output import report
+from modular_converter.check.cache.store import cache_folder
+from modular_converter.commands.output import progress, report
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import ConversionError, Finding, Location, exit_code
 from modular_converter.provenance.records import LineRange
@@ -36,8 +37,9 @@ def run(places: Sequence[str], output_format: str) -> int:
             if not os.path.isfile(path):
                 raise ConversionError(input_files.missing_file(Location(os.path.relpath(path))))
             settings = load_settings_of([path])
-            tracer = tracers.setdefault(settings, Tracer(settings, Library(settings)))
-            answers.append(tracer.where(path, line))
+            tracer = tracers.setdefault(settings, Tracer(settings, Library(settings), cache=cache_folder()))
+            with progress("following the line"):
+                answers.append(tracer.where(path, line))
             findings += (one for one in answers[-1].findings if one not in findings)
         except ConversionError as error:
             findings += (one for one in error.findings if one not in findings)

@@ -8,6 +8,7 @@ with their hashes, and the files that this process has written.
 
 from __future__ import annotations
 
+import functools
 import glob
 import itertools
 import os
@@ -17,19 +18,22 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from modular_converter.check.cache.hashes import CurrentHashes
-from modular_converter.commands.output import report
+from modular_converter.check.cache.store import cache_folder
+from modular_converter.check.conversions import files_required, find_conversions
+from modular_converter.commands.output import progress, report
 from modular_converter.commands.run_convert import ConvertOptions, prepare
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
-from modular_converter.convert.schedule import required_files
+from modular_converter.convert.schedule import modular_of
 from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import ALL, Selection
 from modular_converter.files.generated_files import current_text, path_of_generated, put_in_place
 from modular_converter.files.read import is_installed
 from modular_converter.findings import ConversionError, Finding, first_of
-from modular_converter.git.affected import SETTINGS_FILES, affected, named_settings
+from modular_converter.git.affected import SETTINGS_FILES, named_settings
 from modular_converter.reporting.display import count, shown_path
 from modular_converter.settings.parent_folders import upwards
+from modular_converter.settings.values import Settings
 
 
 TICK_MS = 250
@@ -54,6 +58,8 @@ class Watch:
     options: ConvertOptions
     reads: dict[str, Mapping[str, str]] = field(default_factory=dict)
     """Modular file -> `Conversion.reads` of its last conversion, missing files included."""
+    requires: dict[str, frozenset[str]] = field(default_factory=dict)
+    """Modular file -> `Conversion.requires` of its last conversion, if that had no error."""
     generated: set[str] = field(default_factory=set)
     """The generated files of all conversions."""
     own: dict[str, Stamp] = field(default_factory=dict)
@@ -172,35 +178,67 @@ def _pass(state: Watch, saved: Sequence[str] | None, label: str, *, writes: bool
     try:
         selection = prepare(state.options)
         paths = selection.paths if saved is None else _affected(state, saved, selection)
-        conversions = Run(selection.settings, workers=selection.settings.workers).convert(paths)
+        conversions, current = _conversions(state, paths, selection.settings, everything=saved is None)
     except ConversionError as error:  # settings in the middle of an edit, or a missing formatter
         _print_line(state, label, (), "", list(error.findings), started)
         return
     state.reads = {path: state.reads.get(path, {}) for path in selection.paths}
     state.reads.update({conversion.path: conversion.reads for conversion in conversions})
+    state.requires = {path: files for path, files in state.requires.items() if path in state.reads}
+    for conversion in conversions:
+        state.requires.pop(conversion.path, None)
+        if not conversion.failed:
+            state.requires[conversion.path] = conversion.requires
     state.generated.update(path for conversion in conversions for path in conversion.files)
-    different, findings = _write(state, selection, conversions, writes)
+    different, findings = _write(state, selection, conversions, current, writes)
     _update_folders(state, selection)
     action = f"wrote {_named(different)}" if writes else f"left as they are, though out of date: {_named(different)}"
     _print_line(state, label, conversions, action if different else "", [*selection.findings, *findings], started)
 
 
+def _conversions(
+    state: Watch, paths: Sequence[str], settings: Settings, *, everything: bool
+) -> tuple[Sequence[Conversion], Collection[str]]:
+    """The conversions of a pass, and the modular files whose generated files are known to be current. A pass over
+    everything asks the cache of the check; a pass over a few files is quicker without.
+    """
+    if not everything:
+        return Run(settings, workers=settings.workers).convert(paths), ()
+    bar = functools.partial(progress, "converting", quiet=state.options.quiet)
+    found = find_conversions(paths, settings, cache_folder(), bar=bar)
+    return found.all, found.known.keys()
+
+
 def _affected(state: Watch, saved: Sequence[str], selection: Selection) -> list[str]:
     """The modular files that were saved, are new, or have read a saved file, and all their heirs."""
-    changed = {os.path.realpath(path) for path in saved}
-    for path in selection.paths:
-        if path not in state.reads or not state.reads[path].keys().isdisjoint(saved):
-            changed.add(os.path.realpath(path))
-    return affected(changed, selection.paths, Library(selection.settings))
+    giver = functools.cache(lambda path: modular_of(path, selection.settings))
+    touched = {*saved, *map(giver, saved), *map(os.path.realpath, saved)} - {""}
+    waiting, found = set(selection.paths), set[str]()
+    while True:
+        new = {
+            path
+            for path in waiting
+            if path not in state.reads
+            or not touched.isdisjoint((path, os.path.realpath(path), *state.reads[path]))
+            or not found.isdisjoint(map(giver, state.reads[path]))
+        }
+        if not new:
+            return sorted(found)
+        found |= new
+        waiting -= new
 
 
 def _write(
-    state: Watch, selection: Selection, conversions: Sequence[Conversion], writes: bool
+    state: Watch,
+    selection: Selection,
+    conversions: Sequence[Conversion],
+    current: Collection[str],
+    writes: bool,
 ) -> tuple[list[str], list[Finding]]:
     """Write the generated files that differ, or only find them; return their paths and all findings."""
     different: list[str] = []
     findings = [finding for conversion in conversions for finding in conversion.findings]
-    for conversion in conversions:
+    for conversion in (one for one in conversions if one.path not in current):
         for path, text in conversion.files.items():
             target = path_of_generated(path, selection.settings)
             try:
@@ -241,7 +279,9 @@ def _update_folders(state: Watch, selection: Selection) -> None:
     """Find the folders and settings files to watch from now on. Installed packages are left out."""
     state.roots = state.roots or frozenset(roots(state.options.arguments, selection.models))
     library = Library(selection.settings)
-    files = set(selection.paths).union(*(required_files(path, library) for path in selection.paths))
+    asked = [path for path in selection.paths if path not in state.requires]
+    required = {**state.requires, **files_required(asked, selection.settings, cache_folder(), library)}
+    files = set(selection.paths).union(*(required[path] for path in selection.paths))
     folders = {*state.roots, *map(os.path.dirname, files)}
     if selection.findings:  # a missing file may come back, with the same neighbours
         folders.update(state.folders)

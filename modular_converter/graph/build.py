@@ -17,8 +17,9 @@ from modular_converter.files.arguments import ALL, discover
 from modular_converter.files.generated_files import path_of_generated
 from modular_converter.files.packages import package_of
 from modular_converter.findings import ConversionError, Finding, Location, locate_word
+from modular_converter.graph.outline import Outline, key_of_text, outline_of
 from modular_converter.graph.records import Edge, Graph, ImportedThing, InheritedClass, Model, ModelFile
-from modular_converter.model.module import ImportedName, Role, Statement
+from modular_converter.model.module import ImportedName
 from modular_converter.rules import input_files, neighbour_imports
 from modular_converter.settings.parent_folders import models_folder_of
 
@@ -46,6 +47,17 @@ class _Reading:
     findings: list[Finding] = field(default_factory=list)
     kinds: dict[str, dict[str, str]] = field(default_factory=dict)
     """Neighbour's path -> name of a definition -> its kind."""
+    known: Mapping[str, Outline] = field(default_factory=dict)
+    """Outlines of earlier runs, by the key of their text."""
+    outlines: dict[str, Outline] = field(default_factory=dict)
+    """The outlines of this run."""
+
+    def outline(self, path: str) -> Outline:
+        """The outline of a modular file. Raises `ConversionError` for one that cannot be parsed."""
+        key = key_of_text(self.library.text(path))
+        found = self.known.get(key) or outline_of(self.library.module(path).statements)
+        self.outlines[key] = found
+        return found
 
     def edge(self, heir: str, path: str) -> _Taken | None:
         """The edge from `heir` to the model of the neighbour at `path`; None within one model."""
@@ -56,20 +68,29 @@ class _Reading:
         return self.taken.setdefault((heir, parent), _Taken())
 
 
-def build_graph(paths: Iterable[str], root: str, library: Library) -> tuple[Graph, list[Finding]]:
+def build_graph(
+    paths: Iterable[str], root: str, library: Library, outlines: dict[str, Outline] | None = None
+) -> tuple[Graph, list[Finding]]:
     """The graph of the modular files at `paths`, and the findings about them; a bad file never stops the others.
 
     Args:
+        paths: the modular files.
         root: the folder of models, from which models are named.
+        library: what reads the files.
+        outlines: those of earlier runs, which are not parsed again; those of this run take their place.
     """
-    reading = _Reading(root, library)
+    reading = _Reading(root, library, known=dict(outlines or {}))
     for path in sorted(set(paths)):
         _read_model(path, reading)
     edges = (
         Edge(heir, parent, tuple(taken.classes), tuple(sorted(taken.things, key=lambda one: (one.file, one.name))))
         for (heir, parent), taken in sorted(reading.taken.items())
     )
-    return _graph(_title(root), reading.models, tuple(edges)), reading.findings
+    graph = _graph(_title(root), reading.models, tuple(edges))
+    if outlines is not None:
+        outlines.clear()
+        outlines.update(reading.outlines)
+    return graph, reading.findings
 
 
 def model_name(folder: str, root: str) -> str:
@@ -120,11 +141,11 @@ def _read_model(path: str, reading: _Reading) -> None:
     generated = (*known.generated, *_generated_from(path, reading))
     reading.models[heir] = replace(known, modular_lines=known.modular_lines + lines, generated=generated)
     try:
-        statements = reading.library.module(path).statements
+        outline = reading.outline(path)
     except ConversionError as error:
         reading.findings += error.findings
         return
-    _read_statements(heir, path, statements, reading)
+    _read_outline(heir, path, outline, reading)
 
 
 def _generated_from(path: str, reading: _Reading) -> Iterator[ModelFile]:
@@ -147,35 +168,24 @@ def _generated_from(path: str, reading: _Reading) -> Iterator[ModelFile]:
             yield ModelFile(printable(name), text.count("\n"))
 
 
-def _read_statements(heir: str, path: str, statements: Iterable[Statement], reading: _Reading) -> None:
+def _read_outline(heir: str, path: str, outline: Outline, reading: _Reading) -> None:
     """Add the edges that follow from the imports and class headers of a modular file."""
     sources: dict[str, tuple[ImportedName, str]] = {}
-    for statement in statements:
-        if statement.role is Role.IMPORT:
-            for name in statement.imports:
-                source = _source_of(name, path, statement.line, reading)
-                if source:
-                    sources[name.bound] = name, source
+    for line, name in outline.imports:
+        if source := _source_of(name, path, line, reading):
+            sources[name.bound] = name, source
     inherited: set[str] = set()
-    for statement in statements:
-        for base in statement.bases:
+    for header in outline.classes:
+        for base in header.bases:
             if base in sources:
                 inherited.add(base)
                 name, source = sources[base]
                 if edge := reading.edge(heir, source):
-                    edge.classes.append(
-                        InheritedClass(statement.name, _header_line(statement), name.name, os.path.basename(source))
-                    )
+                    edge.classes.append(InheritedClass(header.name, header.line, name.name, os.path.basename(source)))
     for bound, (name, source) in sources.items():
         if bound not in inherited and (edge := reading.edge(heir, source)):
             kind = _defined_in(source, reading).get(name.name, "unknown")
             edge.things.add(ImportedThing(name.name, kind, os.path.basename(source)))
-
-
-def _header_line(statement: Statement) -> int:
-    """The line of a class's header, below its decorators."""
-    header = re.search(r"^class\b", statement.text, re.MULTILINE)
-    return statement.line + (statement.text.count("\n", 0, header.start()) if header else 0)
 
 
 def _source_of(name: ImportedName, path: str, line: int, reading: _Reading) -> str:

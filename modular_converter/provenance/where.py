@@ -5,13 +5,12 @@ from __future__ import annotations
 import enum
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from modular_converter.check.compare import compare
+from modular_converter.check.conversions import files_required, find_conversions
 from modular_converter.check.describe import describe
-from modular_converter.convert.batch import Run
 from modular_converter.convert.emit.banner import is_generated
-from modular_converter.convert.schedule import required_files
 from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import discover, is_modular_name
 from modular_converter.files.generated_files import path_of_generated
@@ -85,6 +84,8 @@ class Tracer:
     known: dict[str, dict[str, list[LineSource]]] = field(default_factory=dict)
     needs: dict[str, frozenset[str]] = field(default_factory=dict)
     """Modular file -> the files that it takes from; filled when heirs are first asked for."""
+    cache: str | None = None
+    """The folder of the cache of the check; None to go without."""
 
     def where(self, path: str, line: int) -> Answer:
         """Tell where a line comes from or, of a modular file, where it ends up.
@@ -161,7 +162,7 @@ class Tracer:
             return [], []
         if not self.needs:
             paths = discover([models_folder_of(modular)], None).paths
-            self.needs.update((path, required_files(path, self.library)) for path in paths)
+            self.needs.update(files_required(paths, self.settings, self.cache, self.library))
         heirs = [path for path, needed in self.needs.items() if not needed.isdisjoint(reached)]
         findings = self._convert([path for path in heirs if path not in self.known])
         return [path for path in heirs if path in self.known], findings
@@ -191,9 +192,10 @@ class Tracer:
     def _convert(self, modular: Sequence[str]) -> list[Finding]:
         """Convert some modular files together; the findings say which of them cannot be used, and why."""
         found: list[Finding] = []
-        for conversion in Run(self.settings, workers=1).convert(modular) if modular else ():
+        conversions = find_conversions(modular, replace(self.settings, workers=1), self.cache)
+        for conversion in conversions.all:
             findings = [one for one in conversion.findings if one.is_error]
-            if not conversion.failed:
+            if not conversion.failed and conversion.path in conversions.made:
                 stale, unreadable = compare([conversion], self.settings)
                 differences = describe(stale, self.settings)
                 findings = [*unreadable, *(one for difference in differences for one in difference.findings)]

@@ -49,7 +49,7 @@ def key_of(settings: Settings, version_of: VersionOf | None = None) -> str:
     if not all(one.ruff_is_followed for one in settings.formattings):
         return ""
     try:
-        tool = (__version__, sys.version, [digest(_content(path)) for path in _own_files()])
+        tool = tool_stamp()
         formatter = (
             formatter_stamp(settings, version_of),
             [(_black_options(one), one.formatter_judges_version) for one in settings.formattings],
@@ -60,6 +60,11 @@ def key_of(settings: Settings, version_of: VersionOf | None = None) -> str:
         return ""
     facts = (tool, formatter, sources, replace(settings.with_any_formatter, **NO_PART))
     return digest(repr(facts).encode("utf-8", "surrogatepass"))
+
+
+def tool_stamp() -> tuple[str, str, list[str]]:
+    """What changes with this tool and its Python. Raises `OSError` where its own files cannot be read."""
+    return (__version__, sys.version, [digest(_content(path)) for path in _own_files()])
 
 
 def packages_above(folder: str, known: MutableMapping[str, str], is_file: Callable[[str], bool]) -> str:

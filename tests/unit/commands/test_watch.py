@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from modular_converter.commands.check import check_command
 from modular_converter.commands.convert import convert_command
 
 
@@ -93,6 +94,7 @@ def tree(tmp_path: Path) -> Path:
 @pytest.fixture
 def watched(tree: Path) -> Iterator[Watched]:
     assert CliRunner().invoke(convert_command, ["--root", str(tree), "all"]).exit_code == 0
+    assert CliRunner().invoke(check_command, [str(tree / "models")]).exit_code == 0, "the start is read from the cache"
     found = Watched(tree)
     try:
         assert found.line() == "start: 2 modular files up to date"

@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from modular_converter.commands.convert import main
+from modular_converter.convert.source.library import Library
 
 
 def call(capsys, *arguments: str) -> tuple[int, str, str]:
@@ -27,6 +28,16 @@ def test_every_format_goes_to_the_standard_output(zoo, capsys, format, start):
     code, out, err = call(capsys, "--root", str(zoo), "--format", format)
     assert (code, err) == (0, "")
     assert out.startswith(start) and out.endswith("\n")
+
+
+def test_a_second_graph_parses_nothing(zoo, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("MODULAR_CONVERTER_CACHE", str(tmp_path / "cache"))
+    first = call(capsys, "--root", str(zoo), "--format", "json")
+    with monkeypatch.context() as patched:
+        patched.setattr(Library, "module", lambda *_: pytest.fail("parsed again"))
+        assert call(capsys, "--root", str(zoo), "--format", "json") == first
+    (zoo / "echo" / "modular_echo.py").write_text("X = 1\n")
+    assert call(capsys, "--root", str(zoo), "--format", "json") != first
 
 
 def test_a_file_is_written_and_its_size_told(zoo, tmp_path, capsys):
@@ -86,6 +97,7 @@ def test_what_there_is_not_is_a_finding(zoo, monkeypatch, capsys, arguments):
 SHOW_ALL = """\
 import sys
 from modular_converter.commands.convert import main
+from modular_converter.convert.source.library import Library
 for format in ("text", "dot", "json", "html"):
     try:
         main(["graph", "--root", sys.argv[1], "--format", format])

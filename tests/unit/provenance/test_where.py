@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from modular_converter.check.run import CheckOptions, check
 from modular_converter.commands.subcommands import where_command
+from modular_converter.convert.batch import Run
 from modular_converter.provenance.alignment import align, same_names
 from tests.unit.trees import add, fix
 
@@ -109,6 +110,15 @@ def test_a_line_that_an_heir_overrides_is_not_followed_into_it(tree: Path) -> No
     fix(tree)
     (answer,) = told(f"{modular}:{line_of(modular, 'return x - 1')}")
     assert [Path(one["path"]).name for one in answer["destinations"]] == ["modeling_heir.py"]
+
+
+def test_a_second_question_converts_nothing(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    modular = tree / "models/heir/modular_heir.py"
+    place = f"{modular}:{line_of(modular, 'class HeirMLP')}"
+    first = ask(place).stdout
+    assert "modeling_leaf.py" in first or "modeling_heir.py" in first
+    monkeypatch.setattr(Run, "convert", lambda *_: pytest.fail("converted again"))
+    assert ask(place).stdout == first
 
 
 def test_a_stale_heir_is_told_and_the_others_are_followed(tree: Path) -> None:

@@ -1,0 +1,45 @@
+"""What a terminal shows while a command is busy, and that nobody else sees it."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from modular_converter.commands import output
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, total: int | None, *, quiet: bool = False) -> str:
+    monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(output, "SECONDS_FOR_PROGRESS", 0.0)
+    with output.progress("converting", total, quiet=quiet) as advance:
+        if total is None:
+            while not stream.getvalue() and stream.isatty() and not quiet:
+                pass
+        advance(2)
+    return stream.getvalue()
+
+
+def test_a_terminal_sees_the_count_and_then_an_empty_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = shown(monkeypatch, Terminal(), 9)
+    assert "converting 0 of 9 …" in text and "converting 2 of 9 …" in text and text.endswith("\r\x1b[K")
+
+
+def test_a_step_without_a_count_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = shown(monkeypatch, Terminal(), None)
+    assert "converting …" in text and text.endswith("\r\x1b[K")
+
+
+@pytest.mark.parametrize(
+    ("stream", "total", "quiet"), [(io.StringIO(), 9, False), (Terminal(), 2, False), (Terminal(), None, True)]
+)
+def test_a_pipe_a_short_run_and_a_quiet_one_see_nothing(
+    monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, total: int | None, quiet: bool
+) -> None:
+    assert shown(monkeypatch, stream, total, quiet=quiet) == ""
