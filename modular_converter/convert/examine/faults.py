@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import ast
 import functools
-import heapq
 import os
 import re
 import warnings
-from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
@@ -138,9 +136,9 @@ def _imports(tree: ast.Module) -> Iterator[ast.ImportFrom]:
             waiting.extend(statements_in(node))
 
 
-DEEPEST = 200
-"""The most ancestors that an order takes into account. Further ones could only add conditions, and a chain of thousands
-takes long.
+MOST_BASES = 200
+"""The most bases and ancestors of a class that its order takes into account. Further ones could only add conditions, and
+thousands take long.
 """
 _TYPING_ONLY = frozenset({"Generic", "Protocol"})
 """Python drops these from the bases if another base inherits from them; they never decide whether there is an order."""
@@ -152,8 +150,8 @@ def base_faults(tree: ast.Module, is_neighbour: Callable[[str], bool]) -> Iterat
     """
     modules = dict(_imported_names(tree))
     made_from = _made_from(tree, modules)
-    orders: dict[str, tuple[str, ...]] = {}
-    for number, node in enumerate(_classes(tree)):
+    known: dict[str, type] = {}  # a class may be defined twice; its bases are those that exist by then
+    for node in _classes(tree):
         names = [name for base in node.bases if (name := base_name(base)) is not None]
         for base, name in zip(node.bases, map(base_name, node.bases)):
             root, _, rest = (name or "").partition(".")
@@ -161,12 +159,25 @@ def base_faults(tree: ast.Module, is_neighbour: Callable[[str], bool]) -> Iterat
             for one in above:
                 if any(map(is_neighbour, _modules_in(modules[one], rest))):
                     yield Fault(FaultKind.FOREIGN_BASE, node.name, f"{one}.{rest}" if rest else one, base.lineno)
-        own = f"{node.name}#{number}"  # a class may be defined twice; its bases are those that exist by then
-        order = _linear([orders.get(name, (name,)) for name in names if name.rpartition(".")[2] not in _TYPING_ONLY])
-        if order is None or len(set(names)) < len(names):
+        has_order = _make_stand_in(node.name, names[:MOST_BASES], known)
+        if not has_order or len(set(names)) < len(names):
             yield Fault(FaultKind.BASES, node.name, ", ".join(names), node.lineno)
-            order = ()
-        orders[node.name] = (own, *order)[:DEEPEST]
+
+
+def _make_stand_in(name: str, bases: Sequence[str], known: dict[str, type]) -> bool:
+    """Whether Python finds an order for a class with these bases; it is tried with empty classes, of which `known` has the
+    last of each name. An imported class counts without its own bases. These only add conditions, so bases without an
+    order here have none in Python either.
+    """
+    wanted = [base for base in bases if base.rpartition(".")[2] not in _TYPING_ONLY]
+    above = [known.get(base) or known.setdefault(base, type(base, (), {})) for base in wanted]
+    try:
+        made = type(name, tuple(above), {})
+    except TypeError:
+        known[name] = type(name, (), {})
+        return False
+    known[name] = made if len(made.__mro__) <= MOST_BASES else type(name, (), {})
+    return True
 
 
 def base_name(node: ast.expr) -> str | None:
@@ -179,38 +190,6 @@ def base_name(node: ast.expr) -> str | None:
         above = base_name(node.value)
         return f"{above}.{node.attr}" if above else None
     return None
-
-
-def _linear(orders: list[tuple[str, ...]]) -> tuple[str, ...] | None:
-    """The method resolution order (C3) of bases with these orders, in their order; None when there is none.
-
-    An imported class counts without its own bases. These only add conditions, so bases without an order here have none
-    in Python either.
-    """
-    if len(orders) == 1:
-        return orders[0]
-    waiting = [order for order in (*orders, tuple(order[0] for order in orders)) if order]
-    heads = [0] * len(waiting)
-    behind = Counter(name for order in waiting for name in order[1:])
-    at_head: defaultdict[str, list[int]] = defaultdict(list)
-    for number, order in enumerate(waiting):
-        at_head[order[0]].append(number)
-    fit = [number for number, order in enumerate(waiting) if not behind[order[0]]]
-    result: list[str] = []
-    while fit:
-        number = heapq.heappop(fit)
-        order, place = waiting[number], heads[number]
-        if place == len(order) or behind[order[place]]:  # the head of this list is another one now
-            continue
-        result.append(order[place])
-        for other in at_head.pop(order[place]):
-            heads[other] += 1
-            for name in waiting[other][heads[other] : heads[other] + 1]:
-                at_head[name].append(other)
-                behind[name] -= 1
-                for free in at_head[name] if not behind[name] else ():
-                    heapq.heappush(fit, free)
-    return tuple(result) if heads == [len(order) for order in waiting] else None
 
 
 def _classes(tree: ast.Module) -> Iterator[ast.ClassDef]:
