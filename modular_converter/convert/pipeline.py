@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.assemble import assemble
-from modular_converter.convert.examine.report import report_changed_meanings
+from modular_converter.convert.examine.collisions import report_changed_meanings
 from modular_converter.convert.examine.top_level import report_lost_statements, report_redefined
 from modular_converter.convert.inherit.build import BuiltClass, build_classes
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, rename_neighbours

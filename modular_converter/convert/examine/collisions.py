@@ -12,24 +12,79 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from modular_converter.convert.examine.definitions import globals_read
+from modular_converter.convert.examine.definitions import globals_read, place_in_modular
 from modular_converter.convert.examine.faults import compile_error
-from modular_converter.convert.examine.meanings import origin_of
+from modular_converter.convert.examine.meanings import Change, find_changes, origin_of
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.foreign_names import words_outside
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour
 from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFiles
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import Renamer
+from modular_converter.findings import Finding, locate_word
 from modular_converter.model.lexer import QUOTED_WORD
 from modular_converter.model.module import Module, Role, Statement
 from modular_converter.model.nodes import dotted, is_super, parse, walk
+from modular_converter.rules import double_meanings, renamed_words
+from modular_converter.rules._words import name_heirs
 
 
-class DerivedDefinition(NamedTuple):
+def report_changed_meanings(
+    neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], files: GeneratedFiles, library: Library
+) -> list[Finding]:
+    """One warning for each name with two meanings and each source whose code gets the wrong one, for each class beside
+    its copy, for each two names that become one, and for each word that other code reads.
+    """
+    path, text = neighbours.target.path, library.text(neighbours.target.path)
+    changes: dict[tuple[str, str, str], list[Change]] = {}
+    for change in find_changes(neighbours, classes, files, library):
+        changes.setdefault((change.name, str(change.wanted), str(change.found)), []).append(change)
+    derived = _derived_definitions(neighbours, classes, files)
+    found = (
+        *(_changed_meaning(same, path, text, neighbours) for same in changes.values()),
+        *_copied_classes(neighbours, files, text),
+        *_lost_parents(neighbours, classes, files, text),
+        *_name_collisions(neighbours, derived, text),
+        *_renamed_words(neighbours, derived, library),
+    )
+    return [finding.with_source(text) for finding in found]
+
+
+def _changed_meaning(changes: Sequence[Change], path: str, text: str, neighbours: Neighbourhood) -> Finding:
+    """The warning for a name that several definitions use in the same wrong way."""
+    first = changes[0]
+    if (
+        not first.wanted.source
+        and not first.wanted.imported
+        and first.name in {first.user.name, *first.user.bindings.binds}
+    ):
+        return double_meanings.displaced(locate_word(path, first.name, text), first.name, str(first.found))
+    return double_meanings.changed_meaning(
+        place_in_modular(path, text, first.user.origin, first.name),
+        first.name,
+        list(dict.fromkeys(one.user.name for one in changes)),
+        str(first.wanted),
+        str(first.found),
+        is_class=first.found.statement is not None and first.found.statement.role is Role.CLASS,
+        naming=_naming(first.wanted.source, neighbours),
+    )
+
+
+def _naming(dotted: str, neighbours: Neighbourhood) -> str:
+    """Advice for names of a neighbour's heirs, so that its copies get names of their own; "" if it has no heirs."""
+    parents = (neighbours.resolution.parent(statement) for statement in neighbours.classes.values())
+    taken = (neighbours.resolution.taken[base] for base in parents if base)
+    parent = next((one.name for one in taken if one.neighbour == dotted), "")
+    renamed = neighbours.neighbours.get(dotted)
+    if not parent or renamed is None:
+        return ""
+    return name_heirs(dotted, renamed.free_prefix, renamed.sibling_renamer.old_cased, parent)
+
+
+class _DerivedDefinition(NamedTuple):
     """A definition of a generated file that is copied from a neighbour, or inherits from one."""
 
     definition: EmittedDefinition
@@ -38,21 +93,21 @@ class DerivedDefinition(NamedTuple):
     """The neighbour's definition before renaming."""
 
 
-def derived_definitions(
+def _derived_definitions(
     neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], files: GeneratedFiles
-) -> list[DerivedDefinition]:
+) -> list[_DerivedDefinition]:
     """The definitions that come from neighbours, in the order of the files."""
     written = {
         dotted: {one.line: one for one in renamed.neighbour.module.statements if one.name}
         for dotted, renamed in neighbours.neighbours.items()
     }
-    found: list[DerivedDefinition] = []
+    found: list[_DerivedDefinition] = []
     for definition in (one for file in files.files for one in file.ordered):
         built = classes.get(definition.name)
         dotted = origin_of(definition, neighbours) or (built.neighbour if built and built.parent else "")
         original = _original(definition, written[dotted], neighbours) if dotted else None
         if original is not None:
-            found.append(DerivedDefinition(definition, dotted, original))
+            found.append(_DerivedDefinition(definition, dotted, original))
     return found
 
 
@@ -73,26 +128,22 @@ INSTANCES = ("self", "cls")
 """The names of the first parameter, by which methods of the model are looked up."""
 
 
-class RenamedWord(NamedTuple):
-    """A word for other code, in a definition of a generated file."""
+def _renamed_words(
+    neighbours: Neighbourhood, derived: Iterable[_DerivedDefinition], library: Library
+) -> Iterator[Finding]:
+    """The words for other code in the definitions of the generated files, each once for a definition."""
+    path, text = neighbours.target.path, library.text(neighbours.target.path)
 
-    old: str
-    new: str
-    where: str
-    """The code around it, as the neighbour has it."""
-    neighbour: str
-    user: EmittedDefinition
+    def worded(old: str, new: str, where: str, user: EmittedDefinition) -> Finding:
+        place = place_in_modular(path, text, user.origin, "")
+        return renamed_words.renamed_for_others(place, old, new, where, user.name)
 
-
-def find_renamed_words(
-    neighbours: Neighbourhood, derived: Iterable[DerivedDefinition], library: Library
-) -> Iterator[RenamedWord]:
-    """The words in question, each once for a definition."""
     package = library.settings.package
     foreign = {source: _other_libraries(one, package) for source, one in neighbours.neighbours.items()}
     for definition, source, original in derived:
         renamed = neighbours.neighbours[source]
-        yield from _renamed_keys(definition, source, original, renamed, library)
+        for old, new, name in _renamed_keys(definition, original, renamed, library):
+            yield worded(old, new, name, definition)
         if not _may_hold_words(original.text, original.uses & foreign[source], renamed.neighbour.model):
             continue
         renamer = renamed.definitions.renamer
@@ -104,14 +155,14 @@ def find_renamed_words(
         left = {*map(ast.unparse, _parts(definition.text))} if changed else set()
         for node, words in changed:
             if _renamed_code(node, renamer) in left:
-                yield from (RenamedWord(old, new, ast.unparse(node), source, definition) for old, new in words.items())
+                yield from (worded(old, new, ast.unparse(node), definition) for old, new in words.items())
 
 
 def _renamed_keys(
-    definition: EmittedDefinition, source: str, original: Statement, renamed: RenamedNeighbour, library: Library
-) -> Iterator[RenamedWord]:
-    """The model's name in quotes, where something that the definition uses has the same word in quotes: a key, a mode. An
-    attribute that has it as its value names the model.
+    definition: EmittedDefinition, original: Statement, renamed: RenamedNeighbour, library: Library
+) -> Iterator[tuple[str, str, str]]:
+    """The model's name in quotes and its new form, where something that the definition uses has the same word in quotes:
+    a key, a mode; with the name of that. An attribute that has it as its value names the model.
     """
     old = renamed.neighbour.model
     new = renamed.definitions.renamer.name(old)
@@ -124,7 +175,7 @@ def _renamed_keys(
     imports = [one for bound, one in renamed.neighbour.module.imported.items() if bound in original.uses]
     for name, words in words_outside(renamed.neighbour, imports, library):
         if old in words:
-            yield RenamedWord(old, new, name, source, definition)
+            yield old, new, name
 
 
 def _other_libraries(renamed: RenamedNeighbour, package: str) -> frozenset[str]:
@@ -197,17 +248,7 @@ def _is_of_model(call: ast.expr, module: Module) -> bool:
     return any(defines.search(one.text) for one in module.statements)
 
 
-class NameCollision(NamedTuple):
-    """Two names of a neighbour with one name in generated code."""
-
-    old: str
-    new: str
-    """The name that `old` gets, and that something else in the same code has already."""
-    neighbour: str
-    user: str
-
-
-def find_name_collisions(neighbours: Neighbourhood, derived: Iterable[DerivedDefinition]) -> Iterator[NameCollision]:
+def _name_collisions(neighbours: Neighbourhood, derived: Iterable[_DerivedDefinition], text: str) -> Iterator[Finding]:
     """The names that become one in the code of one definition, or at the top level of a neighbour; each once."""
     seen: set[tuple[str, str]] = set()
     for definition, source, original in derived:
@@ -222,26 +263,14 @@ def find_name_collisions(neighbours: Neighbourhood, derived: Iterable[DerivedDef
             is_same = is_global or (new in original.uses and new not in module.names)
             if is_same and compile_error(definition.text) is None:  # two parameters of one name are MC501
                 seen.add((source, old))
-                yield NameCollision(old, new, source, definition.name)
+                place = locate_word(neighbours.target.path, source, text)
+                yield renamed_words.renamed_into(place, definition.name, old, new, source)
 
 
 KIND_TESTS = ("isinstance", "issubclass")
 
 
-class CopiedClass(NamedTuple):
-    """A class of a neighbour beside its copy."""
-
-    name: str
-    copy: str
-    """The name of the copy."""
-    neighbour: str
-    user: str
-    """The definition of the modular file that uses the class itself."""
-    line: int
-    """The line of that definition in the modular file."""
-
-
-def find_copied_classes(neighbours: Neighbourhood, files: GeneratedFiles) -> Iterator[CopiedClass]:
+def _copied_classes(neighbours: Neighbourhood, files: GeneratedFiles, text: str) -> Iterator[Finding]:
     """The classes that a file both imports and copies, each with its first user."""
     target = neighbours.target
     for name, (source, new) in neighbours.taken.items():
@@ -255,23 +284,13 @@ def find_copied_classes(neighbours: Neighbourhood, files: GeneratedFiles) -> Ite
             own = (one for one in file.ordered if one.origin.path == target.path and name in one.uses)
             user = next((one for one in own if name in globals_read(one.text)), None)
             if user is not None:
-                yield CopiedClass(name, new, source, user.name, user.origin.line)
+                place = locate_word(target.path, name, text, user.origin.line)
+                yield double_meanings.copied(place, user.name, name, new, source)
 
 
-class LostParent(NamedTuple):
-    """A test for the parent of a class of the modular file, which the generated class does not pass."""
-
-    parent: str
-    heir: str
-    neighbour: str
-    user: str
-    line: int
-    """The line of the definition `user` in the modular file."""
-
-
-def find_lost_parents(
-    neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], files: GeneratedFiles
-) -> Iterator[LostParent]:
+def _lost_parents(
+    neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], files: GeneratedFiles, text: str
+) -> Iterator[Finding]:
     """The parents that code of the modular file tests or catches, each with its first user and heir."""
     heirs: dict[str, str] = {}
     for name, built in classes.items():
@@ -282,7 +301,8 @@ def find_lost_parents(
     for parent, heir in heirs.items():
         user = next((one for one in definitions if parent in one.uses and _tests_for(one.text, parent)), None)
         if user is not None and parent in globals_read(user.text):
-            yield LostParent(parent, heir, neighbours.taken[parent][0], user.name, user.origin.line)
+            place = locate_word(neighbours.target.path, parent, text, user.origin.line)
+            yield double_meanings.parent_lost(place, user.name, parent, heir, neighbours.taken[parent][0])
 
 
 def _tests_for(text: str, name: str) -> bool:

@@ -7,10 +7,13 @@ from __future__ import annotations
 import ast
 import bisect
 import functools
+import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 
-from modular_converter.findings import UNPARSABLE
+from modular_converter.convert.conversion import Origin
+from modular_converter.findings import UNPARSABLE, Location, locate_word
 from modular_converter.model.bindings import bindings_of
 from modular_converter.model.nodes import parse
 
@@ -125,3 +128,35 @@ def _what_runs(text: str) -> str:
 def globals_read(text: str) -> frozenset[str]:
     """The names of its module that a definition uses: attributes, parameters and local names do not count."""
     return bindings_of(parse(text)).module_reads
+
+
+def place_in_modular(path: str, text: str, origin: Origin | None, word: str) -> Location:
+    """The place where an author has to look: the word in the class, else the class, else the import of the copied code."""
+    if origin is None:
+        return locate_word(path, word, text) if word.isidentifier() else Location(path)
+    if origin.path != path:
+        module = os.path.splitext(os.path.basename(origin.path))[0]
+        return first_mention(path, module, text)
+    if word:
+        headings = _top_level_lines(text)
+        following = bisect.bisect_right(headings, origin.line)
+        found = locate_word(path, word, text, origin.line)
+        if found.end_line and (following == len(headings) or found.line < headings[following]):
+            return found
+    return locate_word(path, origin.name, text, origin.line)
+
+
+@functools.lru_cache(maxsize=64)
+def first_mention(path: str, module: str, text: str) -> Location:
+    """The first line with the name of a module, which is mostly its import."""
+    pattern = re.compile(rf"\b{re.escape(module)}\b")
+    for number, line in enumerate(text.split("\n"), start=1):
+        if match := pattern.search(line):
+            return Location(path, number, match.start() + 1, number, match.end() + 1)
+    return Location(path)
+
+
+@functools.lru_cache(maxsize=4)
+def _top_level_lines(text: str) -> Sequence[int]:
+    """The lines, from 1, that begin a statement at the top level."""
+    return [number for number, line in enumerate(text.split("\n"), start=1) if line[:1].isalpha()]

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import ast
-import bisect
 import functools
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from modular_converter.convert.conversion import Conversion, Origin
 from modular_converter.convert.emit.format import FormatResult
 from modular_converter.convert.emit.formatters import UndefinedName
-from modular_converter.convert.examine.collisions import (
-    derived_definitions,
-    find_copied_classes,
-    find_lost_parents,
-    find_name_collisions,
-    find_renamed_words,
+from modular_converter.convert.examine.definitions import (
+    binding_below,
+    definition_at,
+    first_mention,
+    is_read,
+    parsed,
+    place_in_modular,
 )
-from modular_converter.convert.examine.definitions import binding_below, definition_at, is_read, parsed
 from modular_converter.convert.examine.faults import (
     Fault,
     FaultKind,
@@ -29,16 +28,12 @@ from modular_converter.convert.examine.faults import (
     is_of_other_model,
     top_level_names,
 )
-from modular_converter.convert.examine.meanings import Change, find_changes
-from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, rename_neighbours
 from modular_converter.convert.inherit.resolve import ResolvedImports, defining_module, open_target, resolve_imports
-from modular_converter.convert.inline.generated import GeneratedFiles
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import (
     ConversionError,
     Finding,
-    Location,
     Severity,
     did_you_mean,
     locate_parse_error,
@@ -49,13 +44,10 @@ from modular_converter.model.members import SUPER_KWARGS
 from modular_converter.model.module import Role
 from modular_converter.rules import (
     base_classes,
-    double_meanings,
     faulty_results,
     input_files,
-    renamed_words,
     tool_errors,
 )
-from modular_converter.rules._words import name_heirs
 
 
 UNREADABLE = (faulty_results.INVALID_RESULT, tool_errors.FORMATTER_FAILED)
@@ -77,66 +69,6 @@ def examine(conversion: Conversion, result: FormatResult, library: Library) -> l
     found = found or refused
     wrong = examination.wrong_source() if any(error.rule in UNREADABLE for error in found) else None
     return [wrong] if wrong else found
-
-
-def report_changed_meanings(
-    neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], files: GeneratedFiles, library: Library
-) -> list[Finding]:
-    """One warning for each name with two meanings and each source whose code gets the wrong one, and for each class
-    beside its copy.
-    """
-    path, text = neighbours.target.path, library.text(neighbours.target.path)
-    changes: dict[tuple[str, str, str], list[Change]] = {}
-    for change in find_changes(neighbours, classes, files, library):
-        changes.setdefault((change.name, str(change.wanted), str(change.found)), []).append(change)
-    reported = [_changed_meaning(same, path, text, neighbours) for same in changes.values()]
-    for one in find_copied_classes(neighbours, files):
-        place = locate_word(path, one.name, text, one.line)
-        reported.append(double_meanings.copied(place, one.user, one.name, one.copy, one.neighbour))
-    for lost in find_lost_parents(neighbours, classes, files):
-        place = locate_word(path, lost.parent, text, lost.line)
-        reported.append(double_meanings.parent_lost(place, lost.user, lost.parent, lost.heir, lost.neighbour))
-    derived = derived_definitions(neighbours, classes, files)
-    for collision in find_name_collisions(neighbours, derived):
-        place = locate_word(path, collision.neighbour, text)
-        reported.append(
-            renamed_words.renamed_into(place, collision.user, collision.old, collision.new, collision.neighbour)
-        )
-    for word in find_renamed_words(neighbours, derived, library):
-        place = _in_modular(path, text, word.user.origin, "")
-        reported.append(renamed_words.renamed_for_others(place, word.old, word.new, word.where, word.user.name))
-    return [finding.with_source(text) for finding in reported]
-
-
-def _changed_meaning(changes: Sequence[Change], path: str, text: str, neighbours: Neighbourhood) -> Finding:
-    """The warning for a name that several definitions use in the same wrong way."""
-    first = changes[0]
-    if (
-        not first.wanted.source
-        and not first.wanted.imported
-        and first.name in {first.user.name, *first.user.bindings.binds}
-    ):
-        return double_meanings.displaced(locate_word(path, first.name, text), first.name, str(first.found))
-    return double_meanings.changed_meaning(
-        _in_modular(path, text, first.user.origin, first.name),
-        first.name,
-        list(dict.fromkeys(one.user.name for one in changes)),
-        str(first.wanted),
-        str(first.found),
-        is_class=first.found.statement is not None and first.found.statement.role is Role.CLASS,
-        naming=_naming(first.wanted.source, neighbours),
-    )
-
-
-def _naming(dotted: str, neighbours: Neighbourhood) -> str:
-    """Advice for names of a neighbour's heirs, so that its copies get names of their own; "" if it has no heirs."""
-    parents = (neighbours.resolution.parent(statement) for statement in neighbours.classes.values())
-    taken = (neighbours.resolution.taken[base] for base in parents if base)
-    parent = next((one.name for one in taken if one.neighbour == dotted), "")
-    renamed = neighbours.neighbours.get(dotted)
-    if not parent or renamed is None:
-        return ""
-    return name_heirs(dotted, renamed.free_prefix, renamed.sibling_renamer.old_cased, parent)
 
 
 @dataclass(frozen=True)
@@ -177,7 +109,7 @@ class _Examination:
         text = self.library.text_if_readable(modular) or ""
         place = locate_word(modular, name.name, text, line)
         if dotted:
-            place = _first_mention(modular, dotted.rpartition(".")[2], text)
+            place = first_mention(modular, dotted.rpartition(".")[2], text)
         later = binding_below(name.name, name.line, self.texts[path])
         return faulty_results.undefined_name(
             place, name.name, f"{os.path.basename(path)}:{name.line}", advice, later=later
@@ -268,45 +200,13 @@ class _Place:
         self.definition, line = definition_at(text, line, word)
         origin = examination.origins(path).get(self.definition)
         modular = examination.library.text_if_readable(conversion.path) or ""
-        self.location = _in_modular(conversion.path, modular, origin, word)
+        self.location = place_in_modular(conversion.path, modular, origin, word)
         generated = f"{os.path.basename(path)}:{line}" if line else os.path.basename(path)
         copied = origin is not None and origin.path != conversion.path
         self.words = f"`{self.definition}` ({generated})" if self.definition else generated
         if copied:
             assert origin is not None
             self.words += f", which comes along from {os.path.basename(origin.path)}:{origin.line},"
-
-
-def _in_modular(path: str, text: str, origin: Origin | None, word: str) -> Location:
-    """The place where an author has to look: the word in the class, else the class, else the import of the copied code."""
-    if origin is None:
-        return locate_word(path, word, text) if word.isidentifier() else Location(path)
-    if origin.path != path:
-        module = os.path.splitext(os.path.basename(origin.path))[0]
-        return _first_mention(path, module, text)
-    if word:
-        headings = _headings(text)
-        following = bisect.bisect_right(headings, origin.line)
-        found = locate_word(path, word, text, origin.line)
-        if found.end_line and (following == len(headings) or found.line < headings[following]):
-            return found
-    return locate_word(path, origin.name, text, origin.line)
-
-
-@functools.lru_cache(maxsize=64)
-def _first_mention(path: str, module: str, text: str) -> Location:
-    """The first line with the name of a module, which is mostly its import."""
-    pattern = re.compile(rf"\b{re.escape(module)}\b")
-    for number, line in enumerate(text.split("\n"), start=1):
-        if match := pattern.search(line):
-            return Location(path, number, match.start() + 1, number, match.end() + 1)
-    return Location(path)
-
-
-@functools.lru_cache(maxsize=4)
-def _headings(text: str) -> Sequence[int]:
-    """The lines, from 1, that begin a statement at the top level."""
-    return [number for number, line in enumerate(text.split("\n"), start=1) if line[:1].isalpha()]
 
 
 def advice_for(

@@ -8,7 +8,7 @@ import pytest
 
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion, Origin
-from modular_converter.convert.examine.report import _in_modular
+from modular_converter.convert.examine.definitions import place_in_modular
 from modular_converter.findings import Severity
 from modular_converter.settings.load import profile_settings
 
@@ -91,7 +91,7 @@ CASES = {
 )
 def test_the_place_in_the_modular_file(origin: Origin | None, word: str, line: int | None) -> None:
     text = "from ..old.modeling_old import OldA\n\n\nclass NewA(OldA):\n    y = 1\n\n\nclass NewB:\n    z = 2\n"
-    found = _in_modular("m.py", text, origin, word)
+    found = place_in_modular("m.py", text, origin, word)
     assert (found.line if found.end_line else None) == line
 
 
