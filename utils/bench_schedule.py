@@ -29,7 +29,7 @@ sys.path.insert(0, str(ROOT))
 from modular_converter.parallel.commands.measure_schedule import MeasuredModel  # noqa: E402
 from modular_converter.parallel.costs.full_model import CountRequest, chain_work  # noqa: E402
 from modular_converter.parallel.schedule.forecast import PipelineSetting, forecast  # noqa: E402
-from modular_converter.parallel.schedule.layer_times import with_times  # noqa: E402
+from modular_converter.parallel.schedule.stage_costs import with_times  # noqa: E402
 
 
 SLEEPS = (0.010, 0.008, 0.006)

@@ -131,7 +131,7 @@ def norms_left(model: Any) -> list[str]:
     from vllm.model_executor.models.transformers.fuser import get_fuser
     from vllm.model_executor.models.transformers.fusers import RMSNormFuser
 
-    from modular_converter.parallel.exports.gathered_norms import norms_of_projections
+    from modular_converter.parallel.exports.export import norms_of_projections
 
     paths = norms_of_projections(model)
     return [path for path in paths if get_fuser(model.get_submodule(path), RMSNormFuser) is None]
@@ -142,9 +142,8 @@ def check(tool: str, name: str) -> str:
     import torch
 
     from modular_converter.parallel.errors import PlanError
-    from modular_converter.parallel.exports.export import export
+    from modular_converter.parallel.exports.export import TOOLS, export
     from modular_converter.parallel.exports.serving import SGLANG_STYLES, VLLM_STYLES
-    from modular_converter.parallel.exports.tools import TOOLS
     from modular_converter.parallel.proof.prove import derive_model
     from modular_converter.parallel.tiny.build import target_of
 

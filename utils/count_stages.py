@@ -27,7 +27,7 @@ LIMIT_S = 150
 def row_of(name: str) -> dict[str, str]:
     """``accepted``, ``refused`` with the reason, or ``not built``."""
     from modular_converter.parallel.errors import one_line
-    from modular_converter.parallel.pipeline.plain_module import proven_pipeline_plan
+    from modular_converter.parallel.pipeline.prove import proven_pipeline_plan
     from modular_converter.parallel.tables.coverage import limited
     from modular_converter.parallel.tiny.build import build, target_of
 
@@ -67,7 +67,7 @@ def main() -> None:
     options = parser.parse_args()
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
-    from modular_converter.parallel.tables.row_file import RowFile
+    from modular_converter.parallel.tables.coverage import RowFile
 
     warnings.simplefilter("ignore")
     done = RowFile(options.done)

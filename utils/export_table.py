@@ -60,8 +60,7 @@ def target(name: str) -> Any:
 def rows_of(name: str, tools: list[str], pool: Any) -> list[dict[str, Any]]:
     """A row for each tool."""
     from modular_converter.parallel.errors import PlanError, one_line
-    from modular_converter.parallel.exports.export import export
-    from modular_converter.parallel.exports.tools import TOOLS
+    from modular_converter.parallel.exports.export import TOOLS, export
     from modular_converter.parallel.proof.prove import derive_model
     from modular_converter.parallel.tables.coverage import limited
 
@@ -87,7 +86,7 @@ def rows_of(name: str, tools: list[str], pool: Any) -> list[dict[str, Any]]:
 
 def run(tools: list[str], done: Path, limit: int, causal: bool) -> None:
     """Append the rows of up to ``limit`` models that lack a row for one of the tools."""
-    from modular_converter.parallel.proof.on_processes import RankPool
+    from modular_converter.parallel.proof.on_ranks import RankPool
 
     known = {(row["model"], row["to"]) for row in read(done)}
     todo = [name for name in verified() if not causal or is_causal(name)]
@@ -105,7 +104,7 @@ def read(done: Path) -> list[dict[str, Any]]:
 
 def table(rows: list[dict[str, Any]], date: str) -> str:
     """How many models each tool takes, with their full share or less."""
-    from modular_converter.parallel.exports.tools import TOOLS
+    from modular_converter.parallel.exports.export import TOOLS
 
     total, heads = len(verified()), sum(map(is_causal, verified()))
     lines = [

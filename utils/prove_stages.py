@@ -38,6 +38,7 @@ CASES = (
     "Interleaved1F1B:2:4",
     "InterleavedZeroBubble:2:4",
     "ZBVZeroBubble:2:4",
+    "DualPipeV:2:4",
 )  # schedule, stages a process, micro-batches
 FAMILIES = [
     "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "gemma", "gemma2", "phi", "phi3", "gpt2",
@@ -103,6 +104,7 @@ def compare(whole: Whole, case: str) -> dict[str, Any]:
     import torch
 
     from modular_converter.parallel import Pipeline
+    from modular_converter.parallel.schedule.orders import schedule_named
 
     schedule, per_process, chunks = case.split(":")
     batch = _batch()
@@ -119,7 +121,7 @@ def compare(whole: Whole, case: str) -> dict[str, Any]:
         "share": sum(p.numel() for p in own.values()) / sum(p.numel() for p in whole.model.parameters()),
         "outputs": 0.0,
     }
-    if schedule != "ZBVZeroBubble":
+    if not schedule_named(schedule).v_shaped:
         output = mine.eval()(**batch, output_hidden_states=True)
         found["outputs"] = 0.0 if output is None else _furthest(output, whole.outputs)
     found["tokens"] = _other_tokens(mine.eval(), whole.model, batch) if case.startswith("1F1B") else 0

@@ -59,7 +59,7 @@ def _model(name: str) -> tuple[Any, dict[str, Any], bool]:
     import torch
     from run_verified import generating
 
-    from modular_converter.parallel.tables.published import published
+    from modular_converter.parallel.tables.coverage import published
     from modular_converter.parallel.tiny.build import randomise, target_of, targets_of_folder
     from modular_converter.parallel.tiny.inputs import make_inputs
 
@@ -80,7 +80,7 @@ def _kept(kind: Any, model: Any) -> float:
     """The share of the weights on the rank with most."""
     import torch
 
-    from modular_converter.parallel.choice.kept import kept
+    from modular_converter.parallel.choice.select_plan import kept
 
     placement = model._placement
     with torch.device("meta"):
@@ -90,7 +90,7 @@ def _kept(kind: Any, model: Any) -> float:
 def _answers(model: Any, inputs: dict[str, Any], generates: bool) -> tuple[list[Any], Any]:
     import torch
 
-    from modular_converter.parallel.proof.decode import generation_inputs
+    from modular_converter.parallel.proof.compare import generation_inputs
     from modular_converter.parallel.trace.record import tensors_in
 
     torch.manual_seed(0)  # reformer draws its hashes
@@ -115,7 +115,7 @@ def _compared(got: tuple[list[Any], Any], want: tuple[list[Any], Any]) -> dict[s
 
 def fit_table(rows: list[dict[str, Any]]) -> str:
     """The number of verified types that fit each number of devices, and the other types with the reason."""
-    from modular_converter.parallel.tables.published import WHOLE
+    from modular_converter.parallel.tables.coverage import WHOLE
 
     verified = {str(row["model"]): row for row in rows if row["state"] == "verified"}
     known = [row for row in verified.values() if row.get("holds_at")]

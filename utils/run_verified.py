@@ -101,7 +101,7 @@ def _compared(model: Any, inputs: dict[str, Any], plan: str | None, session: Any
     import torch
 
     from modular_converter.parallel.api import parallelize
-    from modular_converter.parallel.proof.decode import generation_inputs
+    from modular_converter.parallel.proof.compare import generation_inputs
 
     def answers() -> list[Any]:
         torch.manual_seed(0)

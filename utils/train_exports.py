@@ -55,7 +55,7 @@ def check_deepspeed(derived: Any, found: Any) -> str:
     import torch
 
     from modular_converter.parallel.exports.export import bytes_on_device
-    from modular_converter.parallel.proof.deviation import worst_error
+    from modular_converter.parallel.proof.judge import worst_error
     from modular_converter.parallel.tiny.copies import copy_of
 
     plain, shared = copy_of(derived.small.model), copy_of(derived.small.model)
@@ -185,7 +185,7 @@ def check_torchtitan(derived: Any, found: Any) -> str:
 
 def gradient_error(sharded: Any, plain: Any, rank: int) -> float:
     """The largest relative error of the gradients of a rank's shares."""
-    from modular_converter.parallel.proof.deviation import gradient_errors
+    from modular_converter.parallel.proof.judge import gradient_errors
 
     own = {name: parameter.grad for name, parameter in sharded.named_parameters()}
 
@@ -204,8 +204,7 @@ CHECKS = {"deepspeed": check_deepspeed, "torchtitan": check_torchtitan}
 def check(tool: str, name: str) -> str:
     """What the check of a tool says, or why the model is not exported."""
     from modular_converter.parallel.errors import PlanError
-    from modular_converter.parallel.exports.export import export
-    from modular_converter.parallel.exports.tools import TOOLS
+    from modular_converter.parallel.exports.export import TOOLS, export
     from modular_converter.parallel.proof.prove import derive_model
     from modular_converter.parallel.tiny.build import target_of
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from marked_pages import write_part
 
-from modular_converter.parallel.schedule.draw_svg import svg
+from modular_converter.parallel.errors import ScheduleError
+from modular_converter.parallel.schedule.draw import svg
 from modular_converter.parallel.schedule.forecast import Forecast, PipelineSetting, forecast
 from modular_converter.parallel.schedule.orders import SCHEDULES
 from modular_converter.parallel.schedule.report import summary_line, title_of
@@ -23,7 +24,7 @@ def table() -> str:
     lines = ["| schedule | " + " | ".join(f"{ranks} ranks, {chunks} chunks" for ranks, chunks in SIZES) + " |"]
     lines.append("| --- |" + " --- |" * len(SIZES))
     for schedule in SCHEDULES.values():
-        cells = [_cell(predicted(schedule.name, *size)) for size in SIZES]
+        cells = [_cell(schedule.name, *size) for size in SIZES]
         lines.append(f"| {schedule.name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -33,7 +34,11 @@ def predicted(name: str, ranks: int, chunks: int) -> Forecast:
     return forecast(PipelineSetting(name, ranks, SCHEDULES[name].usual, chunks), even_costs(LAYERS))
 
 
-def _cell(found: Forecast) -> str:
+def _cell(name: str, ranks: int, chunks: int) -> str:
+    try:
+        found = predicted(name, ranks, chunks)
+    except ScheduleError:
+        return "–"
     held = max(use.held for use in found.timeline.uses) / found.setting.per_rank
     return f"{found.timeline.bubble:.1%} ({held:g})"
 

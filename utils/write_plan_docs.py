@@ -38,8 +38,8 @@ def styles() -> str:
 def tables(rows: list[dict[str, object]], date: str) -> dict[str, Callable[[], str]]:
     """From each mark of the page to what makes its text."""
     from modular_converter.parallel.tables import coverage_table as table
-    from modular_converter.parallel.tables.class_plans import types_without_row
     from modular_converter.parallel.tables.committed import committed_types, compare_committed, comparison_table
+    from modular_converter.parallel.tables.coverage import types_without_row
 
     versions = f"transformers {version('transformers')}, torch {version('torch').partition('+')[0]}"
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from modular_converter.parallel.engine.ranks.session import Session
     from modular_converter.parallel.engine.stages.pipeline import Pipeline
     from modular_converter.parallel.layout import Layout
-    from modular_converter.parallel.pipeline.plain_module import derive_pipeline
-    from modular_converter.parallel.proof.plain_module import derive
+    from modular_converter.parallel.pipeline.prove import derive_pipeline
+    from modular_converter.parallel.proof.prove import derive
     from modular_converter.parallel.training import Training
 
 __all__ = ["Layout", "Pipeline", "Session", "Training", "derive", "derive_pipeline", "parallelize"]
@@ -30,8 +30,8 @@ _PUBLIC = {
     "Pipeline": "engine.stages.pipeline",
     "Session": "engine.ranks.session",
     "Training": "training",
-    "derive": "proof.plain_module",
-    "derive_pipeline": "pipeline.plain_module",
+    "derive": "proof.prove",
+    "derive_pipeline": "pipeline.prove",
     "parallelize": "api",
 }
 

@@ -21,12 +21,11 @@ from modular_converter.parallel.engine.base.main_guard import refuse_import_in_c
 from modular_converter.parallel.engine.base.memory import with_devices
 from modular_converter.parallel.engine.checkpoint.adapter_folder import is_adapter, open_adapter
 from modular_converter.parallel.layout import Layout
-from modular_converter.parallel.proof.plain_module import inputs_by_name
-from modular_converter.parallel.quantised.torchao_int8 import pack_layers, unpack_layers
+from modular_converter.parallel.proof.prove import inputs_by_name
+from modular_converter.parallel.quantised.int8 import pack_layers, unpack_layers
 from modular_converter.parallel.tested_versions import tell_untested
 from modular_converter.parallel.tiny.inputs import remember_examples
-from modular_converter.parallel.training import Training
-from modular_converter.parallel.types_in_words import floating_type
+from modular_converter.parallel.training import Training, floating_type
 
 
 if TYPE_CHECKING:

@@ -9,7 +9,14 @@ from pathlib import Path
 import click
 
 from modular_converter.commands.options import CONTEXT_SETTINGS, version_option
-from modular_converter.parallel.commands.common import derived_of, ranks_option, reports_errors, set_option
+from modular_converter.parallel.commands.common import (
+    derived_of,
+    form_option,
+    plan_text,
+    ranks_option,
+    reports_errors,
+    set_option,
+)
 from modular_converter.parallel.commands.export import export_command
 from modular_converter.parallel.commands.kinds import (
     committed,
@@ -21,7 +28,6 @@ from modular_converter.parallel.commands.kinds import (
     print_verdict,
     verify_kind,
 )
-from modular_converter.parallel.commands.plan_formats import form_option, plan_text
 from modular_converter.parallel.commands.run import run
 from modular_converter.parallel.commands.schedule import predict_schedule
 from modular_converter.parallel.commands.show import diff, show

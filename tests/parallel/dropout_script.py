@@ -24,7 +24,7 @@ from transformers.models.llama.modeling_llama import LlamaMLP
 
 from modular_converter.parallel import Training, parallelize
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.proof.deviation import relative_error
+from modular_converter.parallel.proof.judge import relative_error
 
 
 IDS = torch.arange(1, 33).view(2, 16)

@@ -13,7 +13,7 @@ from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel import parallelize
 from modular_converter.parallel.errors import PlanError
-from modular_converter.parallel.proof.deviation import relative_error
+from modular_converter.parallel.proof.judge import relative_error
 
 
 def main(*folders):

@@ -12,11 +12,11 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.errors import PlanError
-from modular_converter.parallel.plans.patterns import wildcard
 from modular_converter.parallel.plans.plan import Plan, PlanRule
+from modular_converter.parallel.plans.text_checks import wildcard
 from modular_converter.parallel.shard.apply import apply, local_part
 from modular_converter.parallel.shard.collectives import ThreadGroup, run_on_threads
-from modular_converter.parallel.shard.units import with_units
+from modular_converter.parallel.shard.shares import with_units
 from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.tiny.build import Small, Target, build, randomise
 from modular_converter.parallel.tiny.fields import is_config

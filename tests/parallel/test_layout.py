@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.layout import Layout, layouts_of
-from modular_converter.parallel.training import Training
-from modular_converter.parallel.types_in_words import floating_type
+from modular_converter.parallel.training import Training, floating_type
 
 
 NUMBERS = st.integers(1, 8)

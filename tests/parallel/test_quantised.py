@@ -21,8 +21,12 @@ from modular_converter.parallel import parallelize  # noqa: E402
 from modular_converter.parallel.engine.ranks.session import Session  # noqa: E402
 from modular_converter.parallel.engine.remote import put_on_ranks  # noqa: E402
 from modular_converter.parallel.errors import ApplyError, PlanError, RankError  # noqa: E402
-from modular_converter.parallel.quantised.int8_linear import Int8Linear, become_int8  # noqa: E402
-from modular_converter.parallel.quantised.torchao_int8 import pack_layers, unpack_layers  # noqa: E402
+from modular_converter.parallel.quantised.int8 import (  # noqa: E402  # noqa: E402
+    Int8Linear,
+    become_int8,
+    pack_layers,
+    unpack_layers,
+)
 
 
 IDS = torch.arange(3, 17).view(2, 7)

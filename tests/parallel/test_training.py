@@ -102,7 +102,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from transformers import LlamaConfig, LlamaForCausalLM
 from modular_converter.parallel import parallelize
-from modular_converter.parallel.proof.deviation import relative_error
+from modular_converter.parallel.proof.judge import relative_error
 
 torch.manual_seed(0)
 shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "vocab_size": 64}
@@ -235,7 +235,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from modular_converter.parallel import parallelize
 from modular_converter.parallel.engine.group import agreed_plan
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.proof.deviation import relative_error
+from modular_converter.parallel.proof.judge import relative_error
 
 shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "vocab_size": 64}
 torch.manual_seed(0)

@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from modular_converter.parallel import parallelize
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.proof.deviation import relative_error
+from modular_converter.parallel.proof.judge import relative_error
 from modular_converter.parallel.tiny.build import build, target_of
 
 

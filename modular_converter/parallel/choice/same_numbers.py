@@ -16,33 +16,45 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.choice.fit import fit, shares_members, without_part_around
-from modular_converter.parallel.choice.proven_fit import MORE_RANKS, UNEVEN_RANKS, untried
-from modular_converter.parallel.choice.skeleton import Skeleton, skeleton_of
+from modular_converter.parallel.choice.fit import (
+    MORE_RANKS,
+    UNEVEN_RANKS,
+    fit,
+    shares_members,
+    untried,
+    without_part_around,
+)
+from modular_converter.parallel.choice.skeleton import META, Skeleton, skeleton_of
 from modular_converter.parallel.choice.small_instances import (
     small_instance,
     small_settings,
     target_like,
     verified,
 )
-from modular_converter.parallel.choice.trial_inputs import inputs_with_data
-from modular_converter.parallel.choice.trials import Trial, trials
-from modular_converter.parallel.choice.without_data import META
+from modular_converter.parallel.choice.trials import Trial, inputs_with_data, trials
 from modular_converter.parallel.errors import ApplyError, PlanError, one_line
-from modular_converter.parallel.plans.patterns import wildcard
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import fitting
-from modular_converter.parallel.plans.text_checks import placed
-from modular_converter.parallel.proof.facts import Decided, Ratios, shrunk
+from modular_converter.parallel.plans.text_checks import placed, wildcard
 from modular_converter.parallel.proof.judge import Verdict, refused
-from modular_converter.parallel.proof.numbers import LINE, Numbers, Place, differences, numbers_in, numbers_of
+from modular_converter.parallel.proof.numbers import (
+    LINE,
+    Decided,
+    Numbers,
+    Place,
+    Ratios,
+    differences,
+    numbers_in,
+    numbers_of,
+    shrunk,
+)
 from modular_converter.parallel.proof.prove import Derived
 from modular_converter.parallel.shard.apply import apply
 from modular_converter.parallel.shard.collectives import FakeGroup
-from modular_converter.parallel.shard.units import plan_for_ranks, without_units
+from modular_converter.parallel.shard.shares import plan_for_ranks, without_units
 from modular_converter.parallel.tiny.shrink import published
 from modular_converter.parallel.tiny.uses import with_length
-from modular_converter.parallel.trace.lengths import beyond_numbers, other_length
+from modular_converter.parallel.trace.layer_kinds import beyond_numbers, other_length
 
 
 logger = logging.getLogger(__name__)

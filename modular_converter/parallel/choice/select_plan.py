@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import torch
 
-from modular_converter.parallel.choice.fit import fit
-from modular_converter.parallel.choice.kept import Kept, kept, log_kept
-from modular_converter.parallel.choice.proven_fit import fitted
-from modular_converter.parallel.choice.proven_layers import restricted_to_layers, said_of_given
+from modular_converter.findings import first_of
+from modular_converter.parallel.choice.fit import fit, fitted, restricted_to_layers, said_of_given
 from modular_converter.parallel.choice.same_numbers import restricted_to_numbers
-from modular_converter.parallel.choice.shares_in_stages import whole_between_layers
-from modular_converter.parallel.choice.skeleton import skeleton_of
+from modular_converter.parallel.choice.skeleton import Guesses, on_meta, skeleton_of
 from modular_converter.parallel.choice.small_instances import (
     builds,
     derived_plan,
@@ -28,24 +27,131 @@ from modular_converter.parallel.choice.small_instances import (
     verified,
 )
 from modular_converter.parallel.errors import ApplyError, PlanError, PlanFormatError
-from modular_converter.parallel.plans.files import parse_plan, read_plan
-from modular_converter.parallel.plans.patterns import entries_for
-from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.plans.resolve import fitting
-from modular_converter.parallel.plans.text_checks import placed
+from modular_converter.parallel.pipeline.flow import flow_of, layers_entry, tensors_of
+from modular_converter.parallel.pipeline.prove import derive_pipeline
+from modular_converter.parallel.pipeline.stage import copy_without_data
+from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
+from modular_converter.parallel.plans.plan import Plan, is_expert_plan
+from modular_converter.parallel.plans.resolve import Piece, fitting, resolve
+from modular_converter.parallel.plans.text_checks import entries_for, matches, parse_plan, placed, read_plan
 from modular_converter.parallel.proof.in_use import Instance
 from modular_converter.parallel.proof.judge import Verdict
-from modular_converter.parallel.proof.prove import Derived, derive_model
-from modular_converter.parallel.solve.read_library import from_library
+from modular_converter.parallel.proof.prove import Derived, derive_model, leaves_around
+from modular_converter.parallel.shard.apply import apply
+from modular_converter.parallel.shard.collectives import FakeGroup
+from modular_converter.parallel.shard.shares import largest_share
+from modular_converter.parallel.solve.derive import Aim, from_library, plan_of
+from modular_converter.parallel.solve.experts import derive_experts
+from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.styles.layout import Enters
 from modular_converter.parallel.tiny.build import Target
 from modular_converter.parallel.tiny.fields import wider_heads
-from modular_converter.parallel.tiny.inputs import is_staged
+from modular_converter.parallel.tiny.inputs import examples_of, is_staged
 from modular_converter.parallel.trace.record import record
 
 
 logger = logging.getLogger(__name__)
+# A warning is logged if a rank keeps more than this multiple of its equal part.
+_CLEARLY_MORE = 1.5
+_NAMED = 3
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Bytes of all parameters and of one rank's shares; the names of whole parameters, the largest first."""
+
+    all: int
+    rank: int
+    whole: tuple[str, ...]
+
+    @property
+    def share(self) -> float:
+        """The fraction of the bytes on one rank, 0 to 1."""
+        return self.rank / self.all if self.all else 1.0
+
+
+def kept(model: torch.nn.Module, plan: Plan, ranks: int) -> Kept:
+    """The bytes on the rank with the largest shares. Raises ``PlanError`` if a rule does not fit the model."""
+    pieces = resolve(plan, model).pieces
+    names: dict[int, list[str]] = {}
+    parameters = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), []).append(name)
+        parameters[id(parameter)] = parameter
+    total = rank = 0
+    whole = []
+    for key, parameter in parameters.items():
+        size = parameter.numel() * parameter.element_size()
+        piece = next((pieces[name] for name in names[key] if name in pieces), None)
+        own = _own_part(parameter, piece, ranks)
+        total, rank = total + size, rank + own * parameter.element_size()
+        if own == parameter.numel():
+            whole.append((size, names[key][0]))
+    return Kept(total, rank, tuple(name for _, name in sorted(whole, key=lambda pair: -pair[0])))
+
+
+def _own_part(parameter: torch.nn.Parameter, piece: Piece | None, ranks: int) -> int:
+    """Entries on the rank with the largest share; all entries if the axis does not divide among the ranks."""
+    try:
+        return prod(largest_share(tuple(parameter.shape), piece, ranks))
+    except ApplyError:
+        return parameter.numel()
+
+
+def log_kept(model: torch.nn.Module, plan: Plan, ranks: int) -> None:
+    """Log the fraction of the weights that a rank keeps; warn if it is clearly more than the rank's equal part."""
+    try:
+        found = kept(model, plan, ranks)
+    except PlanError:  # reported, with its place, when the plan is applied
+        return
+    name = type(model).__name__
+    logger.info("%s: each of %d ranks keeps %.1f %% of the weights", name, ranks, 100 * found.share)
+    if ranks > 1 and found.share > _CLEARLY_MORE / ranks:
+        said = first_of([f"{weight} ({_reason(plan, weight)})" for weight in found.whole], _NAMED)
+        share = 100 * found.share
+        logger.warning("%s: each of %d ranks keeps %.1f %% of the weights; whole: %s", name, ranks, share, said)
+
+
+def _reason(plan: Plan, weight: str) -> str:
+    """The plan's reason why a weight stays whole."""
+    owner = weight.rpartition(".")[0]
+    return next((why for pattern, why in plan.whole if matches(pattern, [weight, owner])), "no rule of the plan")
+
+
+def whole_between_layers(model: torch.nn.Module, found: Derived, size: int) -> Iterator[Plan]:
+    """The plans of a module with example inputs under which layers take and return whole tensors, the best first.
+
+    Raises ``PlanError`` if the module is no chain of layers.
+    """
+    inputs = examples_of(model) or {}
+    stages = derive_pipeline(model, inputs)
+    flow, layers = follow(found.trace), layers_entry(model, stages)
+    around: frozenset[int] = frozenset()
+    for entry in stages.entries:
+        if entry != layers:
+            around |= leaves_around(flow, entry.module)
+    whole = _between(model, stages, inputs, None, size)
+    for plan in (found.plan, plan_of(flow, Aim(without=around)), plan_of(flow, Aim(pairs=False))):
+        if plan.rules and _between(model, stages, inputs, plan, size) == whole:
+            yield plan
+
+
+def _between(
+    model: torch.nn.Module, stages: PipelinePlan, inputs: dict[str, Any], plan: Plan | None, size: int
+) -> Any:
+    """The shapes of the tensors that enter each layer, in the whole model or on one of several ranks; None if it fails."""
+    made = copy_without_data(model).eval()
+    try:
+        if plan is not None:
+            apply(made, fitting(plan, made), FakeGroup(size))
+        with torch.no_grad(), Guesses():
+            entering = flow_of(made, stages, on_meta(inputs), asks=True, skips=True).entering
+    except Exception:  # of the module's own code, with shares that do not fit
+        return None
+    return {number: [tuple(one.shape) for one in tensors_of(values)] for number, values in entering.items()}
+
+
 GivenPlan = Plan | Mapping[str, str] | str | os.PathLike[str]
 
 
@@ -219,3 +325,33 @@ def committed_plan(model: Any, target: Target, overrides: dict[str, Any]) -> Pla
         return from_library(target.name, kept, trace)
     except PlanError as error:
         return f"the plan in its classes cannot be used here ({error})"
+
+
+def expert_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> tuple[Plan, str]:
+    """The plan that divides the experts of a model among ``size`` ranks, and its origin.
+
+    Raises ``PlanError`` if no experts can be divided, the proof on a small instance fails, or the given plan divides no
+    experts.
+    """
+    name = type(model).__name__
+    if given is not None:
+        plan = given_plan(given, name)
+        if not is_expert_plan(plan):
+            raise ApplyError(
+                "the given plan divides no experts: give a plan of experts, or a layout with tp instead of ep"
+            )
+        return plan, "the given plan of experts"
+    target, overrides = target_like(model), small_settings(model)
+    small = small_instance(target, overrides)
+    plan = derive_experts(record(small.model, small.inputs, target.name))
+    if not plan.rules:
+        reasons = "; ".join(f"{path}: {reason}" for path, reason in plan.whole) or "it has no stacked experts"
+        raise ApplyError(f"the experts of {name} cannot be divided ({reasons}): take a layout with tp instead of ep")
+    ranks = 4 if size % 4 == 0 else 2
+    verdict = verified(target, overrides, ranks, plan)
+    if not verdict.passed:
+        raise ApplyError(
+            f"{name} with divided experts gives other numbers ({placed(verdict.layer, verdict.reason)}): take a layout "
+            "with tp instead of ep"
+        )
+    return fitting(plan, model), f"the derived plan of experts, verified on {ranks} ranks of a small instance"

@@ -1,21 +1,230 @@
-"""Trials of a user's model before a process starts: a forward without data; if that fails, of a short copy with data.
+"""Trials of a user's model before a process starts: its inputs, the kinds of its layers, forwards without and with data.
 
-The whole model runs, and then the model as one of the ranks holds it.
+A forward runs without data; if that fails, a short copy with data runs. The whole model runs, and then the model as one of
+the ranks holds it.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from modular_converter.parallel.choice.kinds_of_layers import kinds_of, one_of_each_kind
-from modular_converter.parallel.choice.skeleton import Skeleton
-from modular_converter.parallel.choice.trial_inputs import TYPES, bare, inputs_with_data, inputs_without_data
-from modular_converter.parallel.choice.without_data import run_without_data, tried_without_data
+from modular_converter.parallel.choice.skeleton import (
+    META,
+    Guesses,
+    Skeleton,
+    assemble_model,
+    on_meta,
+    run_without_data,
+    skeleton_of,
+    tried_without_data,
+)
+from modular_converter.parallel.errors import ApplyError, one_line
+from modular_converter.parallel.plans.text_checks import is_inside
+from modular_converter.parallel.tiny.inputs import candidates, inputs_that_run
+from modular_converter.parallel.trace.graph import Trace
+from modular_converter.parallel.trace.layer_kinds import Kind, inner_path, is_layer, layer_kinds, layer_of
+from modular_converter.parallel.trace.record import record
+
+
+# The model's own types, and the type in which all operations run without data, such as grouped products.
+TYPES = (None, torch.bfloat16)
+# The latest results: the choice of a plan and the hand-over need the same.
+_INPUTS: dict[tuple[Skeleton, torch.dtype | None], dict[str, Any] | str] = {}
+_MOST_LATEST = 8
+
+
+def bare(skeleton: Skeleton, kind: torch.dtype | None) -> torch.nn.Module:
+    """The whole model without data, converted to ``kind`` unless it is None."""
+    model = assemble_model(skeleton, META)[0]
+    return model if kind is None else model.to(kind)
+
+
+def inputs_without_data(skeleton: Skeleton, kind: torch.dtype | None) -> dict[str, Any]:
+    """The first inputs with which a model runs without data, floating tensors converted to ``kind`` unless it is None.
+
+    Tensors are kept for the next rank, and the error if no inputs are known: to try four layouts of images of 1540
+    pixels takes 0.8 s.
+    """
+    key = skeleton, kind
+    found = _INPUTS.get(key)
+    if found is None:
+        try:
+            found = inputs_of_bare(bare(skeleton, kind).eval(), kind)
+        except Exception as error:  # raised by the model's own code, or there are no inputs for it
+            found = one_line(error)
+        values = found.values() if isinstance(found, dict) else ()
+        if all(isinstance(value, (torch.Tensor, bool, int, type(None))) for value in values):  # no caches
+            _INPUTS[key] = found
+        for oldest in list(_INPUTS)[:-_MOST_LATEST]:
+            del _INPUTS[oldest]
+    if isinstance(found, str):
+        raise ApplyError(f"no inputs are known: {found}")
+    return dict(found)
+
+
+def inputs_of_bare(model: torch.nn.Module, kind: torch.dtype | None) -> dict[str, Any]:
+    """The same for a model on the meta device."""
+
+    def run(inputs: dict[str, Any]) -> None:
+        given = on_meta_of_type(inputs, kind)
+        tried_without_data(functools.partial(run_without_data, model, kwargs=given))
+
+    with Guesses():
+        return on_meta_of_type(inputs_that_run(model, run), kind)
+
+
+def on_meta_of_type(inputs: Mapping[str, Any], kind: torch.dtype | None) -> dict[str, Any]:
+    """Inputs on the meta device, floating tensors converted to ``kind`` unless it is None."""
+    given = {name: on_meta(value) for name, value in inputs.items()}
+    if kind is None:
+        return given
+    floating = {n: v for n, v in given.items() if isinstance(v, torch.Tensor) and v.is_floating_point()}
+    return given | {name: value.to(kind) for name, value in floating.items()}
+
+
+def inputs_with_data(model: torch.nn.Module) -> dict[str, Any]:
+    """Inputs with data in the layout with which the model runs without data; the likeliest ones if it does not run."""
+    found = candidates(model)
+    likeliest = next(found)
+    try:
+        known = _layout(inputs_without_data(skeleton_of(model), None))
+    except Exception:  # of the model's own code
+        return likeliest
+    return (
+        likeliest if _layout(likeliest) == known else next((one for one in found if _layout(one) == known), likeliest)
+    )
+
+
+def _layout(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value.shape if isinstance(value, torch.Tensor) else type(value) for name, value in inputs.items()}
+
+
+# Switches that do not distinguish kinds.
+_NO_SWITCHES = ("training",)
+# Arguments of torch's own modules that decide their arithmetic.
+_OPTIONS = ("max_norm",)
+# The latest results: the choice of a plan and the probe need the same, and 32 layers take 1.3 s.
+_KNOWN_KINDS: dict[Skeleton, dict[str, Kind] | None] = {}
+_MOST_KINDS = 4
+
+
+def kinds_of(model: torch.nn.Module) -> dict[str, Kind]:
+    """Path of each layer -> its kind: from a run without data, or from its modules alone if that run fails.
+
+    Modules that were put into the model after its construction count, such as adapters and quantised layers.
+    """
+    found = traced_kinds(model)
+    return kinds_by_modules(model) if found is None else {path: kind for path, kind in found.items() if path}
+
+
+def traced_kinds(model: torch.nn.Module) -> dict[str, Kind] | None:
+    """The kinds from a run without data; None if that run fails. The empty path is the code around the layers."""
+    try:
+        skeleton = skeleton_of(model)
+    except Exception:  # raised by the model's own code
+        return None
+    if skeleton not in _KNOWN_KINDS:
+        try:
+            _KNOWN_KINDS[skeleton] = kinds_of_call(skeleton, inputs_without_data(skeleton, None))
+        except Exception:  # raised by the model's own code for unexpected inputs, or without data
+            _KNOWN_KINDS[skeleton] = None
+    found = _KNOWN_KINDS[skeleton]
+    for oldest in list(_KNOWN_KINDS)[:-_MOST_KINDS]:
+        del _KNOWN_KINDS[oldest]
+    if found is None:
+        return None
+    return {path: kind | _facts_of(model.get_submodule(path)) if path else kind for path, kind in found.items()}
+
+
+def kinds_of_call(
+    skeleton: Skeleton, inputs: Mapping[str, Any], change: Callable[[torch.nn.Module], None] | None = None
+) -> dict[str, Kind]:
+    """The kinds from one run on inputs, whose data do not matter. Raises ``TraceError``.
+
+    Args:
+        change: called with the model before it runs.
+    """
+
+    def run() -> Trace:
+        bare = assemble_model(skeleton, META)[0].eval()
+        if change is not None:
+            change(bare)
+        with Guesses():
+            return record(bare, {name: on_meta(value) for name, value in inputs.items()})
+
+    return layer_kinds(tried_without_data(run))
+
+
+def kinds_by_modules(model: torch.nn.Module) -> dict[str, Kind]:
+    """The kinds of layers from their modules alone, without a run."""
+    return {path: _facts_of(module) for path, module in model.named_modules() if is_layer(path)}
+
+
+def kinds_of_rest(model: torch.nn.Module) -> dict[str, Kind]:
+    """Path -> kind of the modules with weights outside of numbered layers: embeddings, heads, last norms."""
+    rest = [(path, module) for path, module in model.named_modules() if path and not layer_of(path)]
+    return {
+        path: _facts_of(module, False) for path, module in rest if next(module.parameters(False), None) is not None
+    }
+
+
+def _facts_of(layer: torch.nn.Module, inside: bool = True) -> Kind:
+    """Classes, weights and switches of a layer's modules. A switch, such as a kind of mask, may not show in operations."""
+    found: set[tuple[str, ...]] = set()
+    for path, module in layer.named_modules() if inside else [("", layer)]:
+        place, kind = inner_path(path), type(module)
+        found.add(("class", place, f"{kind.__module__}.{kind.__qualname__}"))
+        for name, weight in module.named_parameters(recurse=False):
+            found.add(("weight", place, name, f"{weight.dim()}d", "" if weight.is_floating_point() else "integers"))
+        for name, value in vars(module).items():
+            if isinstance(value, (bool, str)) and not name.startswith("_") and name not in _NO_SWITCHES:
+                found.add(("setting", place, name, str(value)))
+            elif kind.__module__.startswith("torch.nn.") and name in _OPTIONS:
+                found.add(("setting", place, name, "None" if value is None else "given"))
+    return frozenset(found)
+
+
+def one_of_each_kind(model: torch.nn.Module, kinds: dict[str, Kind]) -> torch.nn.Module:
+    """A copy of the model with the first layer of each kind; it shares the modules, and layers keep their numbers.
+
+    If a layer has another kind in the copy, because the code counts layers, all layers before the kept ones stay too.
+    """
+    first: dict[tuple[str, Kind], str] = {}
+    for path, kind in kinds.items():
+        first.setdefault((path.rpartition(".")[0], kind), path)
+    kept = set(first.values())
+    lists = {path.rpartition(".")[0] for path in kinds}
+    short = _copied(model, "", kept, lists)
+    if len(kept) == len(kinds) or kinds_of(short) == {path: kinds[path] for path in kept}:
+        return short
+    last = {path.rpartition(".")[0]: int(path.rpartition(".")[2]) for path in sorted(kept, key=_number)}
+    return _copied(model, "", {path for path in kinds if _number(path) <= last[path.rpartition(".")[0]]}, lists)
+
+
+def _number(path: str) -> int:
+    return int(path.rpartition(".")[2])
+
+
+def _copied(module: torch.nn.Module, path: str, kept: set[str], lists: set[str]) -> torch.nn.Module:
+    """A copy of a module that contains one of the lists, with its lists copied too; any other module itself."""
+    if not any(is_inside(name, path) for name in lists):
+        return module
+    made = copy.copy(module)
+    made.__dict__["_modules"] = inner = dict(module._modules)
+    for name, child in module._modules.items():
+        below = f"{path}.{name}" if path else name
+        if path in lists and isinstance(module, torch.nn.ModuleList):
+            if below not in kept:
+                del inner[name]
+        elif child is not None:
+            inner[name] = _copied(child, below, kept, lists)
+    return made
 
 
 # A copy with data has at most so many parameters (0.4 GB in float32); there is one for the whole model, and one for a rank.

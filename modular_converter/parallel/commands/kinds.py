@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modular_converter.parallel.commands.common import derived_of, overrides_of, quiet_library, reports_errors
-from modular_converter.parallel.commands.plan_formats import plan_text
+from modular_converter.parallel.commands.common import (
+    derived_of,
+    overrides_of,
+    plan_text,
+    quiet_library,
+    reports_errors,
+)
 from modular_converter.parallel.errors import PlanError
-from modular_converter.parallel.plans.files import read_plan
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan, library_text
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.plans.text_checks import placed
+from modular_converter.parallel.plans.text_checks import placed, read_plan
 
 
 if TYPE_CHECKING:
@@ -96,7 +100,7 @@ def verify_kind(
         return say(model, f"{ranks} stages", verify_pipeline(small.model, chain, inputs, ranks))
     from modular_converter.parallel.choice.same_numbers import with_numbers
     from modular_converter.parallel.plans.resolve import check_whole, resolve
-    from modular_converter.parallel.proof.on_processes import RankPool
+    from modular_converter.parallel.proof.on_ranks import RankPool
     from modular_converter.parallel.proof.prove import prove
     from modular_converter.parallel.solve.cost import static_findings
 
@@ -166,7 +170,7 @@ def pipeline_derived(
     Raises ``PlanError`` with the reason if the model cannot be built, or is not a chain.
     """
     from modular_converter.parallel.pipeline.derive import pipeline_of_trace
-    from modular_converter.parallel.proof.situations import with_mask
+    from modular_converter.parallel.proof.subject import with_mask
     from modular_converter.parallel.trace.record import record
 
     target, small = _built(model, settings, head)
@@ -200,7 +204,7 @@ def committed(models: tuple[str, ...], kind: str, library: bool) -> None:
     MODELS are model types, by default all that carry such a plan. The table goes to stdout as Markdown; it lists what
     differs or does not run. Exit code: 0 all the same and verified, 1 not.
     """
-    from modular_converter.parallel.proof.on_processes import RankPool
+    from modular_converter.parallel.proof.on_ranks import RankPool
     from modular_converter.parallel.tables.committed import committed_types, compare_committed, comparison_table
 
     quiet_library()

@@ -191,7 +191,7 @@ def deviation(got: list[Any], want: list[Any]) -> float:
     """
     import torch
 
-    from modular_converter.parallel.proof.deviation import HALF_TYPES, relative_error
+    from modular_converter.parallel.proof.judge import HALF_TYPES, relative_error
 
     if len(got) != len(want) or any(a.shape != b.shape for a, b in zip(got, want)):
         return float("inf")

@@ -1,24 +1,210 @@
-"""``modular-plan schedule``: the predicted step of a pipeline, with a picture, a balance and advice."""
+"""`modular-plan schedule`: the predicted step of a model in stages, printed, drawn and measured."""
 
 from __future__ import annotations
 
 import json
 import os
-from typing import Any
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from modular_converter.parallel.commands.common import reports_errors, set_option, write_text
+from modular_converter.parallel.commands.common import (
+    overrides_of,
+    quiet_library,
+    reports_errors,
+    set_option,
+    write_text,
+)
 from modular_converter.parallel.commands.measure_schedule import MeasuredModel
-from modular_converter.parallel.commands.print_schedule import print_comparison, print_measured
-from modular_converter.parallel.commands.schedule_costs import WIDTHS, costs_from_options, count_request
 from modular_converter.parallel.errors import PlanError
-from modular_converter.parallel.schedule.advice import advice
-from modular_converter.parallel.schedule.draw_svg import svg
-from modular_converter.parallel.schedule.forecast import Forecast, PipelineSetting, compare_schedules
-from modular_converter.parallel.schedule.measured import MeasuredStep, measured_lines, measured_value
-from modular_converter.parallel.schedule.orders import schedule_named
-from modular_converter.parallel.schedule.report import summary_line, title_of, to_value
+from modular_converter.parallel.schedule.draw import svg, text_legend, text_rows
+from modular_converter.parallel.schedule.forecast import (
+    Forecast,
+    PipelineSetting,
+    ScheduleComparison,
+    compare_schedules,
+)
+from modular_converter.parallel.schedule.measured import MeasuredStep, measured_lines, measured_table, measured_value
+from modular_converter.parallel.schedule.orders import Work, schedule_named
+from modular_converter.parallel.schedule.report import (
+    advice,
+    rank_table,
+    schedule_table,
+    summary_line,
+    time_text,
+    title_of,
+    to_value,
+)
+from modular_converter.parallel.schedule.stage_costs import (
+    ChainCosts,
+    ChainWork,
+    even_costs,
+    read_layer_times,
+    with_times,
+)
+
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from modular_converter.parallel.commands.measure_schedule import MeasuredModel
+    from modular_converter.parallel.costs.full_model import CountRequest
+
+PIPE_WIDTH = 160
+_COLORS = {
+    Work.FORWARD: "black on bright_blue",
+    Work.BACKWARD: "black on yellow",
+    Work.INPUT_BACKWARD: "black on yellow",
+    Work.WEIGHT_BACKWARD: "black on green",
+}
+
+
+def print_comparison(found: ScheduleComparison, unit: str, notes: list[str], said: list[str], balance: str) -> None:
+    """Print all figures of a comparison.
+
+    Args:
+        unit: of the times.
+        notes: lines about the origin of the costs.
+        said: the advice.
+        balance: the name of the chosen balance.
+    """
+    console = _console()
+    chosen, best = found.chosen, found.best
+    console.print(title_of(chosen), style="bold")
+    for note in notes:
+        console.print(note)
+    _grid(console, chosen)
+    console.print()
+    console.print(summary_line(chosen, unit))
+    _table(console, *rank_table(chosen, unit))
+    for name, one in ((balance, chosen), ("best balance that was found", best)):
+        layers = ",".join(map(str, one.balance))
+        console.print(f"{name} {layers}: step {time_text(one.timeline.step, unit)}")
+    console.print("\nwith layers balanced, on the same ranks:")
+    _table(console, *schedule_table(found, unit))
+    for sentence in said:
+        console.print(f"- {sentence}")
+
+
+def print_measured(chosen: Forecast, step: MeasuredStep) -> None:
+    """Print a measured step beside its forecast."""
+    console = _console()
+    line = step.timeline(chosen.timeline)
+    console.print("\nmeasured:", style="bold")
+    _grid(console, replace(chosen, timeline=line))
+    console.print()
+    _table(console, *measured_table(chosen, step))
+    for sentence in measured_lines(chosen, step):
+        console.print(sentence)
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False, markup=False, emoji=False)
+
+
+def _grid(console: Console, chosen: Forecast) -> None:
+    from rich.text import Text
+
+    label = len(f"rank {chosen.setting.ranks - 1} ")
+    for rank, row in enumerate(text_rows(chosen.timeline, max(console.width - label, 20))):
+        line = Text(f"rank {rank}".ljust(label))
+        for piece in row:
+            line.append(piece.text, _COLORS[piece.work] if piece.work else "dim")
+        console.print(line, no_wrap=True, overflow="crop")
+    console.print(text_legend(chosen.timeline), style="dim")
+
+
+def _table(console: Console, head: list[str], rows: list[list[str]]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for title in head:
+        grid.add_column(title, overflow="fold")
+    for row in rows:
+        grid.add_row(*row)
+    console.print(grid)
+
+
+WIDTHS = {"bfloat16": 2, "float16": 2, "float32": 4}
+UNIT_OF_EVEN = "forward passes of a layer"
+NUMBERS_TRAINED = 4
+"""The numbers of each parameter in training: weight, gradient and two of AdamW, all of the same type."""
+
+
+def costs_from_options(
+    model: str | None, setting: PipelineSetting, options: dict[str, Any], measured: MeasuredModel | None = None
+) -> tuple[ChainCosts, str, list[str]]:
+    """The costs, the unit of their times, and lines about the origin of the costs.
+
+    Args:
+        measured: the model to time; its times replace the times from counted operations.
+
+    Raises ``PlanError`` if no source of costs is given, sources exclude each other, or a source cannot be read.
+    """
+    even, file, transfer = options["even"], options["layer_times"], options["transfer"]
+    if even is not None and (model is not None or file is not None):
+        raise PlanError("--even stands for a model: give no MODEL and no --layer-times with it")
+    if even is not None:
+        costs, notes = even_costs(even), [f"times in {UNIT_OF_EVEN}"]
+    elif model is not None:
+        from modular_converter.parallel.costs.full_model import chain_work
+
+        request = count_request(model, setting, options)
+        work = chain_work(request)
+        costs, notes = _timed(work, request.samples, setting, options)
+        if measured is not None:
+            times = measured.times(work.output)
+            costs = replace(with_times(costs, times, "--measure"), transfer=times.transfer)
+            notes[1:] = [f"times of layers and transfers measured on {measured.device_name}"]
+    elif file is not None:
+        costs, notes = read_layer_times(file), []
+    else:
+        raise PlanError("give a MODEL, --layer-times FILE with measured times, or --even LAYERS without any")
+    if file is not None:
+        costs = costs if model is None else with_times(costs, read_layer_times(file), file)
+        notes.append(f"times of {file}")
+    if transfer is not None:
+        costs = replace(costs, transfer=transfer)
+    return costs, "s" if even is None else UNIT_OF_EVEN, notes
+
+
+def count_request(model: str, setting: PipelineSetting, options: dict[str, Any]) -> CountRequest:
+    """The model and micro-batch of the options. Raises ``PlanError`` if the micro-batches do not divide the rows."""
+    batch, chunks = options["batch"] or setting.chunks, setting.chunks
+    if batch % chunks:
+        below = batch // chunks * chunks
+        raise PlanError(
+            f"a batch of {batch} rows does not divide into {chunks} micro-batches; --batch "
+            f"{f'{below} or ' * bool(below)}{below + chunks} does"
+        )
+    from modular_converter.parallel.costs.full_model import CountRequest
+
+    quiet_library()
+    overrides = overrides_of(options["settings"])
+    return CountRequest(
+        model, overrides, options["layers"], batch // chunks, options["length"], setting.trains, options["dtype"]
+    )
+
+
+def _timed(
+    work: ChainWork, rows: int, setting: PipelineSetting, options: dict[str, Any]
+) -> tuple[ChainCosts, list[str]]:
+    width = WIDTHS[options["dtype"]]
+    state = options["state"] or width * (NUMBERS_TRAINED if setting.trains else 1)
+    notes = [
+        f"{work.model}: {work.parameters / 1e9:.3g} billion parameters, {len(work.layers)} layers; "
+        f"a forward of a micro-batch ({rows}{f' x {work.length} tokens' * bool(work.length)}) takes "
+        f"{work.flops / 1e12:.3g} TFLOP",
+        f"assumed: {options['tflops']:g} TFLOP/s, {options['bandwidth']:g} GB/s between ranks, "
+        f"{state:g} bytes a parameter",
+    ]
+    gradient = width if setting.trains and not options["state"] else 0
+    return work.costs(options["tflops"], options["bandwidth"], state, gradient), notes
 
 
 POSITIVE = click.FloatRange(0, min_open=True)
@@ -31,7 +217,11 @@ COUNT = click.IntRange(1)
 @click.option("--stages", type=COUNT, help="Stages in all, instead of --ranks.")
 @click.option("--chunks", required=True, type=click.IntRange(1, 4096), help="Micro-batches of a step.")
 @click.option(
-    "--schedule", "name", default="1f1b", show_default=True, help="GPipe, 1F1B, interleaved, bfs, zb1p, zbv."
+    "--schedule",
+    "name",
+    default="1f1b",
+    show_default=True,
+    help="GPipe, 1F1B, interleaved, bfs, zb1p, zbv, DualPipeV.",
 )
 @click.option("--stages-per-rank", "per_rank", type=COUNT, help="By default 2, if the schedule takes several.")
 @click.option("--balance", metavar="N,N,…", help="Layers of each stage; by default in equal shares.")
@@ -120,8 +310,10 @@ def _measured_model(model: str | None, setting: PipelineSetting, options: dict[s
     """The model on this process, for ``--measure``."""
     if model is None or options["layer_times"] is not None or options["transfer"] is not None:
         raise PlanError("--measure needs a MODEL, and takes no --layer-times and no --transfer: it measures them")
-    if setting.schedule == "ZBVZeroBubble" and not setting.trains:
-        raise PlanError("ZBVZeroBubble has no forward without a backward: leave --inference out, or measure another")
+    if schedule_named(setting.schedule).v_shaped and not setting.trains:
+        raise PlanError(
+            f"{setting.schedule} has no forward without a backward: leave --inference out, or measure another"
+        )
     return MeasuredModel(count_request(model, setting, options), setting)
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from modular_converter.parallel.commands.common import derived_of, ranks_option, reports_errors, set_option
-from modular_converter.parallel.plans.files import read_plan
 from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.plans.text_checks import read_plan
 
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import torch
 from modular_converter.parallel.costs.model_costs import count_chain
 from modular_converter.parallel.errors import BuildError, PlanError, ScheduleError, one_line
 from modular_converter.parallel.pipeline.chain import chain_of
-from modular_converter.parallel.proof.situations import with_mask
-from modular_converter.parallel.schedule.chain_work import ChainWork
+from modular_converter.parallel.proof.subject import with_mask
+from modular_converter.parallel.schedule.stage_costs import ChainWork
 from modular_converter.parallel.tiny.build import build, target_of
 from modular_converter.parallel.tiny.fields import check_fields, config_fields
 from modular_converter.parallel.tiny.inputs import candidates

@@ -12,9 +12,9 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import flop_registry
 
-from modular_converter.parallel.choice.without_data import Guesses
+from modular_converter.parallel.choice.skeleton import Guesses
 from modular_converter.parallel.errors import BuildError, ScheduleError, one_line
-from modular_converter.parallel.schedule.chain_work import ChainWork, PartWork
+from modular_converter.parallel.schedule.stage_costs import ChainWork, PartWork
 from modular_converter.parallel.torch_private import TorchDispatchMode, pytree
 from modular_converter.parallel.trace.record import tensors_in
 

@@ -14,7 +14,7 @@ from modular_converter.parallel.engine.base.adapted import base_of
 from modular_converter.parallel.engine.base.refused_weights import refuse_quantised, scheme_of
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.layout import Layout
-from modular_converter.parallel.proof.plain_module import inputs_by_name
+from modular_converter.parallel.proof.prove import inputs_by_name
 from modular_converter.parallel.tiny.adapters import adapters_of
 from modular_converter.parallel.training import Training
 

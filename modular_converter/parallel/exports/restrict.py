@@ -1,4 +1,4 @@
-"""The largest part of a derived plan that another tool can say, and that its own code runs.
+"""What a tool can say of a plan, and the largest part of a derived plan that it can say and that its own code runs.
 
 A part of a plan is not a subset of its rules: a row-wise layer without its column-wise layer is wrong. So axes are left
 whole, and the rules are written anew; large layers whose axis is left whole are sharded with a gather, if the tool can.
@@ -6,13 +6,15 @@ whole, and the rules are written anew; large layers whose axis is left whole are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from modular_converter.parallel.plans.emit import Unsaid
-from modular_converter.parallel.plans.patterns import is_inside, wildcard
+import torch
+
+from modular_converter.parallel.plans.emit import Unsaid, unsaid_of
 from modular_converter.parallel.plans.plan import Plan, PlanRule
+from modular_converter.parallel.plans.text_checks import is_inside, wildcard
 from modular_converter.parallel.solve.choose import choose
 from modular_converter.parallel.solve.cost import covered
 from modular_converter.parallel.solve.derive import Aim, plan_of
@@ -20,6 +22,56 @@ from modular_converter.parallel.solve.flow import Flow
 from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.styles.layout import GATHERED, VOCABULARY
 from modular_converter.parallel.trace.graph import Trace
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """A tool that takes plans.
+
+    Attributes:
+        name: of the tool, as its users write it.
+        version: of the tool, whose facts these are.
+        use: where the text goes.
+        unsaid: gives what the tool cannot say of a plan for a model.
+        text: writes a plan without such parts.
+        route: of ``RankPool``, by which its code, or the loader that it calls, runs a plan here; empty if none does.
+        read: gives module path -> our style, as the tool reads a plan's text for a model; None if ``route`` shows it.
+        styles: gives the same from a plan, to compare.
+        gathers_norms: whether it gathers the shares that a norm over a projection takes.
+        lacks: gives the reason why the tool cannot run a part of a derived plan for its trace; empty if it can.
+    """
+
+    name: str
+    version: str
+    use: str
+    unsaid: Callable[[Plan, torch.nn.Module], Sequence[Unsaid]]
+    text: Callable[[Plan, torch.nn.Module], str]
+    route: str = ""
+    gathers_norms: bool = False
+    read: Callable[[str, torch.nn.Module], Mapping[str, str]] | None = None
+    styles: Callable[[Plan, torch.nn.Module], Mapping[str, str]] = lambda plan, model: {}
+    lacks: Callable[[Plan, Trace, torch.nn.Module], str] = lambda plan, trace, model: ""
+
+
+Modules = Mapping[str, torch.nn.Module]
+"""The modules of a model by their paths; the empty path is the model."""
+
+
+def unsaid_by(
+    reasons: Callable[[PlanRule, Modules], Iterator[str]], divided: Collection[str] = ()
+) -> Callable[[Plan, torch.nn.Module], Sequence[Unsaid]]:
+    """``Vocabulary.unsaid`` of a tool that reads rules one by one.
+
+    Args:
+        reasons: gives the reasons against a rule for the modules of a model.
+        divided: the names of integers that the tool divides.
+    """
+
+    def unsaid(plan: Plan, model: torch.nn.Module) -> list[Unsaid]:
+        modules = dict(model.named_modules())
+        return unsaid_of(plan, lambda rule: reasons(rule, modules), divided)
+
+    return unsaid
 
 
 # The most runs of a tool's loader in the search for the part of a plan that it runs.

@@ -29,11 +29,10 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.exports.restrict import Shards
-from modular_converter.parallel.exports.vocabulary import Modules, Vocabulary, unsaid_by
+from modular_converter.parallel.exports.restrict import Modules, Shards, Vocabulary, unsaid_by
 from modular_converter.parallel.plans.emit import of_layers
-from modular_converter.parallel.plans.patterns import is_inside, matches
 from modular_converter.parallel.plans.plan import Plan, PlanRule
+from modular_converter.parallel.plans.text_checks import is_inside, matches
 from modular_converter.parallel.trace.graph import Trace
 
 

@@ -20,10 +20,10 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.exports.vocabulary import Modules, Vocabulary, unsaid_by
+from modular_converter.parallel.exports.restrict import Modules, Vocabulary, unsaid_by
 from modular_converter.parallel.plans.emit import of_layers
-from modular_converter.parallel.plans.patterns import matches
 from modular_converter.parallel.plans.plan import Plan, PlanRule
+from modular_converter.parallel.plans.text_checks import matches
 from modular_converter.parallel.styles.layout import (
     COLWISE,
     ENTERING_INPUTS,

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.model.nodes import walk
-from modular_converter.parallel.lint._examples import example
-from modular_converter.parallel.lint._linear_layers import LinearLayer, linear_layers
-from modular_converter.parallel.lint._plan_entries import TENSOR_PARALLEL, plan_entries
+from modular_converter.parallel.lint._layers import TENSOR_PARALLEL, LinearLayer, example, linear_layers, plan_entries
 
 
 if TYPE_CHECKING:

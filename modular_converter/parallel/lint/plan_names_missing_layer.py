@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity, did_you_mean
-from modular_converter.parallel.lint._examples import example
-from modular_converter.parallel.lint._plan_entries import PlanEntry, plan_entries
+from modular_converter.parallel.lint._layers import PlanEntry, example, plan_entries
 
 
 if TYPE_CHECKING:

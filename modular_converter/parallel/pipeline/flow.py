@@ -1,26 +1,195 @@
-"""The data flow in a run of a model: the results of its parts, and the values that enter each layer."""
+"""The tensors that pass between the parts of a chain: what enters layers, what later parts ask for, what skips them."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.pipeline.asked import (
-    AskedTensor,
-    ModuleResult,
-    asked_tensors,
-    same_leaves,
-    tensors_of,
-    versions_of,
-)
-from modular_converter.parallel.pipeline.skips import Questions, ResultSources, Spot
 from modular_converter.parallel.plans.pipeline_plan import Entry, PipelinePlan
+from modular_converter.parallel.solve.operators import OPERATORS
+from modular_converter.parallel.torch_private import TorchDispatchMode, pytree
 from modular_converter.parallel.trace.call_names import bound_arguments, forward_names
+
+
+# The methods by which Python reads the values of a tensor.
+_QUESTIONS = ("__bool__", "__contains__", "__float__", "__index__", "__int__", "equal", "item", "nonzero", "tolist")
+
+
+class Spot(NamedTuple):
+    """A tensor in a result of a module: the index of the call in the run, and of the leaf in the result."""
+
+    path: str
+    call: int
+    leaf: int
+
+
+class ResultSources(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Follows results of modules through the operations outside of these modules, in one run.
+
+    A storage counts as a whole: a write to a view is a write to all tensors in its memory.
+
+    Attributes:
+        read: the results whose values the code reads, so that the operations depend on them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.read: frozenset[Spot] = frozenset()
+        self._of: dict[int, frozenset[Spot]] = {}
+        self._kept: list[Any] = []  # alive, so that the numbers of storages are unique
+        self._inside = 0
+
+    def enter(self) -> None:
+        """A module starts; only its result counts."""
+        self._inside += 1
+
+    def leave(self, path: str, call: int, result: Any) -> None:
+        """The module has returned: it is the only source of its result's tensors from now on."""
+        self._inside -= 1
+        for leaf, value in enumerate(pytree.tree_leaves(result)):
+            if isinstance(value, torch.Tensor):
+                self._set(value, frozenset({Spot(path, call, leaf)}))
+
+    def of(self, values: Any) -> frozenset[Spot]:
+        """The results on which tensors in a structure depend."""
+        tensors = (one for one in pytree.tree_leaves(values) if isinstance(one, torch.Tensor))
+        return frozenset().union(*(self._of.get(_number(one), frozenset()) for one in tensors))
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        known = OPERATORS.get(func.overloadpacket.__name__)
+        if not self._inside and not (known is not None and known.traits.shape_only):
+            entering = self.of((args, kwargs))
+            if entering:
+                written = [one for one, said in zip(args, func._schema.arguments) if _is_written(said)]
+                for value in pytree.tree_leaves((result, written)):
+                    if isinstance(value, torch.Tensor):
+                        self._set(value, self.of(value) | entering)
+        return result
+
+    def note_read(self, values: Any) -> None:
+        """The model's code reads the values of tensors."""
+        if not self._inside:
+            self.read |= self.of(values)
+
+    def _set(self, value: torch.Tensor, found: frozenset[Spot]) -> None:
+        self._kept.append(value)
+        self._of[_number(value)] = found
+
+
+class Questions(TorchFunctionMode):
+    """Reports reads of values by the model's code to `ResultSources`; entered last, so that it sees them first."""
+
+    def __init__(self, sources: ResultSources) -> None:
+        super().__init__()
+        self._sources = sources
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", "") in _QUESTIONS:
+            self._sources.note_read(args)
+        return func(*args, **(kwargs or {}))
+
+
+def _number(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def _is_written(argument: Any) -> bool:
+    return argument.alias_info is not None and argument.alias_info.is_write
+
+
+@dataclass(frozen=True)
+class ModuleResult:
+    """The result of one call of a module.
+
+    Attributes:
+        call: its index among the module's calls in the run.
+        versions: of ``value`` at the end of the call (``versions_of``).
+    """
+
+    path: str
+    call: int
+    value: Any
+    versions: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class AskedTensor:
+    """A tensor that a later stage needs beside the inputs of its first layer.
+
+    Attributes:
+        place: number of the layer that makes it; -1 for parts before the layers.
+        until: number of the last layer that needs it; the number of layers for parts after them, and for the output.
+        spots: its places in results of modules, first of the module that makes it.
+        written: whether the model writes to it in place afterwards.
+    """
+
+    place: int
+    until: int
+    spots: tuple[Spot, ...]
+    written: bool = False
+
+    def crosses(self, layer: int) -> bool:
+        """Whether a stage that begins at a layer receives it."""
+        return self.place < layer <= self.until
+
+
+def tensors_of(value: Any) -> list[torch.Tensor]:
+    """The tensors in a structure, in order."""
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def same_leaves(value: Any) -> Any:
+    """The same tensors in new containers, since a model's own code may write to the containers."""
+    return pytree.tree_map(lambda leaf: leaf, value)
+
+
+def asked_tensors(
+    output: Any, results: Sequence[ModuleResult], needs: Mapping[Spot, int], places: Mapping[str, int], layers: int
+) -> tuple[AskedTensor, ...]:
+    """The tensors that bypass layers, in the order in which they were computed.
+
+    Args:
+        output: of the model, if the output itself must be complete: modules within layers may return its tensors.
+        results: of all modules in one run, in the order in which the calls ended.
+        needs: a result with later uses -> the last layer that needs it.
+        places: path of a module -> its place, as in ``AskedTensor``.
+        layers: the number of layers.
+    """
+    last = max((number for number, one in enumerate(results) if places.get(one.path, -1) >= 0), default=-1)
+    wanted = {id(tensor): layers for tensor in tensors_of(output)}
+    seen = [(one, pytree.tree_leaves(one.value)) for one in results[: last + 1] if one.path in places]
+    for one, leaves in seen:
+        for leaf, tensor in enumerate(leaves):
+            until = needs.get(Spot(one.path, one.call, leaf))
+            if until is not None:
+                wanted[id(tensor)] = max(until, wanted.get(id(tensor), until))
+    found: dict[int, AskedTensor] = {}
+    for one, leaves in seen:
+        for leaf, tensor in enumerate(leaves):
+            if isinstance(tensor, torch.Tensor) and id(tensor) in wanted:
+                old = found.get(id(tensor)) or AskedTensor(places[one.path], wanted[id(tensor)], ())
+                written = old.written or writes_to(tensor) != one.versions[leaf]
+                found[id(tensor)] = replace(old, spots=(*old.spots, Spot(one.path, one.call, leaf)), written=written)
+    crossing = (one for one in found.values() if any(map(one.crosses, range(1, layers))))
+    return tuple(sorted(crossing, key=lambda one: one.place))
+
+
+def versions_of(value: Any) -> tuple[int, ...]:
+    """The number of in-place writes to each value in a structure; 0 for other values than tensors."""
+    return tuple(writes_to(leaf) if isinstance(leaf, torch.Tensor) else 0 for leaf in pytree.tree_leaves(value))
+
+
+def writes_to(tensor: torch.Tensor) -> int:
+    """The number of in-place writes to a tensor; 0 for tensors of inference mode, which do not count them."""
+    return 0 if tensor.is_inference() else tensor._version
 
 
 @dataclass(frozen=True)

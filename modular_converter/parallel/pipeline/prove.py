@@ -1,24 +1,119 @@
-"""Prove a pipeline plan: compare outputs and gradients of the model in stages with the whole model's."""
+"""Prove a pipeline plan: the model runs stage by stage, and gives the numbers of the whole model; also for a plain module.
+
+Only the tensors that the plan names are handed over. Inputs of the model that a stage does not name are zeros there, and
+parts of other stages return NaN. So a tensor that the plan lacks shows in the numbers.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.pipeline.balance import balanced
-from modular_converter.parallel.pipeline.flow import layers_entry
-from modular_converter.parallel.pipeline.run_in_stages import run_in_stages
+from modular_converter.parallel.pipeline.chain import balanced, spans
+from modular_converter.parallel.pipeline.derive import derive_pipelines
+from modular_converter.parallel.pipeline.flow import flow_of, layer_paths, layers_entry
+from modular_converter.parallel.pipeline.stage import StageModule
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
-from modular_converter.parallel.proof.compare import reference
-from modular_converter.parallel.proof.evidence import PADDING, WITH_GRADIENTS, Evidence
-from modular_converter.parallel.proof.judge import Reference, Verdict, judge, refused
+from modular_converter.parallel.plans.resolve import first_names
+from modular_converter.parallel.proof.compare import reference, run_model
+from modular_converter.parallel.proof.judge import (
+    PADDING,
+    WITH_GRADIENTS,
+    Evidence,
+    Reference,
+    Verdict,
+    judge,
+    refused,
+)
 from modular_converter.parallel.proof.precision import Subject
-from modular_converter.parallel.proof.subject import scope_of
+from modular_converter.parallel.proof.prove import small_copy
+from modular_converter.parallel.proof.subject import scope_of, with_mask
+from modular_converter.parallel.tiny.copies import copy_of, seed_cpu
+from modular_converter.parallel.trace.record import record
+from modular_converter.parallel.trace.unchanged import shared_state, unchanged
+
+
+class _Fed(torch.nn.Module):
+    """A stage that has received its tensors."""
+
+    def __init__(self, stage: StageModule, received: Sequence[torch.Tensor]) -> None:
+        super().__init__()
+        self.stage, self.received = stage, received
+
+    def forward(self, **inputs: Any) -> Any:
+        return self.stage(*self.received, **inputs)
+
+
+_PREFIX = "stage.model."
+
+
+def run_in_stages(
+    model: torch.nn.Module,
+    plan: PipelinePlan,
+    inputs: Mapping[str, Any],
+    cuts: tuple[int, ...],
+    gradients: bool = True,
+    whole_batch: bool = False,
+) -> Reference:
+    """Outputs of the last stage, and gradients by parameter name summed over the stages.
+
+    Args:
+        model: whole, on the CPU; it is copied, not changed.
+        cuts: the first layer of each stage after the first.
+        whole_batch: whether stages get all inputs of the model, or only those that the plan names for them.
+
+    Raises ``ApplyError`` if the plan does not fit the model, or names a value that no layer takes.
+    """
+    with unchanged(model), torch.no_grad():
+        flow = flow_of(model, plan, inputs, asks=True, skips=whole_batch)
+    stages = [StageModule(copy_of(model), plan, span) for span in spans(cuts, len(layer_paths(model, plan)))]
+    before = shared_state(model)  # a stage does not see another stage's state of classes and files
+    received: tuple[torch.Tensor, ...] = ()
+    borders = []
+    for stage in stages:
+        stage.prepare(flow)
+        if not stage.is_last:
+            seed_cpu(11)
+            sent = stage(*received, **_named(stage, inputs, whole_batch))
+            before.give_back()
+            received = tuple(tensor.detach().requires_grad_(tensor.requires_grad) for tensor in sent)
+            borders.append((sent, received))
+    found = run_model(_Fed(stages[-1], received), _named(stages[-1], inputs, whole_batch), gradients, together=True)
+    before.give_back()
+    names = first_names(model)
+    total = {
+        names[name.removeprefix(_PREFIX)]: gradient for last in found.gradients for name, gradient in last.items()
+    }
+    if not gradients:
+        return Reference(found.outputs, [])
+    for stage, (sent, received) in zip(reversed(stages[:-1]), reversed(borders)):
+        _backward(sent, received)
+        for alias, parameter in stage.model.named_parameters():
+            if parameter.grad is not None:
+                name = names[alias]
+                total[name] = total[name] + parameter.grad if name in total else parameter.grad
+    return Reference(found.outputs, [total])
+
+
+def _named(stage: StageModule, inputs: Mapping[str, Any], whole_batch: bool) -> dict[str, Any]:
+    """The inputs, with zeros in place of the tensors that no part of the stage names."""
+    needs = inputs if whole_batch else stage.needs
+    return {
+        name: torch.zeros_like(value) if isinstance(value, torch.Tensor) and name not in needs else value
+        for name, value in inputs.items()
+    }
+
+
+def _backward(sent: Sequence[torch.Tensor], received: Sequence[torch.Tensor]) -> None:
+    """Continue the backward from the sent tensors, with the gradients of the received tensors."""
+    wanted = [(one, got.grad) for one, got in zip(sent, received) if one.requires_grad and got.grad is not None]
+    if wanted:
+        torch.autograd.backward([one for one, _ in wanted], [gradient for _, gradient in wanted])
 
 
 def cuts_of(model: torch.nn.Module, plan: PipelinePlan, stages: int) -> tuple[int, ...]:
@@ -105,3 +200,40 @@ def _verdict(
     blank = math.isinf(verdict.output_error) and len(found.outputs) == len(whole.outputs)
     reason = "the outputs use a value that the stages do not hand over" if blank else verdict.reason
     return replace(verdict, reason=f"{where}: {reason}")
+
+
+def derive_pipeline(module: torch.nn.Module, inputs: Mapping[str, Any] | Sequence[Any]) -> PipelinePlan:
+    """The pipeline plan of any module with a list of layers, for ``Pipeline(module, plan=…)``.
+
+    It is proven on a copy with random weights, cut between each two layers; the module itself is unchanged. The list is a
+    ``ModuleList`` or a ``Sequential``, also the module itself, whose members run in order, each on results of the one before
+    (other values may pass beside them, layers may return tuples).
+
+    Args:
+        module: a small instance on the CPU; its plan holds for larger instances of the same classes.
+        inputs: arguments of one forward, by name or in order.
+
+    Raises ``PlanError`` if the module is too large or not on the CPU, its forward fails, it is no chain of layers (with the
+    reason), or stages give other numbers.
+    """
+    with torch.random.fork_rng(devices=[]):
+        small = small_copy(module, inputs)
+        return proven_pipeline_plan(small.model, small.inputs, small.name)
+
+
+def proven_pipeline_plan(model: Any, inputs: Mapping[str, Any], name: str) -> PipelinePlan:
+    """The first derived plan of a small model whose proof holds; there is a plan for each stack of layers.
+
+    Raises ``ApplyError`` if the model is no chain of layers, or stages give other numbers.
+    """
+    inputs = with_mask(model, inputs)
+    plans = derive_pipelines(record(model, inputs, name), skips=True)
+    if isinstance(plans, str):
+        raise ApplyError(f"{name} cannot be cut into stages: {plans}")
+    reasons = []
+    for plan in plans:
+        verdict = verify_pipeline(model, plan, inputs, whole_batch=True)
+        if verdict.passed:
+            return plan
+        reasons.append(verdict.reason)
+    raise ApplyError(f"{name} in stages gives other numbers than whole: {reasons[0]}")

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.errors import WriteError
-from modular_converter.parallel.plans.patterns import entries_for
+from modular_converter.parallel.plans.text_checks import entries_for
 
 
 BASE_PLAN, HEAD_PLAN = "base_model_tp_plan", "_tp_plan"

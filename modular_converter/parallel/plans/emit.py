@@ -8,8 +8,8 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from modular_converter.parallel.errors import PlanFormatError
-from modular_converter.parallel.plans.patterns import matches, names_of_parts, wildcard
 from modular_converter.parallel.plans.plan import Plan, PlanRule
+from modular_converter.parallel.plans.text_checks import matches, names_of_parts, wildcard
 from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.styles.layout import Enters, Side
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from modular_converter.parallel.errors import PlanFormatError
-from modular_converter.parallel.plans.files import from_json
-from modular_converter.parallel.plans.text_checks import LINE, checked_line, shown
+from modular_converter.parallel.plans.text_checks import LINE, checked_line, from_json, shown
 
 
 _NAME = re.compile(r"[A-Za-z_]\w*")

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from modular_converter.parallel.errors import PlanFormatError
-from modular_converter.parallel.plans.files import from_json
 from modular_converter.parallel.plans.parts import LARGEST, Part, checked_parts
-from modular_converter.parallel.plans.text_checks import LINE, checked_line, checked_path, shortened, shown
+from modular_converter.parallel.plans.text_checks import LINE, checked_line, checked_path, from_json, shortened, shown
 from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.styles.layout import WeightLayout
 

@@ -1,4 +1,7 @@
-"""The Python numbers, words, types and sizes among the operands of a forward's operations, and the steps of its code.
+"""What a forward uses beside tensors: classes, operators, values that the code reads, numbers, sizes and steps of the code.
+
+A size that a plan shrinks, such as the number of heads, may meet a number of the code: ``min(heads, 16)``, ``heads - 16``,
+``x[:, :16]``, ``if heads > 16``. Then a rank does something else than the whole model.
 
 A number that the code computes from a shape, such as ``1 / sqrt(weight.shape[0])``, reaches an operation as a plain
 number, and differs if the weight is a share. A size, such as ``min(heads, 16)``, must be the rank's share of the whole
@@ -12,27 +15,233 @@ import functools
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch.overrides import TorchFunctionMode
 
-from modular_converter.parallel.proof.facts import Decided, Fact, Ratios, Sizes, first_difference
-from modular_converter.parallel.proof.watch import running_modules
-from modular_converter.parallel.solve.operators import creation, cuts, views
+from modular_converter.parallel.solve.operators import OPERATORS, creation, views
+from modular_converter.parallel.tiny.copies import seed_cpu
 from modular_converter.parallel.torch_private import DisableTorchFunction, TorchDispatchMode
 from modular_converter.parallel.trace.call_names import is_code_of_torch, site_of_call
 from modular_converter.parallel.trace.graph import Comparison
 from modular_converter.parallel.trace.integers import comparisons, reads_shape, sourced_attributes, sourced_shape
+from modular_converter.parallel.trace.layer_kinds import compares_at, holds, lengths_in, lengths_near
+from modular_converter.parallel.trace.record import tensors_in
+
+
+# Operators with which the program reads values of a tensor, so that its next steps may depend on data.
+_READS = ("_local_scalar_dense", "nonzero", "is_nonzero", "equal")
+
+
+@dataclass
+class Met:
+    """The parts that have run, in order.
+
+    Attributes:
+        kinds: classes of modules.
+        reads: paths of the modules whose code reads values that depend on weights.
+        idle: parts of the model whose weights no operator reads.
+    """
+
+    kinds: dict[str, None] = field(default_factory=dict)
+    operators: dict[str, None] = field(default_factory=dict)
+    reads: dict[str, None] = field(default_factory=dict)
+    idle: tuple[str, ...] = ()
+
+
+def watched(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Met:
+    """Run a forward without gradients and note the parts that it uses. Raises the errors of the model's own code."""
+    met, stack = Met(), [""]
+    weights = {id(parameter) for parameter in model.parameters()}
+    watch = _UsedParts(met, stack, weights)
+    seed_cpu(11)
+
+    def entered(module: torch.nn.Module) -> None:
+        met.kinds.setdefault(type(module).__name__)
+
+    with running_modules(model, stack, entered), torch.no_grad(), watch:
+        model(**inputs)
+    met.idle = tuple(_idle(model, weights - watch.computed.keys()))
+    return met
+
+
+class _UsedParts(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Follows the tensors computed from weights, and keeps them alive, so that identities are unique."""
+
+    def __init__(self, met: Met, stack: list[str], weights: set[int]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.met, self.stack, self.weights = met, stack, weights
+        self.computed: dict[int, torch.Tensor] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func._schema.name.partition("::")[2]
+        given = [tensor for tensor in (*tensors_in(args), *tensors_in(kwargs or {})) if self._depends(tensor)]
+        self.computed.update((id(tensor), tensor) for tensor in given)
+        result = func(*args, **(kwargs or {}))
+        self.met.operators.setdefault(name)
+        if given and name in _READS:
+            self.met.reads.setdefault(self.stack[-1])
+        known = OPERATORS.get(name)
+        if given and not (known is not None and known.traits.shape_only):
+            self.computed.update((id(tensor), tensor) for tensor in tensors_in(result))
+        return result
+
+    def _depends(self, tensor: torch.Tensor) -> bool:
+        return id(tensor) in self.weights or id(tensor) in self.computed
+
+
+@contextlib.contextmanager
+def running_modules(
+    model: torch.nn.Module, stack: list[str], entered: Callable[[torch.nn.Module], None] | None = None
+) -> Iterator[None]:
+    """A context in which the last path in ``stack`` is that of the running module."""
+    handles = []
+    for path, module in model.named_modules():
+
+        def before(module: torch.nn.Module, _: Any, path: str = path) -> None:
+            stack.append(path)
+            if entered is not None:
+                entered(module)
+
+        handles.append(module.register_forward_pre_hook(before))
+        handles.append(module.register_forward_hook(lambda *_: _leave(stack)))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _leave(stack: list[str]) -> None:
+    stack.pop()
+
+
+def _idle(model: torch.nn.Module, unused: set[int]) -> Iterator[str]:
+    """The outermost modules without a used weight, and unused weights of other modules."""
+    inside: list[str] = []
+    for path, module in model.named_modules():
+        if any(path.startswith(f"{outer}.") for outer in inside):
+            continue
+        weights = {id(parameter) for parameter in module.parameters()}
+        if path and weights and weights <= unused:
+            inside.append(path)
+            yield path
+            continue
+        for name, parameter in module.named_parameters(path, recurse=False):
+            if id(parameter) in unused:
+                yield name
+
+
+Ratios = Collection[Fraction]
+"""The fractions of lengths that a rank holds: 1/2, or 2/3 and 1/3 for three heads on two ranks."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The integers of an operation that makes, views or parts a tensor: lengths, counts, dimensions.
+
+    Attributes:
+        width: the length of the dimension of which the operation takes a part; then the integers are places in it.
+    """
+
+    given: tuple[int, ...]
+    width: int | None = None
+
+    def __str__(self) -> str:
+        said = ", ".join(map(str, self.given))
+        return f"the sizes {said}" if self.width is None else f"the part {said} of {self.width}"
+
+    def fits(self, share: Sizes, ratios: Ratios) -> bool:
+        """Whether a rank's integers are the same, or its share of them."""
+        if len(self.given) != len(share.given):
+            return False
+        if self.width is None or share.width is None:
+            return all(one == own or _is_share(one, own, ratios) for one, own in zip(self.given, share.given))
+        if self.width == share.width:
+            return self.given == share.given
+        ends = ((_within(one, self.width), _within(own, share.width)) for one, own in zip(self.given, share.given))
+        return all(
+            one == own == 0
+            or (one, own) == (self.width, share.width)
+            or _is_share(one, own, ratios)
+            or _is_share(self.width - one, share.width - own, ratios)
+            for one, own in ends
+        )
+
+
+def _within(place: int, width: int) -> int:
+    return min(max(place + width if place < 0 else place, 0), width)
+
+
+def _is_share(whole: int, own: int, ratios: Ratios) -> bool:
+    return whole != 0 and Fraction(own, whole) in ratios
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A comparison of integers, of which one comes from a shape or an attribute; ``min`` and ``if length % 8`` are some."""
+
+    compared: Comparison
+
+    @property
+    def holds(self) -> bool:
+        return holds(self.compared)
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        return self.compared.left.value, self.compared.right.value
+
+    def __str__(self) -> str:
+        left, right = self.sides
+        return f"{left} {_SIGNS[self.compared.operator]} {right} ({'true' if self.holds else 'false'})"
+
+    def fits(self, share: Decided, ratios: Ratios) -> bool:
+        """Whether the comparison has the same result on a rank, at each length that its numbers name."""
+        if self.holds != share.holds or self.compared.operator != share.compared.operator:
+            return False
+        if self.sides == share.sides:
+            return True
+        return all(
+            compares_at(self.compared, usual, other) == compares_at(share.compared, usual, other)
+            for usual in lengths_in(self.compared) & lengths_in(share.compared)
+            for other in lengths_near(self.compared, share.compared)
+        )
+
+
+_SIGNS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+Fact: TypeAlias = "str | Sizes | Decided"
+"""Numbers and words among the operands of an operation, as text; or its sizes; or a comparison."""
+
+
+def first_difference(whole: Sequence[Fact], share: Sequence[Fact], ratios: Ratios) -> tuple[str, str] | None:
+    """The first pair of facts at one place that do not fit, in words."""
+    for one, own in zip(whole, share):
+        same = type(one) is type(own) and (one == own or (not isinstance(one, str) and one.fits(own, ratios)))  # type: ignore[arg-type]
+        if not same:
+            return str(one), str(own)
+    if len(whole) == len(share):
+        return None
+    more = str((whole if len(whole) > len(share) else share)[min(len(whole), len(share))])
+    return (more, "nothing") if len(whole) > len(share) else ("nothing", more)
+
+
+def shrunk(whole: Sequence[Fact], share: Sequence[Fact]) -> Iterator[Decided]:
+    """The comparisons of the whole model whose sides are other numbers on a rank."""
+    for one, own in zip(whole, share):
+        if isinstance(one, Decided) and isinstance(own, Decided) and one.sides != own.sides:
+            yield one
 
 
 # Operators whose operands are only tensors, or only sizes and tensors; in ``_FILLS`` the operands from this index on are
 # numbers or types.
 _PLAIN = ("mm", "linear", "convolution")
-_SIZES = frozenset().union(*(family.TABLE.operators for family in (views, cuts, creation)))
+_SIZES = frozenset((*views.TABLE.operators, *creation.TABLE.operators))
 _FILLS = {"full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0, "_to_copy": 1}
 # Functions that make a tensor of Python numbers, which has no data in a run without data.
 _OF_NUMBERS = ("tensor", "as_tensor", "asarray")

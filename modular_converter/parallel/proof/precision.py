@@ -9,9 +9,15 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.proof.compare import reference, run_model
-from modular_converter.parallel.proof.deviation import errors_of, gradient_errors
-from modular_converter.parallel.proof.evidence import UNKNOWN, Evidence
-from modular_converter.parallel.proof.judge import GRADIENT_TOLERANCE, OUTPUT_TOLERANCE, Reference
+from modular_converter.parallel.proof.judge import (
+    GRADIENT_TOLERANCE,
+    OUTPUT_TOLERANCE,
+    UNKNOWN,
+    Evidence,
+    Reference,
+    errors_of,
+    gradient_errors,
+)
 from modular_converter.parallel.tiny.copies import copy_of
 from modular_converter.parallel.trace.unchanged import unchanged
 

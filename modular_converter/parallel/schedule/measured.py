@@ -7,8 +7,8 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import Any
 
-from modular_converter.parallel.schedule.actions import Work
 from modular_converter.parallel.schedule.forecast import Forecast
+from modular_converter.parallel.schedule.orders import Work
 from modular_converter.parallel.schedule.report import actions_value, bytes_text, time_text
 from modular_converter.parallel.schedule.simulate import Timed, Timeline, step_time
 from modular_converter.parallel.schedule.stage_costs import StageCost

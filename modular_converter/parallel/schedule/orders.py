@@ -1,28 +1,74 @@
-"""The schedules by name, the sizes that each allows, and its order of actions."""
+"""The schedules by name, the sizes that each allows, and the order of the actions of each rank, read from torch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import enum
+import functools
+from collections.abc import Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 from modular_converter.parallel.errors import ScheduleError
-from modular_converter.parallel.schedule.actions import Action, ActionOrder
-from modular_converter.parallel.schedule.plain_orders import (
-    breadth_first,
-    gpipe,
-    interleaved,
-    one_forward_one_backward,
-)
-from modular_converter.parallel.schedule.zero_bubble_orders import interleaved_zero_bubble, zbv
+
+
+class Work(enum.Enum):
+    """A kind of action, with the letter that torch prints."""
+
+    FORWARD = "F"
+    BACKWARD = "B"
+    INPUT_BACKWARD = "I"
+    WEIGHT_BACKWARD = "W"
+
+
+class Action(NamedTuple):
+    """A pass of a micro-batch through a stage; both numbers count from 0."""
+
+    work: Work
+    stage: int
+    chunk: int
+
+    def __str__(self) -> str:
+        return f"{self.stage}{self.work.value}{self.chunk}"
+
+
+@dataclass(frozen=True)
+class ActionOrder:
+    """The actions of each rank, in order.
+
+    Attributes:
+        schedule: its name in torch.
+        chunks: the number of micro-batches.
+        stage_ranks: the rank of each stage.
+        actions: of each rank.
+    """
+
+    schedule: str
+    chunks: int
+    stage_ranks: tuple[int, ...]
+    actions: tuple[tuple[Action, ...], ...]
+
+    @property
+    def ranks(self) -> int:
+        return len(self.actions)
+
+    @property
+    def stages(self) -> int:
+        return len(self.stage_ranks)
+
+
+def inference_order(order: ActionOrder) -> ActionOrder:
+    """The order without its backward passes."""
+    kept = tuple(tuple(a for a in actions if a.work is Work.FORWARD) for actions in order.actions)
+    return ActionOrder(order.schedule, order.chunks, order.stage_ranks, kept)
 
 
 @dataclass(frozen=True)
 class PipelineSchedule:
-    """A schedule and the sizes that it allows.
+    """A schedule of torch and the sizes that it allows.
 
     Attributes:
         name: for torch's ``get_schedule_class``.
-        build: (rank, number of ranks, stages of each rank, micro-batches) -> the actions of the rank.
         stages: the least and the most stages of a rank; None for no limit.
         usual: the default number of stages of a rank.
         also: other names, in lower case.
@@ -32,7 +78,6 @@ class PipelineSchedule:
     """
 
     name: str
-    build: Callable[[int, int, int, int], list[Action]]
     stages: tuple[int, int | None]
     usual: int
     also: tuple[str, ...] = ()
@@ -42,12 +87,13 @@ class PipelineSchedule:
 
 
 _ALL = (
-    PipelineSchedule("GPipe", gpipe, (1, 1), 1),
-    PipelineSchedule("1F1B", one_forward_one_backward, (1, 1), 1, fills=True),
-    PipelineSchedule("Interleaved1F1B", interleaved, (1, None), 2, ("interleaved",), in_groups=True),
-    PipelineSchedule("LoopedBFS", breadth_first, (1, None), 2, ("breadth-first", "bfs")),
-    PipelineSchedule("InterleavedZeroBubble", interleaved_zero_bubble, (1, None), 2, ("zb1p",), in_groups=True),
-    PipelineSchedule("ZBVZeroBubble", zbv, (2, 2), 2, ("zbv",), v_shaped=True),
+    PipelineSchedule("GPipe", (1, 1), 1),
+    PipelineSchedule("1F1B", (1, 1), 1, fills=True),
+    PipelineSchedule("Interleaved1F1B", (1, None), 2, ("interleaved",), in_groups=True),
+    PipelineSchedule("LoopedBFS", (1, None), 2, ("breadth-first", "bfs")),
+    PipelineSchedule("InterleavedZeroBubble", (1, None), 2, ("zb1p",), in_groups=True),
+    PipelineSchedule("ZBVZeroBubble", (2, 2), 2, ("zbv",), v_shaped=True),
+    PipelineSchedule("DualPipeV", (2, 2), 2, fills=True, v_shaped=True),
 )
 SCHEDULES = {schedule.name: schedule for schedule in _ALL}
 """Torch's name -> schedule."""
@@ -62,8 +108,9 @@ def schedule_named(name: str) -> PipelineSchedule:
     raise ScheduleError(f"unknown schedule {name!r}; known: {known}")
 
 
+@functools.lru_cache(64)
 def order_of(schedule: PipelineSchedule, ranks: int, per_rank: int, chunks: int) -> ActionOrder:
-    """The order of a schedule.
+    """The order of a schedule. Imports torch.
 
     Args:
         per_rank: the number of stages of each rank.
@@ -71,11 +118,35 @@ def order_of(schedule: PipelineSchedule, ranks: int, per_rank: int, chunks: int)
 
     Raises ``ScheduleError`` if the schedule does not allow these sizes; the message names sizes that it allows.
     """
+    from torch.distributed.pipelining.schedules import PipelineScheduleSingle, get_schedule_class
+
     check_sizes(schedule, ranks, per_rank, chunks)
-    stages = ranks * per_rank
-    held = tuple(min(stage, stages - 1 - stage) if schedule.v_shaped else stage % ranks for stage in range(stages))
-    actions = tuple(tuple(schedule.build(rank, ranks, per_rank, chunks)) for rank in range(ranks))
-    return ActionOrder(schedule.name, chunks, held, actions)
+    sizes = {"num_stages": ranks * per_rank, "group_size": ranks, "group_rank": 0, "has_backward": True}
+    stages = [SimpleNamespace(stage_index=index, submod=None, **sizes) for index in range(per_rank)]
+    kind: Any = get_schedule_class(schedule.name)
+    is_single = issubclass(kind, PipelineScheduleSingle)
+    made = kind(stages[0] if is_single else stages, chunks)
+    places = {stage: stage for stage in range(ranks)} if is_single else made.stage_index_to_group_rank
+    orders = (tuple(_actions(made.pipeline_order[rank], chunks, is_single)) for rank in range(ranks))
+    return ActionOrder(schedule.name, chunks, tuple(places[stage] for stage in sorted(places)), tuple(orders))
+
+
+def _actions(order: list[Any], chunks: int, renumbered: bool) -> Iterator[Action]:
+    """The computations in torch's order of a rank, a forward before the backward that it overlaps.
+
+    Args:
+        renumbered: whether passes are numbered as they come: torch's list of 1F1B begins at 1 on the last rank, its run at 0.
+    """
+    letters = {work.value: work for work in Work}
+    passes = dict.fromkeys(Work, 0)
+    for listed in filter(None, order):
+        for action in listed.sub_actions or (listed,):
+            work = letters.get(action.computation_type.value)
+            if work is not None:
+                chunk = passes[work] if renumbered else action.microbatch_index
+                passes[work] += 1
+                if chunk < chunks:
+                    yield Action(work, action.stage_index, chunk)
 
 
 def check_sizes(schedule: PipelineSchedule, ranks: int, per_rank: int, chunks: int) -> None:
@@ -89,10 +160,10 @@ def check_sizes(schedule: PipelineSchedule, ranks: int, per_rank: int, chunks: i
             f"{schedule.name} has {least} {'stage' if least == 1 else 'stages'} a rank, not {per_rank}; "
             f"with {per_rank} a rank you can choose {others}"
         )
-    if schedule.fills and chunks < ranks:
+    if schedule.fills and chunks < ranks * per_rank:
         raise ScheduleError(
-            f"{schedule.name} needs a micro-batch for each stage: at least {ranks}, not {chunks}; "
-            f"GPipe works with {chunks}"
+            f"{schedule.name} needs a micro-batch for each stage: at least {ranks * per_rank}, not {chunks}; "
+            f"{'GPipe' if per_rank == 1 else 'LoopedBFS'} works with {chunks}"
         )
     if schedule.in_groups and not _divides(ranks, chunks):
         less = next(n for n in range(chunks, 0, -1) if _divides(ranks, n))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from modular_converter.parallel.errors import ScheduleError
-from modular_converter.parallel.schedule.actions import Action, ActionOrder, Work
+from modular_converter.parallel.schedule.orders import Action, ActionOrder, Work
 from modular_converter.parallel.schedule.stage_costs import StageCost
 
 

@@ -7,7 +7,7 @@ from itertools import accumulate
 
 from modular_converter.parallel.plans.parts import LENGTH, REST, Part
 from modular_converter.parallel.solve.axes import SUM, Seq, size
-from modular_converter.parallel.solve.candidates import DIVISOR
+from modular_converter.parallel.solve.choose import DIVISOR
 from modular_converter.parallel.solve.flow import Count, Flow, Requirement
 from modular_converter.parallel.trace.graph import Source
 

@@ -4,9 +4,265 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from modular_converter.parallel.solve.candidates import Candidate, Place, candidate_axes, layout
-from modular_converter.parallel.solve.flow import Flow
-from modular_converter.parallel.solve.requirements import Conflict, solve_requirements
+from modular_converter.parallel.plans.text_checks import first_number_wild
+from modular_converter.parallel.solve.axes import LEAF, PRODUCT, SUM, Atom, Seq, size
+from modular_converter.parallel.solve.flow import Flow, Requirement
+from modular_converter.parallel.trace.graph import Parameter, Source, evaluate
+
+
+DIVISOR = 4
+
+
+@dataclass(frozen=True)
+class Place:
+    """One occurrence of a leaf in a parameter."""
+
+    parameter: int
+    dim: int
+    path: str
+
+
+@dataclass
+class Candidate:
+    """Leaves that must be sharded together, or not at all.
+
+    Attributes:
+        leaves: numbers of the leaves.
+        places: their occurrences in parameters.
+        reasons: why they cannot be sharded; empty if they can.
+        ops: reason -> number of the operation that causes it, or -1.
+        elements: the number of parameter elements that they would split.
+    """
+
+    leaves: set[int]
+    places: list[Place] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+    elements: int = 0
+    ops: dict[str, int] = field(default_factory=dict)
+
+
+class Groups:
+    """Union-find over leaf numbers."""
+
+    def __init__(self) -> None:
+        self.parent: dict[int, int] = {}
+
+    def find(self, item: int) -> int:
+        root = item
+        while self.parent.setdefault(root, root) != root:
+            root = self.parent[root]
+        while self.parent[item] != root:
+            self.parent[item], item = root, self.parent[item]
+        return root
+
+    def join(self, left: int, right: int) -> None:
+        a, b = self.find(left), self.find(right)
+        self.parent[max(a, b)] = min(a, b)
+
+
+def leaf_reasons(flow: Flow) -> dict[int, dict[str, int]]:
+    """Leaf number -> the reasons why it must stay whole, in order, each with the number of its operation."""
+    reasons: dict[int, dict[str, int]] = {}
+
+    def say(seq: Seq, reason: str, op: int) -> None:
+        for atom in flow.axes.leaves(seq):
+            reasons.setdefault(atom.number, {}).setdefault(reason, op)
+
+    for mark in flow.axes.marks:
+        say(mark.seq, mark.reason, mark.op)
+    for contraction in flow.contractions:
+        if not contraction.parameters:
+            say(contraction.seq, "a product of two activations sums over it", contraction.op)
+    for lookup in flow.lookups:
+        say(lookup.seq, "rows are looked up in it", lookup.op)
+    return reasons
+
+
+def places_of(flow: Flow, parameter: Parameter, number: int) -> list[tuple[Atom, Place]]:
+    """All leaves of a parameter with their places, whose paths distinguish the segments of a sum."""
+    found: list[tuple[Atom, Place]] = []
+
+    def walk(seq: Seq, dim: int, path: str) -> None:
+        for position, atom in enumerate(flow.axes.flat(seq)):
+            here = f"{path}.{position}"
+            if atom.kind == SUM:
+                for segment, part in enumerate(atom.parts):
+                    walk(part, dim, f"{here}[{segment}]")
+            else:
+                found.append((atom, Place(number, dim, here)))
+
+    for dim, seq in enumerate(flow.of(parameter.tensor)):
+        walk(seq, dim, str(dim))
+    return found
+
+
+def candidate_axes(flow: Flow) -> list[Candidate]:
+    """All groups of leaves in parameters; groups that split the most elements come first.
+
+    Leaves belong together if they are segments of one fused axis, or have the same place in similar layers.
+    """
+    groups = Groups()
+    places: dict[int, list[Place]] = {}
+    by_pattern: dict[tuple[str, int, str], int] = {}
+    sizes: dict[int, int] = {}
+    for number, parameter in enumerate(flow.trace.parameters):
+        pattern = first_number_wild(parameter.name)
+        for atom, place in places_of(flow, parameter, number):
+            sizes[atom.number] = atom.size
+            places.setdefault(atom.number, []).append(place)
+            key = (pattern, place.dim, place.path)
+            groups.join(by_pattern.setdefault(key, atom.number), atom.number)
+    apart = _clashing(groups, places)
+    alone = Groups()
+    for leaf in sorted(places):
+        alone.join(leaf, leaf if groups.find(leaf) in apart else groups.find(leaf))
+    return _collect(flow, alone, places, sizes)
+
+
+def _clashing(groups: Groups, places: dict[int, list[Place]]) -> set[int]:
+    """Groups with two dimensions of one parameter: consecutive members of a sequence, which are no similar layers."""
+    dims: dict[tuple[int, int], set[int]] = {}
+    for leaf, found in places.items():
+        for place in found:
+            dims.setdefault((groups.find(leaf), place.parameter), set()).add(place.dim)
+    return {group for (group, _), several in dims.items() if len(several) > 1}
+
+
+def _collect(flow: Flow, groups: Groups, places: dict[int, list[Place]], sizes: dict[int, int]) -> list[Candidate]:
+    reasons = leaf_reasons(flow)
+    result: dict[int, Candidate] = {}
+    for leaf in sorted(places):
+        found = result.setdefault(groups.find(leaf), Candidate(set()))
+        found.leaves.add(leaf)
+        found.places.extend(places[leaf])
+        said = dict(reasons.get(leaf, {}))
+        if sizes[leaf] % DIVISOR:
+            said[f"its length {sizes[leaf]} does not divide by {DIVISOR}"] = -1
+        found.ops = said | found.ops
+        found.reasons.extend(reason for reason in said if reason not in found.reasons)
+    contracted = {atom.number for c in flow.contractions if c.parameters for atom in flow.axes.leaves(c.seq)}
+    for found in result.values():
+        if not found.leaves & contracted:
+            found.reasons.append("no weight sums over it")
+        touched = {place.parameter for place in found.places}
+        found.elements = sum(flow.trace.parameters[number].size for number in touched)
+    return sorted(result.values(), key=lambda c: (-c.elements, min(c.leaves)))
+
+
+def layout(flow: Flow, seq: Seq, chosen: set[int]) -> list[tuple[int, bool]]:
+    """The blocks of an axis in order: (length, whether the block is split over the ranks)."""
+    flat = flow.axes.flat(seq)
+    if not any(atom.number in chosen for atom in flow.axes.leaves(flat)):
+        return [(size(flat), False)]
+    head, rest = flat[0], flat[1:]
+    if head.kind == LEAF and head.number in chosen:
+        return [(size(flat), True)]
+    if head.kind == SUM:
+        return [block for part in head.parts for block in layout(flow, tuple(part) + rest, chosen)]
+    assert head.kind != PRODUCT
+    return layout(flow, rest, chosen) * head.size
+
+
+def local_size(flow: Flow, seq: Seq, chosen: set[int], ranks: int) -> int:
+    """The length of an axis on one rank."""
+    total = 1
+    for atom in flow.axes.flat(seq):
+        if atom.kind == SUM:
+            total *= sum(local_size(flow, part, chosen, ranks) for part in atom.parts)
+        else:
+            total *= atom.size // ranks if atom.number in chosen else atom.size
+    return total
+
+
+RANKS = 2  # sizes scale alike on any number of ranks
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """A size in the code that is wrong whatever attributes shrink."""
+
+    leaves: frozenset[int]
+    reason: str
+    op: int = -1
+
+
+def solve_requirements(flow: Flow, chosen: set[int]) -> tuple[set[tuple[str, str]], Conflict | None]:
+    """The attributes (module path, name) that must shrink so that all sizes in the code are those of a rank.
+
+    Returns:
+        The attributes, and the first conflict or None. Conflicts are numbers in the code, sizes of whole tensors, and
+        attributes that other code needs whole.
+    """
+    shrink: set[tuple[str, str]] = set()
+    # A source that does not give the whole length is the wrong integer of its call, and is ignored.
+    stated = [r for r in flow.requirements if _value(flow, r.source, set(), set()) == size(r.seq)]
+    for requirement in stated:
+        want = local_size(flow, requirement.seq, chosen, RANKS)
+        if _value(flow, requirement.source, chosen, shrink) == want:
+            continue
+        found = _fix(flow, requirement, chosen, shrink, want)
+        if found is None:
+            return shrink, _conflict(flow, requirement, chosen)
+        shrink |= found
+    for requirement in stated:
+        if _value(flow, requirement.source, chosen, shrink) != local_size(flow, requirement.seq, chosen, RANKS):
+            return shrink, _conflict(flow, requirement, chosen | {-1})
+    return shrink, None
+
+
+def _fix(
+    flow: Flow, requirement: Requirement, chosen: set[int], shrink: set[tuple[str, str]], want: int
+) -> set[tuple[str, str]] | None:
+    leaves = [(leaf.owner, leaf.name) for leaf in requirement.source.leaves()]
+    fresh = [leaf for leaf in dict.fromkeys(leaves) if leaf not in shrink]
+    for attempt in [*({leaf} for leaf in fresh), set(fresh)]:
+        if attempt and _value(flow, requirement.source, chosen, shrink | attempt) == want:
+            return attempt
+    return None
+
+
+def _value(flow: Flow, source: Source, chosen: set[int], shrink: set[tuple[str, str]]) -> int:
+    def leaf(found: Source) -> int:
+        if found.kind == "attr":
+            return found.value // RANKS if (found.owner, found.name) in shrink else found.value
+        if found.kind == "shape":
+            return local_size(flow, flow.of(found.tensor)[found.dim], chosen, RANKS)
+        return found.value
+
+    return evaluate(source, leaf)
+
+
+def _conflict(flow: Flow, requirement: Requirement, chosen: set[int]) -> Conflict:
+    touched = {atom.number for atom in flow.axes.leaves(requirement.seq)} & chosen
+    op = flow.trace.ops[requirement.op]
+    if not touched:
+        touched = _behind(flow, requirement.source, chosen)
+    where = op.module or "the model"
+    return Conflict(frozenset(touched), f"{requirement.what} in {where} is {_say(requirement.source)}", requirement.op)
+
+
+def _behind(flow: Flow, source: Source, chosen: set[int]) -> set[int]:
+    """The chosen axes for which the attributes of a source shrink, or whose lengths it reads."""
+    found: set[int] = set()
+    if source.kind == "shape":
+        found |= {atom.number for atom in flow.axes.leaves(flow.of(source.tensor)[source.dim])} & chosen
+    for arg in source.args:
+        found |= _behind(flow, arg, chosen)
+    names = {(leaf.owner, leaf.name) for leaf in source.leaves()}
+    for other in flow.requirements:
+        if names & {(leaf.owner, leaf.name) for leaf in other.source.leaves()}:
+            found |= {atom.number for atom in flow.axes.leaves(other.seq)} & chosen
+    return found
+
+
+def _say(source: Source) -> str:
+    if source.kind == "attr":
+        return f"{source.name} of {source.owner or 'the model'}, needed whole elsewhere"
+    if source.kind == "shape":
+        return "read from a whole tensor"
+    if source.kind == "const":
+        return f"the number {source.value}"
+    return "computed from whole sizes"
 
 
 @dataclass

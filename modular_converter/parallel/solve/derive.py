@@ -1,4 +1,4 @@
-"""Derive a plan from a trace. No layer's name decides anything.
+"""Derive a plan from a trace. No layer's name decides anything. And read the library's plan for the same trace.
 
 1. ``follow`` the axes, 2. ``choose`` candidates, 3. find ``gradient_entries``; axes with gradients that no rule can sum
 are banned, and 2 runs again, 4. add vocabularies and gathered layers, 5. write rules.
@@ -6,20 +6,36 @@ are banned, and 2 runs again, 4. add vocabularies and gathered layers, 5. write 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from modular_converter.parallel.plans.patterns import wildcard
+from modular_converter.parallel.errors import PlanFormatError
 from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.plans.text_checks import matches, wildcard
 from modular_converter.parallel.solve.block_lengths import parts_of
-from modular_converter.parallel.solve.candidates import DIVISOR, layout
-from modular_converter.parallel.solve.choose import Choice, choose
+from modular_converter.parallel.solve.choose import DIVISOR, Choice, choose, layout
 from modular_converter.parallel.solve.flow import Flow, uses
+from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.solve.gradients import Entries, gradient_entries
 from modular_converter.parallel.solve.operators import traits_of
-from modular_converter.parallel.solve.twins import unused_twins
-from modular_converter.parallel.solve.write_rules import ShardedParameter, generic_attributes, has_head, rules_of
-from modular_converter.parallel.styles.layout import COLWISE, GATHERED, ROWWISE, SHARE, VOCABULARY, WeightLayout
-from modular_converter.parallel.trace.graph import INPUT, Op, Parameter
+from modular_converter.parallel.solve.write_rules import (
+    ShardedParameter,
+    generic_attributes,
+    has_head,
+    rules_of,
+    unused_twins,
+)
+from modular_converter.parallel.styles import STYLES
+from modular_converter.parallel.styles.layout import (
+    COLWISE,
+    GATHERED,
+    ROWWISE,
+    SHARE,
+    VOCABULARY,
+    Enters,
+    WeightLayout,
+)
+from modular_converter.parallel.trace.graph import INPUT, Op, Parameter, Trace
 
 
 # A layer that needs a gather is sharded if its weight is at least this fraction of the largest layer weight.
@@ -219,3 +235,47 @@ def _whole(flow: Flow, choice: Choice, shards: dict[str, ShardedParameter], save
             text = text if parameter.tensor in used else "not used by the traced forward"
             result.setdefault(wildcard(parameter.name), text)
     return sorted(result.items())
+
+
+# Styles without an effect here: a disabled rule, and the owner of parameters with rules of their own.
+_SILENT = {"replicate", "local_params"}
+
+
+def from_library(model: str, rules: Mapping[str, str], trace: Trace | None = None) -> Plan:
+    """A plan from a ``base_model_tp_plan``, where packed styles have two equal parts.
+
+    Args:
+        model: the name of the model, for the plan.
+        rules: layer pattern -> style.
+        trace: of the model, for styles that cut the output of a module.
+
+    Raises ``PlanFormatError`` for an unknown style, and for a style that needs the trace if there is none.
+    """
+    flow = follow(trace) if trace is not None and any(map(_cuts_output, rules.values())) else None
+    lines = [f"plan {model}"]
+    for pattern, style in rules.items():
+        parts = " parts=1:1" if style in STYLES and STYLES[style].packed else ""
+        if _cuts_output(style):
+            parts = f" parts={_cut_of_output(flow, pattern)}"
+        if style not in _SILENT:
+            lines.append(f"rule {pattern} {style}{parts}")
+    return Plan.parse("\n".join(lines))
+
+
+def _cuts_output(style: str) -> bool:
+    return style in STYLES and STYLES[style].layout.enters is Enters.TAIL
+
+
+def _cut_of_output(flow: Flow | None, pattern: str) -> str:
+    """The parts into which later code cuts a module's output. Raises ``PlanFormatError`` if they are unknown."""
+    calls = () if flow is None else flow.trace.modules
+    outputs = [number for call in calls if matches(pattern, [call.path]) for number in call.outputs]
+    for number in outputs:
+        assert flow is not None
+        cuts = [op for op in flow.trace.ops if op.name.startswith("split") and number in op.inputs()]
+        for op in cuts:
+            lengths = [flow.shape(out)[-1] for out in op.outputs]
+            parts = parts_of(flow, flow.of(number)[-1], lengths, op.module)
+            if parts:
+                return ":".join(map(str, parts))
+    raise PlanFormatError(f"{pattern}: the cut of its output is unknown; it needs a trace of the model")

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from modular_converter.parallel.plans.patterns import wildcard
 from modular_converter.parallel.plans.plan import Plan, PlanRule
+from modular_converter.parallel.plans.text_checks import wildcard
 from modular_converter.parallel.solve.axes import Seq
-from modular_converter.parallel.solve.candidates import DIVISOR
-from modular_converter.parallel.solve.dependence import PARAMETERS, dependence
+from modular_converter.parallel.solve.choose import DIVISOR
 from modular_converter.parallel.solve.flow import Flow, integer_argument
-from modular_converter.parallel.solve.follow import follow
+from modular_converter.parallel.solve.follow import PARAMETERS, dependence, follow
 from modular_converter.parallel.styles import style_of
 from modular_converter.parallel.styles.layout import ROUTED_EXPERTS, STACKED_EXPERTS, SUMMED_GRADIENT
 from modular_converter.parallel.trace.graph import ModuleCall, Parameter, Trace

@@ -6,10 +6,9 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from modular_converter.parallel.plans.patterns import matches, wildcard
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.solve.candidates import Candidate
-from modular_converter.parallel.solve.choose import choose
+from modular_converter.parallel.plans.text_checks import matches, wildcard
+from modular_converter.parallel.solve.choose import Candidate, choose
 from modular_converter.parallel.solve.flow import Flow
 from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.styles.layout import GATHERED

@@ -1,8 +1,8 @@
 """A layout: the two facts about a layer on several ranks, how its weight is cut, and what happens at the edges.
 
 All else follows from them: the forward, the collectives, the names in other tools. In torch's terms a tensor that enters
-the sharded region is ``Replicate``, with a gradient that is ``Partial``; a result leaves it from ``Partial`` or ``Shard`` to
-``Replicate``.
+the sharded region is ``Replicate``, with a gradient that is ``Partial``; a result leaves it from ``Partial`` or ``Shard``
+to ``Replicate``.
 """
 
 from __future__ import annotations

@@ -17,18 +17,17 @@ from modular_converter.parallel.pipeline.prove import verify_pipeline
 from modular_converter.parallel.plans.emit import to_library
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.plans.resolve import fitting
-from modular_converter.parallel.proof.on_threads import check_on_threads
+from modular_converter.parallel.proof.on_ranks import check_on_threads
 from modular_converter.parallel.proof.prove import Derived, prove
-from modular_converter.parallel.proof.situations import with_mask
-from modular_converter.parallel.proof.subject import subject_of
+from modular_converter.parallel.proof.subject import subject_of, with_mask
+from modular_converter.parallel.solve.derive import from_library
 from modular_converter.parallel.solve.experts import derive_experts
-from modular_converter.parallel.solve.read_library import from_library
 from modular_converter.parallel.tiny.build import build, target_of
 from modular_converter.parallel.trace.record import record
 
 
 if TYPE_CHECKING:
-    from modular_converter.parallel.proof.on_processes import RankPool
+    from modular_converter.parallel.proof.on_ranks import RankPool
     from modular_converter.parallel.tiny.build import Target
 
 

@@ -1,32 +1,201 @@
-"""Derive and prove the plans of many models for a table; a file keeps the rows, so that a later run can continue."""
+"""Coverage: model types with their derived plans, proofs and memory, as rows in a file; and the plans in classes."""
 
 from __future__ import annotations
 
+import json
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers.models.auto import configuration_auto
 
-from modular_converter.parallel.errors import PlanError, one_line
+from modular_converter.parallel.choice.fit import fit
+from modular_converter.parallel.choice.skeleton import skeleton_of
+from modular_converter.parallel.errors import BuildError, PlanError, one_line
 from modular_converter.parallel.plans.emit import library_unsaid
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.plans.resolve import resolve
-from modular_converter.parallel.plans.text_checks import placed
-from modular_converter.parallel.proof.on_processes import RankPool
-from modular_converter.parallel.proof.on_threads import check_on_threads
+from modular_converter.parallel.plans.resolve import fitting, resolve
+from modular_converter.parallel.plans.text_checks import entries_for, placed
+from modular_converter.parallel.proof.on_ranks import RankPool, check_on_threads
 from modular_converter.parallel.proof.prove import derive_model, prove
-from modular_converter.parallel.solve.budget import plan_within
-from modular_converter.parallel.solve.cost import cost
-from modular_converter.parallel.solve.read_library import from_library
-from modular_converter.parallel.tables.class_plans import have_row_here, plan_in_classes, types_in
-from modular_converter.parallel.tables.published import holds_at
-from modular_converter.parallel.tables.row_file import Row, RowFile
+from modular_converter.parallel.solve.cost import cost, plan_within
+from modular_converter.parallel.solve.derive import from_library
 from modular_converter.parallel.tiny.build import target_of, targets_of_folder
+from modular_converter.parallel.tiny.shrink import published
+from modular_converter.parallel.tiny.target import Target
+
+
+Row = dict[str, Any]
+
+
+class RowFile:
+    """The rows of an earlier run.
+
+    An incomplete last line of a killed run is left out, together with the other rows of its folder, which is run again;
+    the next write replaces them.
+
+    Raises ``PlanError`` if the file cannot be read, or a line is not a row; the message names the line.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.rows: list[Row] = []
+        ends: list[int] = []
+        lines = _lines(path)
+        end = 0
+        for number, line in enumerate(lines, start=1):
+            end += len(line)
+            if not line.strip():
+                continue
+            row = _parsed(line)
+            if row is _CUT and number == len(lines) and line.startswith(b'{"'):
+                self._leave_out_last_folder(ends)
+            elif not isinstance(row, dict) or not isinstance(row.get("name"), str):
+                raise PlanError(
+                    f"{path}: line {number} is not a row of an earlier run; take it out, or give another file to --resume"
+                )
+            else:
+                self.rows.append(row)
+                ends.append(end)
+        self._end = ends[-1] if ends else 0
+
+    def _leave_out_last_folder(self, ends: list[int]) -> None:
+        last = self.rows[-1]["name"] if self.rows else ""
+        while last.startswith("folder:") and self.rows and self.rows[-1]["name"] == last:
+            self.rows.pop()
+            ends.pop()
+
+    def append(self, found: Sequence[Row]) -> None:
+        """Add rows after the last complete row."""
+        text = "".join(json.dumps(row) + "\n" for row in found)
+        with self.path.open("ab+") as file:
+            file.truncate(self._end)
+            file.seek(max(self._end - 1, 0))
+            file.write((b"" if file.read(1) in (b"\n", b"") else b"\n") + text.encode())
+            self._end = file.tell()
+        self.rows += found
+
+
+def _lines(path: Path) -> list[bytes]:
+    try:
+        return path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    except OSError as error:
+        raise PlanError(f"{path}: it cannot be read ({error}); give another file to --resume") from error
+
+
+_CUT = object()
+
+
+def _parsed(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return _CUT
+
+
+def plan_in_classes(model: Any) -> dict[str, str]:
+    """The plan in the classes of a model and its parts, as transformers gathers it for the model.
+
+    Its own additions are left out: it also cuts embeddings of tokens that no plan names.
+    """
+    written = {pattern for part in model.modules() for pattern in _written(part)}
+    gathered = getattr(model, "tp_plan", None) or {}
+    kept = {name: style for name, style in gathered.items() if any(f".{name}".endswith(f".{end}") for end in written)}
+    return entries_for(kept, model)
+
+
+def _written(part: Any) -> dict[str, str]:
+    config = getattr(part, "config", None)
+    return {**(getattr(type(part), "_tp_plan", None) or {}), **(getattr(config, "base_model_tp_plan", None) or {})}
+
+
+def types_in(model: Any) -> list[str]:
+    """The model types with a plan among a model and its parts, sorted."""
+    parts = [part for part in model.modules() if getattr(part, "_tp_plan", None)]
+    configs = [part.config for part in parts if getattr(getattr(part, "config", None), "base_model_tp_plan", None)]
+    return sorted({config.model_type for config in configs})
+
+
+def have_row_here(types: Iterable[str], model: Any) -> bool:
+    """Whether one of the types is the model's own, or a part's that the library lists no base model for."""
+    from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
+
+    return any(name == model.config.model_type or name not in MODEL_MAPPING_NAMES for name in types)
+
+
+@cache
+def types_with_plan() -> tuple[str, ...]:
+    """All model types of the library with a ``base_model_tp_plan``, sorted."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    return tuple(sorted(name for name in CONFIG_MAPPING if getattr(CONFIG_MAPPING[name], "base_model_tp_plan", None)))
+
+
+def types_without_row(rows: Iterable[Row]) -> str:
+    """How many model types with a plan have a row of their own or are parts of one, and why the others have none."""
+    rows = list(rows)
+    having = [row for row in rows if row.get("committed")]
+    own = {row["model"] for row in having}
+    inside = {name: row["model"] for row in reversed(having) for name in row["committed"].get("types", ())}
+    failed = {row["model"]: row["reason"] for row in rows if row["state"] == "failed"}
+    wanted = types_with_plan()
+    parts = [f"{name} in {inside[name]}" for name in wanted if name not in own and name in inside]
+    missing = [name for name in wanted if name not in own and name not in inside]
+    said = [f"{sum(name in own for name in wanted)} of the {len(wanted)} types with a plan have a row of their own"]
+    said += [f"{len(parts)} are parts of the model of another row ({', '.join(parts)})"] if parts else []
+    reasons: dict[str, list[str]] = {}
+    for name in missing:
+        reasons.setdefault(_why_none(name, failed), []).append(name)
+    said += [f"{len(names)} have none because {why} ({', '.join(names)})" for why, names in reasons.items()]
+    return "; ".join(said) + "."
+
+
+def _why_none(name: str, failed: dict[str, str]) -> str:
+    """Why a model type with a plan has no row for it."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    if name in failed:
+        return "no small instance of their models runs"
+    try:
+        config = target_of(name).load()[1]
+    except BuildError:
+        return "the library lists no base model for them, and no model with a row has them as parts"
+    except PlanError as error:
+        return one_line(error, 100)
+    if config is not CONFIG_MAPPING[name]:
+        return f"the library runs them with the model classes of {config.model_type}"
+    return "they are not among these rows"
+
+
+SIZES = (2, 3, 4, 8)
+WHOLE = "whole: "
+
+
+def holds_at(target: Target, plan: Plan) -> dict[int, str]:
+    """Number of devices -> the reason why the plan does not hold at published sizes; empty if it holds.
+
+    If only parts of it do not fit, they are whole on each device, and are named after ``WHOLE``.
+    Widths, heads, vocabulary and experts are the defaults of the class; layers are few, because they are alike.
+    """
+    found: dict[int, str] = {}
+    try:
+        model = published(target)
+        plan, skeleton = fitting(plan, model), skeleton_of(model)
+    except Exception as error:  # a configuration whose defaults do not fit together
+        return dict.fromkeys(SIZES, f"cannot be built: {one_line(error)}")
+    for size in SIZES:
+        try:
+            whole = fit(skeleton, plan, size).whole
+        except Exception as error:  # a rule does not fit, or nothing is left to shard
+            found[size] = one_line(error)
+            continue
+        found[size] = f"{WHOLE}{', '.join(whole)}" if whole else ""
+    return found
 
 
 MODEL_LIMIT_S = 60

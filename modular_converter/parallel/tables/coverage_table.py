@@ -5,8 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 
-from modular_converter.parallel.tables.coverage import CLASSICS
-from modular_converter.parallel.tables.row_file import Row
+from modular_converter.parallel.tables.coverage import CLASSICS, Row
 
 
 SLOW_S = 3

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.plans.patterns import first_number_wild, matches
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.plans.resolve import Piece, resolve
+from modular_converter.parallel.plans.text_checks import first_number_wild, matches
 from modular_converter.parallel.shard.shares import largest_share
 from modular_converter.parallel.styles.layout import Collective
 

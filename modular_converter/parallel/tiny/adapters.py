@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.plans.patterns import SomeLayers
+from modular_converter.parallel.plans.text_checks import SomeLayers
 
 
 # The rank of adapters in a small instance: no number of devices divides it, so that no plan shards it.

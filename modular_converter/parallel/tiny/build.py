@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.errors import BuildError, one_line
-from modular_converter.parallel.quantised.int8_linear import Int8Linear
+from modular_converter.parallel.quantised.int8 import Int8Linear
 from modular_converter.parallel.tiny.copies import seed_cpu
 from modular_converter.parallel.tiny.fields import check_fields, explained
 from modular_converter.parallel.tiny.inputs import candidates

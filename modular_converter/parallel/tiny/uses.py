@@ -21,7 +21,7 @@ from modular_converter.parallel.tiny.fields import config_fields, dropout_rates
 from modular_converter.parallel.torch_private import TorchDispatchMode
 from modular_converter.parallel.trace.call_names import numbers_in_caller, site_of_call
 from modular_converter.parallel.trace.graph import Comparison, Source, Trace
-from modular_converter.parallel.trace.lengths import beyond_numbers, numbers_at_positions, other_length
+from modular_converter.parallel.trace.layer_kinds import beyond_numbers, numbers_at_positions, other_length
 from modular_converter.parallel.trace.record import record, tensors_in
 from modular_converter.parallel.trace.unchanged import unchanged
 

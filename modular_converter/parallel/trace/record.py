@@ -16,7 +16,6 @@ from torch.overrides import TorchFunctionMode
 
 from modular_converter.parallel.errors import TraceError
 from modular_converter.parallel.torch_private import DisableTorchFunction, TorchDispatchMode
-from modular_converter.parallel.trace.call_integers import READS, stated_integers
 from modular_converter.parallel.trace.call_names import (
     bound_arguments,
     caller_of,
@@ -41,7 +40,14 @@ from modular_converter.parallel.trace.graph import (
     Tensor,
     Trace,
 )
-from modular_converter.parallel.trace.integers import comparisons, reads_shape, sourced_attributes, sourced_shape
+from modular_converter.parallel.trace.integers import (
+    READS,
+    comparisons,
+    reads_shape,
+    sourced_attributes,
+    sourced_shape,
+    stated_integers,
+)
 from modular_converter.parallel.trace.unchanged import unchanged
 
 

@@ -21,17 +21,15 @@ from transformers import (  # noqa: E402
     MixtralForCausalLM,
 )
 
-from modular_converter.parallel.choice import trial_inputs  # noqa: E402
+from modular_converter.parallel.choice import trials  # noqa: E402
 from modular_converter.parallel.choice.fit import fit  # noqa: E402
-from modular_converter.parallel.choice.kept import kept  # noqa: E402
-from modular_converter.parallel.choice.select_plan import select_plan  # noqa: E402
+from modular_converter.parallel.choice.select_plan import kept, select_plan  # noqa: E402
 from modular_converter.parallel.choice.skeleton import skeleton_of  # noqa: E402
 from modular_converter.parallel.errors import ApplyError  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
-from modular_converter.parallel.plans.units import Units  # noqa: E402
-from modular_converter.parallel.proof.on_threads import check_model_on_threads  # noqa: E402
-from modular_converter.parallel.shard.shares import share_lengths  # noqa: E402
-from modular_converter.parallel.shard.units import with_units  # noqa: E402
+from modular_converter.parallel.plans.resolve import Units  # noqa: E402
+from modular_converter.parallel.proof.on_ranks import check_model_on_threads  # noqa: E402
+from modular_converter.parallel.shard.shares import share_lengths, with_units  # noqa: E402
 from modular_converter.parallel.tiny.build import randomise  # noqa: E402
 from modular_converter.parallel.tiny.inputs import make_inputs  # noqa: E402
 from modular_converter.parallel.trace.record import record  # noqa: E402
@@ -210,11 +208,11 @@ def test_inputs_without_data_are_made_once(monkeypatch):
         calls.append(model)
         return {"x": torch.randn(2, 3)} if len(calls) == 1 else next(iter(()))
 
-    monkeypatch.setattr(trial_inputs, "inputs_that_run", counted)
+    monkeypatch.setattr(trials, "inputs_that_run", counted)
     torch.manual_seed(0)
     first, second = (skeleton_of(torch.nn.Linear(3, width)) for width in (1931, 1933))
-    assert [trial_inputs.inputs_without_data(first, None)["x"].device.type for _ in range(3)] == ["meta"] * 3
+    assert [trials.inputs_without_data(first, None)["x"].device.type for _ in range(3)] == ["meta"] * 3
     for _ in range(3):
         with pytest.raises(ApplyError, match="no inputs are known: StopIteration"):
-            trial_inputs.inputs_without_data(second, None)
+            trials.inputs_without_data(second, None)
     assert len(calls) == 2

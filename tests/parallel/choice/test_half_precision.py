@@ -7,8 +7,7 @@ import torch
 pytest.importorskip("transformers")
 from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
 
-from modular_converter.parallel.choice.kept import kept  # noqa: E402
-from modular_converter.parallel.choice.select_plan import select_plan  # noqa: E402
+from modular_converter.parallel.choice.select_plan import kept, select_plan  # noqa: E402
 
 
 def test_conversions_between_types_make_no_other_kind_of_layer():

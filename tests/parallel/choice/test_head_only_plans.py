@@ -7,8 +7,7 @@ import pytest
 
 
 pytest.importorskip("transformers")
-from modular_converter.parallel.choice.kept import kept  # noqa: E402
-from modular_converter.parallel.choice.select_plan import select_plan  # noqa: E402
+from modular_converter.parallel.choice.select_plan import kept, select_plan  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
 
 

@@ -11,12 +11,12 @@ pytest.importorskip("transformers")
 
 from transformers import DebertaConfig, DebertaModel, LlamaConfig, LlamaModel  # noqa: E402
 
-from modular_converter.parallel.choice import kinds_of_layers, proven_layers  # noqa: E402
-from modular_converter.parallel.choice.proven_layers import unproven_parts, without_parts  # noqa: E402
+from modular_converter.parallel.choice import fit, trials  # noqa: E402
+from modular_converter.parallel.choice.fit import unproven_parts, without_parts  # noqa: E402
 from modular_converter.parallel.choice.select_plan import select_plan  # noqa: E402
 from modular_converter.parallel.choice.small_instances import layer_overrides  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
-from modular_converter.parallel.proof.on_threads import check_model_on_threads  # noqa: E402
+from modular_converter.parallel.proof.on_ranks import check_model_on_threads  # noqa: E402
 from tests.parallel.deceptive import DeceptiveConfig  # noqa: E402
 from tests.parallel.exchanged import NormalisedLinear, SameLinear, ScaledLinear, exchanged  # noqa: E402
 from tests.parallel.layer_lists import Along, Inlined, Listed, ListedConfig  # noqa: E402
@@ -93,7 +93,7 @@ def test_a_harmless_exchange_is_proven_on_the_model_itself():
 
 
 def test_many_weights_are_not_tried(monkeypatch):
-    monkeypatch.setattr(proven_layers, "MOST_PARAMETERS", 10)
+    monkeypatch.setattr(fit, "MOST_PARAMETERS", 10)
     model = exchanged(_llama(), SameLinear, "o_proj")
     plan, _ = select_plan(model, None, 2)
     assert not any("layers" in rule.pattern for rule in plan.rules) and _holds(model, plan)
@@ -180,16 +180,16 @@ def test_a_plan_without_parts_names_the_others():
 
 
 def test_a_model_is_run_without_data_once_and_again_when_it_changes(monkeypatch):
-    run, runs = kinds_of_layers.kinds_of_call, []
-    monkeypatch.setattr(kinds_of_layers, "_LATEST", {})
+    run, runs = trials.kinds_of_call, []
+    monkeypatch.setattr(trials, "_KNOWN_KINDS", {})
     monkeypatch.setattr(
-        kinds_of_layers, "kinds_of_call", lambda skeleton, inputs: runs.append(skeleton) or run(skeleton, inputs)
+        trials, "kinds_of_call", lambda skeleton, inputs: runs.append(skeleton) or run(skeleton, inputs)
     )
     model = _llama()
-    first = kinds_of_layers.traced_kinds(model)
-    assert kinds_of_layers.traced_kinds(model) == first and len(runs) == 1
+    first = trials.traced_kinds(model)
+    assert trials.traced_kinds(model) == first and len(runs) == 1
     model.layers[1].mlp.act_fn = torch.nn.Tanh()
-    assert kinds_of_layers.traced_kinds(model) != first and len(runs) == 2
+    assert trials.traced_kinds(model) != first and len(runs) == 2
     for layers in range(3, 8):
-        kinds_of_layers.traced_kinds(_llama(num_hidden_layers=layers))
-    assert len(kinds_of_layers._LATEST) == kinds_of_layers._MOST_LATEST
+        trials.traced_kinds(_llama(num_hidden_layers=layers))
+    assert len(trials._KNOWN_KINDS) == trials._MOST_KINDS

@@ -5,12 +5,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 T = pytest.importorskip("transformers")
-from modular_converter.parallel.choice import proven_layers, select_plan, trials  # noqa: E402
-from modular_converter.parallel.choice.fit import fit  # noqa: E402
-from modular_converter.parallel.choice.proven_fit import fitted  # noqa: E402
+from modular_converter.parallel.choice import select_plan, trials  # noqa: E402
+from modular_converter.parallel.choice.fit import _holds_on_itself, fit, fitted  # noqa: E402
 from modular_converter.parallel.choice.same_numbers import restricted_to_numbers  # noqa: E402
 from modular_converter.parallel.choice.skeleton import skeleton_of  # noqa: E402
-from modular_converter.parallel.choice.trial_inputs import inputs_with_data, inputs_without_data  # noqa: E402
+from modular_converter.parallel.choice.trials import inputs_with_data, inputs_without_data  # noqa: E402
 from modular_converter.parallel.errors import ApplyError  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
 
@@ -65,9 +64,9 @@ def test_inputs_are_those_with_which_the_model_runs():
 @pytest.mark.parametrize("pad", [2, 5])
 def test_layers_of_a_model_without_weights_are_proven_as_those_of_one_with_weights(pad):
     for model in (llama(pad_token_id=pad), without_weights(llama(pad_token_id=pad))):
-        assert proven_layers._holds_on_itself(model, PLAN, 2)
+        assert _holds_on_itself(model, PLAN, 2)
     wrong = Plan.parse("plan x\nrule model.layers.*.mlp.up_proj colwise\nrule model.layers.*.mlp.down_proj rowwise\n")
-    assert not proven_layers._holds_on_itself(without_weights(llama(pad_token_id=pad)), wrong, 2)
+    assert not _holds_on_itself(without_weights(llama(pad_token_id=pad)), wrong, 2)
 
 
 def test_a_copy_with_data_has_a_number_for_each_weight():

@@ -8,9 +8,12 @@ pytest.importorskip("transformers")
 from torch import nn  # noqa: E402
 from transformers.modeling_outputs import BaseModelOutput  # noqa: E402
 
-from modular_converter.parallel.choice.kinds_of_layers import traced_kinds  # noqa: E402
-from modular_converter.parallel.choice.skeleton import skeleton_of  # noqa: E402
-from modular_converter.parallel.choice.without_data import run_without_data, tried_without_data  # noqa: E402
+from modular_converter.parallel.choice.skeleton import (  # noqa: E402
+    run_without_data,
+    skeleton_of,  # noqa: E402
+    tried_without_data,
+)
+from modular_converter.parallel.choice.trials import traced_kinds  # noqa: E402
 from modular_converter.parallel.engine.remote.loaded import Called, Loaded  # noqa: E402
 from tests.parallel.deceptive import DeceptiveConfig, _Model  # noqa: E402
 

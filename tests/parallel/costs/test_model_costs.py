@@ -13,8 +13,8 @@ from modular_converter.parallel.costs import model_costs
 from modular_converter.parallel.costs.full_model import CountRequest, chain_work
 from modular_converter.parallel.costs.model_costs import count_chain
 from modular_converter.parallel.errors import BuildError, PlanError, ScheduleError
-from modular_converter.parallel.schedule.chain_work import ChainWork
 from modular_converter.parallel.schedule.forecast import PipelineSetting, forecast
+from modular_converter.parallel.schedule.stage_costs import ChainWork
 
 
 LLAMA = {

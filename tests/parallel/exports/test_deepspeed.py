@@ -8,8 +8,7 @@ import pytest
 
 pytest.importorskip("transformers")
 from modular_converter.parallel.errors import PlanError  # noqa: E402
-from modular_converter.parallel.exports.export import export  # noqa: E402
-from modular_converter.parallel.exports.tools import TOOLS  # noqa: E402
+from modular_converter.parallel.exports.export import TOOLS, export  # noqa: E402
 from modular_converter.parallel.proof.prove import derive_model  # noqa: E402
 from modular_converter.parallel.tiny.build import target_of  # noqa: E402
 

@@ -10,11 +10,10 @@ from click.testing import CliRunner
 pytest.importorskip("transformers")
 from modular_converter.parallel.cli import main  # noqa: E402
 from modular_converter.parallel.errors import PlanError  # noqa: E402
-from modular_converter.parallel.exports.export import export  # noqa: E402
-from modular_converter.parallel.exports.tools import TOOLS  # noqa: E402
+from modular_converter.parallel.exports.export import TOOLS, export  # noqa: E402
 from modular_converter.parallel.plans.emit import Unsaid  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
-from modular_converter.parallel.proof.on_processes import RankPool  # noqa: E402
+from modular_converter.parallel.proof.on_ranks import RankPool  # noqa: E402
 from modular_converter.parallel.proof.prove import derive_model, prove  # noqa: E402
 from modular_converter.parallel.tiny.build import target_of  # noqa: E402
 

@@ -11,9 +11,12 @@ from torch import nn
 
 pytest.importorskip("transformers")
 from modular_converter.parallel.errors import PlanError  # noqa: E402
-from modular_converter.parallel.exports.export import export, misread  # noqa: E402
-from modular_converter.parallel.exports.gathered_norms import is_rms_norm  # noqa: E402
-from modular_converter.parallel.exports.tools import TOOLS  # noqa: E402
+from modular_converter.parallel.exports.export import (  # noqa: E402
+    TOOLS,  # noqa: E402
+    export,
+    is_rms_norm,  # noqa: E402
+    misread,
+)
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
 from modular_converter.parallel.proof.prove import derive_model  # noqa: E402
 from modular_converter.parallel.tiny.build import target_of  # noqa: E402

@@ -9,8 +9,7 @@ from torch import nn
 
 pytest.importorskip("transformers")
 from modular_converter.parallel.errors import PlanError  # noqa: E402
-from modular_converter.parallel.exports.export import export  # noqa: E402
-from modular_converter.parallel.exports.tools import TOOLS  # noqa: E402
+from modular_converter.parallel.exports.export import TOOLS, export  # noqa: E402
 from modular_converter.parallel.exports.torchtitan import entries  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
 from modular_converter.parallel.proof.prove import derive_model  # noqa: E402

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from torch import nn
 
 from modular_converter.parallel.errors import ApplyError, PlanFormatError
-from modular_converter.parallel.pipeline.balance import balanced, spans
+from modular_converter.parallel.pipeline.chain import balanced, spans
 from modular_converter.parallel.pipeline.derive import pipeline_of_trace
 from modular_converter.parallel.pipeline.prove import cuts_of, verify_pipeline
 from modular_converter.parallel.plans.pipeline_plan import Entry, PipelinePlan, library_text
-from modular_converter.parallel.proof.situations import with_mask
-from modular_converter.parallel.solve.dependence import PARAMETERS, dependence
+from modular_converter.parallel.proof.subject import with_mask
+from modular_converter.parallel.solve.follow import PARAMETERS, dependence
 from modular_converter.parallel.trace.record import record
 
 

@@ -10,7 +10,7 @@ from transformers.pytorch_utils import Conv1D
 from modular_converter.parallel.errors import PlanFormatError
 from modular_converter.parallel.plans.emit import loader_unsaid, to_library, to_torch, torch_text
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.solve.read_library import from_library
+from modular_converter.parallel.solve.derive import from_library
 from tests.parallel.launch import launch
 
 

@@ -3,7 +3,7 @@
 import pytest
 from torch import nn
 
-from modular_converter.parallel.plans.patterns import (
+from modular_converter.parallel.plans.text_checks import (
     SomeLayers,
     entries_for,
     first_number_wild,

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.plans.units import Units
-from modular_converter.parallel.shard.units import without_units
+from modular_converter.parallel.plans.resolve import Units
+from modular_converter.parallel.shard.shares import without_units
 
 
 @given(st.integers(1, 7), st.integers(0, 5), st.integers(1, 14))

@@ -16,11 +16,10 @@ from dataclasses import dataclass, field
 from modular_converter.parallel.plans.resolve import Piece, Resolution
 from modular_converter.parallel.shard.shares import block_lengths
 from modular_converter.parallel.solve.axes import LEAF, Seq, size
+from modular_converter.parallel.solve.choose import solve_requirements
 from modular_converter.parallel.solve.flow import Flow
-from modular_converter.parallel.solve.follow import OUTPUT, follow
+from modular_converter.parallel.solve.follow import OUTPUT, follow, gives_zeros, keeps_sums
 from modular_converter.parallel.solve.operators import creation, operator_of, traits_of
-from modular_converter.parallel.solve.partial_sums import gives_zeros, keeps_sums
-from modular_converter.parallel.solve.requirements import solve_requirements
 from modular_converter.parallel.styles import acting, style_of
 from modular_converter.parallel.styles.layout import GATHER_OVER_RANKS, SUM_OVER_RANKS, Enters, WeightLayout
 from modular_converter.parallel.trace.graph import PARAM, ModuleCall, Op, Trace

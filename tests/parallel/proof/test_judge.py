@@ -7,14 +7,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modular_converter.parallel.proof.deviation import (
+from modular_converter.parallel.proof.judge import (
+    GRADIENT_TOLERANCE,
+    OUTPUT_TOLERANCE,
+    Reference,
     errors_of,
     gradient_errors,
+    judge,
     relative_error,
     scale_of,
     worst_error,
 )
-from modular_converter.parallel.proof.judge import GRADIENT_TOLERANCE, OUTPUT_TOLERANCE, Reference, judge
 
 
 WHOLE = Reference(

@@ -9,9 +9,9 @@ from functools import cache
 import pytest
 
 from modular_converter.parallel.errors import PlanError
-from modular_converter.parallel.plans.patterns import matches
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.plans.resolve import resolve
+from modular_converter.parallel.plans.text_checks import matches
 from modular_converter.parallel.solve.derive import Aim, plan_of
 from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.styles import STYLES

@@ -8,8 +8,12 @@ from torch import nn
 pytest.importorskip("transformers")
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
 from modular_converter.parallel.proof.compare import reference  # noqa: E402
-from modular_converter.parallel.proof.experts_library import IMPLEMENTATIONS, check_library_experts  # noqa: E402
-from modular_converter.parallel.proof.library import check_committed, check_library  # noqa: E402
+from modular_converter.parallel.proof.library import (  # noqa: E402  # noqa: E402
+    IMPLEMENTATIONS,
+    check_committed,
+    check_library,
+    check_library_experts,
+)
 from modular_converter.parallel.tiny.build import Small  # noqa: E402
 
 

@@ -10,10 +10,13 @@ from torch import nn
 
 pytest.importorskip("transformers")
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
-from modular_converter.parallel.proof.on_threads import check_on_threads  # noqa: E402
+from modular_converter.parallel.proof.on_ranks import check_on_threads  # noqa: E402
 from modular_converter.parallel.proof.prove import derive_model  # noqa: E402
-from modular_converter.parallel.proof.situations import other_situation, possible  # noqa: E402
-from modular_converter.parallel.proof.subject import subject_of  # noqa: E402
+from modular_converter.parallel.proof.subject import (  # noqa: E402
+    other_situation,
+    possible,
+    subject_of,  # noqa: E402
+)
 from modular_converter.parallel.tiny.build import Target, build, target_of  # noqa: E402
 from tests.parallel import deceptive  # noqa: E402
 

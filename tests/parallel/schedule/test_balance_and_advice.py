@@ -9,10 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modular_converter.parallel.errors import ScheduleError
-from modular_converter.parallel.schedule.advice import advice
-from modular_converter.parallel.schedule.best_balance import balance_by_cost, best_balance, even_balance
-from modular_converter.parallel.schedule.forecast import PipelineSetting, compare_schedules, forecast
+from modular_converter.parallel.schedule.forecast import (
+    PipelineSetting,
+    balance_by_cost,
+    best_balance,
+    compare_schedules,
+    even_balance,
+    forecast,
+)
 from modular_converter.parallel.schedule.orders import SCHEDULES, order_of
+from modular_converter.parallel.schedule.report import advice
 from modular_converter.parallel.schedule.simulate import simulate
 from modular_converter.parallel.schedule.stage_costs import NOTHING, ChainCosts, StageCost, even_costs
 

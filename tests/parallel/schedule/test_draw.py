@@ -7,8 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from modular_converter.parallel.schedule.draw_svg import svg
-from modular_converter.parallel.schedule.draw_text import text_legend, text_rows
+from modular_converter.parallel.schedule.draw import svg, text_legend, text_rows
 from modular_converter.parallel.schedule.forecast import PipelineSetting, forecast
 from modular_converter.parallel.schedule.orders import SCHEDULES
 from modular_converter.parallel.schedule.simulate import Timeline

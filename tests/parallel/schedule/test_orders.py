@@ -1,7 +1,7 @@
-"""The order of each schedule is torch's own, and sizes that a schedule forbids are refused with sizes that work.
+"""The order of each schedule is what torch runs, and sizes that a schedule forbids are refused with sizes that work.
 
-For GPipe and 1F1B the oracle is what torch runs, recorded from stages without a model: what it prints for them has
-micro-batches that do not exist, in 1F1B on the last rank. For the others it is the order that its runtime follows.
+torch's runtime follows the list from which orders are read, but for GPipe and 1F1B: there the oracle is what stages
+without a model are asked to do.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import PipelineScheduleSingle, get_schedule_class
 
 from modular_converter.parallel.errors import ScheduleError
-from modular_converter.parallel.schedule.actions import Work, inference_order
-from modular_converter.parallel.schedule.orders import SCHEDULES, order_of, schedule_named
+from modular_converter.parallel.schedule.orders import SCHEDULES, Work, inference_order, order_of, schedule_named
 
 
-SIZES = list(itertools.product((1, 2, 3, 4, 6), (1, 2, 3), (1, 2, 4, 5, 9, 12)))
+SIZES = list(itertools.product((1, 2, 3, 6), (1, 2, 3), (1, 4, 5, 9, 12)))
 """Ranks, stages a rank, micro-batches."""
 
 
@@ -45,19 +44,6 @@ class EmptyStage(PipelineStage):
     scale_grads = perform_reduce_grad = clear_runtime_states = _nothing
 
 
-def torch_order(name: str, ranks: int, per_rank: int, chunks: int) -> list[list[str]] | str:
-    """What torch's class runs or follows on each rank; or how it refuses the sizes."""
-    kind = get_schedule_class(name)
-    stages = [EmptyStage(index, ranks, ranks * per_rank) for index in range(ranks * per_rank)]
-    try:
-        if issubclass(kind, PipelineScheduleSingle):
-            return [_ran(kind(stage, chunks), stage) for stage in stages]
-        built = kind(stages[::ranks], chunks)
-    except ValueError as error:
-        return f"refused: {error}"
-    return [[str(action) for action in built.pipeline_order[rank] if action] for rank in range(ranks)]
-
-
 def _ran(schedule: PipelineScheduleSingle, stage: EmptyStage) -> list[str]:
     schedule._initialize_stage = lambda *args, **kwargs: None
     schedule._stage_forward_initialized = schedule._stage_backward_initialized = True
@@ -72,37 +58,48 @@ def quiet():
     logging.disable(logging.NOTSET)
 
 
+@pytest.mark.parametrize("name", ["GPipe", "1F1B"])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 6])
+@pytest.mark.parametrize("chunks", [6, 9, 12])
+def test_the_order_is_what_torch_runs(name, ranks, chunks):
+    kind = get_schedule_class(name)
+    assert issubclass(kind, PipelineScheduleSingle)
+    stages = [EmptyStage(index, ranks, ranks) for index in range(ranks)]
+    found = order_of(SCHEDULES[name], ranks, 1, chunks)
+    assert [[str(action) for action in actions] for actions in found.actions] == [
+        _ran(kind(stage, chunks), stage) for stage in stages
+    ]
+
+
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_the_order_is_that_of_torch(name):
-    compared = refused = 0
+def test_sizes_are_refused_here_and_not_by_torch(name):
     least, most = SCHEDULES[name].stages
+    made = refused = 0
     for size in SIZES:
         if not least <= size[1] <= (most or size[1]):
             continue
-        want = torch_order(name, *size)
         try:
-            found = [[str(action) for action in actions] for actions in order_of(SCHEDULES[name], *size).actions]
+            order_of(SCHEDULES[name], *size)
         except ScheduleError:
-            assert isinstance(want, str), size
             refused += 1
         else:
-            assert found == want, size
-            compared += 1
-    assert compared >= 20
+            made += 1
+    assert made >= 10
     assert bool(refused) == (SCHEDULES[name].in_groups or SCHEDULES[name].fills)
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-@pytest.mark.parametrize(("ranks", "chunks"), [(1, 1), (2, 6), (4, 4), (4, 10), (5, 12)])
+@pytest.mark.parametrize(("ranks", "chunks"), [(1, 2), (2, 6), (4, 8), (4, 10), (5, 12)])
 def test_every_pass_happens_once(name, ranks, chunks):
     per_rank = SCHEDULES[name].usual
     order = order_of(SCHEDULES[name], ranks, per_rank, chunks)
     actions = [action for of_rank in order.actions for action in of_rank]
     assert len(set(actions)) == len(actions)
-    works = {action.work for action in actions}
-    split = {Work.FORWARD, Work.INPUT_BACKWARD, Work.WEIGHT_BACKWARD}
-    assert works in ({Work.FORWARD, Work.BACKWARD}, split)
-    assert len(actions) == len(works) * ranks * per_rank * chunks
+    passes = {(stage, chunk) for stage in range(ranks * per_rank) for chunk in range(chunks)}
+    done = {work: {(a.stage, a.chunk) for a in actions if a.work is work} for work in Work}
+    assert done[Work.FORWARD] == done[Work.BACKWARD] | done[Work.INPUT_BACKWARD] == passes
+    assert done[Work.INPUT_BACKWARD] == done[Work.WEIGHT_BACKWARD]
+    assert not done[Work.BACKWARD] & done[Work.INPUT_BACKWARD]
     for rank, of_rank in enumerate(order.actions):
         assert {order.stage_ranks[action.stage] for action in of_rank} == {rank}
     assert {action.work for of_rank in inference_order(order).actions for action in of_rank} == {Work.FORWARD}
@@ -130,9 +127,11 @@ def test_micro_batches_that_do_not_divide_are_told_which_numbers_work():
         order_of(SCHEDULES["Interleaved1F1B"], 4, 2, chunks)
 
 
-def test_1f1b_wants_a_micro_batch_for_each_stage():
+def test_some_want_a_micro_batch_for_each_stage():
     with pytest.raises(ScheduleError, match=r"at least 4, not 3; GPipe works with 3"):
         order_of(SCHEDULES["1F1B"], 4, 1, 3)
+    with pytest.raises(ScheduleError, match=r"at least 8, not 7; LoopedBFS works with 7"):
+        order_of(SCHEDULES["DualPipeV"], 4, 2, 7)
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,8 @@ import pytest
 from torch import nn
 
 from modular_converter.parallel.errors import MisfitError
-from modular_converter.parallel.plans.resolve import Piece
-from modular_converter.parallel.plans.units import Units
-from modular_converter.parallel.shard.own_integers import group_sizes, own_integer
+from modular_converter.parallel.plans.resolve import Piece, Units
+from modular_converter.parallel.shard.apply import group_sizes, own_integer
 
 
 def cut(length, units=None, parts=()):

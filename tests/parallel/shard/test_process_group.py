@@ -4,8 +4,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from modular_converter.parallel.shard.collectives import ProcessGroup
-from modular_converter.parallel.shard.sequence import ScatteringRegion
+from modular_converter.parallel.shard.collectives import ProcessGroup, ScatteringRegion
 
 
 @pytest.fixture(scope="module")

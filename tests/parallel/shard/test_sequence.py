@@ -5,8 +5,15 @@ from collections import namedtuple
 import pytest
 import torch
 
-from modular_converter.parallel.shard.collectives import GroupRegion, all_shares, borders_of, run_on_threads
-from modular_converter.parallel.shard.sequence import ScatteringRegion, part_of_sequence, whole_sequence
+from modular_converter.parallel.shard.collectives import (
+    GroupRegion,
+    ScatteringRegion,
+    all_shares,
+    borders_of,
+    part_of_sequence,
+    run_on_threads,
+    whole_sequence,
+)
 
 
 def on_ranks(ranks, work):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.plans.units import Units
+from modular_converter.parallel.plans.resolve import Units
 from modular_converter.parallel.shard.apply import apply, shard, undo, unshard
 from modular_converter.parallel.shard.collectives import ThreadBoard, ThreadGroup, enter, forget_entered
 from modular_converter.parallel.shard.shares import share_lengths, stretches

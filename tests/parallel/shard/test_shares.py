@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.plans.resolve import Piece
-from modular_converter.parallel.plans.units import Units
+from modular_converter.parallel.plans.resolve import Piece, Units
 from modular_converter.parallel.shard.apply import shard
 from modular_converter.parallel.shard.shares import block_lengths, is_uneven, largest_share, share_shape
 

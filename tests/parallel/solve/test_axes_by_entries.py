@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from modular_converter.parallel.solve.axes import PRODUCT, SUM, Axes, size
-from modular_converter.parallel.solve.candidates import layout, local_size
+from modular_converter.parallel.solve.choose import layout, local_size
 from modular_converter.parallel.solve.flow import Flow
 from modular_converter.parallel.solve.operators.views import _groups
 from modular_converter.parallel.trace.graph import Trace

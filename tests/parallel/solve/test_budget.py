@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modular_converter.parallel.plans.patterns import wildcard
 from modular_converter.parallel.plans.resolve import resolve
-from modular_converter.parallel.proof.on_threads import check_model_on_threads
-from modular_converter.parallel.solve.budget import fill, plan_within
-from modular_converter.parallel.solve.cost import cost, covered
+from modular_converter.parallel.plans.text_checks import wildcard
+from modular_converter.parallel.proof.on_ranks import check_model_on_threads
+from modular_converter.parallel.solve.cost import cost, covered, fill, plan_within
 from modular_converter.parallel.solve.derive import SAVED
 from modular_converter.parallel.tiny.build import build, target_of
 from modular_converter.parallel.trace.record import record

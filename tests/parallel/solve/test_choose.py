@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from modular_converter.parallel.solve.candidates import Groups, Place, candidate_axes
-from modular_converter.parallel.solve.choose import _separate, choose
+from modular_converter.parallel.solve.choose import Groups, Place, _separate, candidate_axes, choose
 from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.trace.record import record
 

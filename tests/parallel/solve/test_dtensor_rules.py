@@ -20,9 +20,9 @@ from torch.utils._debug_mode import DebugMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from modular_converter.parallel.solve.candidates import leaf_reasons
+from modular_converter.parallel.solve.choose import leaf_reasons
 from modular_converter.parallel.solve.flow import AxisRule, Flow
-from modular_converter.parallel.solve.operators import OPERATORS, elementwise, views
+from modular_converter.parallel.solve.operators import OPERATORS, products, views
 from modular_converter.parallel.solve.operators.traits import Operator, opaque
 from modular_converter.parallel.trace.graph import Op
 from tests.parallel.solve.operator_cases import Draw
@@ -107,8 +107,8 @@ def test_rules_agree_with_those_of_dtensor_but_for_known_differences(mesh: Devic
 @pytest.mark.parametrize(
     ("name", "rule"),
     [
-        ("_softmax", elementwise.pointwise),
-        ("cumsum", elementwise.pointwise),
+        ("_softmax", products.pointwise),
+        ("cumsum", products.pointwise),
         ("transpose", views.identity),
         ("add", opaque),
     ],

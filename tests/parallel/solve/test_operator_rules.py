@@ -16,11 +16,10 @@ import torch
 from torch import nn
 
 from modular_converter.parallel.solve.axes import Seq
-from modular_converter.parallel.solve.candidates import layout, leaf_reasons
+from modular_converter.parallel.solve.choose import layout, leaf_reasons, solve_requirements
 from modular_converter.parallel.solve.flow import Flow
 from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.solve.operators import OPERATORS
-from modular_converter.parallel.solve.requirements import solve_requirements
 from modular_converter.parallel.trace.graph import PARAM
 from modular_converter.parallel.trace.record import record, tensors_in
 from tests.parallel.solve.operator_calls import CALLS, MUTE_CALLS

@@ -7,11 +7,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from modular_converter.parallel.solve.dependence import dependence
-from modular_converter.parallel.solve.follow import follow
+from modular_converter.parallel.solve.follow import dependence, follow
 from modular_converter.parallel.solve.gradients import GradientFlow
 from modular_converter.parallel.solve.operators import OPERATORS, functions_where
-from modular_converter.parallel.solve.operators.elementwise import pointwise
+from modular_converter.parallel.solve.operators.products import pointwise
 from modular_converter.parallel.solve.operators.traits import (
     MOVE,
     UNKNOWN,

@@ -5,8 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from modular_converter.parallel.solve.follow import follow
-from modular_converter.parallel.solve.partial_sums import sums_at_border
+from modular_converter.parallel.solve.follow import follow, sums_at_border
 from modular_converter.parallel.trace.record import record
 
 

@@ -7,7 +7,7 @@ from torch import nn
 from modular_converter.parallel.errors import PlanFormatError
 from modular_converter.parallel.plans.emit import to_library
 from modular_converter.parallel.plans.plan import Plan, PlanRule
-from modular_converter.parallel.solve.read_library import from_library
+from modular_converter.parallel.solve.derive import from_library
 from modular_converter.parallel.trace.record import record
 from tests.parallel.plan_of_trace import plan_of_trace
 from tests.parallel.solve.test_traps import HIDDEN, Stack

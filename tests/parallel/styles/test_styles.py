@@ -11,10 +11,10 @@ from modular_converter.parallel.errors import PlanFormatError
 from modular_converter.parallel.plans.emit import library_unsaid, to_library, torch_text
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.plans.resolve import resolve
-from modular_converter.parallel.proof.on_threads import check_model_on_threads
+from modular_converter.parallel.proof.on_ranks import check_model_on_threads
 from modular_converter.parallel.solve.cost import calls, collectives
+from modular_converter.parallel.solve.derive import from_library
 from modular_converter.parallel.solve.follow import follow
-from modular_converter.parallel.solve.read_library import from_library
 from modular_converter.parallel.styles import STYLES, Style, style_of
 from modular_converter.parallel.styles.layout import GATHER_OVER_RANKS, ROWWISE, SUM_OVER_RANKS, Enters
 from modular_converter.parallel.tables.summary import rows

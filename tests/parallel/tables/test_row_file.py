@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from modular_converter.parallel.cli import main
 from modular_converter.parallel.errors import PlanError
 from modular_converter.parallel.tables import coverage
-from modular_converter.parallel.tables.row_file import RowFile
+from modular_converter.parallel.tables.coverage import RowFile
 
 
 def line(name: str, model: str = "", state: str = "verified") -> str:

@@ -9,10 +9,7 @@ from torch import nn
 pytest.importorskip("transformers")
 from modular_converter.parallel.errors import BuildError  # noqa: E402
 from modular_converter.parallel.tiny.build import Small  # noqa: E402
-from modular_converter.parallel.tiny.uses import (
-    other_sides,  # noqa: E402
-    untried_branches,  # noqa: E402
-)
+from modular_converter.parallel.tiny.uses import other_sides, untried_branches  # noqa: E402
 
 
 IDS = torch.arange(12).view(2, 6)

@@ -126,7 +126,6 @@ LOADERS = {
     "parallel/engine/checkpoint/load_model.py": "gives no folder: the tensors are read here",
     "parallel/engine/checkpoint/adapter_folder.py": "PeftModel, whose files hold no code",
     "parallel/proof/library.py": "a temporary folder that it has written itself",
-    "parallel/proof/experts_library.py": "a temporary folder that it has written itself",
 }
 
 

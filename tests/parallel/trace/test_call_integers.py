@@ -2,7 +2,7 @@
 
 import torch
 
-from modular_converter.parallel.trace.call_integers import stated_integers
+from modular_converter.parallel.trace.integers import stated_integers
 
 
 def stated(name, *args, **kwargs):

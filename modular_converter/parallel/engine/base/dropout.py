@@ -16,8 +16,13 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
-from modular_converter.parallel.choice.skeleton import Skeleton, assemble_model
-from modular_converter.parallel.choice.without_data import META, run_without_data, tried_without_data
+from modular_converter.parallel.choice.skeleton import (
+    META,
+    Skeleton,
+    assemble_model,
+    run_without_data,
+    tried_without_data,
+)
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.shard.collectives import ProcessGroup, borders_of
 from modular_converter.parallel.tiny.fields import dropout_rates, skips_layers

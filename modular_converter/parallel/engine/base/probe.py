@@ -14,8 +14,7 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.choice.kinds_of_layers import kinds_of, one_of_each_kind
-from modular_converter.parallel.choice.trial_inputs import inputs_with_data
+from modular_converter.parallel.choice.trials import inputs_with_data, kinds_of, one_of_each_kind
 from modular_converter.parallel.errors import one_line
 from modular_converter.parallel.trace.record import tensors_in
 from modular_converter.parallel.trace.unchanged import same_attributes

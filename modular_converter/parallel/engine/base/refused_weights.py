@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.quantised.torchao_int8 import SCHEME
+from modular_converter.parallel.quantised.int8 import SCHEME
 
 
 _OTHER = "load the weights from before they were quantised"

@@ -15,12 +15,11 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.choice.kinds_of_layers import kinds_of_call
 from modular_converter.parallel.choice.skeleton import Skeleton
 from modular_converter.parallel.choice.small_instances import is_of_the_library
-from modular_converter.parallel.choice.trial_inputs import inputs_without_data
+from modular_converter.parallel.choice.trials import inputs_without_data, kinds_of_call
 from modular_converter.parallel.errors import ApplyError, TraceError, one_line
-from modular_converter.parallel.solve.operators import cuts, views
+from modular_converter.parallel.solve.operators import views
 from modular_converter.parallel.tiny.arguments import ASKS_FOR, keywords
 from modular_converter.parallel.trace.layer_kinds import Kind
 from modular_converter.parallel.trace.record import tensors_in
@@ -28,7 +27,7 @@ from modular_converter.parallel.trace.record import tensors_in
 
 logger = logging.getLogger(__name__)
 # Operations that only unpack an argument, if they are outside of the layers.
-_TAKES_APART = frozenset((*views.TABLE.operators, *cuts.TABLE.operators))
+_TAKES_APART = frozenset(views.TABLE.operators)
 # Keys in a model's ``__dict__``: of its ``Unproven``, and of a mark while ``generate`` runs.
 UNPROVEN, _GENERATES = "_unproven_arguments", "_generates"
 

@@ -1,7 +1,8 @@
 """What code may change on the modules of a model beside its weights, and a fast look whether it has.
 
 Attributes of any name, ``training``, the inside of lists, dicts and plain objects, and buffers, replaced or changed in
-place. A model in use is looked at before each call, so the look must be fast: it compares identities in loops that run in C.
+place. A model in use is looked at before each call, so the look must be fast: it compares identities in loops that run in
+C.
 """
 
 from __future__ import annotations

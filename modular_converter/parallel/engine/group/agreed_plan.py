@@ -12,8 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from modular_converter.parallel.choice.expert_plan import expert_plan
-from modular_converter.parallel.choice.select_plan import GivenPlan, given_plan, select_plan
+from modular_converter.parallel.choice.select_plan import GivenPlan, expert_plan, given_plan, select_plan
 from modular_converter.parallel.choice.small_instances import unproven_arguments
 from modular_converter.parallel.engine.group.same_calls import everywhere
 from modular_converter.parallel.engine.group.same_settings import settings_of_modules
@@ -21,7 +20,7 @@ from modular_converter.parallel.engine.group.weight_sources import WeightSource
 from modular_converter.parallel.errors import ApplyError, PlanError, one_line
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import fitting
-from modular_converter.parallel.proof.deviation import HALF_TYPES
+from modular_converter.parallel.proof.judge import HALF_TYPES
 from modular_converter.parallel.shard.collectives import ProcessGroup
 
 

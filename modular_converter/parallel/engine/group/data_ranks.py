@@ -15,7 +15,7 @@ from torch.distributed.tensor import DTensor
 from modular_converter.parallel.engine.group.kept_gathered import KeptGathered
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.proof.deviation import HALF_TYPES
+from modular_converter.parallel.proof.judge import HALF_TYPES
 from modular_converter.parallel.shard.collectives import exchanged, same
 from modular_converter.parallel.tiny.fields import skips_layers
 from modular_converter.parallel.training import Training

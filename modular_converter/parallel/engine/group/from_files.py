@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from modular_converter.parallel.choice.kinds_of_layers import kinds_of, one_of_each_kind
+from modular_converter.parallel.choice.trials import kinds_of, one_of_each_kind
 from modular_converter.parallel.engine.arguments import Arguments
 from modular_converter.parallel.engine.base.probe import Probe, probe_of
 from modular_converter.parallel.engine.checkpoint.load_model import Checkpoint, open_checkpoint

@@ -1,7 +1,8 @@
 """Shares of a model for inference in a process group, which only forwards see: all other code sees whole weights.
 
-Each module keeps its tensors in ``_shares``, which its forward reads. ``_parameters`` has tensors of the whole shapes, whose
-numbers all processes gather when code reads them. The module gets a class of its own with a property for each weight.
+Each module keeps its tensors in ``_shares``, which its forward reads. ``_parameters`` has tensors of the whole shapes,
+whose numbers all processes gather when code reads them. The module gets a class of its own with a property for each
+weight.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from modular_converter.parallel.choice.kept import kept
+from modular_converter.parallel.choice.select_plan import kept
 from modular_converter.parallel.choice.skeleton import Skeleton, dismantle, kept_types
 from modular_converter.parallel.engine.arguments import Arguments
 from modular_converter.parallel.engine.base.adapted import keep_adapters

@@ -16,9 +16,8 @@ from torch.distributed.tensor import DTensor
 from modular_converter.parallel.engine.base.callers import called_alone
 from modular_converter.parallel.engine.base.inner_forward import conv1d_product, is_conv1d
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.shard.collectives import GroupRegion
+from modular_converter.parallel.shard.collectives import GroupRegion, ScatteringRegion
 from modular_converter.parallel.shard.role_parameters import RoleOwner
-from modular_converter.parallel.shard.sequence import ScatteringRegion
 from modular_converter.parallel.styles.forward import layer_product
 from modular_converter.parallel.styles.layout import WeightLayout
 

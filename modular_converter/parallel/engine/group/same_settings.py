@@ -1,7 +1,8 @@
 """Settings that processes change between calls must be the same where they run one forward together.
 
 Each process looks at its own settings before a call, and notes in the store of the process group that it begins the call,
-and what has changed. Only one that finds a change waits for the others' notes. So a call without a change waits for nothing.
+and what has changed. Only one that finds a change waits for the others' notes. So a call without a change waits for
+nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from modular_converter.parallel.engine.base.torch_switches import TorchSwitches
 from modular_converter.parallel.engine.base.watched_state import is_plain
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.shard.own_integers import is_size, modules_of_cut_sizes
+from modular_converter.parallel.shard.apply import is_size, modules_of_cut_sizes
 from modular_converter.parallel.torch_private import default_store
 
 

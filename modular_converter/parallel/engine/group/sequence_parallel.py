@@ -14,8 +14,7 @@ import torch
 from modular_converter.parallel.engine.group.product_forwards import SCATTERS
 from modular_converter.parallel.engine.group.sequence_zone import Zone
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.shard.collectives import Group
-from modular_converter.parallel.shard.sequence import SEQUENCE, part_of_sequence, whole_sequence
+from modular_converter.parallel.shard.collectives import SEQUENCE, Group, part_of_sequence, whole_sequence
 from modular_converter.parallel.torch_private import current_graph_task_id, pytree
 
 

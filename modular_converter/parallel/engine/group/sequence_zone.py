@@ -7,8 +7,13 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.choice.skeleton import Skeleton, assemble_model
-from modular_converter.parallel.choice.without_data import META, run_without_data, tried_without_data
+from modular_converter.parallel.choice.skeleton import (
+    META,
+    Skeleton,
+    assemble_model,
+    run_without_data,
+    tried_without_data,
+)
 from modular_converter.parallel.engine.group.data_ranks import outermost_layers
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.resolve import Piece, Resolution

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from modular_converter.parallel.engine.base.callers import called_alone
 from modular_converter.parallel.engine.base.inner_forward import conv1d_product, is_conv1d, swap_forward
 from modular_converter.parallel.engine.inference.small_sums import open_small_sums
-from modular_converter.parallel.quantised.int8_linear import Int8Linear
+from modular_converter.parallel.quantised.int8 import Int8Linear
 from modular_converter.parallel.shard.apply import Applied, attach
 from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.styles.forward import layer_product, looked_up

@@ -15,9 +15,8 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.choice.kinds_of_layers import kinds_of_call
 from modular_converter.parallel.choice.skeleton import Skeleton
-from modular_converter.parallel.choice.trial_inputs import inputs_without_data
+from modular_converter.parallel.choice.trials import inputs_without_data, kinds_of_call
 from modular_converter.parallel.engine.base.config_changes import settings_of
 from modular_converter.parallel.engine.base.torch_switches import TorchSwitches, refuse_modes
 from modular_converter.parallel.engine.base.watched_code import WatchedCode
@@ -25,7 +24,7 @@ from modular_converter.parallel.engine.base.watched_state import GONE, StateChan
 from modular_converter.parallel.engine.base.weights_there import is_there
 from modular_converter.parallel.engine.remote.placement import Placement
 from modular_converter.parallel.errors import ApplyError, one_line
-from modular_converter.parallel.shard.own_integers import is_size, modules_of_cut_sizes
+from modular_converter.parallel.shard.apply import is_size, modules_of_cut_sizes
 
 
 _OPERATIONS = ("operation", "cut")

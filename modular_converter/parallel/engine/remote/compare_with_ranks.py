@@ -8,9 +8,8 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.choice.skeleton import assemble_model, dismantle, kept_types
+from modular_converter.parallel.choice.skeleton import META, assemble_model, dismantle, kept_types
 from modular_converter.parallel.choice.small_instances import proven_inputs
-from modular_converter.parallel.choice.without_data import META
 from modular_converter.parallel.engine.base.preflight import check_fit
 from modular_converter.parallel.engine.base.probe import Probe, probe_of, probe_with
 from modular_converter.parallel.engine.checkpoint.load_model import Checkpoint
@@ -21,11 +20,10 @@ from modular_converter.parallel.engine.remote.placement import Placement
 from modular_converter.parallel.errors import ApplyError, PlanError, one_line
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import fitting
-from modular_converter.parallel.proof.deviation import HALF_TYPES
-from modular_converter.parallel.proof.evidence import FOR_INFERENCE
+from modular_converter.parallel.proof.judge import FOR_INFERENCE, HALF_TYPES
 from modular_converter.parallel.shard.apply import apply
 from modular_converter.parallel.shard.collectives import FakeGroup
-from modular_converter.parallel.shard.units import without_units
+from modular_converter.parallel.shard.shares import without_units
 
 
 logger = logging.getLogger(__name__)

@@ -10,8 +10,13 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.choice.skeleton import Skeleton, assemble_model
-from modular_converter.parallel.choice.without_data import META, run_without_data, tried_without_data
+from modular_converter.parallel.choice.skeleton import (
+    META,
+    Skeleton,
+    assemble_model,
+    run_without_data,
+    tried_without_data,
+)
 from modular_converter.parallel.engine.base.watched_state import GONE, StateChange, WatchedState
 from modular_converter.parallel.engine.remote.caller_state import apply_difference
 from modular_converter.parallel.engine.remote.same_answers import WholeFacts, answer_facts

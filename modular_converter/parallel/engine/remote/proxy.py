@@ -40,7 +40,7 @@ from modular_converter.parallel.engine.remote.stored import StoredTensor, withou
 from modular_converter.parallel.engine.remote.what_may_leave import ModelThere
 from modular_converter.parallel.errors import ApplyError, PlanError, one_line
 from modular_converter.parallel.plans.resolve import first_names
-from modular_converter.parallel.quantised.torchao_int8 import is_unpacked, pack_layers, packed_state
+from modular_converter.parallel.quantised.int8 import is_unpacked, pack_layers, packed_state
 
 
 # A model on ranks refuses more methods: it has no gradients, and takes one call at a time.

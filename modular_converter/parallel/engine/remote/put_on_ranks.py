@@ -8,8 +8,7 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.choice.kept import kept, log_kept
-from modular_converter.parallel.choice.select_plan import given_plan, select_plan
+from modular_converter.parallel.choice.select_plan import given_plan, kept, log_kept, select_plan
 from modular_converter.parallel.choice.skeleton import Skeleton, dismantle, kept_types
 from modular_converter.parallel.choice.small_instances import (
     depth_fields,

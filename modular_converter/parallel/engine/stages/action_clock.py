@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.distributed import pipelining
 
-from modular_converter.parallel.schedule.actions import Action, Work
+from modular_converter.parallel.schedule.orders import Action, Work
 from modular_converter.parallel.schedule.simulate import Timed
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from modular_converter.parallel.choice.small_instances import small_instance, small_settings, target_like
 from modular_converter.parallel.engine.group.agreed_plan import from_first_process
 from modular_converter.parallel.pipeline.flow import layers_entry
-from modular_converter.parallel.pipeline.plain_module import derive_pipeline, proven_pipeline_plan
+from modular_converter.parallel.pipeline.prove import derive_pipeline, proven_pipeline_plan
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.tiny.inputs import examples_of

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from modular_converter.parallel import transformers_private
-from modular_converter.parallel.choice.without_data import Guesses, on_meta
+from modular_converter.parallel.choice.skeleton import Guesses, on_meta
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.flow import LayerFlow, flow_of, layer_paths
 from modular_converter.parallel.pipeline.stage import StageModule

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.choice.without_data import META, on_meta
+from modular_converter.parallel.choice.skeleton import META, on_meta
 from modular_converter.parallel.errors import ApplyError, one_line
 from modular_converter.parallel.tiny.arguments import CACHES
 

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.pipelining.schedules import PipelineScheduleMulti, get_schedule_class
 
-from modular_converter.parallel.choice.without_data import Guesses, on_meta
+from modular_converter.parallel.choice.skeleton import Guesses, on_meta
 from modular_converter.parallel.engine.group.agreed_plan import refuse_other_weights
 from modular_converter.parallel.engine.group.join_group import join_group
 from modular_converter.parallel.engine.group.same_calls import everywhere, refuse_other_inputs
@@ -38,14 +38,13 @@ from modular_converter.parallel.engine.stages.shared_weights import (
 )
 from modular_converter.parallel.engine.stages.stage_weights import StageWeights
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.pipeline.balance import cuts_of_balance, spans
+from modular_converter.parallel.pipeline.chain import cuts_of_balance, spans
 from modular_converter.parallel.pipeline.flow import LayerFlow, flow_of, layer_paths, layers_entry
-from modular_converter.parallel.pipeline.part_of_model import copy_without_data, do_not_recompute
 from modular_converter.parallel.pipeline.prove import cuts_of
-from modular_converter.parallel.pipeline.stage import StageModule
+from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data, do_not_recompute
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.plans.resolve import first_names
-from modular_converter.parallel.proof.plain_module import inputs_by_name
+from modular_converter.parallel.proof.prove import inputs_by_name
 from modular_converter.parallel.schedule.orders import order_of, schedule_named
 from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.tiny.inputs import examples_of, remember_examples
@@ -65,9 +64,9 @@ class Pipeline(StageWeights):
     Args:
         model: the whole model, the same on all processes.
         chunks: the number of micro-batches in a step.
-        schedule: a schedule of torch: ``GPipe``, ``1F1B``, ``LoopedBFS``, ``Interleaved1F1B``, ``InterleavedZeroBubble`` or
-            ``ZBVZeroBubble``.
-        stages_per_process: for the last four; 2 if None.
+        schedule: a schedule of torch: ``GPipe``, ``1F1B``, ``LoopedBFS``, ``Interleaved1F1B``, ``InterleavedZeroBubble``,
+            ``ZBVZeroBubble`` or ``DualPipeV``.
+        stages_per_process: for the last five; 2 if None.
         balance: the number of layers of each stage, such as ``(10, 12, 10)``; stages of about the same bytes if None.
         plan: if None, it is derived from the model and proven on a small instance, or with ``example_inputs``.
         example_inputs: for a module without a configuration of transformers, the arguments of one forward, by name or in

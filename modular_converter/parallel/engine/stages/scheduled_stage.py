@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.choice.without_data import META
+from modular_converter.parallel.choice.skeleton import META
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.flow import LayerFlow
 from modular_converter.parallel.pipeline.stage import StageModule

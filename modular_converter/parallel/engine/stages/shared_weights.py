@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel.engine.group.same_calls import everywhere
-from modular_converter.parallel.pipeline.part_of_model import without_data
+from modular_converter.parallel.pipeline.stage import without_data
 from modular_converter.parallel.shard.collectives import ProcessGroup
 
 

@@ -4,41 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from modular_converter.parallel.solve.operators import (
-    creation,
-    cuts,
-    elementwise,
-    lookups,
-    norms,
-    positions,
-    products,
-    reductions,
-    views,
-)
-from modular_converter.parallel.solve.operators.traits import UNKNOWN, Operator, OperatorTable, Traits, opaque
+from modular_converter.parallel.solve.operators import creation, products, views
+from modular_converter.parallel.solve.operators.traits import UNKNOWN, Operator, Traits, opaque
 from modular_converter.parallel.trace.graph import Op
 
 
-FAMILIES = (views, cuts, elementwise, products, reductions, norms, positions, lookups, creation)
-
-
-def _joined(tables: list[OperatorTable]) -> dict[str, Operator]:
-    found: dict[str, Operator] = {}
-    for table in tables:
-        twice = sorted(found.keys() & table.operators.keys())
-        if twice:
-            raise ValueError(f"operators with two rules: {', '.join(twice)}")
-        found |= table.operators
-    return found
-
-
-OPERATORS = _joined([family.TABLE for family in FAMILIES])
+FAMILIES = (views, products, creation)
+OPERATORS: dict[str, Operator] = {}
+for _family in FAMILIES:
+    _twice = sorted(OPERATORS.keys() & _family.TABLE.operators.keys())
+    if _twice:
+        raise ValueError(f"operators with two rules: {', '.join(_twice)}")
+    OPERATORS |= _family.TABLE.operators
 
 
 def operator_of(op: Op) -> Operator:
     """The operator of an operation; an unknown operator is pointwise if torch tags it so, else opaque."""
     known = OPERATORS.get(op.name) or OPERATORS.get(op.name.rstrip("_"))
-    return known or Operator(op.name, elementwise.pointwise if op.pointwise else opaque, UNKNOWN)
+    return known or Operator(op.name, products.pointwise if op.pointwise else opaque, UNKNOWN)
 
 
 def traits_of(op: Op) -> Traits:

@@ -1,10 +1,18 @@
-"""Axis rules of products: which axes are contracted, and which pass."""
+"""Axis rules of operators that compute: products, norms, reductions, look-ups, positions and all pointwise operators."""
 
 from __future__ import annotations
 
 from modular_converter.parallel.solve.axes import Seq, size
-from modular_converter.parallel.solve.flow import Flow, Lookup, argument, integer_argument, ref
-from modular_converter.parallel.solve.operators.traits import Linear, OperatorTable, Traits, opaque
+from modular_converter.parallel.solve.flow import Flow, Lookup, argument, integer_argument, integer_arguments, ref
+from modular_converter.parallel.solve.operators.traits import (
+    MOVE,
+    NO_GRADIENT,
+    PART,
+    Linear,
+    OperatorTable,
+    Traits,
+    opaque,
+)
 from modular_converter.parallel.trace.graph import Op, Ref, Source
 
 
@@ -92,3 +100,254 @@ def solve_triangular(flow: Flow, op: Op) -> None:
     from_left = op.keyword("left", True)
     flow.axes.keep_whole("a triangular solve", *left[-2:], right[-2 if from_left else -1])
     flow.set(op.outputs[0], list(right))
+
+
+@TABLE.operator("_softmax _log_softmax _safe_softmax")
+def softmax(flow: Flow, op: Op) -> None:
+    dims = flow.of(ref(op.args[0]))
+    if dims:
+        flow.axes.keep_whole("a softmax over it", dims[integer_argument(op.args[1])])
+    flow.set(op.outputs[0], list(dims))
+
+
+@TABLE.operator("native_layer_norm")
+def layer_norm(flow: Flow, op: Op) -> None:
+    """The normalised last dimensions stay whole, with weight and bias."""
+    dims = flow.of(ref(op.args[0]))
+    count = len(integer_arguments(op.args[1]))
+    flow.axes.keep_whole("a norm over its full width", *dims[-count:])
+    for arg in op.args[2:]:
+        if isinstance(arg, Ref):
+            for left, right in zip(flow.of(arg.id), dims[-count:]):
+                flow.axes.unify(left, right)
+    flow.set(op.outputs[0], list(dims))
+    for out in op.outputs[1:]:
+        flow.set(out, [*dims[:-count], *[()] * count])
+
+
+@TABLE.operator("native_group_norm native_batch_norm _native_batch_norm_legit_no_training")
+def channel_norm(flow: Flow, op: Op) -> None:
+    """Group and batch norms: channels and positions stay whole."""
+    dims = flow.of(ref(op.args[0]))
+    in_training = op.name == "native_batch_norm" and op.args[5]
+    flow.axes.keep_whole("a norm over channels", *(dims if in_training else dims[1:]))
+    for number in op.inputs()[1:]:
+        flow.axes.keep_whole("a norm over channels", *flow.of(number))
+    flow.set(op.outputs[0], list(dims))
+    for out in op.outputs[1:]:
+        flow.fresh(out, "statistics of a norm")
+        if op.name == "native_group_norm":
+            flow.dims[out][0] = dims[0]
+
+
+@TABLE.operator("_scaled_dot_product_flash_attention_for_cpu")
+def attention(flow: Flow, op: Op) -> None:
+    """Fused attention ``[b, h, s, e]``: heads are independent, widths and positions are not; query heads may be grouped."""
+    q, k, v = (flow.of(ref(arg)) for arg in op.args[:3])
+    flow.axes.unify(q[0], k[0])
+    flow.axes.unify(k[0], v[0])
+    flow.axes.unify(k[1], v[1])
+    heads, groups = size(q[1]), size(k[1])
+    flow.axes.unify(q[1], k[1] if heads == groups else k[1] + flow.axes.leaf(heads // groups))
+    flow.axes.unify(q[3], k[3])
+    flow.axes.unify(k[2], v[2])
+    for seq, reason in ((q[3], "the scores sum over it"), (k[2], "a softmax over it"), (q[2], "positions")):
+        flow.axes.keep_whole(reason, seq)
+    out = op.outputs[0]
+    dims = [q[0], q[1], q[2], v[3]]
+    flow.set(out, dims)
+    for number in op.outputs[1:]:
+        flow.set(number, dims[:3])
+    for number in op.inputs()[3:]:
+        flow.align(flow.of(number), (q[0], q[1], q[2], k[2]))
+
+
+# Operators whose arguments have an order before the dimension.
+_ORDERED = ("norm", "linalg_vector_norm")
+_REDUCTIONS = "amax amin any all prod logsumexp var std max min median norm linalg_vector_norm count_nonzero"
+
+
+@TABLE.operator("sum mean", Traits(linear=Linear.FIRST))
+@TABLE.operator("argmax argmin", NO_GRADIENT)
+@TABLE.operator(_REDUCTIONS)
+def reduce(flow: Flow, op: Op) -> None:
+    """Sums, means, maxima: the reduced dimensions stay whole, the others pass."""
+    dims = flow.of(ref(op.args[0]))
+    given = argument(op, 2 if op.name in _ORDERED else 1, "dim")
+    chosen = [at % max(len(dims), 1) for at in integer_arguments(given)] or list(range(len(dims)))
+    reason = (
+        "a norm or mean over it" if op.name in ("mean", "linalg_vector_norm", "var", "std") else f"{op.name} over it"
+    )
+    for at in chosen:
+        if at < len(dims):
+            flow.axes.keep_whole(reason, dims[at])
+    for out in op.outputs:
+        keep = len(flow.shape(out)) == len(dims)
+        flow.set(out, [() if i in chosen else seq for i, seq in enumerate(dims) if keep or i not in chosen])
+
+
+@TABLE.operator("cumsum cumprod sort topk kthvalue logcumsumexp cummax")
+def scan(flow: Flow, op: Op) -> None:
+    """``cumsum``, ``sort``, ``topk``: one dimension stays whole, the others pass; ``kthvalue`` keeps one entry of it."""
+    source = ref(op.args[0])
+    dims = list(flow.of(source))
+    position = {"topk": 2, "kthvalue": 2}.get(op.name, 1)
+    at = integer_argument(argument(op, position, "dim", -1), -1) % len(dims) if dims else 0
+    if dims:
+        flow.axes.keep_whole(f"{op.name} over it", dims[at])
+    for out in op.outputs:
+        new = list(dims)
+        if len(flow.shape(out)) < len(dims):
+            del new[at]
+        elif dims and flow.shape(out)[at] != flow.shape(source)[at]:
+            new[at] = flow.axes.leaf(flow.shape(out)[at])
+            flow.axes.keep_whole(f"{op.name} over it", new[at])
+        flow.set(out, new)
+
+
+@TABLE.operator("_local_scalar_dense nonzero histc bincount equal")
+def read(flow: Flow, op: Op) -> None:
+    """The program reads the values, so all ranks must have all values."""
+    for number in op.inputs():
+        flow.axes.keep_whole("a value read by the program", *flow.of(number))
+    for out in op.outputs:
+        flow.fresh(out, "a value read by the program")
+
+
+@TABLE.operator("mul", Traits(linear=Linear.EACH))
+@TABLE.operator("where", Traits(linear=Linear.BRANCHES))
+@TABLE.operator("masked_fill", Traits(moves=True, linear=Linear.FIRST, added=2))
+@TABLE.operator("div", Traits(linear=Linear.NUMERATOR))
+@TABLE.operator("add sub", Traits(linear=Linear.TOGETHER, added=1))
+@TABLE.operator("neg", Traits(linear=Linear.FIRST))
+@TABLE.operator("eq ne lt gt le ge sign floor ceil round bernoulli", NO_GRADIENT)
+@TABLE.operator("floor_divide remainder fmod complex polar")
+def pointwise(flow: Flow, op: Op) -> None:
+    """The axes of all operands, broadcast."""
+    out = op.outputs[0]
+    flow.set(out, flow.broadcast(op.inputs(), len(flow.shape(out))))
+
+
+@TABLE.operator("embedding")
+def embedding(flow: Flow, op: Op) -> None:
+    weight, ids = ref(op.args[0]), ref(op.args[1])
+    rows, width = flow.of(weight)
+    flow.lookups.append(Lookup(rows, flow.index, weight, (ids,)))
+    flow.set(op.outputs[0], [*flow.of(ids), width])
+
+
+@TABLE.operator("index", PART)
+def index(flow: Flow, op: Op) -> None:
+    """``x[i, :, j]`` with index tensors: indexed dimensions are looked up, and the dimensions of the indices replace them."""
+    source, out = ref(op.args[0]), op.outputs[0]
+    dims = flow.of(source)
+    given = op.args[1] if isinstance(op.args[1], tuple) else ()
+    places = [i for i, item in enumerate(given) if isinstance(item, Ref)]
+    numbers = tuple(item.id for item in given if isinstance(item, Ref))
+    if any(len(flow.shape(n)) and flow.shape(out) == () for n in numbers) or not places:
+        return _index_opaque(flow, op)
+    for i in places:
+        flow.lookups.append(Lookup(dims[i], flow.index, source, numbers))
+    picked = flow.broadcast(numbers, max(len(flow.shape(n)) for n in numbers))
+    adjacent = places == list(range(places[0], places[-1] + 1))
+    at = places[0] if adjacent else 0
+    rest = [seq for i, seq in enumerate(dims) if i not in places]
+    new = rest[:at] + picked + rest[at:]
+    if len(new) != len(flow.shape(out)) or any(size(seq) != length for seq, length in zip(new, flow.shape(out))):
+        return _index_opaque(flow, op)
+    flow.set(out, new)
+
+
+def _index_opaque(flow: Flow, op: Op) -> None:
+    for number in op.inputs():
+        flow.axes.keep_whole("an index by a mask", *flow.of(number))
+    flow.fresh(op.outputs[0], "an index by a mask")
+
+
+@TABLE.operator("index_select", PART, "index_select")
+def index_select(flow: Flow, op: Op) -> None:
+    source, ids = ref(op.args[0]), ref(op.args[2])
+    dims = list(flow.of(source))
+    at = integer_argument(op.args[1]) % len(dims)
+    flow.lookups.append(Lookup(dims[at], flow.index, source, (ids,)))
+    dims[at] = flow.of(ids)[0] if flow.of(ids) else ()
+    flow.set(op.outputs[0], dims)
+
+
+@TABLE.operator("gather", MOVE)
+def gather(flow: Flow, op: Op) -> None:
+    source, ids = ref(op.args[0]), ref(op.args[2])
+    at = integer_argument(op.args[1])
+    dims, picked = flow.of(source), flow.of(ids)
+    flow.axes.keep_whole("a gather over it", dims[at % len(dims)])
+    for i, (left, right) in enumerate(zip(dims, picked)):
+        if i != at % len(dims):
+            _agree_or_whole(flow, left, right)
+    flow.set(op.outputs[0], list(picked))
+
+
+@TABLE.operator("index_add scatter_add index_put index_copy", Traits(linear=Linear.ENDS))
+@TABLE.operator("scatter scatter_reduce")
+def scatter(flow: Flow, op: Op) -> None:
+    """``scatter``, ``index_add``, ``index_put``: indexed dimensions stay whole; others are unified if lengths agree."""
+    dims = flow.of(ref(op.args[0]))
+    at = integer_argument(op.args[1]) % max(len(dims), 1) if isinstance(op.args[1], int) else 0
+    simple = op.name.startswith(("scatter", "index_add", "index_copy"))
+    for i, seq in enumerate(dims):
+        if i == at or not simple:
+            flow.axes.keep_whole("a scatter over it", seq)
+    for number in op.inputs()[1:]:
+        other = flow.of(number)
+        same_rank = len(other) == len(dims) and simple
+        for i, seq in enumerate(other):
+            if same_rank and i != at:
+                _agree_or_whole(flow, dims[i], seq)
+            else:
+                flow.axes.keep_whole("a scatter over it", seq)
+    flow.set(op.outputs[0], list(dims))
+
+
+def _agree_or_whole(flow: Flow, left: Seq, right: Seq) -> None:
+    if size(left) == size(right):
+        flow.axes.unify(left, right)
+    else:
+        flow.axes.keep_whole("an index over part of it", left, right)
+
+
+_POOLING = (
+    "avg_pool2d max_pool2d_with_indices adaptive_max_pool2d _adaptive_avg_pool2d upsample_bilinear2d"
+    " upsample_nearest2d upsample_bicubic2d upsample_nearest1d _upsample_bilinear2d_aa"
+)
+
+
+@TABLE.operator(_POOLING)
+def spatial(flow: Flow, op: Op) -> None:
+    """Pooling and resizing: batch and channels pass, positions stay whole."""
+    dims = flow.of(ref(op.args[0]))
+    kept = 1 if "1d" in op.name else 2
+    flow.axes.keep_whole("pooling or resizing", *dims[-kept:])
+    for out in op.outputs:
+        new = list(dims[:-kept])
+        for length in flow.shape(out)[-kept:]:
+            new.append(flow.axes.leaf(length))
+            flow.axes.keep_whole("pooling or resizing", new[-1])
+        flow.set(out, new)
+
+
+@TABLE.operator("im2col")
+def im2col(flow: Flow, op: Op) -> None:
+    """``unfold``: channels become channels times the window, positions become windows."""
+    dims, out = list(flow.of(ref(op.args[0]))), op.outputs[0]
+    channels = dims[-3]
+    flow.axes.keep_whole("windows over positions", *dims[-2:])
+    window = flow.axes.leaf(flow.shape(out)[-2] // max(size(channels), 1))
+    places = flow.axes.leaf(flow.shape(out)[-1])
+    flow.axes.keep_whole("windows over positions", window, places)
+    flow.set(out, [*dims[:-3], channels + window, places])
+
+
+@TABLE.operator("triu tril")
+def triangle(flow: Flow, op: Op) -> None:
+    dims = flow.of(ref(op.args[0]))
+    flow.axes.keep_whole("a triangle mask", *dims[-2:])
+    flow.set(op.outputs[0], list(dims))

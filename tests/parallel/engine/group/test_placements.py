@@ -14,8 +14,7 @@ from torch.distributed.tensor.placement_types import _StridedShard  # noqa: E402
 
 from modular_converter.parallel.engine.group.placements import chunk_lengths, placement_of  # noqa: E402
 from modular_converter.parallel.errors import ApplyError  # noqa: E402
-from modular_converter.parallel.plans.resolve import Piece  # noqa: E402
-from modular_converter.parallel.plans.units import Units  # noqa: E402
+from modular_converter.parallel.plans.resolve import Piece, Units  # noqa: E402
 from modular_converter.parallel.shard.apply import shard  # noqa: E402
 
 

@@ -14,7 +14,7 @@ from modular_converter.parallel import parallelize  # noqa: E402
 from modular_converter.parallel.engine.inference.plain_forwards import make_plain  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan, PlanRule  # noqa: E402
 from modular_converter.parallel.plans.resolve import Piece, Resolution  # noqa: E402
-from modular_converter.parallel.proof.deviation import relative_error  # noqa: E402
+from modular_converter.parallel.proof.judge import relative_error  # noqa: E402
 from modular_converter.parallel.shard.apply import Applied  # noqa: E402
 from modular_converter.parallel.shard.collectives import FakeGroup  # noqa: E402
 from modular_converter.parallel.shard.role_parameters import make_parameter  # noqa: E402

@@ -13,7 +13,7 @@ pytest.importorskip("transformers")
 import tests.parallel.conveniences as code  # noqa: E402
 from modular_converter.parallel import parallelize  # noqa: E402
 from modular_converter.parallel.errors import ApplyError, PlanError  # noqa: E402
-from modular_converter.parallel.proof.deviation import relative_error  # noqa: E402
+from modular_converter.parallel.proof.judge import relative_error  # noqa: E402
 from tests.parallel.conveniences import handy  # noqa: E402
 
 

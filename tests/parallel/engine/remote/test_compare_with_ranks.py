@@ -12,11 +12,11 @@ from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
 
 from modular_converter.parallel import parallelize  # noqa: E402
 from modular_converter.parallel.choice import select_plan as choice  # noqa: E402
-from modular_converter.parallel.choice.kinds_of_layers import kinds_of, one_of_each_kind  # noqa: E402
+from modular_converter.parallel.choice.trials import kinds_of, one_of_each_kind  # noqa: E402
 from modular_converter.parallel.engine.base.probe import probe_of  # noqa: E402
 from modular_converter.parallel.engine.remote import place  # noqa: E402
 from modular_converter.parallel.errors import ApplyError  # noqa: E402
-from modular_converter.parallel.proof.deviation import relative_error  # noqa: E402
+from modular_converter.parallel.proof.judge import relative_error  # noqa: E402
 from tests.parallel.deceptive import DeceptiveConfig  # noqa: E402
 from tests.parallel.exchanged import Deep, NormalisedLinear, ScaledLinear, exchanged  # noqa: E402
 

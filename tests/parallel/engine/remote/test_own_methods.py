@@ -12,7 +12,7 @@ pytest.importorskip("transformers")
 from modular_converter.parallel import parallelize  # noqa: E402
 from modular_converter.parallel.engine.remote.proxy import _generates_there  # noqa: E402
 from modular_converter.parallel.errors import ApplyError, PlanError  # noqa: E402
-from modular_converter.parallel.proof.deviation import relative_error  # noqa: E402
+from modular_converter.parallel.proof.judge import relative_error  # noqa: E402
 from tests.parallel.conveniences import Handy, handy  # noqa: E402
 
 

@@ -15,7 +15,7 @@ from modular_converter.parallel.engine.base.config_changes import (  # noqa: E40
 )
 from modular_converter.parallel.engine.remote.proxy import _routed_class  # noqa: E402
 from modular_converter.parallel.errors import ApplyError, PlanError  # noqa: E402
-from modular_converter.parallel.proof.deviation import relative_error  # noqa: E402
+from modular_converter.parallel.proof.judge import relative_error  # noqa: E402
 from tests.parallel.troubled import PLAN, Troubled  # noqa: E402
 
 

@@ -18,7 +18,7 @@ from modular_converter.parallel.engine.remote.same_answers import (  # noqa: E40
     tensors_by_path,
 )
 from modular_converter.parallel.errors import ApplyError, RankError  # noqa: E402
-from modular_converter.parallel.proof.deviation import relative_error  # noqa: E402
+from modular_converter.parallel.proof.judge import relative_error  # noqa: E402
 from tests.parallel.stateful import StatefulModel  # noqa: E402
 
 

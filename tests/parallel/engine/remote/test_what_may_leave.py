@@ -32,7 +32,7 @@ from modular_converter.parallel.engine.remote.what_may_leave import (  # noqa: E
 )
 from modular_converter.parallel.errors import ApplyError, PlanError  # noqa: E402
 from modular_converter.parallel.plans.resolve import Piece  # noqa: E402
-from modular_converter.parallel.proof.deviation import relative_error  # noqa: E402
+from modular_converter.parallel.proof.judge import relative_error  # noqa: E402
 from modular_converter.parallel.shard.collectives import FakeGroup  # noqa: E402
 from modular_converter.parallel.styles.layout import COLWISE, GATHERED
 

@@ -13,7 +13,7 @@ from modular_converter.parallel.schedule.orders import SCHEDULES
 from tests.parallel.schedule.test_orders import EmptyStage
 
 
-NAMES = ("LoopedBFS", "Interleaved1F1B", "InterleavedZeroBubble", "ZBVZeroBubble")
+NAMES = ("LoopedBFS", "Interleaved1F1B", "InterleavedZeroBubble", "ZBVZeroBubble", "DualPipeV")
 SIZES = tuple(itertools.product((2, 3, 4), (2, 3), (2, 4, 6, 12)))
 """Ranks, stages a rank, micro-batches."""
 

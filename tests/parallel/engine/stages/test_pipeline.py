@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 import torch
 
-from modular_converter.parallel.choice.without_data import Guesses, on_meta
+from modular_converter.parallel.choice.skeleton import Guesses, on_meta
 from modular_converter.parallel.engine.stages import shared_weights as shared_weights_module
 from modular_converter.parallel.engine.stages.pipeline import Pipeline
 from modular_converter.parallel.engine.stages.shared_weights import (
@@ -18,14 +18,13 @@ from modular_converter.parallel.engine.stages.shared_weights import (
     summed_gradients,
 )
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.pipeline.balance import spans
+from modular_converter.parallel.pipeline.chain import spans
 from modular_converter.parallel.pipeline.derive import pipeline_of_trace
 from modular_converter.parallel.pipeline.flow import flow_of
-from modular_converter.parallel.pipeline.part_of_model import copy_without_data, do_not_recompute
 from modular_converter.parallel.pipeline.prove import verify_pipeline
-from modular_converter.parallel.pipeline.stage import StageModule
+from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data, do_not_recompute
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
-from modular_converter.parallel.proof.situations import with_mask
+from modular_converter.parallel.proof.subject import with_mask
 from modular_converter.parallel.tiny.build import build, target_of
 from modular_converter.parallel.trace.record import record
 from tests.parallel.launch import ROOT, lines_of
