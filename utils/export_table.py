@@ -86,7 +86,7 @@ def rows_of(name: str, tools: list[str], pool: Any) -> list[dict[str, Any]]:
 
 def run(tools: list[str], done: Path, limit: int, causal: bool) -> None:
     """Append the rows of up to ``limit`` models that lack a row for one of the tools."""
-    from modular_converter.parallel.proof.on_ranks import RankPool
+    from modular_converter.parallel.proof.on_processes import RankPool
 
     known = {(row["model"], row["to"]) for row in read(done)}
     todo = [name for name in verified() if not causal or is_causal(name)]

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from modular_converter.parallel.proof.on_ranks import check_model_on_threads
+from modular_converter.parallel.proof.on_threads import check_model_on_threads
 from tests.parallel.mutations import mutations
 
 
 pytest.importorskip("transformers")
 from modular_converter.parallel.errors import BuildError, UnknownModel  # noqa: E402
-from modular_converter.parallel.proof.on_ranks import RankPool  # noqa: E402
+from modular_converter.parallel.proof.on_processes import RankPool  # noqa: E402
 from modular_converter.parallel.proof.prove import derive_model, prove  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
 

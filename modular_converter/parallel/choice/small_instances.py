@@ -15,7 +15,7 @@ from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import fitting
 from modular_converter.parallel.proof.in_use import HeadVariant, Instance
 from modular_converter.parallel.proof.judge import Verdict
-from modular_converter.parallel.proof.on_ranks import check_on_threads
+from modular_converter.parallel.proof.on_threads import check_on_threads
 from modular_converter.parallel.proof.prove import Derived, derive_model, small_copy
 from modular_converter.parallel.quantised.int8 import int8_layers_of
 from modular_converter.parallel.tiny.adapters import adapters_of

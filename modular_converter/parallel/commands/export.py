@@ -36,7 +36,7 @@ def export_command(
     Exit code: 0 written, 2 nothing of the plan can be handed over.
     """
     from modular_converter.parallel.exports.export import TOOLS, export
-    from modular_converter.parallel.proof.on_ranks import RankPool
+    from modular_converter.parallel.proof.on_processes import RankPool
 
     derived = derived_of(model, settings, head)
     with RankPool(2) as pool:

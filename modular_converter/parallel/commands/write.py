@@ -77,7 +77,7 @@ def write(
 def _changes(
     model: str, settings: tuple[str, ...], ranks: int, convert: bool, unverified: bool
 ) -> tuple[ModelingFile, list[SourceChange]]:
-    from modular_converter.parallel.proof.on_ranks import RankPool
+    from modular_converter.parallel.proof.on_processes import RankPool
     from modular_converter.parallel.source.what_to_write import settings_to_write
     from modular_converter.parallel.source.write_source import changes, refuse_installed
     from modular_converter.parallel.tiny.target import base_classes, chosen
@@ -121,7 +121,7 @@ def _show(found: list[SourceChange], diff: bool) -> None:
 
 
 def _write_json(model: str, settings: tuple[str, ...], ranks: int, path: str, unverified: bool) -> None:
-    from modular_converter.parallel.proof.on_ranks import RankPool
+    from modular_converter.parallel.proof.on_processes import RankPool
     from modular_converter.parallel.proof.prove import prove
 
     found: Any = derived_of(model, settings)

@@ -22,7 +22,7 @@ from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import fitting, resolve
 from modular_converter.parallel.plans.text_checks import placed, wildcard
 from modular_converter.parallel.proof.in_use import HeadVariant
-from modular_converter.parallel.proof.on_ranks import RankPool
+from modular_converter.parallel.proof.on_processes import RankPool
 from modular_converter.parallel.proof.prove import Derived, derived_from, prove
 from modular_converter.parallel.proof.subject import subject_of
 from modular_converter.parallel.shard.shares import largest_share

@@ -21,7 +21,8 @@ from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.text_checks import placed
 from modular_converter.parallel.proof.in_use import HeadVariant, Instance, head_variants, refusal
 from modular_converter.parallel.proof.judge import Verdict
-from modular_converter.parallel.proof.on_ranks import RankPool, Task, check_on_threads
+from modular_converter.parallel.proof.on_processes import RankPool, Task
+from modular_converter.parallel.proof.on_threads import check_on_threads
 from modular_converter.parallel.proof.precision import Subject
 from modular_converter.parallel.proof.subject import subject_of
 from modular_converter.parallel.solve.choose import choose

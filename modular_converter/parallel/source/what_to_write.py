@@ -12,7 +12,7 @@ from modular_converter.parallel.errors import PlanError, WriteError
 from modular_converter.parallel.plans.class_settings import HEAD_PLAN, Setting, base_settings, gathered_plan, holding
 from modular_converter.parallel.plans.emit import library_unsaid, to_library
 from modular_converter.parallel.plans.text_checks import placed
-from modular_converter.parallel.proof.on_ranks import RankPool
+from modular_converter.parallel.proof.on_processes import RankPool
 from modular_converter.parallel.proof.prove import Derived, derive_model, prove
 from modular_converter.parallel.solve.derive import from_library
 from modular_converter.parallel.tiny.target import ModelingFile

@@ -13,7 +13,7 @@ from modular_converter.parallel.errors import PlanError  # noqa: E402
 from modular_converter.parallel.exports.export import TOOLS, export  # noqa: E402
 from modular_converter.parallel.plans.emit import Unsaid  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
-from modular_converter.parallel.proof.on_ranks import RankPool  # noqa: E402
+from modular_converter.parallel.proof.on_processes import RankPool  # noqa: E402
 from modular_converter.parallel.proof.prove import derive_model, prove  # noqa: E402
 from modular_converter.parallel.tiny.build import target_of  # noqa: E402
 

@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def _pool():
-    from modular_converter.parallel.proof.on_ranks import RankPool
+    from modular_converter.parallel.proof.on_processes import RankPool
 
     with RankPool(2) as pool:
         yield pool
@@ -18,6 +18,6 @@ def _pool():
 @pytest.fixture
 def one_pool(_pool, monkeypatch):
     """The commands take two ranks that run already."""
-    from modular_converter.parallel.proof import on_ranks
+    from modular_converter.parallel.proof import on_processes
 
-    monkeypatch.setattr(on_ranks, "RankPool", lambda size: contextlib.nullcontext(_pool))
+    monkeypatch.setattr(on_processes, "RankPool", lambda size: contextlib.nullcontext(_pool))

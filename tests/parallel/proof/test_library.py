@@ -5,7 +5,7 @@ import pytest
 
 pytest.importorskip("transformers")
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
-from modular_converter.parallel.proof.on_ranks import RankPool  # noqa: E402
+from modular_converter.parallel.proof.on_processes import RankPool  # noqa: E402
 from modular_converter.parallel.proof.prove import derive_model, prove  # noqa: E402
 from modular_converter.parallel.tiny.build import target_of  # noqa: E402
 

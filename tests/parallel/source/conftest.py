@@ -87,10 +87,10 @@ def zoo(tmp_path):
 @pytest.fixture(scope="module")
 def two_ranks():
     """One pool for all tests of this file: the command starts its own otherwise."""
-    from modular_converter.parallel.proof import on_ranks
+    from modular_converter.parallel.proof import on_processes
 
-    pool = on_ranks.RankPool(2)
+    pool = on_processes.RankPool(2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(on_ranks, "RankPool", lambda size: Lent(pool))
+        patch.setattr(on_processes, "RankPool", lambda size: Lent(pool))
         yield pool
     pool.stop()

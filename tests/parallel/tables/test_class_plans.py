@@ -4,7 +4,7 @@ import pytest
 
 
 pytest.importorskip("transformers")
-from modular_converter.parallel.proof.on_ranks import RankPool  # noqa: E402
+from modular_converter.parallel.proof.on_processes import RankPool  # noqa: E402
 from modular_converter.parallel.proof.prove import derive_model, prove  # noqa: E402
 from modular_converter.parallel.tables.coverage import (  # noqa: E402
     have_row_here,
