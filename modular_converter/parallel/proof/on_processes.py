@@ -25,7 +25,7 @@ TASK_LIMIT_S = 60.0
 _MODULES = (
     "modular_converter.parallel.proof.compare",
     "modular_converter.parallel.proof.precision",
-    "modular_converter.parallel.shard.units",
+    "modular_converter.parallel.shard.shares",
     "modular_converter.parallel.tiny.build",
 )
 """Each rank needs them."""
