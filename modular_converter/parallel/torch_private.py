@@ -37,6 +37,7 @@ NAMES = PrivateNames(
         "default_store": "torch.distributed.distributed_c10d:_get_default_store",
         "disabled_torch_function": "torch._C:_disabled_torch_function_impl",
         "dispatch_modes": "torch.utils._python_dispatch:_get_current_dispatch_mode_stack",
+        "dtensor_dispatcher": "torch.distributed.tensor:DTensor._op_dispatcher",
         "execution_engine": "torch.autograd:Variable._execution_engine",
         "forward_hooks_of_all": "torch.nn.modules.module:_global_forward_hooks",
         "forward_pre_hooks_of_all": "torch.nn.modules.module:_global_forward_pre_hooks",

@@ -83,6 +83,32 @@ def by_themselves(layout):
     return compared(lambda found, folder: found, *sums)
 
 
+def left_inside(options):
+    """What other code gets of the shares in a forward: by attributes, and by hooks on a block and on a layer in it."""
+    one = handy().eval()
+    there = parallelize(copy.deepcopy(one), device="cpu", probe=False, **options)
+    found = {"block": compared(lambda m, folder: hooked(m, m.layers[1].mlp), one, there)}
+    found["stored"] = said(lambda: there.layers[0].attn.last.shape)
+    found["again"] = compared(USES["call"], one, there)
+    found["layer"] = said(lambda: hooked(there, there.layers[1].mlp.up))
+    eager = llama().eval()
+    eager.set_attn_implementation("eager")
+    eager = parallelize(eager, device="cpu", probe=False, **options)
+    found["heads"] = said(lambda: hooked(eager, eager.model.layers[0].self_attn))
+    shapes = [list(weights.shape) for weights in eager(input_ids=IDS, output_attentions=True).attentions]
+    return found | {"attentions": shapes == [[2, 4, 9, 9]] * 2}
+
+
+def hooked(model, module):
+    results = []
+    handle = module.register_forward_hook(lambda module, args, result: results.append(result))
+    try:
+        model(input_ids=IDS)
+    finally:
+        handle.remove()
+    return results
+
+
 def trained():
     """A model with integers that shrink, in the form for training: read outside, changed, and whole again."""
     one = gpt2().eval()
@@ -140,6 +166,7 @@ if __name__ == "__main__":
         "pickle": said(lambda: torch.save(there, f"{tempfile.mkdtemp()}/model.pt")),
     }
     found["trained"] = trained()
+    found["left"] = [left_inside(options) for options in ({"inference": True}, {"layout": "tp2"})]
     found["by themselves"] = by_themselves("tp2")
     all_present.LIMIT_S = 2.0
     if dist.get_rank() == 0:

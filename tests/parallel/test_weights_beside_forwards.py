@@ -7,7 +7,7 @@ pytest.importorskip("transformers")
 from tests.parallel.launch import line_of  # noqa: E402
 
 
-NUMBERS = ("late", "all", "norms", "cut", "product", "rows", "layer", "tensor")
+NUMBERS = ("late", "all", "norms", "cut", "product", "rows", "layer", "tensor", "numbers")
 
 
 @pytest.mark.parametrize("layouts, processes", [(("tp2", "fsdp2"), 2), (("fsdp2.tp2",), 4)])
@@ -18,6 +18,9 @@ def test_penalties_and_late_optimizers_are_those_of_one_process(layouts, process
         assert published == {"names": True, "class": ["GPTNeoXForCausalLM"], "said": True}
     for run, one in found.items():
         assert not {name: one[name] for name in NUMBERS if one[name] >= 1e-5}, run
+        places = ["layers.0.mlp.up_proj", "layers.0.mlp", "norm.weight"]
+        for place, text in zip(places, one["replaced"], strict=True):
+            assert f"modules or weights of model.{place} were set, added or deleted after parallelize" in text, run
         assert "add the whole number, penalty.full_tensor()" in one["mixed"]
         assert "torch.autograd.grad of model.embed" in one.get("grad", "torch.autograd.grad of model.embed"), run
         assert "backward(inputs=) of model.embed" in one.get("inputs", "backward(inputs=) of model.embed"), run
@@ -39,6 +42,11 @@ def test_a_model_for_inference_shows_whole_weights_to_code_outside_of_forwards()
     assert "cannot be copied" in found["said"]["copy"] and "cannot be pickled" in found["said"]["pickle"]
     assert "and processes [1] have not within" in found["said"]["alone"]
     assert found["said"]["by themselves"] == "equal"
+    for left in found["said"]["left"]:
+        assert left["block"] == left["again"] == "equal" and left["attentions"]
+        assert "layers.0.attn.last was stored by a forward and is this process's share, [2, 2, 9, 9]" in left["stored"]
+        assert "layers.1.mlp.up has a hook, which would get this process's share" in left["layer"]
+        assert "a hook on a LlamaAttention would get attention weights of this process's heads" in left["heads"]
     trained = found["said"]["trained"]
     assert trained["read"] and trained["own"] and trained["type"]
     assert trained["before"] == trained["after"] == "equal"

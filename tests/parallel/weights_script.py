@@ -50,6 +50,33 @@ def said(call):
         return str(error)
 
 
+def numbers(model):
+    """Python numbers of weights, which torch takes from this process's part alone."""
+    weights = list(model.parameters())
+    counted = [int((one > 0.01).sum()) + bool(one.any()) for one in weights]
+    return [*counted, *(float(one.max()) for one in weights), sum(one.pow(2).sum() for one in weights).item()]
+
+
+def replaced(model):
+    """What the next call says of a module, a weight and a bias that are others than those of ``parallelize``."""
+    mlp, found = model.model.layers[0].mlp, []
+    for name, value in [
+        ("up_proj", torch.nn.Linear(model.config.hidden_size, 64, bias=False)),
+        ("more", torch.nn.ReLU()),
+    ]:
+        before = mlp._modules.get(name)
+        setattr(mlp, name, value)
+        found.append(said(lambda: model(input_ids=IDS)))
+        mlp._modules.pop(name)
+        if before is not None:
+            mlp._modules[name] = before
+    norm = model.model.norm
+    before, norm.weight = norm._parameters["weight"], torch.nn.Parameter(torch.ones(model.config.hidden_size))
+    found.append(said(lambda: model(input_ids=IDS)))
+    norm._parameters["weight"] = before
+    return found
+
+
 def step(model, optimizer, penalty=None):
     optimizer.zero_grad()
     loss = model(input_ids=IDS, labels=IDS).loss
@@ -73,6 +100,8 @@ def main(layout, reshard):
     found = {"late": max(abs(step(*pair[0]) - step(*pair[1])) for _ in range(2)) + furthest(model, one)}
     for name, penalty in PENALTIES.items():
         found[name] = abs(step(*pair[0], penalty) - step(*pair[1], penalty)) + furthest(model, one)
+    found["numbers"] = max(abs(a - b) / (1 + abs(b)) for a, b in zip(numbers(model), numbers(one), strict=True))
+    found["replaced"] = replaced(model)
     found["mixed"] = said(lambda: step(*pair[0], lambda model: sum(p.pow(2).sum() for p in model.parameters())))
     if layout.startswith("fsdp"):
         loss, weights = model(input_ids=IDS, labels=IDS).loss, list(model.parameters())

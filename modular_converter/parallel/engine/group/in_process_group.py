@@ -39,7 +39,7 @@ from modular_converter.parallel.engine.group.join_group import join_group
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid, process_grid
 from modular_converter.parallel.engine.group.refused_wrappers import refuse_wrapped
 from modular_converter.parallel.engine.group.same_calls import refuse_other_options
-from modular_converter.parallel.engine.group.same_settings import watch_settings
+from modular_converter.parallel.engine.group.same_settings import watch_settings, with_new_parts
 from modular_converter.parallel.engine.group.sequence_parallel import SequenceParallel
 from modular_converter.parallel.engine.group.sequence_proof import sequence_plan
 from modular_converter.parallel.engine.group.sharded_model import (
@@ -164,14 +164,15 @@ def _class_of(own: type[Any], given: Arguments, grid: ProcessGrid) -> type[Any]:
         body["generate"] = until_all_are_done(body["generate"])
     if inference:
         body = {name: without_gradients(method, given.compile) for name, method in body.items()} | no_training()
-        body["_apply"] = through_shares(own._apply)
     counting = ("num_parameters", "get_memory_footprint")
     body |= {name: of_whole_shapes(getattr(own, name)) for name in counting if hasattr(own, name)}
     body |= agreeing_methods(own, grid.group)
     body |= refusals(own, CHANGE_WEIGHTS, ApplyError, ALONE)
     if grid.data is not None:
         body["_apply"] = of_same_type(own._apply)
-    elif not inference:
+    else:
+        body["_apply"] = with_new_parts(through_shares(own._apply) if inference else own._apply)
+    if grid.data is None and not inference:
         body.pop("requires_grad_", None)
     if not inference:
         body |= refusals(own, ("load_state_dict",), ApplyError, _LOADED)

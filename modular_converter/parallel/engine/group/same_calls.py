@@ -54,5 +54,10 @@ def _mark(leaf: Any) -> Any:
     about = tuple(leaf.shape), str(leaf.dtype)
     if leaf.is_floating_point() or leaf.is_complex() or leaf.is_meta:
         return about  # computed values may be rounded differently on other devices
-    data = leaf.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-    return *about, hashlib.sha256(data.tobytes()).hexdigest()
+    return *about, digest(leaf)
+
+
+def digest(tensor: torch.Tensor) -> str:
+    """A tensor's numbers in short."""
+    data = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+    return hashlib.sha256(data.tobytes()).hexdigest()

@@ -12,7 +12,7 @@ import hashlib
 import pickle
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -22,6 +22,8 @@ from modular_converter.parallel.engine.base.config_changes import pickled, setti
 from modular_converter.parallel.engine.base.torch_switches import TorchSwitches
 from modular_converter.parallel.engine.base.watched_state import is_plain
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid
+from modular_converter.parallel.engine.group.same_parts import SameParts, modules_with_shares
+from modular_converter.parallel.engine.group.stored_shares import StoredShares
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.shard.apply import is_size, modules_of_cut_sizes
 from modular_converter.parallel.torch_private import default_store
@@ -64,14 +66,33 @@ class SameSettings:
         cut = modules_of_cut_sizes(model, [name for name, piece in pieces.items() if piece.dim >= 0])
         self.sizes = [path in cut and is_size(scope[name]) for path, name, scope in found]
         self.values, self.call, self.inside = self._now(), 0, False
+        self.parts = SameParts(model)
+        shared = [(path, model.get_submodule(path)) for path in modules_with_shares(model)]
+        self.stored = StoredShares(shared if grid.group.size > 1 else [], grid.group)
         self.switches, self.settings = _switches(), _settings(model)
 
     @contextlib.contextmanager
     def compared(self, model: torch.nn.Module) -> Iterator[None]:
-        """A call of the model, outermost; raises ``ApplyError`` before it if processes have other settings for it."""
-        if self.inside or len(self.ranks) == 1:
+        """A call of the model, outermost.
+
+        Raises ``ApplyError`` before it if processes have other settings for it, or the model other modules or weights.
+        """
+        if self.inside:
             yield
             return
+        self.stored.hide()
+        try:
+            self.parts.refuse_others(model)
+            if len(self.ranks) > 1:
+                self._compare(model)
+            self.inside = True
+            yield
+        finally:
+            if self.inside:
+                self.inside, self.values = False, self._now()  # what the call has stored
+            self.stored.show()
+
+    def _compare(self, model: torch.nn.Module) -> None:
         before, store, own = (self.values, self.switches, self.settings), default_store(), dist.get_rank()
         said = self._changes(model)
         self.call += 1
@@ -83,12 +104,6 @@ class SameSettings:
             self.call -= 1  # the others may wait in this call
             self.values, self.switches, self.settings = before  # a setting that stays is an error again
             raise ApplyError(other)
-        self.inside = True
-        try:
-            yield
-        finally:
-            self.inside = False
-            self.values = self._now()  # what the call has stored
 
     def _now(self) -> list[Any]:
         return list(map(dict.get, self.owners, self.names))
@@ -100,7 +115,7 @@ class SameSettings:
         """
         found, now = {}, self._now()
         for where, is_shared_size, old, new in zip(self.where, self.sizes, self.values, now):
-            if old is not new and not (type(old) is type(new) and old == new):
+            if old is not new and not (type(old) is type(new) and is_plain(old) and old == new):
                 if is_shared_size and old != new:
                     raise ApplyError(
                         f"{where} was set, but processes share out the sizes of this module, and where their shares "
@@ -144,6 +159,18 @@ class SameSettings:
 def watch_settings(model: torch.nn.Module, grid: ProcessGrid) -> None:
     """Compare the settings of a model's calls from now on."""
     model.__dict__[_WATCHED] = SameSettings(model, grid)
+
+
+def with_new_parts(own: Callable[..., Any]) -> Callable[..., Any]:
+    """A method such as ``_apply``, which may replace all weights."""
+
+    def applied(self: Any, *args: Any, **kwargs: Any) -> Any:
+        found = own(self, *args, **kwargs)
+        if _WATCHED in self.__dict__:
+            self.__dict__[_WATCHED].parts = SameParts(self)
+        return found
+
+    return applied
 
 
 def forget_settings(model: torch.nn.Module) -> None:

@@ -16,15 +16,19 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.nn.utils.clip_grad
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Replicate
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from modular_converter.parallel.engine.group.all_present import meet_of
 from modular_converter.parallel.engine.group.gradient_scaler import unscale_together
 from modular_converter.parallel.engine.group.optimizer_steps import before_step, norm_of_whole
 from modular_converter.parallel.engine.group.refused_wrappers import checked_replicas
 from modular_converter.parallel.engine.group.spread_gradients import checked_backward, checked_grad
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.torch_private import TensorBase
+from modular_converter.parallel.torch_private import TensorBase, dtensor_dispatcher
+
+
+_NUMBER = torch.ops.aten._local_scalar_dense.default
 
 
 class Patch:
@@ -100,6 +104,28 @@ class AssignedData:
         weight._local_tensor.data.copy_(value._local_tensor)
 
 
+class NumberOfShares:
+    """``float(weight.norm())``, ``.item()`` and the like of DTensors, of which torch gives each process's own part."""
+
+    def __init__(self) -> None:
+        self.handlers: Any = {}
+
+    def enter(self, users: Any) -> None:
+        self.handlers = dtensor_dispatcher._custom_op_handlers
+        self.handlers.setdefault(_NUMBER, self._whole)
+
+    def leave(self) -> None:
+        if self.handlers.get(_NUMBER) == self._whole:
+            del self.handlers[_NUMBER]
+
+    def _whole(self, operation: Any, args: Any, kwargs: Any) -> Any:
+        number = args[0]
+        if all(isinstance(one, Replicate) for one in number.placements):
+            return operation(number._local_tensor)
+        meet_of("code that makes a Python number of DTensors", number.device_mesh.mesh.flatten().tolist())
+        return operation(number.full_tensor())
+
+
 class Patches:
     """Patches and a hook before each step of an optimizer, in place while there are users."""
 
@@ -151,6 +177,7 @@ PATCHES = Patches(
         Patch(torch.autograd, "grad", checked_grad),
         Patch(torch.autograd, "backward", checked_backward),  # of a tensor, too
         AssignedData(),
+        NumberOfShares(),
     ],
     before_step,
 )
