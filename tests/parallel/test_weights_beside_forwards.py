@@ -24,6 +24,11 @@ def test_penalties_and_late_optimizers_are_those_of_one_process(layouts, process
         assert "add the whole number, penalty.full_tensor()" in one["mixed"]
         assert "torch.autograd.grad of model.embed" in one.get("grad", "torch.autograd.grad of model.embed"), run
         assert "backward(inputs=) of model.embed" in one.get("inputs", "backward(inputs=) of model.embed"), run
+        apart, counted, between = one["frozen"]
+        assert apart < 1e-5
+        if run != "tp2 True":
+            assert "scale_grad_by_freq=True of an Embedding of 64 rows: data ranks" in counted
+            assert "weight of a Embedding was frozen or thawed between a forward and its backward" in between
         assert run == "tp2 True" or "lm_head.weight is a copy that was gathered for products" in one["late and inside"]
     if uneven is not None:
         assert uneven["counts"][0] == uneven["counts"][1]

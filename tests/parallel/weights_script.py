@@ -57,6 +57,32 @@ def numbers(model):
     return [*counted, *(float(one.max()) for one in weights), sum(one.pow(2).sum() for one in weights).item()]
 
 
+def frozen(layout):
+    """Freezing and thawing beside steps and calls: how far weights are from those of one process, and what is said."""
+    one = llama()
+    model = parallelize(copy.deepcopy(one), layout=layout, device="cpu", probe=False)
+    pair = [(each, torch.optim.SGD(each.parameters(), lr=0.1)) for each in (model, one)]
+    changes = [
+        lambda each: [weight.requires_grad_(False) for weight in each.lm_head.parameters()],
+        lambda each: each.requires_grad_(False).model.layers[1].requires_grad_(True),
+        lambda each: setattr(each.model.embed_tokens.weight, "requires_grad", True),
+    ]
+    for change in changes:
+        for each, optimizer in pair:
+            with torch.no_grad():
+                each(input_ids=IDS)
+            change(each)
+            step(each, optimizer)
+            step(each, optimizer)
+    found = [furthest(model, one)]
+    table = model.model.embed_tokens
+    table.scale_grad_by_freq = True
+    found.append(said(lambda: model(input_ids=IDS)))
+    table.scale_grad_by_freq = False
+    model(input_ids=IDS)
+    return [*found, said(lambda: model(input_ids=IDS) and table.requires_grad_(False) and model(input_ids=IDS))]
+
+
 def replaced(model):
     """What the next call says of a module, a weight and a bias that are others than those of ``parallelize``."""
     mlp, found = model.model.layers[0].mlp, []
@@ -111,6 +137,7 @@ def main(layout, reshard):
     model(input_ids=IDS)
     late = torch.optim.SGD(model.lm_head.parameters(), lr=0.5)
     found["late and inside"] = said(lambda: step(model, late))
+    found["frozen"] = frozen(layout)
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -99,6 +99,17 @@ def refuse_options(model: Any, grid: ProcessGrid, training: Training | None) -> 
                 f"{name}={rate}: data ranks would skip different layers, and sums between them would be of different "
                 "weights; set it to 0"
             )
+
+
+def refuse_tables(tables: Iterable[torch.nn.Embedding]) -> None:
+    """Raise ``ApplyError`` for embeddings whose gradients or forwards need the whole batch, or weights that stay gathered."""
+    for table in tables:
+        for name in ("scale_grad_by_freq", "sparse", "max_norm"):
+            if getattr(table, name):
+                raise ApplyError(
+                    f"{name}={getattr(table, name)} of an Embedding of {table.num_embeddings} rows: data ranks, which have parts "
+                    "of the batch and of the weight, would compute others; set it to its default, or leave ddp and fsdp out"
+                )
 
 
 def _refuse_sequence(options: Training, grid: ProcessGrid) -> None:

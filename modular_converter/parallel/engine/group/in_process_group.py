@@ -172,9 +172,8 @@ def _class_of(own: type[Any], given: Arguments, grid: ProcessGrid) -> type[Any]:
         body["_apply"] = of_same_type(own._apply)
     else:
         body["_apply"] = with_new_parts(through_shares(own._apply) if inference else own._apply)
-    if grid.data is None and not inference:
-        body.pop("requires_grad_", None)
     if not inference:
+        body.pop("requires_grad_", None)
         body |= refusals(own, ("load_state_dict",), ApplyError, _LOADED)
     body |= {"__module__": own.__module__, "__doc__": own.__doc__}
     return type(own.__name__, (Sharded, own), body)

@@ -113,6 +113,11 @@ class KeptGathered:
         return sum(one._version for one in self.stored)
 
 
+def keeps_gathered(unit: Any) -> bool:
+    """Whether a derivative of a backward of the unit's model may be to come."""
+    return unit.__dict__.get(_KEPT) in _GATHERED
+
+
 def close_gathered(module: Any = None) -> None:
     """Free what is gathered: of the model of a unit, or of all models."""
     kept = list(_GATHERED) if module is None else [module.__dict__.get(_KEPT)]

@@ -32,10 +32,8 @@ def modules_with_shares(model: torch.nn.Module) -> dict[str, bool]:
         path: path in cut or next(model.get_submodule(path).parameters(), None) is None
         for path in modules_of_cut_sizes(model, [f"{path}.weight" for path in cut])
     }
-    layers = model.__dict__["_sequence"].layers if "_sequence" in model.__dict__ else ()
-    parts = [path for path, _ in model.named_modules() if f"{path}.".startswith(tuple(f"{one}." for one in layers))]
     found.pop("", None)  # its forward has gathered the numbers
-    return found | dict.fromkeys(parts, True)
+    return found
 
 
 def _callers(hooks: Mapping[int, Callable[..., Any]]) -> bool:

@@ -21,8 +21,11 @@ import torch.distributed as dist
 from modular_converter.parallel.engine.base.config_changes import pickled, settings_changes, settings_of
 from modular_converter.parallel.engine.base.torch_switches import TorchSwitches
 from modular_converter.parallel.engine.base.watched_state import is_plain
+from modular_converter.parallel.engine.group.data_ranks import refuse_tables
+from modular_converter.parallel.engine.group.kept_gathered import keeps_gathered
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid
 from modular_converter.parallel.engine.group.same_parts import SameParts, modules_with_shares
+from modular_converter.parallel.engine.group.spread import free_gathered, refuse_half_frozen
 from modular_converter.parallel.engine.group.stored_shares import StoredShares
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.shard.apply import is_size, modules_of_cut_sizes
@@ -68,6 +71,10 @@ class SameSettings:
         self.values, self.call, self.inside = self._now(), 0, False
         self.parts = SameParts(model)
         shared = [(path, model.get_submodule(path)) for path in modules_with_shares(model)]
+        tables = [module for module in model.modules() if isinstance(module, torch.nn.Embedding)]
+        self.tables = tables if grid.data is not None else []
+        if grid.data is not None:
+            model.register_forward_hook(self._free)  # behind that of `fully_shard`
         self.stored = StoredShares(shared if grid.group.size > 1 else [], grid.group)
         self.switches, self.settings = _switches(), _settings(model)
 
@@ -82,6 +89,8 @@ class SameSettings:
             return
         self.stored.hide()
         try:
+            refuse_tables(self.tables)
+            refuse_half_frozen(model)
             self.parts.refuse_others(model)
             if len(self.ranks) > 1:
                 self._compare(model)
@@ -90,7 +99,13 @@ class SameSettings:
         finally:
             if self.inside:
                 self.inside, self.values = False, self._now()  # what the call has stored
+                self._free(model)
             self.stored.show()
+
+    def _free(self, model: torch.nn.Module, *call: Any) -> None:
+        """After a call without gradients, nothing stays gathered, so that weights can be frozen and given to optimizers."""
+        if not self.inside and not torch.is_grad_enabled() and not keeps_gathered(model):
+            free_gathered(model)
 
     def _compare(self, model: torch.nn.Module) -> None:
         before, store, own = (self.values, self.switches, self.settings), default_store(), dist.get_rank()

@@ -32,7 +32,7 @@ class SequenceParallel:
     """
 
     def __init__(self, model: torch.nn.Module, zone: Zone, group: Group, products: Collection[str] = ()) -> None:
-        self.group, self.part, self.layers = group, torch.Size(), zone.layers
+        self.group, self.part = group, torch.Size()
         self.wholes: dict[str, torch.Size] = {}
         self.handles: list[Any] = [model.register_forward_pre_hook(_refuse_states, with_kwargs=True)]
         self.products = [model.get_submodule(path) for path in products]

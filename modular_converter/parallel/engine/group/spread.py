@@ -139,10 +139,7 @@ def spread_of(model: torch.nn.Module) -> Iterator[Spread]:
 
     After a forward without a backward, ``fully_shard`` holds some of them whole, in the type of products; this is undone.
     """
-    for module in model.modules():
-        if isinstance(module, FSDPModule):
-            close_gathered(module)
-            module.reshard()
+    free_gathered(model)
     for path, module in model.named_modules(remove_duplicate=False):
         held = module.__dict__.get("_held", {})
         for leaf, stored in (module._parameters | module.__dict__.get("_shares", {})).items():
@@ -155,14 +152,34 @@ def gathered_weights(model: torch.nn.Module) -> dict[int, torch.nn.Parameter]:
 
     After a forward without a backward, modules hold some of the whole ones, which no step of an optimizer would change.
     """
-    found: dict[int, torch.nn.Parameter] = {}
+    found = ((getattr(one, "_unsharded_param", None), one.sharded_param) for one in _weights_of_units(model))
+    return {id(whole): own for whole, own in found if whole is not None}
+
+
+def _weights_of_units(model: torch.nn.Module) -> Iterator[Any]:
     for module in model.modules():
         if isinstance(module, FSDPModule):
-            for one in (one for group in module._get_fsdp_state()._fsdp_param_groups for one in group.fsdp_params):
-                whole = getattr(one, "_unsharded_param", None)
-                if whole is not None:
-                    found[id(whole)] = one.sharded_param
-    return found
+            yield from (one for group in module._get_fsdp_state()._fsdp_param_groups for one in group.fsdp_params)
+
+
+def free_gathered(model: torch.nn.Module) -> None:
+    """Let modules hold their weights in the form for optimizers, unless a backward is to come."""
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            close_gathered(module)
+            module.reshard()
+
+
+def refuse_half_frozen(model: torch.nn.Module) -> None:
+    """Raise ``ApplyError`` for a weight that is whole for a backward, and of which ``requires_grad`` was set since."""
+    for one in _weights_of_units(model):
+        place, own = one._module_info, one.sharded_param
+        stored = place.module._parameters.get(place.param_name)
+        if stored is not None and stored.requires_grad != own.requires_grad:
+            raise ApplyError(
+                f"{place.param_name} of a {type(place.module).__name__} was frozen or thawed between a forward and its backward, "
+                "in which data ranks hold it whole: do it before the forward, or after the backward"
+            )
 
 
 def each_once(model: torch.nn.Module) -> list[Spread]:
