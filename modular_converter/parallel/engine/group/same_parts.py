@@ -10,7 +10,7 @@ import torch
 
 from modular_converter.parallel.engine.group.spread import gathered_weights
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.shard.own_integers import modules_of_cut_sizes
+from modular_converter.parallel.shard.apply import modules_of_cut_sizes
 
 
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
