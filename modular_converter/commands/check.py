@@ -48,6 +48,13 @@ from modular_converter.commands.options import (
 @click.option(
     "--all-warnings", is_flag=True, help="Print also the warnings of files that are current and as in the last commit."
 )
+@click.option(
+    "--breaking", is_flag=True, help="Tell what changes for those who use the models, since the tree of --against."
+)
+@click.option(
+    "--against", metavar="REF", help="A commit or tag, a folder, a wheel, or package==version; with --breaking."
+)
+@click.option("--markdown", metavar="FILE", help="Write what --breaking tells as a table for a comment; - for stdout.")
 @click.option("--quiet", "-q", is_flag=True, help="Print errors only, and no diffs.")
 @version_option("check-modular-conversion")
 def check_command(files: tuple[str, ...], listed: tuple[str, ...], exit_zero: bool, **options: Any) -> None:
@@ -58,10 +65,19 @@ def check_command(files: tuple[str, ...], listed: tuple[str, ...], exit_zero: bo
     \b
     Exit code: 0 all files are current; 1 findings; 2 something could not be checked.
     """
+    breaking, against, markdown = (options.pop(name) for name in ("breaking", "against", "markdown"))
+    if breaking != (against is not None) or (markdown and not breaking):
+        raise click.UsageError("--breaking needs --against REF, such as --against main; --markdown needs both.")
     gc.disable()  # the search for cyclic garbage takes a fortieth of a run that converts nothing
+    arguments = (*files, *listed) or ("all",)
+    if breaking:
+        from modular_converter.commands import run_breaking
+
+        code = run_breaking.run(arguments, against, markdown, **options)
+        raise SystemExit(code_for_shell(code, exit_zero))
     from modular_converter.commands.run_check import run
 
-    code = run((*files, *listed) or ("all",), **options)
+    code = run(arguments, **options)
     gc.freeze()  # otherwise the interpreter searches once more at its end
     raise SystemExit(code_for_shell(code, exit_zero))
 

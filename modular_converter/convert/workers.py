@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.pipeline import convert
@@ -20,6 +21,9 @@ FILES_PER_WORKER = {"fork": 2, "spawn": 12}
 """Fewer files than this do not justify a process: forking takes 0.03 s, spawning as long as converting three files."""
 
 Progress = Callable[[int], None]
+S = TypeVar("S")
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @contextmanager
@@ -43,11 +47,41 @@ def convert_all(paths: Sequence[str], library: Library, workers: int, progress: 
         workers: processes at most; 0 stands for one a core.
         progress: called with the number of files converted since the last call.
     """
-    worth = len(paths) // FILES_PER_WORKER[_start_method()]
+    return in_processes(_convert_each, library, paths, workers, progress)
+
+
+def in_processes(
+    work: Callable[[Iterable[T], S, Progress], list[R]],
+    shared: S,
+    items: Sequence[T],
+    workers: int,
+    progress: Progress,
+) -> list[R]:
+    """The results for some items in their order, made in this process or in several, where there are enough items.
+
+    Args:
+        work: a function of a module: the results for a share of the items.
+        shared: what it also gets; other processes get a copy.
+        items: each share holds every n-th of them, so that those of one level are spread.
+        workers: processes at most; 0 stands for one a core.
+        progress: called with the number of items done since the last call.
+    """
+    worth = len(items) // FILES_PER_WORKER[_start_method()]
     processes = min(workers or os.cpu_count() or 1, worth)
-    if processes > 1:
-        return _in_processes(paths, library, processes, progress)
-    return _convert_each(paths, library, progress)
+    if processes <= 1:
+        return work(items, shared, progress)
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor, as_completed  # takes longer than converting a file
+
+    parts = processes * 4
+    found: dict[int, list[R]] = {}
+    context = multiprocessing.get_context(_start_method())
+    with ProcessPoolExecutor(processes, context, initializer=_start_worker, initargs=(work, shared)) as pool:
+        futures = {pool.submit(_work_on, items[number::parts]): number for number in range(parts)}
+        for future in as_completed(futures):
+            found[futures[future]] = future.result()
+            progress(len(found[futures[future]]))
+    return [found[number % parts][number // parts] for number in range(len(items))]
 
 
 def _convert_each(paths: Iterable[str], library: Library, progress: Progress) -> list[Conversion]:
@@ -78,38 +112,22 @@ def _place_of(class_name: str, path: str, library: Library) -> Location:
         return Location(path)
 
 
-def _in_processes(paths: Sequence[str], library: Library, processes: int, progress: Progress) -> list[Conversion]:
-    """Convert in several processes. Each share holds every n-th file, so that files of one level are spread."""
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor, as_completed  # takes longer than converting a file
-
-    shares = [list(paths[number :: processes * 4]) for number in range(processes * 4)]
-    converted: dict[str, Conversion] = {}
-    context = multiprocessing.get_context(_start_method())
-    with ProcessPoolExecutor(processes, context, initializer=_start_worker, initargs=(library,)) as pool:
-        futures = [pool.submit(_convert_share, share) for share in shares if share]
-        for future in as_completed(futures):
-            share = future.result()
-            converted.update({conversion.path: conversion for conversion in share})
-            progress(len(share))
-    return [converted[path] for path in paths]
-
-
 def _start_method() -> str:
     """The way to start processes: forked if that is safe (a progress bar runs in a thread), else spawned."""
     return "fork" if sys.platform == "linux" and threading.active_count() == 1 else "spawn"
 
 
-_worker_library: Library | None = None
-"""In a worker process: the library of the run, with everything that the main process has read and parsed."""
+_worker: tuple[Callable[..., list[Any]], Any] | None = None
+"""In a worker process: what to do, and what it gets: the library of the run, with everything that was read before."""
 
 
-def _start_worker(library: Library) -> None:
-    global _worker_library
+def _start_worker(work: Callable[..., list[Any]], shared: object) -> None:
+    global _worker
     gc.disable()
-    _worker_library = library
+    _worker = work, shared
 
 
-def _convert_share(paths: Sequence[str]) -> list[Conversion]:
-    assert _worker_library is not None, "the pool calls `_start_worker` first"
-    return _convert_each(paths, _worker_library, lambda converted: None)
+def _work_on(items: Sequence[Any]) -> list[Any]:
+    assert _worker is not None, "the pool calls `_start_worker` first"
+    work, shared = _worker
+    return work(items, shared, lambda done: None)

@@ -118,6 +118,34 @@ class Repository:
         lines = told.decode("utf-8", "surrogateescape").split("\n")
         return next((place for place, line in enumerate(lines) if line in blobs), -1)
 
+    def texts(self, commit: str, folder: str, suffix: str, at_most: int) -> list[tuple[str, bytes]]:
+        """The regular files of a commit below a folder, by name, with their contents.
+
+        Args:
+            commit: its full name.
+            folder: below the top, with `/`; "" for the top.
+            suffix: the end of the names.
+            at_most: the size in bytes of the largest that is read.
+        """
+        below = [folder] if folder else []
+        listed = _git(self.top, "ls-tree", "-r", "-z", "-l", "--full-tree", commit, "--", *below)
+        wanted: list[tuple[str, bytes]] = []
+        for entry in listed.split(b"\0"):
+            facts, _, path = entry.partition(b"\t")
+            if path.endswith(os.fsencode(suffix)):
+                mode, kind, blob, length = facts.split()
+                if kind == b"blob" and mode != b"120000" and int(length) <= at_most:
+                    wanted.append((os.fsdecode(path), blob))
+        told = _git(self.top, "cat-file", "--batch", given=b"".join(blob + b"\n" for _, blob in wanted))
+        found: list[tuple[str, bytes]] = []
+        place = 0
+        for name, _ in wanted:
+            start = told.index(b"\n", place) + 1
+            end = start + int(told[place : start - 1].split()[2])
+            found.append((name, told[start:end]))
+            place = end + 1
+        return found
+
     def _name(self, path: str) -> str:
         return os.path.relpath(path, self.top).replace(os.sep, "/")
 

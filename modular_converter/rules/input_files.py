@@ -334,3 +334,28 @@ def unknown_line(location: Location, lines: int) -> Finding:
         f"there is no line {location.line}: this file has {lines}",
         help=f"Give a line from 1 to {lines}." if lines else "This file is empty.",
     )
+
+
+UNKNOWN_OLDER_TREE = Rule(
+    code="MC121",
+    name="unknown-older-tree",
+    severity=Severity.ERROR,
+    summary="the tree that `--against` names cannot be read",
+    explanation="""\
+`check-modular-conversion --breaking --against REF` compares with a commit or tag of git, a folder, a wheel, or a
+release of the package index (`package==version`). Here none of these could be read. Comparing with nothing would look
+like success.
+
+Fetch the commit first (`git fetch origin main`, or `fetch-depth: 0` in GitHub Actions), or give the path of a wheel.
+""",
+)
+
+
+def unknown_older_tree(ref: str, reason: str) -> Finding:
+    """`reason` says why the tree cannot be read."""
+    return Finding(
+        UNKNOWN_OLDER_TREE,
+        Location("--against"),
+        f"cannot compare with `{ref}`: {reason}",
+        help="Give a commit that is fetched (`git fetch origin main`), a folder, a wheel, or `package==version`.",
+    )

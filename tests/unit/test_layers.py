@@ -30,6 +30,7 @@ FLOORS = {
         "git",
         "check",
         "provenance",
+        "breaking",
         "marks",
         "authoring",
         "commands",

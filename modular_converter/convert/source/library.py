@@ -116,9 +116,12 @@ class Library:
         """`packages.find_package`; the answer is noted."""
         asked = os.path.join(beside, name)
         if asked not in self._packages:
-            self._packages[asked] = packages.find_package(name, beside)
+            self._packages[asked] = packages.find_package(name, beside, self._is_file)
         self.observations.packages[asked] = self._packages[asked] or ""
         return self._packages[asked]
+
+    def _is_file(self, path: str) -> bool:
+        return path in self.overlay or os.path.isfile(path)
 
     @functools.cached_property
     def resolver(self) -> Resolver:

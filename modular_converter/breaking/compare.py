@@ -1,0 +1,154 @@
+"""What changes for those who use a model, from its facts in two trees."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from modular_converter.breaking.changes import ModelChange, for_message
+from modular_converter.breaking.compare_states import compare_states
+from modular_converter.breaking.facts import FileFacts, ModelFacts, PublicClass, Signature
+from modular_converter.breaking.values import CodePlace
+
+
+LOADING = re.compile(r"_tied_weights_keys|_keys_to_ignore\w*|_dynamic_tied_weights_keys|_keep_in_fp32_modules\w*")
+PLANS = re.compile(r"_tp_plan|_pp_plan|_ep_plan|base_model_\w+_plan|_no_split_modules|_skip_keys_device_placement")
+
+
+def changes_of_model(model: str, old: ModelFacts, new: ModelFacts) -> list[ModelChange]:
+    """The changes of a model, each once, in the order of its files."""
+    found: dict[ModelChange, None] = {}
+    for name, before in old.files.items():
+        after = new.files.get(name)
+        if after is None:
+            after = FileFacts(before.path, (), 1, {})
+        found.update(dict.fromkeys(_file(model, before, after, new)))
+    return _joined(found)
+
+
+def _joined(found: Mapping[ModelChange, None]) -> list[ModelChange]:
+    """Changes of one place and kind are one, with the entries of the class that has the most."""
+    best: dict[ModelChange, ModelChange] = {}
+    for one in found:
+        key = one._replace(keys=())
+        if key not in best or len(best[key].keys) < len(one.keys):
+            best[key] = one
+    return list(best.values())
+
+
+def _file(model: str, old: FileFacts, new: FileFacts, whole: ModelFacts) -> Iterator[ModelChange]:
+    elsewhere = {name for file in whole.files.values() for name in file.exported}
+    for name in old.exported:
+        if name not in elsewhere:
+            place = CodePlace(new.path, new.line)
+            yield ModelChange("export-removed", model, place, f"no longer exports `{name}`", name)
+    for name, before in old.classes.items():
+        after = new.classes.get(name)
+        if after is not None:
+            yield from _class(model, before, after, new.path)
+
+
+def _class(model: str, old: PublicClass, new: PublicClass, path: str) -> Iterator[ModelChange]:
+    here = CodePlace(path, new.line, new.name)
+    if old.state is not None and new.state is not None:
+        yield from compare_states(model, old.state, new.state)
+    for name in old.ancestors:
+        if name not in new.ancestors and not name.startswith("_"):
+            yield ModelChange("base-removed", model, here, f"no longer is a `{name}`", name)
+    if old.is_configuration:
+        yield from _settings(model, old, new, here)
+    for name, before in old.methods.items():
+        after = new.methods.get(name)
+        if after is not None:
+            place = CodePlace(path, after.line, new.name)
+            yield from _signature(model, name, before, after, place, is_configuration=old.is_configuration)
+        elif name not in ("__init__", "__post_init__") and old.ancestors == new.ancestors:
+            yield ModelChange("method-removed", model, here, f"no longer defines `{name}`", name)
+    yield from _variables(model, old, new, here)
+    for name in old.documented:
+        shown = name.rpartition(".")[2]
+        if name not in new.documented:
+            yield ModelChange("documented-argument", model, here, f"no longer documents `{name}`", shown)
+
+
+def _settings(model: str, old: PublicClass, new: PublicClass, here: CodePlace) -> Iterator[ModelChange]:
+    added = [name for name in new.fields if name not in old.fields]
+    for name, before in old.fields.items():
+        after = new.fields.get(name)
+        if after is None:
+            if name in ("kwargs", "args"):
+                continue
+            same = [one for one in added if new.fields[one].text == before.text and _alike(one, name)]
+            said = (
+                f"renames the setting `{name}` to `{same[0]}`" if len(same) == 1 else f"removes the setting `{name}`"
+            )
+            yield ModelChange("setting-removed", model, here, said, name)
+        elif after.text != before.text:
+            said = f"changes the default of `{name}` from `{for_message(before.text)}` to `{for_message(after.text)}`"
+            yield ModelChange("setting-default", model, here._replace(line=after.line), said, name)
+    was, now = old.variables.get("model_type"), new.variables.get("model_type")
+    if was is not None and now is not None and was.text != now.text:
+        said = f"changes `model_type` from {was.text} to {now.text}"
+        yield ModelChange("model-type-changed", model, here._replace(line=now.line), said, "model_type")
+
+
+def _alike(one: str, other: str) -> bool:
+    """Whether two names share a word."""
+    return not set(one.split("_")).isdisjoint(other.split("_"))
+
+
+def _signature(
+    model: str, method: str, old: Signature, new: Signature, place: CodePlace, *, is_configuration: bool
+) -> Iterator[ModelChange]:
+    """The changes of the parameters of a method. Those of a configuration's `__init__` are its settings."""
+    if is_configuration and method == "__init__":
+        return
+    before, after = ({one.name: one for one in side.parameters} for side in (old, new))
+    renamed = _renamed(old, new)
+    for name, one in before.items():
+        other = after.get(renamed.get(name, name))
+        if one.kind == "**" or (other is not None and other.name != name and name in new.decorated):
+            continue
+        if other is None or other.name != name:
+            done = f"renames the parameter `{name}` to `{other.name}`" if other else f"has no parameter `{name}`"
+            takes_any = any(one.kind == "**" for one in new.parameters)
+            said = f"`{method}` {done}{' (`**` takes the old one, unread)' if takes_any else ''}"
+            yield ModelChange("parameter-changed", model, place, said, other.name if other else name)
+        elif one.default is not None and other.default is None:
+            yield ModelChange(
+                "parameter-changed", model, place, f"`{method}` needs `{name}`, which had a default", name
+            )
+        elif one.default is not None and one.default != other.default:
+            said = f"`{method}` changes the default of `{name}` from `{for_message(one.default)}` to `{for_message(other.default)}`"
+            yield ModelChange("parameter-default", model, place, said, name)
+    new_names = after.keys() - before.keys() - set(renamed.values())
+    for name in (one.name for one in new.parameters if one.name in new_names and one.default is None):
+        yield ModelChange("parameter-changed", model, place, f"`{method}` needs the new parameter `{name}`", name)
+    by_position = [_positional(old, renamed), _positional(new, {})]
+    kept = [one for one in by_position[0] if one in by_position[1]]
+    if moved := next((one for one, other in zip(by_position[1], kept) if one != other), ""):
+        said = f"`{method}` has other parameters by position, from `{moved}` on"
+        yield ModelChange("parameter-changed", model, place, said, moved)
+
+
+def _positional(signature: Signature, renamed: Mapping[str, str]) -> list[str]:
+    return [renamed.get(one.name, one.name) for one in signature.parameters if one.kind == "positional"]
+
+
+def _renamed(old: Signature, new: Signature) -> dict[str, str]:
+    """Old name -> new name of parameters in the same place, between the same neighbours, with the same default."""
+    before, after = (_positional(side, {}) for side in (old, new))
+    if len(before) != len(after):
+        return {}
+    pairs = [(one, other) for one, other in zip(before, after) if one != other]
+    return dict(pairs) if all(one not in after and other not in before for one, other in pairs) else {}
+
+
+def _variables(model: str, old: PublicClass, new: PublicClass, here: CodePlace) -> Iterator[ModelChange]:
+    for name in dict.fromkeys((*old.variables, *new.variables)):
+        rule = "loading-changed" if LOADING.fullmatch(name) else "plan-changed" if PLANS.fullmatch(name) else ""
+        before, after = old.variables.get(name), new.variables.get(name)
+        if rule and (before.text if before else "") != (after.text if after else ""):
+            done = "changes" if before and after else "adds" if after else "removes"
+            place = here._replace(line=after.line) if after else here
+            yield ModelChange(rule, model, place, f"{done} `{name}`", name)

@@ -1,0 +1,280 @@
+"""What a library's configurations and automatic classes do at run time, as far as their texts do not show it."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from modular_converter.breaking.following import Follower, Frame
+from modular_converter.breaking.values import (
+    NONE,
+    NOT_KNOWN,
+    ClassValue,
+    Expression,
+    External,
+    FunctionValue,
+    Items,
+    ObjectValue,
+    Value,
+    either,
+    plain,
+)
+from modular_converter.model.nodes import dotted
+
+
+CONFIG_BASES = frozenset({"PreTrainedConfig", "PretrainedConfig"})
+"""The bases of all configurations."""
+SET_AT_RUN_TIME: Mapping[str, object] = {"num_labels": 2, "output_attentions": False, "is_decoder": False}
+"""Settings that no text gives a default as a plain value."""
+SUB_CONFIGS = "sub_configs_defaults"
+TABLES = ("CONFIG_MAPPING", "CONFIG_MAPPING_NAMES")
+"""The tables from the type of a model to its configuration."""
+FOLDERS = "SPECIAL_MODEL_TYPE_TO_MODULE_NAME"
+"""The table of types whose folder has another name."""
+TEXT_CONFIGS = ("text_config", "decoder", "generator", "text_encoder")
+"""The settings that `get_text_config` looks at, in order."""
+
+
+def is_configuration(value: Value) -> bool:
+    """Whether a value is a configuration."""
+    return isinstance(value, ObjectValue) and any(_name(one) in CONFIG_BASES for one in value.ancestors)
+
+
+def _name(one: ClassValue | External) -> str:
+    return one.name.rpartition(".")[2]
+
+
+class Conventions:
+    """Configurations with the values of their defaults, and classes that tables name."""
+
+    def __init__(self, run: Follower) -> None:
+        self._run = run
+        self._tables: dict[str, dict[str, str]] = {}
+        self._files: dict[str, list[str]] = {}
+
+    def is_model_base(self, cls: ClassValue) -> bool:
+        """Whether this is the base of all models, whose own `__init__` makes no parameters."""
+        return cls.name == self._run.names.library.settings.model_base
+
+    # configurations
+
+    def configuration(
+        self, instance: ObjectValue, arguments: Sequence[Value] = (), named: Mapping[str, Value] | None = None
+    ) -> ObjectValue:
+        """A configuration with the defaults of its class and the given settings."""
+        run = self._run
+        for cls in reversed(instance.ancestors):
+            if isinstance(cls, ClassValue):
+                self._fields(instance, cls)
+        given = dict(named or {})
+        instance.attributes |= given
+        method = "__post_init__"
+        for cls in instance.ancestors:
+            if isinstance(cls, ClassValue) and _name(cls) not in CONFIG_BASES and "__init__" in cls.members.by_name:
+                method = "__init__"
+        self._sub_configs(instance)
+        self._body(instance, 0, method, arguments, given)
+        for name, value in SET_AT_RUN_TIME.items():
+            instance.attributes.setdefault(name, Expression(name, value))
+        run.kept(instance)
+        return instance
+
+    def initialise(
+        self, instance: ObjectValue, start: int, arguments: Sequence[Value], named: Mapping[str, Value]
+    ) -> None:
+        """`super().__init__(…)` of a configuration."""
+        self._body(instance, start, "__init__", arguments, named)
+
+    def _body(
+        self, instance: ObjectValue, start: int, method: str, arguments: Sequence[Value], named: Mapping[str, Value]
+    ) -> None:
+        for cls in instance.ancestors[start:]:
+            if not isinstance(cls, ClassValue):
+                continue
+            if _name(cls) in CONFIG_BASES:
+                instance.attributes |= {name: one for name, one in named.items() if name != "kwargs"}
+                return
+            if method in cls.members.by_name:
+                node = cls.members.by_name[method].node
+                above = cls.above
+                self._run.call_function(FunctionValue(cls.path, node, above, instance, cls), arguments, named)
+                return
+
+    def _fields(self, instance: ObjectValue, cls: ClassValue) -> None:
+        frame = Frame(cls.path, cls.above)
+        for node in cls.members.node.body:
+            if isinstance(node, (ast.AnnAssign, ast.Assign)) and node.value is not None:
+                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                    if isinstance(target, ast.Name):
+                        instance.attributes[target.id] = self._run.evaluate(default_of(node.value), frame)
+        if _name(cls) in CONFIG_BASES and "__init__" in cls.members.by_name:
+            args = cls.members.by_name["__init__"].node.args
+            for parameter, default in zip([*args.args[::-1]], args.defaults[::-1]):
+                instance.attributes[parameter.arg] = self._run.evaluate(default, frame)
+
+    def _sub_configs(self, instance: ObjectValue) -> None:
+        for name, made in self.sub_configs(instance).items():
+            if made is not None:
+                instance.attributes[name] = made
+
+    def sub_configs(self, instance: ObjectValue) -> dict[str, Value]:
+        """The configurations within a configuration that its class names with their defaults."""
+        specs = instance.attributes.get(SUB_CONFIGS)
+        found: dict[str, Value] = {}
+        for name, spec in specs.items if isinstance(specs, Items) else ():
+            given = instance.attributes.get(name, NONE)
+            if isinstance(spec, ObjectValue) and (given is NONE or getattr(given, "value", NOT_KNOWN) is None):
+                made = self._from_spec(spec)
+                if made is not None:
+                    found[name] = made
+        return found
+
+    def _from_spec(self, spec: ObjectValue) -> Value | None:
+        wanted = spec.attributes
+        optional = wanted.get("optional")
+        if isinstance(optional, Expression) and optional.value is True:
+            return None
+        cls, kind = wanted.get("config_class"), wanted.get("model_type")
+        if isinstance(kind, Expression) and isinstance(kind.value, str):
+            cls = self.config_class(kind.value) or cls
+        given = wanted.get("init_kwargs")
+        named = dict(given.items) if isinstance(given, Items) else {}
+        if not isinstance(cls, ClassValue):
+            return None
+        made = self._run.instantiate(cls, [], named)
+        return made if is_configuration(made) else None
+
+    def setting(self, config: ObjectValue, name: str) -> Value:
+        """`config.name`, in the words of the code, with the value of the default."""
+        renamed = config.attributes.get("attribute_map")
+        if isinstance(renamed, Items):
+            name = next((one.value for key, one in renamed.items if key == name and isinstance(one, Expression)), name)  # type: ignore[assignment]
+        text = f"{config.text}.{name}"
+        if name in config.attributes:
+            value = config.attributes[name]
+            if isinstance(value, ObjectValue):
+                return replace(value, text=text) if is_configuration(value) else value
+            return Expression(text, plain(value))
+        found = self._run.of_class(config.ancestors, name, config)
+        if isinstance(found, Expression):
+            return Expression(text, found.value)
+        return found if found is not None else Expression(text)
+
+    def set(self, config: ObjectValue, name: str, value: Value, *, doubtful: bool) -> None:
+        """`self.name = value` in a configuration."""
+        known = config.attributes.get(name)
+        config.attributes[name] = either(known, value) if doubtful and known is not None else value
+
+    def has(self, value: Value, name: str) -> bool:
+        """Whether an object has an attribute."""
+        if not isinstance(value, ObjectValue):
+            return True
+        found = name in value.attributes or self._run.of_class(value.ancestors, name, None) is not None
+        renamed = value.attributes.get("attribute_map")
+        return found or (isinstance(renamed, Items) and any(key == name for key, _ in renamed.items))
+
+    # calls
+
+    def method(self, holder: Value, method: str, arguments: list[Value], named: dict[str, Value]) -> Value | None:
+        """Calls whose body is not followed: text configurations, and models of automatic classes."""
+        if isinstance(holder, ObjectValue) and method == "get_text_config":
+            found = (holder.attributes.get(name) for name in TEXT_CONFIGS)
+            name = next((name for name, one in zip(TEXT_CONFIGS, found) if isinstance(one, ObjectValue)), "")
+            return self.setting(holder, name) if name else holder
+        if isinstance(holder, ClassValue) and method in ("from_config", "_from_config"):
+            config = arguments[0] if arguments else named.get("config", NONE)
+            if self._run.of_class(self._run.names.ancestors(holder), "_model_mapping", None) is None:
+                return self._run.instantiate(holder, [config], {})
+            return self._automatic(holder, config)
+        if method == "for_model" and isinstance(holder, ClassValue) and arguments:
+            kind = getattr(arguments[0], "value", None)
+            cls = self.config_class(kind) if isinstance(kind, str) else None
+            return self._run.instantiate(cls, [], named) if cls is not None else None
+        return None
+
+    def _automatic(self, holder: ClassValue, config: Value) -> Value | None:
+        """The model that an automatic class makes for a configuration."""
+        if not isinstance(config, ObjectValue):
+            return Expression(f"{holder.name}.from_config({config.text})", may_be_module=True)
+        mapping = self._run.of_class(self._run.names.ancestors(holder), "_model_mapping", None)
+        table = self._table(mapping.text) if isinstance(mapping, Expression) else {}
+        kind = config.attributes.get("model_type")
+        name = table.get(str(getattr(kind, "value", "")), "")
+        for one in name.split("|"):
+            cls = self._class_in(os.path.dirname(config.cls.path), "modeling_", one)
+            if cls is not None:
+                return self._run.instantiate(cls, [config], {})
+        return Expression(f"{holder.name}.from_config({config.text})", may_be_module=True)
+
+    def mapping(self, path: str, name: str, node: ast.expr) -> Value | None:
+        """A table of automatic classes, `MODEL_MAPPING = _LazyAutoMapping(CONFIG_MAPPING_NAMES, MODEL_MAPPING_NAMES)`."""
+        if not isinstance(node, ast.Call) or not dotted(node.func).startswith("_Lazy"):
+            return None
+        listed = dotted(node.args[-1])
+        self._tables[name] = self._pairs(path, listed)
+        return Expression(name)
+
+    def _table(self, name: str) -> dict[str, str]:
+        return self._tables.get(name, {})
+
+    def _pairs(self, path: str, name: str) -> dict[str, str]:
+        """The texts of a table that a file has, or imports; several classes of one type are joined by `|`."""
+        found = self._run.names.meaning(path, name)
+        if not isinstance(found, tuple):
+            return {}
+        where, node, above = found
+        value = plain(self._run.evaluate(node, Frame(where, above)))
+        pairs = value.items() if isinstance(value, dict) else ()
+        return {str(key): one if isinstance(one, str) else "|".join(map(str, one or ())) for key, one in pairs}
+
+    def looked_up(self, table: Value, key: object) -> Value | None:
+        """`CONFIG_MAPPING["llama"]`."""
+        if table.text.rpartition(".")[2] in TABLES and isinstance(key, str):
+            return self.config_class(key)
+        return None
+
+    def config_class(self, kind: str) -> ClassValue | None:
+        """The configuration of a type of model."""
+        library = self._run.names.library
+        tables = [
+            os.path.join(self.models, *table.split("/"))
+            for table in (*library.settings.auto_tables, "auto/configuration_auto.py")
+        ]
+        name = next((found for path in tables if (found := self._known_pairs(path, TABLES[1]).get(kind))), "")
+        folder = next((one for path in tables if (one := self._known_pairs(path, FOLDERS).get(kind))), kind)
+        return self._class_in(os.path.join(self.models, folder.replace("-", "_")), "configuration_", name)
+
+    def _known_pairs(self, path: str, name: str) -> dict[str, str]:
+        key = f"{path} {name}"
+        if key not in self._tables:
+            self._tables[key] = self._pairs(path, name)
+        return self._tables[key]
+
+    @property
+    def models(self) -> str:
+        """The folder of models."""
+        return self._run.models
+
+    def _class_in(self, folder: str, beginning: str, name: str) -> ClassValue | None:
+        """A class of a model's folder, in the files whose names begin in a way."""
+        if not name:
+            return None
+        for path in self._run.files_in(folder):
+            if os.path.basename(path).startswith(beginning):
+                found = self._run.names.class_named(path, name)
+                if found is not None and found.path == path:
+                    return found
+        return None
+
+
+def default_of(node: ast.expr) -> ast.expr:
+    """The default of a field: that of `field(default=…)` or `interval(…)(default=…)`, else the expression itself."""
+    if isinstance(node, ast.Call):
+        for keyword in node.keywords:
+            if keyword.arg == "default":
+                return keyword.value
+            if keyword.arg == "default_factory":
+                return keyword.value.body if isinstance(keyword.value, ast.Lambda) else ast.Call(keyword.value, [], [])
+    return node

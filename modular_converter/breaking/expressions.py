@@ -1,0 +1,529 @@
+"""Expressions of bodies as values, and the calls of Python and torch that decide names and shapes."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from modular_converter.breaking import layers
+from modular_converter.breaking.conventions import Conventions, is_configuration
+from modular_converter.breaking.following import Follower, Frame
+from modular_converter.breaking.values import (
+    NONE,
+    NOT_KNOWN,
+    ClassValue,
+    CodePlace,
+    Either,
+    Expression,
+    External,
+    FunctionValue,
+    HeldTensor,
+    Items,
+    Layer,
+    ObjectValue,
+    Value,
+    either,
+    is_module,
+    plain,
+    truth,
+)
+from modular_converter.model.nodes import super_attribute
+
+
+class RunWithConventions(Follower, Protocol):
+    """The same, with the conventions of the library."""
+
+    conventions: Conventions
+
+
+MOST_SIZE = 1 << 40
+"""Numbers and texts beyond this are not computed."""
+_OPERATORS: Mapping[type[ast.AST], tuple[str, Callable[[Any, Any], object]]] = {
+    ast.Add: ("+", operator.add),
+    ast.Sub: ("-", operator.sub),
+    ast.Mult: ("*", operator.mul),
+    ast.Div: ("/", operator.truediv),
+    ast.FloorDiv: ("//", operator.floordiv),
+    ast.Mod: ("%", operator.mod),
+    ast.Eq: ("==", operator.eq),
+    ast.NotEq: ("!=", operator.ne),
+    ast.Lt: ("<", operator.lt),
+    ast.LtE: ("<=", operator.le),
+    ast.Gt: (">", operator.gt),
+    ast.GtE: (">=", operator.ge),
+    ast.In: ("in", lambda one, other: one in other),
+    ast.NotIn: ("not in", lambda one, other: one not in other),
+    ast.Is: ("is", lambda one, other: one is other),
+    ast.IsNot: ("is not", lambda one, other: one is not other),
+}
+_COMPUTED: Mapping[str, Callable[..., object]] = {
+    f"builtins.{one.__name__}": one
+    for one in (int, float, str, bool, len, max, min, abs, sum, round, range, list, tuple, sorted, set, all, any)
+}
+_SAME = frozenset(
+    {"to", "half", "float", "bfloat16", "eval", "train", "requires_grad_", "contiguous", "cuda", "clone"}
+)
+"""Methods that give the same tensor or module."""
+
+
+def follow_expression(run: RunWithConventions, node: ast.expr, frame: Frame) -> Value:
+    """The value of an expression."""
+    reader = _READERS.get(type(node))
+    return reader(run, node, frame) if reader is not None else Expression(ast.unparse(node))
+
+
+def _constant(run: RunWithConventions, node: ast.Constant, frame: Frame) -> Value:
+    return Expression(repr(node.value), node.value)
+
+
+def _name(run: RunWithConventions, node: ast.Name, frame: Frame) -> Value:
+    return run.name(node.id, frame)
+
+
+def _attribute(run: RunWithConventions, node: ast.Attribute, frame: Frame) -> Value:
+    value = follow_expression(run, node.value, frame)
+    if isinstance(value, ObjectValue) and node.attr == "__class__":
+        return value.cls
+    return run.attribute(value, node.attr)
+
+
+def _sequence(run: RunWithConventions, node: ast.List | ast.Tuple | ast.Set, frame: Frame) -> Value:
+    items: list[Value] = []
+    for one in node.elts:
+        if isinstance(one, ast.Starred):
+            spread = follow_expression(run, one.value, frame)
+            items += [item for _, item in spread.items] if isinstance(spread, Items) else run.turns(spread)
+        else:
+            items.append(follow_expression(run, one, frame))
+    return Items([(str(number), item) for number, item in enumerate(items)])
+
+
+def _dict(run: RunWithConventions, node: ast.Dict, frame: Frame) -> Value:
+    items: list[tuple[str, Value]] = []
+    for key, one in zip(node.keys, node.values):
+        value = follow_expression(run, one, frame)
+        if key is None:
+            items += value.items if isinstance(value, Items) else []
+        else:
+            items.append((_text_of(follow_expression(run, key, frame)), value))
+    return Items(items, is_mapping=True)
+
+
+def _operation(run: RunWithConventions, node: ast.BinOp, frame: Frame) -> Value:
+    return _combined(
+        node.op, follow_expression(run, node.left, frame), follow_expression(run, node.right, frame), node
+    )
+
+
+def _combined(op: ast.AST, left: Value, right: Value, node: ast.expr) -> Value:
+    if isinstance(op, ast.Add) and isinstance(left, Items) and isinstance(right, Items):
+        return Items([*left.items, *right.items])
+    if type(op) not in _OPERATORS:
+        return Expression(f"{left.text} {ast.unparse(node)} {right.text}")
+    sign, compute = _OPERATORS[type(op)]
+    text = f"({left.text} {sign} {right.text})"
+    if isinstance(left, (ObjectValue, Layer, HeldTensor, ClassValue)) and right is NONE:
+        return Expression(text, isinstance(op, (ast.IsNot, ast.NotEq)))
+    one, other = plain(left), plain(right)
+    if one is NOT_KNOWN or other is NOT_KNOWN:
+        return Expression(text)
+    try:
+        found = compute(one, other)
+    except Exception:  # whatever a stranger's values do
+        return Expression(text)
+    is_large = isinstance(found, int) and abs(found) > MOST_SIZE
+    return Expression(text, NOT_KNOWN if is_large else found)
+
+
+def _compare(run: RunWithConventions, node: ast.Compare, frame: Frame) -> Value:
+    if len(node.ops) > 1:
+        return Expression(ast.unparse(node))
+    left = follow_expression(run, node.left, frame)
+    right = follow_expression(run, node.comparators[0], frame)
+    if isinstance(right, Expression) and right.value is None:
+        right = NONE
+    return _combined(node.ops[0], left, right, node)
+
+
+def _bool(run: RunWithConventions, node: ast.BoolOp, frame: Frame) -> Value:
+    ends = isinstance(node.op, ast.Or)
+    found: Value | None = None
+    doubtful = False
+    for one in node.values:
+        value = follow_expression(run, one, frame)
+        known = truth(value)
+        found = value if found is None or not doubtful else either(found, value)
+        if known is ends:
+            return value if not doubtful or value is found else found
+        doubtful = doubtful or known is None
+    return found if found is not None else NONE
+
+
+def _unary(run: RunWithConventions, node: ast.UnaryOp, frame: Frame) -> Value:
+    value = follow_expression(run, node.operand, frame)
+    if isinstance(node.op, ast.Not):
+        known = truth(value)
+        return Expression(f"not {value.text}", NOT_KNOWN if known is None else not known)
+    if isinstance(value, Expression) and isinstance(value.value, (int, float)) and isinstance(node.op, ast.USub):
+        return Expression(f"-{value.text}", -value.value)
+    return Expression(f"-{value.text}")
+
+
+def _choice(run: RunWithConventions, node: ast.IfExp, frame: Frame) -> Value:
+    known = truth(follow_expression(run, node.test, frame))
+    if known is not None:
+        return follow_expression(run, node.body if known else node.orelse, frame)
+    return either(follow_expression(run, node.body, frame), follow_expression(run, node.orelse, frame))
+
+
+def _joined(run: RunWithConventions, node: ast.JoinedStr, frame: Frame) -> Value:
+    parts = []
+    for one in node.values:
+        value = follow_expression(run, one.value if isinstance(one, ast.FormattedValue) else one, frame)
+        known = plain(value)
+        if known is NOT_KNOWN and not value.text.endswith("*"):
+            return Expression(ast.unparse(node))
+        parts.append("*" if known is NOT_KNOWN else str(known))
+    return Expression(repr("".join(parts)), "".join(parts))
+
+
+def _comprehension(
+    run: RunWithConventions, node: ast.ListComp | ast.GeneratorExp | ast.SetComp, frame: Frame
+) -> Value:
+    items: list[Value] = []
+    _turn(run, node.generators, 0, frame, lambda: items.append(follow_expression(run, node.elt, frame)))
+    return Items([(str(number), one) for number, one in enumerate(items)])
+
+
+def _dict_comprehension(run: RunWithConventions, node: ast.DictComp, frame: Frame) -> Value:
+    items: list[tuple[str, Value]] = []
+
+    def add() -> None:
+        items.append((_text_of(follow_expression(run, node.key, frame)), follow_expression(run, node.value, frame)))
+
+    _turn(run, node.generators, 0, frame, add)
+    return Items(items, is_mapping=True)
+
+
+def _turn(
+    run: RunWithConventions, generators: list[ast.comprehension], depth: int, frame: Frame, add: Callable[[], None]
+) -> None:
+    if depth == len(generators):
+        add()
+        return
+    one = generators[depth]
+    for item in run.turns(follow_expression(run, one.iter, frame)):
+        run.assign(one.target, item, frame)
+        if all(truth(follow_expression(run, test, frame)) is not False for test in one.ifs):
+            _turn(run, generators, depth + 1, frame, add)
+
+
+def _subscript(run: RunWithConventions, node: ast.Subscript, frame: Frame) -> Value:
+    value = follow_expression(run, node.value, frame)
+    if isinstance(node.slice, ast.Slice):
+        return _slice(run, value, node, frame)
+    key = follow_expression(run, node.slice, frame)
+    known = plain(key)
+    text = f"{value.text}[{key.text}]"
+    if isinstance(value, Items):
+        if known is not NOT_KNOWN and not value.is_mapping and isinstance(known, int):
+            return value.items[known][1] if -len(value.items) <= known < len(value.items) else Expression(text)
+        named = [one for name, one in value.items if name == str(known)]
+        if known is not NOT_KNOWN and named:
+            return named[-1]
+        options = [one for _, one in value.items]
+        return Either(tuple(options)) if options and known is NOT_KNOWN and _are_things(options) else Expression(text)
+    if isinstance(value, Expression) and value.is_known and known is not NOT_KNOWN:
+        try:
+            return Expression(text, value.value[known])  # type: ignore[index]
+        except Exception:  # whatever a stranger's values do
+            return Expression(text)
+    if isinstance(value, (External, Expression)):
+        return run.conventions.looked_up(value, known) or Expression(text)
+    return Expression(text)
+
+
+def _are_things(options: list[Value]) -> bool:
+    return all(isinstance(one, (ClassValue, FunctionValue, External)) or is_module(one) for one in options)
+
+
+def _slice(run: RunWithConventions, value: Value, node: ast.Subscript, frame: Frame) -> Value:
+    assert isinstance(node.slice, ast.Slice)
+    ends: list[Any] = [
+        None if one is None else plain(follow_expression(run, one, frame))
+        for one in (node.slice.lower, node.slice.upper)
+    ]
+    if isinstance(value, Items) and NOT_KNOWN not in ends and node.slice.step is None:
+        return Items(value.items[slice(*ends)])
+    if isinstance(value, Expression) and isinstance(value.value, (list, tuple)) and NOT_KNOWN not in ends:
+        return Expression(f"{value.text}[{ast.unparse(node.slice)}]", value.value[slice(*ends)])
+    return Expression(f"{value.text}[{ast.unparse(node.slice)}]")
+
+
+def _walrus(run: RunWithConventions, node: ast.NamedExpr, frame: Frame) -> Value:
+    value = follow_expression(run, node.value, frame)
+    run.assign(node.target, value, frame)
+    return value
+
+
+def _lambda(run: RunWithConventions, node: ast.Lambda, frame: Frame) -> Value:
+    return FunctionValue(frame.path, node, frame.above)
+
+
+def _call(run: RunWithConventions, node: ast.Call, frame: Frame) -> Value:
+    arguments, named = _arguments(run, node, frame)
+    name = super_attribute(node.func)
+    if name:
+        found = run.call_super(name, frame, arguments, named)
+        return found if found is not None else NONE
+    if isinstance(node.func, ast.Attribute):
+        holder = follow_expression(run, node.func.value, frame)
+        done = _method(run, holder, node, arguments, named, frame)
+        if done is not None:
+            return done
+        function = run.attribute(holder, node.func.attr)
+    else:
+        function = follow_expression(run, node.func, frame)
+        if isinstance(function, External) and function.name.startswith("builtins."):
+            done = _builtin(run, function.name, node, arguments, frame)
+            if done is not None:
+                return done
+    shown = ", ".join([*(one.text for one in arguments), *(f"{key}={one.text}" for key, one in sorted(named.items()))])
+    return run.call(function, arguments, named, f"{function.text}({shown})")
+
+
+def _arguments(run: RunWithConventions, node: ast.Call, frame: Frame) -> tuple[list[Value], dict[str, Value]]:
+    arguments: list[Value] = []
+    for one in node.args:
+        if isinstance(one, ast.Starred):
+            spread = follow_expression(run, one.value, frame)
+            arguments += [item for _, item in spread.items] if isinstance(spread, Items) else []
+        else:
+            arguments.append(follow_expression(run, one, frame))
+    named: dict[str, Value] = {}
+    for keyword in node.keywords:
+        value = follow_expression(run, keyword.value, frame)
+        if keyword.arg is not None:
+            named[keyword.arg] = value
+        elif isinstance(value, Items):
+            named |= dict(value.items)
+    return arguments, named
+
+
+def _method(
+    run: RunWithConventions,
+    holder: Value,
+    node: ast.Call,
+    arguments: list[Value],
+    named: dict[str, Value],
+    frame: Frame,
+) -> Value | None:
+    """The calls of methods that change what a module holds, or that give a configuration or a model of a class."""
+    assert isinstance(node.func, ast.Attribute)
+    method = node.func.attr
+    if method in _SAME and (isinstance(holder, HeldTensor) or is_module(holder)):
+        return holder
+    if isinstance(holder, Items) and not holder.is_mapping:
+        return _change_items(holder, method, arguments)
+    if isinstance(holder, Items):
+        return _of_mapping(holder, method, arguments)
+    if isinstance(holder, ObjectValue) and not is_configuration(holder):
+        if method == "__init__":
+            return None
+        return _register(run, holder, method, arguments, named, run.place(node, frame))
+    if isinstance(holder, ClassValue) and method == "__init__" and arguments and isinstance(arguments[0], ObjectValue):
+        instance = arguments[0]
+        start = next((n for n, one in enumerate(instance.ancestors) if one is holder), None)
+        if start is not None:
+            run.initialise(instance, start, arguments[1:], named)
+        return NONE
+    return run.conventions.method(holder, method, arguments, named)
+
+
+def _change_items(holder: Items, method: str, arguments: list[Value]) -> Value | None:
+    number = str(len(holder.items))
+    if method == "append" and arguments:
+        holder.items.append((number, arguments[0]))
+        return NONE
+    if method == "insert" and len(arguments) == 2:
+        holder.items.append((number, arguments[1]))
+        return NONE
+    if method == "extend" and arguments and isinstance(arguments[0], Items):
+        holder.items.extend(arguments[0].items)
+        return NONE
+    if method == "add_module" and len(arguments) == 2:
+        holder.items.append((_text_of(arguments[0]), arguments[1]))
+        return NONE
+    return None
+
+
+def _of_mapping(holder: Items, method: str, arguments: list[Value]) -> Value | None:
+    if method == "items":
+        return Items(
+            [(str(n), Items([("0", Expression(repr(k), k)), ("1", v)])) for n, (k, v) in enumerate(holder.items)]
+        )
+    if method == "values":
+        return Items([(str(n), one) for n, (_, one) in enumerate(holder.items)])
+    if method in ("get", "pop") and arguments:
+        found = next((one for name, one in holder.items if name == _text_of(arguments[0])), None)
+        if found is not None:
+            return found
+        return arguments[1] if len(arguments) > 1 else NONE
+    return None
+
+
+def _register(
+    run: RunWithConventions,
+    holder: ObjectValue,
+    method: str,
+    arguments: list[Value],
+    named: dict[str, Value],
+    place: CodePlace,
+) -> Value | None:
+    value = arguments[1] if len(arguments) > 1 else named.get("tensor", named.get("module", named.get("param", NONE)))
+    name = arguments[0] if arguments else named.get("name", NONE)
+    if method == "register_buffer":
+        flag = arguments[2] if len(arguments) > 2 else named.get("persistent", layers.TRUE)
+        persistent = truth(flag)
+        if value is NONE or plain(value) is None or persistent is False:
+            holder.attributes[_text_of(name)] = value
+            return NONE
+        run.hold(holder, _text_of(name), layers.held(value, parameter=False, persistent=persistent), place)
+        return NONE
+    if method in ("register_parameter", "add_module", "register_module"):
+        run.hold(holder, _text_of(name), value, place)
+        return NONE
+    return None
+
+
+def _builtin(run: RunWithConventions, name: str, node: ast.Call, arguments: list[Value], frame: Frame) -> Value | None:
+    if name == "builtins.getattr" and len(arguments) > 1:
+        word = plain(arguments[1])
+        if not isinstance(word, str):
+            return Expression(f"getattr({arguments[0].text}, {arguments[1].text})")
+        if (
+            isinstance(arguments[0], ObjectValue)
+            and len(arguments) > 2
+            and not run.conventions.has(arguments[0], word)
+        ):
+            return arguments[2]
+        return run.attribute(arguments[0], word)
+    if name == "builtins.setattr" and len(arguments) == 3 and isinstance(arguments[0], ObjectValue):
+        run.hold(arguments[0], _text_of(arguments[1]), arguments[2], run.place(node, frame))
+        return NONE
+    if name == "builtins.hasattr" and len(arguments) == 2 and isinstance(arguments[0], ObjectValue):
+        known = run.conventions.has(arguments[0], _text_of(arguments[1]))
+        return Expression(f"hasattr({arguments[0].text}, {arguments[1].text})", known)
+    if name == "builtins.isinstance" and len(arguments) == 2:
+        value = plain(arguments[0])
+        if isinstance(arguments[1], External) and arguments[1].name == "builtins.dict":
+            known = isinstance(arguments[0], Items) and arguments[0].is_mapping
+            if value is not NOT_KNOWN or isinstance(arguments[0], (ObjectValue, Items)):
+                return Expression("isinstance", known or isinstance(value, dict))
+        return Expression(f"isinstance({arguments[0].text}, {arguments[1].text})")
+    if name == "builtins.super":
+        return Expression("super()")
+    return None
+
+
+def call_external(
+    run: RunWithConventions, name: str, arguments: list[Value], named: dict[str, Value], text: str
+) -> Value:
+    """The value of a call of something that is not of the tree."""
+    if name in layers.CONTAINERS:
+        return _container(name, arguments)
+    if name in layers.PARAMETERS:
+        return layers.held(arguments[0] if arguments else named.get("data", NONE), parameter=True, persistent=True)
+    if name in layers.BUFFERS:
+        persistent = truth(arguments[1] if len(arguments) > 1 else named.get("persistent", layers.TRUE))
+        return layers.held(arguments[0] if arguments else NONE, parameter=False, persistent=persistent)
+    if name.startswith("torch.nn.utils") and name.endswith("weight_norm") and arguments:
+        old = "parametrizations" not in name
+        return layers.weight_normed(arguments[0], old) if isinstance(arguments[0], Layer) else arguments[0]
+    if name.startswith("torch.nn.") and (made := layers.layer(name, arguments, named)) is not None:
+        return made
+    if (shape := layers.tensor_shape(name, arguments, named)) is not None:
+        return HeldTensor(shape)
+    if name in ("builtins.enumerate", "builtins.zip", "builtins.reversed", "builtins.dict"):
+        return _iterated(run, name, arguments, named, text)
+    if name in ("collections.OrderedDict",) and len(arguments) == 1 and isinstance(arguments[0], Items):
+        pairs = [one for _, one in arguments[0].items if isinstance(one, Items) and len(one.items) == 2]
+        return Items([(_text_of(one.items[0][1]), one.items[1][1]) for one in pairs], is_mapping=True)
+    if name in ("builtins.list", "builtins.tuple") and arguments and isinstance(arguments[0], Items):
+        return arguments[0]
+    if name in _COMPUTED:
+        values = [plain(one) for one in arguments]
+        if not named and NOT_KNOWN not in values:
+            try:
+                return Expression(text.replace("builtins.", ""), _COMPUTED[name](*values))
+            except Exception:  # whatever a stranger's values do
+                return Expression(text.replace("builtins.", ""))
+        if name == "builtins.range":
+            return Expression(text.replace("builtins.", ""))
+    if name.startswith("functools.partial") and arguments:
+        return arguments[0]
+    if name.startswith("copy.") and arguments:
+        return arguments[0]
+    return Expression(text.replace("builtins.", ""))
+
+
+def _container(name: str, arguments: list[Value]) -> Items:
+    given = arguments[0] if len(arguments) == 1 else None
+    if isinstance(given, Items) and (name.endswith("List") or given.is_mapping):
+        return Items(list(given.items), is_module=True)
+    if isinstance(given, Items) and name.endswith("Dict"):
+        pairs = [one.items for _, one in given.items if isinstance(one, Items) and len(one.items) == 2]
+        return Items([(_text_of(key[1]), value[1]) for key, value in pairs], is_module=True)
+    if isinstance(given, Expression) and given is not NONE:
+        return Items([("*", given)], is_module=True)
+    return Items([(str(number), one) for number, one in enumerate(arguments)], is_module=True)
+
+
+def _iterated(run: RunWithConventions, name: str, arguments: list[Value], named: dict[str, Value], text: str) -> Value:
+    if name == "builtins.dict":
+        given = arguments[0].items if arguments and isinstance(arguments[0], Items) else []
+        return Items([*given, *named.items()], is_mapping=True)
+    turns = [run.turns(one) for one in arguments]
+    if name == "builtins.reversed":
+        return Items([(str(n), one) for n, one in enumerate(reversed(turns[0]))]) if turns else NONE
+    if name == "builtins.enumerate" and turns:
+        items = arguments[0]
+        counted = isinstance(items, Items) or (isinstance(items, Expression) and items.is_known)
+        numbers = [Expression(str(n), n) if counted else Expression("*") for n in range(len(turns[0]))]
+        turns = [list(numbers), turns[0]]
+    shortest = min(map(len, turns), default=0)
+    rows = [Items([(str(n), one[number]) for n, one in enumerate(turns)]) for number in range(shortest)]
+    return Items([(str(number), row) for number, row in enumerate(rows)])
+
+
+def _text_of(value: Value) -> str:
+    known = plain(value)
+    return "*" if known is NOT_KNOWN else str(known)
+
+
+_Reader = Callable[[RunWithConventions, Any, Frame], Value]
+_READERS: Mapping[type[ast.expr], _Reader] = {
+    ast.Constant: _constant,
+    ast.Name: _name,
+    ast.Attribute: _attribute,
+    ast.List: _sequence,
+    ast.Tuple: _sequence,
+    ast.Set: _sequence,
+    ast.Dict: _dict,
+    ast.BinOp: _operation,
+    ast.Compare: _compare,
+    ast.BoolOp: _bool,
+    ast.UnaryOp: _unary,
+    ast.IfExp: _choice,
+    ast.JoinedStr: _joined,
+    ast.ListComp: _comprehension,
+    ast.SetComp: _comprehension,
+    ast.GeneratorExp: _comprehension,
+    ast.DictComp: _dict_comprehension,
+    ast.Subscript: _subscript,
+    ast.NamedExpr: _walrus,
+    ast.Lambda: _lambda,
+    ast.Call: _call,
+}

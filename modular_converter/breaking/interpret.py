@@ -1,0 +1,422 @@
+"""`__init__` followed as a text: which modules, parameters and buffers an object holds under which names.
+
+Statements are followed one by one with the values that the defaults of the configuration give. A condition whose value
+is not known is followed both ways, and what it makes is not certain. A loop is followed once, and names with a number
+have `*` in its place. What the text does not tell stays an expression with its words, so that two versions of it can be
+compared.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from modular_converter.breaking import expressions, layers
+from modular_converter.breaking.conventions import Conventions, is_configuration
+from modular_converter.breaking.following import Frame
+from modular_converter.breaking.names import Names
+from modular_converter.breaking.values import (
+    NONE,
+    ClassValue,
+    CodePlace,
+    Either,
+    Expression,
+    External,
+    FunctionValue,
+    HeldTensor,
+    Items,
+    ObjectValue,
+    Slot,
+    Value,
+    either,
+    is_module,
+    truth,
+)
+from modular_converter.model.bindings import FUNCTIONS
+from modular_converter.model.members import Method
+from modular_converter.model.nodes import dotted
+
+
+MOST_DEPTH = 60
+"""Calls within calls that are followed."""
+MOST_TURNS = 24
+"""Items of a list that a loop is followed for; a longer one is followed once."""
+_ANY = Expression("*")
+
+
+class Interpreter:
+    """Follows bodies of one tree."""
+
+    def __init__(self, names: Names, models: str, files_in: Callable[[str], Sequence[str]]) -> None:
+        """`models` is the folder of models; `files_in` gives the files of a model's folder."""
+        self.names = names
+        self.models = models
+        self.files_in = files_in
+        self.conventions = Conventions(self)
+        self._made: dict[tuple[object, ...], ObjectValue] = {}
+        self._kept: list[object] = []
+        """The arguments of objects that were made: they are told apart by their identity."""
+        self._constants: dict[tuple[str, str], Value] = {}
+        self._active: list[ast.AST] = []
+        """The functions whose bodies are being followed."""
+        self._doubts = 0
+        """The conditions around the statement whose values are not known."""
+
+    def kept(self, value: object) -> None:
+        """Keep an object whose identity stands in a key."""
+        self._kept.append(value)
+
+    # names
+
+    def name(self, name: str, frame: Frame) -> Value:
+        """What a name means in a body."""
+        if name in frame.names:
+            return frame.names[name]
+        return self.constant(frame.path, name)
+
+    def constant(self, path: str, name: str) -> Value:
+        """What a name means at the top level of a file."""
+        key = path, name
+        if key not in self._constants:
+            self._constants[key] = Expression(name)
+            found = self.names.meaning(path, name)
+            if isinstance(found, tuple):
+                where, node, above = found
+                known = self.conventions.mapping(where, name, node)
+                found = known if known is not None else self.evaluate(node, Frame(where, above))
+                found = replace(found, text=name) if isinstance(found, Expression) else found
+            self._constants[key] = Expression(name) if found is None else found
+        return self._constants[key]
+
+    def attribute(self, value: Value, name: str) -> Value:
+        """`value.name`."""
+        if isinstance(value, External):
+            if value.name.startswith("file:"):
+                return self.constant(value.name.removeprefix("file:"), name)
+            return External(f"{value.name}.{name}")
+        if isinstance(value, ObjectValue):
+            return self._of_instance(value, name)
+        if isinstance(value, ClassValue):
+            found = self.of_class(self.names.ancestors(value), name, None)
+            return found if found is not None else Expression(f"{value.name}.{name}")
+        if isinstance(value, Either):
+            options = [self.attribute(one, name) for one in value.options]
+            found = options[0]
+            for one in options[1:]:
+                found = either(found, one)
+            return found
+        return Expression(f"{value.text}.{name}")
+
+    def _of_instance(self, instance: ObjectValue, name: str) -> Value:
+        if is_configuration(instance):
+            return self.conventions.setting(instance, name)
+        if name in instance.attributes:
+            return instance.attributes[name]
+        found = self.of_class(instance.ancestors, name, instance)
+        return found if found is not None else Expression(f"self.{name}")
+
+    def of_class(
+        self, ancestors: Sequence[ClassValue | External], name: str, instance: ObjectValue | None
+    ) -> Value | None:
+        """A method or variable of a class, looked up in its bases."""
+        for cls in ancestors:
+            if not isinstance(cls, ClassValue):
+                continue
+            if name in cls.members.by_name:
+                method = cls.members.by_name[name]
+                function = FunctionValue(cls.path, method.node, cls.above, instance, cls)
+                is_property = any(dotted(one) == "property" for one in method.node.decorator_list)
+                return self.call_function(function, [], {}) if is_property and instance is not None else function
+            if name in cls.variables:
+                return self.evaluate(cls.variables[name], Frame(cls.path, cls.above))
+        return None
+
+    def evaluate(self, node: ast.expr, frame: Frame) -> Value:
+        """The value of an expression."""
+        return expressions.follow_expression(self, node, frame)
+
+    # calls
+
+    def call(self, function: Value, arguments: list[Value], named: dict[str, Value], text: str) -> Value:
+        """The value of a call."""
+        if isinstance(function, ClassValue):
+            return self.instantiate(function, arguments, named, text)
+        if isinstance(function, FunctionValue):
+            return self.call_function(function, arguments, named)
+        if isinstance(function, External):
+            return expressions.call_external(self, function.name, arguments, named, text)
+        if isinstance(function, Either):
+            found: Value | None = None
+            for one in function.options:
+                made = self.call(one, arguments, named, text)
+                found = made if found is None else either(found, made)
+            return found if found is not None else Expression(text, may_be_module=True)
+        return Expression(text, may_be_module=True)
+
+    def call_function(self, function: FunctionValue, arguments: Sequence[Value], named: Mapping[str, Value]) -> Value:
+        """The value that a function of the tree returns."""
+        node = function.node
+        is_again = isinstance(node, FUNCTIONS) and node.name != "__init__" and node in self._active
+        if not isinstance(node, FUNCTIONS) or is_again or len(self._active) > MOST_DEPTH:
+            return Expression(f"{function.text}()", may_be_module=True)
+        frame = Frame(function.path, function.above, dict(function.closure), function.instance, function.owner)
+        first = Method(node).instance if function.owner is not None else ""
+        given = list(arguments)
+        is_of_class = any(dotted(one) == "classmethod" for one in node.decorator_list)
+        if first and (function.instance is not None or is_of_class):
+            given.insert(0, function.owner if function.instance is None and function.owner else function.instance)  # type: ignore[arg-type]
+        self._bind(node.args, given, named, frame)
+        self._active.append(node)
+        try:
+            self.body(node.body, frame)
+        finally:
+            self._active.pop()
+        found: Value = NONE
+        for number, one in enumerate(frame.returned):
+            found = one if number == 0 else either(found, one)
+        return found
+
+    def _bind(self, args: ast.arguments, given: Sequence[Value], named: Mapping[str, Value], frame: Frame) -> None:
+        """Give the parameters of a function their values."""
+        positional = [*args.posonlyargs, *args.args]
+        defaults = dict(zip([one.arg for one in positional][::-1], args.defaults[::-1]))
+        defaults |= {one.arg: value for one, value in zip(args.kwonlyargs, args.kw_defaults) if value is not None}
+        home = Frame(frame.path, frame.above)
+        rest = dict(named)
+        for position, parameter in enumerate(positional):
+            if position < len(given):
+                frame.names[parameter.arg] = given[position]
+                rest.pop(parameter.arg, None)
+        for parameter in [*positional[len(given) :], *args.kwonlyargs]:
+            name = parameter.arg
+            if name in rest:
+                frame.names[name] = rest.pop(name)
+            elif name in defaults:
+                frame.names[name] = self.evaluate(defaults[name], home)
+            else:
+                frame.names[name] = Expression(name)
+        if args.vararg is not None:
+            frame.names[args.vararg.arg] = Items([(str(n), one) for n, one in enumerate(given[len(positional) :])])
+        if args.kwarg is not None:
+            frame.names[args.kwarg.arg] = Items(list(rest.items()), is_mapping=True)
+
+    def instantiate(
+        self, cls: ClassValue, arguments: Sequence[Value], named: Mapping[str, Value], text: str = ""
+    ) -> Value:
+        """An object of a class, after its `__init__`."""
+        key = (cls, *map(_key, arguments), *((name, _key(one)) for name, one in sorted(named.items())))
+        known = self._made.get(key)
+        if known is None:
+            instance = ObjectValue(cls, self.names.ancestors(cls), text or cls.name)
+            if is_configuration(instance):
+                return self.conventions.configuration(instance, arguments, named)
+            self._made[key] = known = instance
+            self._kept.append((arguments, named))
+            if len(self._active) > MOST_DEPTH:
+                instance.is_complete = False
+            elif instance.is_module:
+                doubts, self._doubts = self._doubts, 0
+                self.initialise(instance, 0, arguments, named)
+                self._doubts = doubts
+            else:
+                instance.attributes |= named
+        return replace(known, attributes=dict(known.attributes), slots=dict(known.slots))
+
+    def initialise(
+        self, instance: ObjectValue, start: int, arguments: Sequence[Value], named: Mapping[str, Value]
+    ) -> None:
+        """Run the first `__init__` among the ancestors of an object, from a position on."""
+        for cls in instance.ancestors[start:]:
+            if isinstance(cls, External):
+                if made := layers.layer(cls.name, arguments, named):
+                    for name, (shape, present) in made.tensors.items():
+                        if present is not False:
+                            place = CodePlace(instance.cls.path, instance.cls.line, instance.cls.name)
+                            slot = Slot(HeldTensor(shape, True, True), place, present is True)
+                            instance.slots.setdefault(name, [slot])
+                    return
+                if cls.name.startswith("torch.nn"):
+                    self._container(cls.name, instance, arguments)
+                    return
+                continue
+            if self.conventions.is_model_base(cls):
+                instance.attributes["config"] = arguments[0] if arguments else named.get("config", NONE)
+                return
+            if "__init__" in cls.members.by_name:
+                node = cls.members.by_name["__init__"].node
+                function = FunctionValue(cls.path, node, cls.above, instance, cls)
+                self.call_function(function, arguments, named)
+                return
+
+    def _container(self, name: str, instance: ObjectValue, arguments: Sequence[Value]) -> None:
+        if name in layers.CONTAINERS:
+            made = expressions.call_external(self, name, list(arguments), {}, name)
+            if isinstance(made, Items):
+                place = CodePlace(instance.cls.path, instance.cls.line, instance.cls.name)
+                for key, value in made.items:
+                    instance.slots.setdefault(key, []).append(Slot(value, place, True))
+
+    def call_super(self, name: str, frame: Frame, arguments: list[Value], named: dict[str, Value]) -> Value | None:
+        """`super().name(…)`; None where no class of the tree has the method."""
+        instance, owner = frame.instance, frame.owner
+        if instance is None or owner is None:
+            return None
+        start = next((n for n, one in enumerate(instance.ancestors) if one is owner), len(instance.ancestors)) + 1
+        if name == "__init__":
+            if is_configuration(instance):
+                self.conventions.initialise(instance, start, arguments, named)
+            else:
+                self.initialise(instance, start, arguments, named)
+            return NONE
+        found = self.of_class(instance.ancestors[start:], name, instance)
+        return self.call_function(found, arguments, named) if isinstance(found, FunctionValue) else None
+
+    # statements
+
+    def body(self, statements: Iterable[ast.stmt], frame: Frame) -> None:
+        """Follow statements until one of them certainly leaves the body."""
+        for node in statements:
+            if self._statement(node, frame):
+                return
+
+    def _statement(self, node: ast.stmt, frame: Frame) -> bool:
+        """Follow a statement; whether the body certainly ends with it."""
+        if isinstance(node, (ast.Assign, ast.AnnAssign)):
+            if node.value is not None:
+                value = self.evaluate(node.value, frame)
+                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                    self.assign(target, value, frame)
+        elif isinstance(node, ast.AugAssign):
+            value = self.evaluate(ast.BinOp(node.target, node.op, node.value), frame)
+            self.assign(node.target, value, frame)
+        elif isinstance(node, ast.Expr):
+            self.evaluate(node.value, frame)
+        elif isinstance(node, ast.If):
+            return self._if(node, frame)
+        elif isinstance(node, (ast.For, ast.AsyncFor)):
+            self._for(node, frame)
+        elif isinstance(node, (ast.While, ast.With, ast.AsyncWith)):
+            self.body(node.body, frame)
+        elif isinstance(node, ast.Try):
+            self.body([*node.body, *node.orelse, *node.finalbody], frame)
+        elif isinstance(node, ast.Return):
+            frame.returned.append(NONE if node.value is None else self.evaluate(node.value, frame))
+            return self._doubts == 0
+        elif isinstance(node, ast.Delete):
+            self._delete(node, frame)
+        elif isinstance(node, FUNCTIONS):
+            frame.names[node.name] = FunctionValue(frame.path, node, frame.above, closure=dict(frame.names))
+        return isinstance(node, (ast.Raise, ast.Break, ast.Continue)) and self._doubts == 0
+
+    def _if(self, node: ast.If, frame: Frame) -> bool:
+        test = truth(self.evaluate(node.test, frame))
+        if test is not None:
+            return self._block(node.body if test else node.orelse, frame)
+        for branch, other in ((node.body, node.orelse), (node.orelse, node.body)):
+            if any(isinstance(one, ast.Raise) for one in branch[-1:]):  # a check of arguments
+                return self._block(other, frame)
+        self._doubts += 1
+        self.body(node.body, frame)
+        self.body(node.orelse, frame)
+        self._doubts -= 1
+        return False
+
+    def _block(self, statements: Sequence[ast.stmt], frame: Frame) -> bool:
+        return any(self._statement(one, frame) for one in statements)
+
+    def _for(self, node: ast.For | ast.AsyncFor, frame: Frame) -> None:
+        for item in self.turns(self.evaluate(node.iter, frame)):
+            self.assign(node.target, item, frame)
+            self.body(node.body, frame)
+
+    def turns(self, value: Value) -> list[Value]:
+        """The values that a loop variable has, as far as they differ."""
+        if isinstance(value, Items):
+            if len(value.items) > MOST_TURNS:
+                return [value.items[0][1]]
+            return [Expression(repr(name), name) if value.is_mapping else one for name, one in value.items]
+        if isinstance(value, Expression) and value.is_known:
+            known = value.value
+            if isinstance(known, range):
+                return [_ANY] if len(known) else []
+            if isinstance(known, (list, tuple, dict, str)):
+                turns: list[Value] = [Expression(f"{value.text}[*]", one) for one in known]
+                return turns if len(turns) <= MOST_TURNS else turns[:1]
+        return [Expression(f"{value.text}[*]")]
+
+    def _delete(self, node: ast.Delete, frame: Frame) -> None:
+        for target in node.targets:
+            if isinstance(target, ast.Attribute):
+                holder = self.evaluate(target.value, frame)
+                if isinstance(holder, ObjectValue) and self._doubts == 0:
+                    holder.attributes.pop(target.attr, None)
+                    holder.slots.pop(target.attr, None)
+
+    def assign(self, target: ast.expr, value: Value, frame: Frame) -> None:
+        """Give a target its value."""
+        if isinstance(target, ast.Name):
+            known = frame.names.get(target.id)
+            frame.names[target.id] = either(known, value) if self._doubts and known is not None else value
+        elif isinstance(target, ast.Attribute):
+            holder = self.evaluate(target.value, frame)
+            if isinstance(holder, ObjectValue):
+                self.hold(holder, target.attr, value, self.place(target, frame))
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            for number, one in enumerate(target.elts):
+                self.assign(one.value if isinstance(one, ast.Starred) else one, self.item(value, number), frame)
+        elif isinstance(target, ast.Subscript):
+            holder = self.evaluate(target.value, frame)
+            key = self.evaluate(target.slice, frame)
+            if isinstance(holder, Items):
+                holder.items.append((_written(key), value))
+
+    def item(self, value: Value, number: int) -> Value:
+        """An item of a value at a known position."""
+        if isinstance(value, Items) and number < len(value.items):
+            return value.items[number][1]
+        if isinstance(value, Expression) and isinstance(value.value, (list, tuple)) and number < len(value.value):
+            return Expression(f"{value.text}[{number}]", value.value[number])
+        return Expression(f"{value.text}[{number}]")
+
+    def place(self, node: ast.expr, frame: Frame) -> CodePlace:
+        """The line of a node."""
+        owner = frame.owner.name if frame.owner is not None else ""
+        return CodePlace(frame.path, frame.above + node.lineno, owner)
+
+    def hold(self, holder: ObjectValue, name: str, value: Value, place: CodePlace) -> None:
+        """`holder.name = value`: modules, parameters and buffers stand in its state dict under the name."""
+        if is_configuration(holder):
+            self.conventions.set(holder, name, value, doubtful=self._doubts > 0)
+            return
+        known = holder.attributes.get(name)
+        holder.attributes[name] = either(known, value) if self._doubts and known is not None else value
+        is_held = is_module(value) or (isinstance(value, HeldTensor) and value.is_persistent is not False)
+        options = value.options if isinstance(value, Either) else (value,)
+        certain = self._doubts == 0 and len(options) == 1
+        slots = (
+            [Slot(one, place, certain) for one in options if is_module(one) or isinstance(one, HeldTensor)]
+            if is_held
+            else []
+        )
+        if not slots and isinstance(value, Expression) and value.may_be_module:
+            slots = [Slot(value, place, False)]  # perhaps a module
+        if self._doubts:
+            slots = [*(one._replace(is_certain=False) for one in holder.slots.get(name, ())), *slots]
+        if slots:
+            holder.slots[name] = slots
+        elif not self._doubts:
+            holder.slots.pop(name, None)
+
+
+def _written(value: Value) -> str:
+    return str(value.value) if isinstance(value, Expression) and value.is_known else "*"
+
+
+def _key(value: Value) -> object:
+    """What two arguments must share so that they make the same object."""
+    if isinstance(value, Expression):
+        return value.text, repr(value.value)
+    if isinstance(value, ObjectValue) and is_configuration(value):
+        return value.text, id(value.attributes)
+    return id(value)

@@ -1,0 +1,187 @@
+"""The tensors of the layers of `torch.nn`, as data: which names a state dict has for them, and their shapes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from modular_converter.breaking.values import NOT_KNOWN, Expression, HeldTensor, Items, Layer, Shape, Value, truth
+
+
+Bound = Mapping[str, Value]
+"""Parameter -> its value."""
+CONTAINERS = ("torch.nn.ModuleList", "torch.nn.Sequential", "torch.nn.ModuleDict")
+PARAMETERS = ("torch.nn.Parameter", "torch.nn.parameter.Parameter", "torch.nn.UninitializedParameter")
+BUFFERS = ("torch.nn.Buffer", "torch.nn.parameter.Buffer")
+FILLED = frozenset(f"torch.{name}" for name in ("empty", "zeros", "ones", "rand", "randn", "Tensor", "FloatTensor"))
+"""Functions whose arguments are the shape."""
+SHAPED_FIRST = frozenset({"torch.full"})
+TRUE, FALSE = Expression("True", True), Expression("False", False)
+
+
+Held = dict[str, tuple["Shape", bool | None]]
+"""Name -> shape, and whether the layer has such a tensor; None where that is not known."""
+
+
+def sizes_shape(*sizes: Value | int) -> Shape:
+    """A shape from its sizes."""
+    values = [Expression(str(one), one) if isinstance(one, int) else one for one in sizes]
+    if len(values) == 1 and isinstance(values[0], Items):
+        values = [one for _, one in values[0].items]
+    text = ", ".join(one.text for one in values)
+    numbers = [one.value if isinstance(one, Expression) else NOT_KNOWN for one in values]
+    return Shape(f"({text})", "" if NOT_KNOWN in numbers else repr(numbers).replace("(", "[").replace(")", "]"))
+
+
+def _times(number: int, value: Value) -> Value:
+    known = isinstance(value, Expression) and isinstance(value.value, int)
+    return Expression(f"{number} * {value.text}", number * value.value if known else NOT_KNOWN)  # type: ignore[union-attr, operator]
+
+
+def _linear(of: Bound) -> Held:
+    out = of["out_features"]
+    return {"weight": (sizes_shape(out, of["in_features"]), True), "bias": (sizes_shape(out), truth(of["bias"]))}
+
+
+def _bilinear(of: Bound) -> Held:
+    out = of["out_features"]
+    shape = sizes_shape(out, of["in1_features"], of["in2_features"])
+    return {"weight": (shape, True), "bias": (sizes_shape(out), truth(of["bias"]))}
+
+
+def _embedding(of: Bound) -> Held:
+    return {"weight": (sizes_shape(of["num_embeddings"], of["embedding_dim"]), True)}
+
+
+def _layer_norm(of: Bound) -> Held:
+    shape, affine = sizes_shape(of["normalized_shape"]), truth(of["elementwise_affine"])
+    bias = truth(of["bias"])
+    return {"weight": (shape, affine), "bias": (shape, affine and bias if affine is not None else None)}
+
+
+def _rms_norm(of: Bound) -> Held:
+    return {"weight": (sizes_shape(of["normalized_shape"]), truth(of["elementwise_affine"]))}
+
+
+def _affine(of: Bound) -> Held:
+    shape = sizes_shape(of["num_channels"] if "num_channels" in of else of["num_features"])
+    return {"weight": (shape, truth(of["affine"])), "bias": (shape, truth(of["affine"]))}
+
+
+def _batch_norm(of: Bound) -> Held:
+    shape, tracked = sizes_shape(of["num_features"]), truth(of["track_running_stats"])
+    running: Held = {"running_mean": (shape, tracked), "running_var": (shape, tracked)}
+    return {**_affine(of), **running, "num_batches_tracked": (sizes_shape(), tracked)}
+
+
+def _convolution(of: Bound) -> Held:
+    groups, inner = of["groups"], of["in_channels"]
+    if groups.text != "1":
+        inner = Expression(f"{inner.text} // {groups.text}")
+    shape = sizes_shape(of["out_channels"], inner, of["kernel_size"])
+    return {"weight": (shape, True), "bias": (sizes_shape(of["out_channels"]), truth(of["bias"]))}
+
+
+def _recurrent(of: Bound) -> Held:
+    found: Held = {}
+    for suffix, present in (("", True), ("_reverse", truth(of["bidirectional"]))):
+        shape = sizes_shape(of["input_size"], of["hidden_size"])
+        bias = truth(of["bias"]) if present else present
+        for name, here in (("weight_ih", present), ("weight_hh", present), ("bias_ih", bias), ("bias_hh", bias)):
+            found[f"{name}_l*{suffix}"] = shape, here
+    return found
+
+
+def _attention(of: Bound) -> Held:
+    size, kdim = of["embed_dim"], of["kdim"]
+    apart = None if truth(kdim) is None else kdim.text not in ("None", size.text)
+    parts: Held = {f"{name}_proj_weight": (sizes_shape(size), apart) for name in "qkv"}
+    bias = truth(of["bias"])
+    return {
+        "in_proj_weight": (sizes_shape(_times(3, size), size), None if apart is None else not apart),
+        **parts,
+        "in_proj_bias": (sizes_shape(_times(3, size)), bias),
+        "out_proj.weight": (sizes_shape(size, size), True),
+        "out_proj.bias": (sizes_shape(size), bias),
+    }
+
+
+def _prelu(of: Bound) -> Held:
+    return {"weight": (sizes_shape(of["num_parameters"]), True)}
+
+
+_Tensors = Callable[[Bound], Held]
+_CONVOLUTION = "in_channels out_channels kernel_size stride=1 padding=0 dilation=1 groups=1 bias=True padding_mode"
+_TRANSPOSED = "in_channels out_channels kernel_size stride=1 padding=0 output_padding=0 groups=1 bias=True dilation"
+_BATCH = "num_features eps momentum affine=True track_running_stats=True"
+_INSTANCE = "num_features eps momentum affine=False track_running_stats=False"
+_RECURRENT = "input_size hidden_size num_layers=1 bias=True batch_first dropout bidirectional=False"
+_TABLE: Mapping[str, tuple[str, _Tensors]] = {
+    "Linear": ("in_features out_features bias=True", _linear),
+    "Bilinear": ("in1_features in2_features out_features bias=True", _bilinear),
+    "Embedding": ("num_embeddings embedding_dim padding_idx", _embedding),
+    "EmbeddingBag": ("num_embeddings embedding_dim", _embedding),
+    "LayerNorm": ("normalized_shape eps elementwise_affine=True bias=True", _layer_norm),
+    "RMSNorm": ("normalized_shape eps elementwise_affine=True", _rms_norm),
+    "GroupNorm": ("num_groups num_channels eps affine=True", _affine),
+    **{f"BatchNorm{n}d": (_BATCH, _batch_norm) for n in "123"},
+    "SyncBatchNorm": (_BATCH, _batch_norm),
+    **{f"InstanceNorm{n}d": (_INSTANCE, _batch_norm) for n in "123"},
+    **{f"Conv{n}d": (_CONVOLUTION, _convolution) for n in "123"},
+    **{f"ConvTranspose{n}d": (_TRANSPOSED, _convolution) for n in "123"},
+    **dict.fromkeys(("LSTM", "GRU", "RNN"), (_RECURRENT, _recurrent)),
+    "MultiheadAttention": (
+        "embed_dim num_heads dropout bias=True add_bias_kv=False add_zero_attn kdim=None vdim=None",
+        _attention,
+    ),
+    "PReLU": ("num_parameters=1 init", _prelu),
+}
+"""Layer -> its parameters, those that decide with their defaults, and its tensors."""
+_WITHOUT = re.compile(
+    r"(Adaptive)?(Avg|Max)Pool[123]d|MaxUnpool2d|(Alpha)?Dropout[123]?d?|(Constant|Zero|Reflection|Replication)Pad[123]d"
+    r"|Upsample|Upsampling(Bilinear|Nearest)2d|PixelShuffle|PixelUnshuffle|Fold|Unfold|Flatten|Unflatten|Identity"
+    r"|CELU|ELU|GELU|GLU|Hard(sigmoid|swish|tanh)|LeakyReLU|LogSigmoid|LogSoftmax|Mish|ReLU6?|SELU|SiLU|Sigmoid"
+    r"|Softmax(2d)?|Softplus|Softsign|Tanh|Threshold|CosineSimilarity|\w+Loss"
+)
+"""Layers without tensors."""
+
+
+def layer(name: str, arguments: Sequence[Value], named: Bound) -> Layer | None:
+    """The layer of `torch.nn` that a call makes; None for one that the table does not have."""
+    short = name.removeprefix("torch.nn.").removeprefix("modules.")
+    if _WITHOUT.fullmatch(short):
+        return Layer(name, {})
+    if short not in _TABLE:
+        return None
+    parameters, tensors = _TABLE[short]
+    bound: dict[str, Value] = {}
+    for position, parameter in enumerate(parameters.split()):
+        word, _, default = parameter.partition("=")
+        constant = {"True": True, "False": False, "None": None}.get(default, default)
+        given = arguments[position] if position < len(arguments) else named.get(word)
+        bound[word] = given if given is not None else Expression(default or "default", constant)
+    return Layer(name, tensors(bound))
+
+
+def weight_normed(value: Layer, old: bool) -> Layer:
+    """A layer after `weight_norm` of `torch.nn.utils`, in its old form or as a parametrization."""
+    names = (
+        ("weight_g", "weight_v") if old else ("parametrizations.weight.original0", "parametrizations.weight.original1")
+    )
+    tensors = {name: one for name, one in value.tensors.items() if name != "weight"}
+    return replace(
+        value, tensors={**tensors, **{name: value.tensors.get("weight", (Shape("?"), True)) for name in names}}
+    )
+
+
+def tensor_shape(name: str, arguments: Sequence[Value], named: Bound) -> Shape | None:
+    """The shape of the tensor that a function of torch makes; None for a function that is not known to say it."""
+    if name in FILLED and (arguments or "size" in named):
+        return sizes_shape(*([named["size"]] if "size" in named else arguments))
+    return sizes_shape(arguments[0]) if name in SHAPED_FIRST and arguments else None
+
+
+def held(value: Value, *, parameter: bool, persistent: bool | None) -> HeldTensor:
+    """A tensor as a module holds it."""
+    return HeldTensor(value.shape if isinstance(value, HeldTensor) else Shape(value.text), parameter, persistent)

@@ -1,0 +1,140 @@
+"""The older tree that a change is compared with: a commit, a folder, a wheel, or a release from the package index.
+
+Nothing is unpacked, checked out or imported: the texts stand in the overlay of a `Library`, under a folder that does not
+exist.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterable, Mapping
+
+from modular_converter.breaking.facts import ModelTree
+from modular_converter.convert.source.library import Library
+from modular_converter.files.arguments import required_models_folder
+from modular_converter.files.listing import Listings
+from modular_converter.findings import ConversionError
+from modular_converter.git.work_tree import GitError, WorkTrees
+from modular_converter.rules import input_files
+from modular_converter.settings.values import Settings
+
+
+SECONDS = 300
+"""Seconds that a download may take."""
+_RELEASE = re.compile(r"([A-Za-z0-9][\w.-]*)==([\w.!+-]+)")
+
+
+def older_tree(ref: str, models: str, settings: Settings, cache: str | None) -> ModelTree:
+    """The models of an older tree.
+
+    Args:
+        ref: a commit or tag of the work tree of `models`, a folder, a wheel, or `package==version`.
+        models: the folder of models of the newer tree.
+        settings: those of the newer tree.
+        cache: the folder that keeps downloaded wheels; None for a temporary one.
+
+    Raises `ConversionError` for a tree that cannot be read.
+    """
+    if os.path.isdir(ref):
+        return tree_at(required_models_folder(None, ref), settings)
+    if ref.endswith(".whl"):
+        return _of_wheel(ref, models, settings)
+    if found := _RELEASE.fullmatch(ref):
+        with tempfile.TemporaryDirectory() as folder:
+            return _of_wheel(_downloaded(found[1], found[2], cache or folder), models, settings)
+    return _of_commit(ref, models, settings)
+
+
+def tree_at(models: str, settings: Settings, overlay: Mapping[str, str] | None = None) -> ModelTree:
+    """The models of a folder on disk, with texts that stand for others."""
+    listings = Listings()
+    with os.scandir(models) as found:
+        folders = sorted(entry.name for entry in found if entry.is_dir())
+    names = {
+        one: [name for name in listings.of(os.path.join(models, one)).files if name.endswith(".py")] for one in folders
+    }
+    for path in overlay or ():
+        folder, name = os.path.split(path)
+        names[os.path.basename(folder)] = sorted({*names.get(os.path.basename(folder), ()), name})
+    return ModelTree(Library(settings, dict(overlay or {})), models, names)
+
+
+def _of_texts(label: str, models: str, texts: Iterable[tuple[str, bytes]], settings: Settings) -> ModelTree:
+    """The tree of texts by their names below the folder of the package; `models` is the name of the folder in it."""
+    top = os.path.join(os.path.abspath(os.sep), "older", label.replace(os.sep, "-"))
+    overlay: dict[str, str] = {}
+    names: dict[str, list[str]] = {}
+    for name, content in texts:
+        try:
+            text = content.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            continue  # the check of that file tells of it
+        overlay[os.path.join(top, *name.split("/"))] = text.replace("\r\n", "\n").replace("\r", "\n")
+        folder, _, last = name.rpartition("/")
+        above, _, model = folder.rpartition("/")
+        if above == models:
+            names.setdefault(model, []).append(last)
+    if not names:
+        raise ConversionError(input_files.unknown_older_tree(label, f"it has no models in `{models}`"))
+    return ModelTree(
+        Library(settings, overlay),
+        os.path.join(top, *models.split("/")),
+        {one: sorted(all) for one, all in names.items()},
+    )
+
+
+def _of_wheel(path: str, models: str, settings: Settings) -> ModelTree:
+    package = os.path.basename(os.path.dirname(models))
+    try:
+        with zipfile.ZipFile(path) as wheel:
+            entries = [
+                one
+                for one in wheel.infolist()
+                if one.filename.endswith(".py") and one.file_size <= settings.max_file_bytes
+            ]
+            wanted = [one for one in entries if one.filename.startswith(f"{package}/")]
+            texts = [(one.filename, wheel.read(one)) for one in wanted]
+    except (OSError, zipfile.BadZipFile) as error:
+        raise ConversionError(input_files.unknown_older_tree(path, f"the wheel cannot be read: {error}")) from None
+    return _of_texts(os.path.basename(path), f"{package}/{os.path.basename(models)}", texts, settings)
+
+
+def _of_commit(ref: str, models: str, settings: Settings) -> ModelTree:
+    try:
+        repository = WorkTrees().of(models)
+        commit = repository.commit(ref)
+        below = os.path.relpath(os.path.dirname(os.path.realpath(models)), os.path.realpath(repository.top))
+        folder = "" if below == os.curdir else below.replace(os.sep, "/")
+        texts = repository.texts(commit, folder, ".py", settings.max_file_bytes)
+    except GitError as error:
+        reason = f"{error}; it is no folder, wheel or `package==version` either"
+        raise ConversionError(input_files.unknown_older_tree(ref, reason)) from None
+    name = os.path.basename(models)
+    return _of_texts(commit, f"{folder}/{name}" if folder else name, texts, settings)
+
+
+def _downloaded(package: str, version: str, folder: str) -> str:
+    """The wheel of a release, downloaded by pip, which runs nothing of it."""
+    os.makedirs(folder, exist_ok=True)
+    known = _wheel_in(folder, package, version)
+    if not known:
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
+        command += ["--dest", folder, f"{package}=={version}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+        known = _wheel_in(folder, package, version)
+        if not known:
+            said = (done.stderr.strip().splitlines() or ["no wheel came"])[-1]
+            reason = f"pip cannot download it ({said}); give the path of a wheel instead"
+            raise ConversionError(input_files.unknown_older_tree(f"{package}=={version}", reason))
+    return known
+
+
+def _wheel_in(folder: str, package: str, version: str) -> str:
+    beginning = f"{re.sub(r'[-_.]+', '_', package)}-{version}-"
+    names = (name for name in sorted(os.listdir(folder)) if name.startswith(beginning) and name.endswith(".whl"))
+    return next((os.path.join(folder, name) for name in names), "")

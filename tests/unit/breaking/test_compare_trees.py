@@ -1,0 +1,222 @@
+"""A change of one model, followed to its heirs: what is told, of whom, and at which line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from modular_converter.api import convert_paths
+from tests.unit.trees import commit, edit, run
+
+
+LLAMA = """\
+from torch import nn
+
+from ...modeling_utils import PreTrainedModel
+from .configuration_llama import LlamaConfig
+
+
+class LlamaAttention(nn.Module):
+    def __init__(self, config, layer_idx):
+        super().__init__()
+        self.head_dim = getattr(config, "head_dim", config.hidden_size // 4)
+        self.q_proj = nn.Linear(config.hidden_size, self.head_dim * 4, bias=config.attention_bias)
+        self.o_proj = nn.Linear(self.head_dim * 4, config.hidden_size, bias=False)
+        self.register_buffer("mask", None, persistent=False)
+
+
+class LlamaModel(PreTrainedModel):
+    _no_split_modules = ["LlamaAttention"]
+    config: LlamaConfig
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.layers = nn.ModuleList([LlamaAttention(config, n) for n in range(config.num_hidden_layers)])
+        if config.hidden_size > 4:
+            self.norm = nn.LayerNorm(config.hidden_size)
+
+    def forward(self, input_ids, past=None, use_cache=True):
+        return self.norm(input_ids)
+
+
+__all__ = ["LlamaModel"]
+"""
+CONFIG = '''\
+from ...configuration_utils import PreTrainedConfig
+
+
+class LlamaConfig(PreTrainedConfig):
+    r"""
+    hidden_size (`int`, *optional*): the size.
+    """
+
+    model_type = "llama"
+    hidden_size: int = 8
+    attention_bias: bool = False
+    num_hidden_layers: int = 2
+
+
+__all__ = ["LlamaConfig"]
+'''
+HEIR = """\
+from ..llama.configuration_llama import LlamaConfig
+from ..llama.modeling_llama import LlamaModel
+
+
+class {New}Config(LlamaConfig):
+    pass
+
+
+class {New}Model(LlamaModel):
+    pass
+
+
+__all__ = ["{New}Config", "{New}Model"]
+"""
+
+
+def library(folder: Path) -> Path:
+    texts = {
+        "__init__.py": "",
+        "modeling_utils.py": "from torch import nn\n\n\nclass PreTrainedModel(nn.Module):\n    pass\n",
+        "configuration_utils.py": "class PreTrainedConfig:\n    pass\n",
+        "models/__init__.py": "",
+        "models/llama/modeling_llama.py": LLAMA,
+        "models/llama/configuration_llama.py": CONFIG,
+        "models/gemma/modular_gemma.py": HEIR.format(New="Gemma"),
+        "models/phi/modular_phi.py": HEIR.format(New="Phi").replace("llama", "gemma").replace("Llama", "Gemma"),
+    }
+    for name, text in texts.items():
+        path = folder / "zoo" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    convert(folder / "zoo")
+    return folder / "zoo"
+
+
+def convert(zoo: Path) -> None:
+    for result in convert_paths([str(path) for path in sorted(zoo.rglob("modular_*.py"))]):
+        for path, text in result.files.items():
+            Path(path).write_text(text)
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return library(tmp_path_factory.mktemp("published"))
+
+
+@pytest.fixture
+def zoo(published: Path, tmp_path: Path) -> Path:
+    shutil.copytree(published, tmp_path / "zoo")
+    return tmp_path / "zoo"
+
+
+def told(zoo: Path, against: str | Path, *arguments: str) -> list[dict[str, object]]:
+    result = run(zoo, "--breaking", "--against", str(against), "--format", "json", "--no-cache", *arguments)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+CASES = {
+    "nothing": ("head_dim * 4, bias", "head_dim * 4, bias", []),
+    "MC603": ("self.o_proj", "self.out_proj", ["renames `o_proj` to `out_proj` in `LlamaAttention`: 3 models (gemma, llama, phi), 3 keys"]),
+    "MC601": ('        self.o_proj = nn.Linear(self.head_dim * 4, config.hidden_size, bias=False)\n', "", ["removes `o_proj` in `LlamaAttention`: 3 models (gemma, llama, phi), 3 keys"]),
+    "MC602": ("config.hidden_size, bias=False", "config.hidden_size", ["adds `o_proj.bias` in `LlamaAttention`: 3 models (gemma, llama, phi), 3 keys"]),
+    "MC604": ("config.hidden_size, bias=False", "config.hidden_size + 1, bias=False", ["changes the shape of `o_proj.weight` from `(config.hidden_size, ((config.hidden_size // 4) * 4))`"]),
+    "same numbers": ("self.head_dim * 4, config", "config.hidden_size, config", []),
+    "no buffer": ('"mask", None', '"mask", None or None', []),
+    "MC606": ("hidden_size: int = 8", "hidden_size: int = 16", ["changes the default of `hidden_size` from `8` to `16` in `LlamaConfig`: 3 models (gemma, llama, phi)"]),
+    "MC605": ("attention_bias", "use_bias", ["renames the setting `attention_bias` to `use_bias` in `LlamaConfig`: 3 models (gemma, llama, phi)"]),
+    "MC614": ("past=None", "cache=None", ["`forward` renames the parameter `past` to `cache` in `LlamaModel`: 3 models (gemma, llama, phi)"]),
+    "MC615": ("use_cache=True", "use_cache=False", ["`forward` changes the default of `use_cache` from `True` to `False` in `LlamaModel`: 3 models (gemma, llama, phi)"]),
+    "MC616": ('["LlamaAttention"]', "[]", ["changes `_no_split_modules` in `LlamaModel`: 3 models (gemma, llama, phi)"]),
+    "MC621": ("hidden_size (`int`", "width (`int`", ["no longer documents `hidden_size` in `LlamaConfig`: 3 models (gemma, llama, phi)"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_told(case: str, published: Path, zoo: Path) -> None:
+    old, new, messages = CASES[case]
+    for path in (zoo / "models/llama").glob("*.py"):
+        path.write_text(path.read_text().replace(old, new))
+    convert(zoo)
+    found = told(zoo, published)
+    assert len(found) == len(messages)
+    for finding, message in zip(found, messages):
+        assert str(finding["message"]).startswith(message)
+        assert finding["code"] == case
+        assert str(finding["path"]).endswith(("llama/modeling_llama.py", "llama/configuration_llama.py"))
+
+
+def test_an_heir_that_changes_by_itself_is_its_own_cause(published: Path, zoo: Path) -> None:
+    edit(
+        zoo,
+        "modular_gemma.py",
+        "class GemmaModel(LlamaModel):\n    pass",
+        "class GemmaModel(LlamaModel):\n    _no_split_modules = []",
+    )
+    convert(zoo)
+    (finding,) = told(zoo, published)
+    assert (finding["path"], finding["line"]) == (str(zoo / "models/gemma/modular_gemma.py"), 10)
+    assert "2 models (gemma, phi)" in str(finding["message"])
+
+
+def test_heirs_that_are_out_of_date_are_converted_first(zoo: Path) -> None:
+    commit(zoo, new=True)
+    edit(zoo, "modeling_llama.py", "self.o_proj", "self.out_proj")
+    (finding,) = told(zoo, "HEAD")
+    assert "3 models (gemma, llama, phi), 3 keys" in str(finding["message"])
+    assert "self.o_proj" in (zoo / "models/gemma/modeling_gemma.py").read_text()
+
+
+def test_a_wheel_is_read_without_being_unpacked(published: Path, zoo: Path, tmp_path: Path) -> None:
+    wheel = tmp_path / "zoo-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as file:
+        for path in published.rglob("*.py"):
+            file.write(path, str(path.relative_to(published.parent)))
+    edit(zoo, "configuration_llama.py", 'model_type = "llama"', 'model_type = "lama"')
+    assert [one["code"] for one in told(zoo, wheel, "llama")] == ["MC607"]
+
+
+def test_what_is_not_known_is_said_where_its_words_change(published: Path, zoo: Path) -> None:
+    edit(
+        zoo, "modeling_llama.py", 'self.register_buffer("mask", None, persistent=False)', "self.act = made_by(config)"
+    )
+    assert [one["code"] for one in told(zoo, published)] == ["MC609"]
+
+
+def test_findings_are_silenced_as_any(published: Path, zoo: Path) -> None:
+    edit(zoo, "modeling_llama.py", '["LlamaAttention"]', "[]  # modular: ignore[MC616]")
+    edit(zoo, "configuration_llama.py", "hidden_size (`int`", "width (`int`")
+    (zoo / "pyproject.toml").write_text('[tool.modular-converter]\nignore = ["MC62"]\n')
+    assert told(zoo, published) == []
+
+
+def test_the_second_run_remembers_and_sees_edits(
+    published: Path, zoo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MODULAR_CONVERTER_CACHE", str(tmp_path / "cache"))
+    command = ("--breaking", "--against", str(published), "--format", "json")
+    assert json.loads(run(zoo, *command).stdout) == []
+    assert json.loads(run(zoo, *command).stdout) == []
+    edit(zoo, "configuration_llama.py", "hidden_size: int = 8", "hidden_size: int = 9")
+    convert(zoo)
+    assert [one["code"] for one in json.loads(run(zoo, *command).stdout)] == ["MC606"]
+
+
+def test_a_table_for_a_comment(published: Path, zoo: Path) -> None:
+    edit(zoo, "modeling_llama.py", "use_cache=True", "use_cache=False")
+    result = run(zoo, "--breaking", "--against", str(published), "--markdown", "-", "--no-cache")
+    assert "| MC615 |" in result.stdout
+    assert "| 1 |  | llama |" in result.stdout
+
+
+@pytest.mark.parametrize("against", ["no-such-commit", "nothing.whl"])
+def test_a_tree_that_cannot_be_read_is_told(against: str, zoo: Path) -> None:
+    result = run(zoo, "--breaking", "--against", against)
+    assert result.exit_code == 2
+    assert "MC121" in result.stderr
