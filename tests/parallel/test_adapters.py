@@ -209,11 +209,11 @@ def test_a_small_instance_computes_with_the_saved_modules_that_are_active():
     for active in ("default", "two"):
         model.set_adapter(active)
         small = llama()
-        adapters_of(model.get_base_model()).put_into(small)
+        adapters_of(model.get_base_model()).apply_to(small)
         assert small.lm_head.active_adapters == model.get_base_model().lm_head.active_adapters == [active]
     model.base_model.disable_adapter_layers()
     small = llama()
-    adapters_of(model.get_base_model()).put_into(small)
+    adapters_of(model.get_base_model()).apply_to(small)
     assert small.lm_head.disable_adapters
 
 

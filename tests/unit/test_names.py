@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -34,3 +35,17 @@ def test_no_two_public_things_share_a_name() -> None:
     shared = {name for name, files in places.items() if len(files) > 1}
     assert {name: places[name] for name in shared - ONE_IN_EACH.keys()} == {}
     assert ONE_IN_EACH.keys() <= shared, "a name that only one module has needs no exception"
+
+
+OPAQUE = {"said", "told", "torn", "owed", "baton", "mailbox", "telling", "with_empty_weights", "twins", "unsaid"}
+"""Words that say nothing of what a function or class is: a reason, a note, a buffer, a replica."""
+
+
+def test_names_are_words_of_the_field() -> None:
+    found = []
+    for file in sorted((PACKAGE / "parallel").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                words = {word.lower() for word in re.findall(r"[A-Z]?[a-z]+", node.name)}
+                found += [f"{file.relative_to(PACKAGE)}:{node.lineno} {node.name}"] if words & OPAQUE else []
+    assert found == []

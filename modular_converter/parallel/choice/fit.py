@@ -39,12 +39,12 @@ from modular_converter.parallel.choice.small_instances import (
 from modular_converter.parallel.choice.trials import (
     TYPES,
     Trial,
-    bare,
-    inputs_of_bare,
+    inputs_on_meta,
     inputs_with_data,
     kinds_by_modules,
     kinds_of,
     kinds_of_rest,
+    model_without_data,
     one_of_each_kind,
     traced_kinds,
     trials,
@@ -79,29 +79,29 @@ def restricted_to_layers(model: Any, plan: Plan, origin: str, ranks: int, own: b
     Args:
         own: whether the plan is from the model's classes; then it is proven again, and not derived again.
     """
-    held = _proven_too(model, plan, ranks, anew=not own)
-    if not held.unknown:
-        return held.plan, origin + held.said
-    said = _few(held.unknown)
+    proven = _proven_too(model, plan, ranks, anew=not own)
+    if not proven.unknown:
+        return proven.plan, origin + proven.note
+    note = _few(proven.unknown)
     logger.warning(
-        "%s: these parts stay whole, since no small instance has their kind: %s", type(model).__name__, said
+        "%s: these parts stay whole, since no small instance has their kind: %s", type(model).__name__, note
     )
-    origin += f"{held.said}; left whole, since not proven: {said}"
-    return without_parts(held.plan, model, set(held.unknown)), origin
+    origin += f"{proven.note}; left whole, since not proven: {note}"
+    return without_parts(proven.plan, model, set(proven.unknown)), origin
 
 
-def said_of_given(model: Any, plan: Plan, ranks: int) -> str:
+def scope_of_proof(model: Any, plan: Plan, ranks: int) -> str:
     """The scope of a given plan's proof, for its origin; a warning names the parts outside."""
-    held = _proven_too(model, plan, ranks, anew=False)
-    if not held.unknown:
-        return held.said
-    said = f"{held.said}; not proven on parts of kinds that no small instance has: {_few(held.unknown)}"
-    logger.warning("%s: the given plan is%s", type(model).__name__, said.removeprefix(";"))
-    return said
+    proven = _proven_too(model, plan, ranks, anew=False)
+    if not proven.unknown:
+        return proven.note
+    note = f"{proven.note}; not proven on parts of kinds that no small instance has: {_few(proven.unknown)}"
+    logger.warning("%s: the given plan is%s", type(model).__name__, note.removeprefix(";"))
+    return note
 
 
 @dataclass(frozen=True)
-class _Held:
+class _ProvenPlan:
     """A plan, a note on its proof, and the unproven parts that it shards.
 
     Attributes:
@@ -109,11 +109,11 @@ class _Held:
     """
 
     plan: Plan
-    said: str
+    note: str
     unknown: dict[str, str]
 
 
-def _proven_too(model: Any, plan: Plan, ranks: int, anew: bool) -> _Held:
+def _proven_too(model: Any, plan: Plan, ranks: int, anew: bool) -> _ProvenPlan:
     """Prove a plan also for the kinds of parts that the small instance lacks, as far as possible.
 
     The second proof is on a small instance with the model's own list of layers, the third on one layer of each kind of
@@ -125,8 +125,8 @@ def _proven_too(model: Any, plan: Plan, ranks: int, anew: bool) -> _Held:
     target, overrides = target_like(model), small_settings(model)
     unknown = unproven_parts(model, fresh(target, overrides, small_instance(target, overrides).strategy))
     if not unknown:
-        return _Held(plan, "; every layer is of a kind that was proven", unknown)
-    unknown, said = _reached(plan, model, unknown), ""
+        return _ProvenPlan(plan, "; every layer is of a kind that was proven", unknown)
+    unknown, note = _reached(plan, model, unknown), ""
     deeper = settings_with_layers(model, target, overrides)
     if deeper != overrides and builds(target, deeper):
         found = derived_plan(target, deeper, ranks) if anew else None
@@ -135,12 +135,12 @@ def _proven_too(model: Any, plan: Plan, ranks: int, anew: bool) -> _Held:
             plan = plan if found is None else found.plan
             own_list = fresh(target, deeper, small_instance(target, deeper).strategy)
             unknown = _reached(plan, model, unproven_parts(model, own_list))
-            said = "; proven with the model's own list of layers too"
+            note = "; proven with the model's own list of layers too"
         else:
-            said = f"; refused with the model's own list of layers ({placed(verdict.layer, verdict.reason)})"
+            note = f"; refused with the model's own list of layers ({placed(verdict.layer, verdict.reason)})"
     if unknown and _holds_on_itself(model, plan, ranks):
-        return _Held(plan, "; proven on one layer of each kind of the model itself", {})
-    return _Held(plan, said, unknown)
+        return _ProvenPlan(plan, "; proven on one layer of each kind of the model itself", {})
+    return _ProvenPlan(plan, note, unknown)
 
 
 def _few(parts: dict[str, str]) -> str:
@@ -330,8 +330,8 @@ def _tried(skeleton: Skeleton, plan: Plan, size: int, given: torch.nn.Module | N
     if not isinstance(found, dict):
         return found
     if unknown := unknown_cut(found, size):
-        said = "its axis cannot be followed in a run without data, so only equal shares are known to be right"
-        return MisfitError(unknown, f"{unknown}: {said}")
+        note = "its axis cannot be followed in a run without data, so only equal shares are known to be right"
+        return MisfitError(unknown, f"{unknown}: {note}")
     cut = [piece for piece in found.values() if piece.dim >= 0]
     lengths = zip(*(share_lengths(piece.length, piece.parts, size, piece.units) for piece in cut))
     firsts = {own: rank for rank, own in reversed(list(enumerate(lengths)))}
@@ -352,7 +352,7 @@ def _on_rank(
     The whole model runs only after a failure, since 32 layers take a second.
     """
     try:
-        pieces = apply(bare(skeleton, None), plan, FakeGroup(size, rank)).resolution.pieces
+        pieces = apply(model_without_data(skeleton, None), plan, FakeGroup(size, rank)).resolution.pieces
     except MisfitError as error:
         return error
     for trial in trials(skeleton, given) if size > 1 else ():
@@ -391,10 +391,10 @@ def _trace(skeleton: Skeleton, given: torch.nn.Module | None) -> Trace | None:
     """A forward of one layer of each kind, or of all layers, without data, else with data; None if it does not run."""
     why = ""
     for short, kind in itertools.product((True, False), TYPES):
-        model = bare(skeleton, kind)
+        model = model_without_data(skeleton, kind)
         try:
             traced = one_of_each_kind(model, kinds_of(model)) if short else model
-            inputs = inputs_of_bare(traced.eval(), kind)
+            inputs = inputs_on_meta(traced.eval(), kind)
             with Guesses():
                 return tried_without_data(functools.partial(record, traced, inputs))
         except Exception as error:  # raised by the model's own code for unexpected inputs
@@ -472,13 +472,13 @@ def fitted(model: Any, plan: Plan, origin: str, size: int, ranks: int, given: bo
     name = type(model).__name__
     for part, why in whole.items():
         logger.warning("%s: %s stays whole on each of %d ranks, %s: %s", name, part, size, _bytes(model, part), why)
-    said = (
+    note = (
         f"; unequal shares, verified on {_ranks(found)} ranks"
         if found.uneven and verdict is not None and verdict.passed
         else ""
     )
-    said += f"; whole on each rank: {', '.join(whole)}" if whole else ""
-    return found.plan, origin + said
+    note += f"; whole on each rank: {', '.join(whole)}" if whole else ""
+    return found.plan, origin + note
 
 
 def untried(name: str, why: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from modular_converter.findings import first_of
-from modular_converter.parallel.choice.fit import fit, fitted, restricted_to_layers, said_of_given
+from modular_converter.parallel.choice.fit import fit, fitted, restricted_to_layers, scope_of_proof
 from modular_converter.parallel.choice.same_numbers import restricted_to_numbers
 from modular_converter.parallel.choice.skeleton import Guesses, on_meta, skeleton_of
 from modular_converter.parallel.choice.small_instances import (
@@ -304,7 +304,7 @@ def _tried(model: torch.nn.Module, plan: Plan, ranks: int) -> tuple[Plan, str]:
         return plan, f"the given plan, not verified: {str(error).splitlines()[0].partition('; ')[0]}"
     if verdict.passed:
         said = f"the given plan, verified on {ranks} ranks of a small instance{_scope(verdict)}"
-        return plan, said + said_of_given(model, plan, ranks)
+        return plan, said + scope_of_proof(model, plan, ranks)
     logger.warning(
         "the given plan is refused by a small instance of the model: %s", placed(verdict.layer, verdict.reason)
     )

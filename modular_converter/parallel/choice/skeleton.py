@@ -224,11 +224,11 @@ def assemble_model(skeleton: Skeleton, device: torch.device) -> tuple[torch.nn.M
             f"the model cannot be put together in other processes: {type(error).__name__}: {error}; "
             "give the method that it names to the class, not to one module"
         ) from error
-    _announce(model)
+    _register_outputs(model)
     return model, assembler.made
 
 
-def _announce(model: torch.nn.Module) -> None:
+def _register_outputs(model: torch.nn.Module) -> None:
     """Register the outputs that the model's classes can record. Their constructors, which do this, have not run here."""
     for module in model.modules():
         if hasattr(module, "_can_record_outputs"):

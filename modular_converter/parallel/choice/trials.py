@@ -39,7 +39,7 @@ _INPUTS: dict[tuple[Skeleton, torch.dtype | None], dict[str, Any] | str] = {}
 _MOST_LATEST = 8
 
 
-def bare(skeleton: Skeleton, kind: torch.dtype | None) -> torch.nn.Module:
+def model_without_data(skeleton: Skeleton, kind: torch.dtype | None) -> torch.nn.Module:
     """The whole model without data, converted to ``kind`` unless it is None."""
     model = assemble_model(skeleton, META)[0]
     return model if kind is None else model.to(kind)
@@ -55,7 +55,7 @@ def inputs_without_data(skeleton: Skeleton, kind: torch.dtype | None) -> dict[st
     found = _INPUTS.get(key)
     if found is None:
         try:
-            found = inputs_of_bare(bare(skeleton, kind).eval(), kind)
+            found = inputs_on_meta(model_without_data(skeleton, kind).eval(), kind)
         except Exception as error:  # raised by the model's own code, or there are no inputs for it
             found = one_line(error)
         values = found.values() if isinstance(found, dict) else ()
@@ -68,7 +68,7 @@ def inputs_without_data(skeleton: Skeleton, kind: torch.dtype | None) -> dict[st
     return dict(found)
 
 
-def inputs_of_bare(model: torch.nn.Module, kind: torch.dtype | None) -> dict[str, Any]:
+def inputs_on_meta(model: torch.nn.Module, kind: torch.dtype | None) -> dict[str, Any]:
     """The same for a model on the meta device."""
 
     def run(inputs: dict[str, Any]) -> None:
@@ -152,11 +152,11 @@ def kinds_of_call(
     """
 
     def run() -> Trace:
-        bare = assemble_model(skeleton, META)[0].eval()
+        model = assemble_model(skeleton, META)[0].eval()
         if change is not None:
-            change(bare)
+            change(model)
         with Guesses():
-            return record(bare, {name: on_meta(value) for name, value in inputs.items()})
+            return record(model, {name: on_meta(value) for name, value in inputs.items()})
 
     return layer_kinds(tried_without_data(run))
 
@@ -247,7 +247,9 @@ class Trial:
 
     def model(self) -> torch.nn.Module:
         """A new copy of the whole model, in eval mode; a plan can be applied to it."""
-        return (bare(self.skeleton, self.kind) if self.filled is None else copy.deepcopy(self.filled)).eval()
+        return (
+            model_without_data(self.skeleton, self.kind) if self.filled is None else copy.deepcopy(self.filled)
+        ).eval()
 
     def inputs(self) -> dict[str, Any]:
         """Inputs for its forward. Raises the errors of the model's own code, or ``ApplyError``."""

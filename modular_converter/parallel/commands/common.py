@@ -107,13 +107,13 @@ def plan_text(found: Derived, form: str) -> str:
 
     Raises ``PlanFormatError`` if the form cannot express the plan; the message names the rules.
     """
-    from modular_converter.parallel.plans.emit import loader_unsaid, to_library, torch_text
+    from modular_converter.parallel.plans.emit import refused_by_loader, to_library, torch_text
 
     if form == "torch":
         return torch_text(found.plan, found.small.model)
     if form == "transformers":
         entries = to_library(found.plan, found.small.model)
-        for reason in loader_unsaid(found.plan, found.small.model):
+        for reason in refused_by_loader(found.plan, found.small.model):
             click.echo(f"modular-plan: {found.plan.model}: {reason}", err=True)
         return json.dumps(entries, indent=4) + "\n"
     return found.plan.to_json() if form == "json" else str(found.plan)

@@ -176,7 +176,7 @@ def _part(derived: Derived, vocabulary: Vocabulary, pool: RankPool | None) -> tu
             _refused_there(derived, plan, pool, vocabulary) if pool is not None and vocabulary.route else ""
         )
 
-    kept = kept_of(derived.trace, derived.plan, lambda plan: vocabulary.unsaid(plan, model), refusal)
+    kept = kept_of(derived.trace, derived.plan, lambda plan: vocabulary.inexpressible(plan, model), refusal)
     return derived, kept, vocabulary.lacks(kept.plan, derived.trace, model)
 
 

@@ -18,15 +18,15 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.exports.restrict import Modules, Vocabulary, unsaid_by
+from modular_converter.parallel.exports.restrict import Modules, Vocabulary, inexpressible_by
 from modular_converter.parallel.plans.emit import (
-    Unsaid,
-    library_unsaid,
-    loader_unsaid,
+    Inexpressible,
+    inexpressible_for_library,
+    inexpressible_for_torch,
     of_layers,
+    refused_by_loader,
     to_library,
     torch_text,
-    torch_unsaid,
 )
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.plans.resolve import resolve
@@ -42,8 +42,8 @@ def library_entries(plan: Plan, model: Any) -> dict[str, str]:
     return {**dict.fromkeys(getattr(model, "tp_plan", None) or {}, "replicate"), **to_library(plan, model)}
 
 
-def _unsaid(plan: Plan, model: torch.nn.Module) -> list[Unsaid]:
-    return [*library_unsaid(plan, model), *loader_unsaid(plan, model)]
+def _inexpressible(plan: Plan, model: torch.nn.Module) -> list[Inexpressible]:
+    return [*inexpressible_for_library(plan, model), *refused_by_loader(plan, model)]
 
 
 def _library_text(plan: Plan, model: torch.nn.Module) -> str:
@@ -76,7 +76,7 @@ TRANSFORMERS = Vocabulary(
     name="transformers",
     version="5.24.0",
     use="from_pretrained(..., distributed_config=DistributedConfig(tp_size=N, tp_plan=...)), or base_model_tp_plan",
-    unsaid=_unsaid,
+    inexpressible=_inexpressible,
     text=_library_text,
     route="library",
 )
@@ -84,7 +84,7 @@ ACCELERATE = Vocabulary(
     name="accelerate",
     version="1.15.0",
     use="prepared(folder, tp_size) in a script that `accelerate launch` starts; accelerate refuses tensor parallelism on CPUs",
-    unsaid=_unsaid,
+    inexpressible=_inexpressible,
     text=_accelerate_text,
     route="library",
 )
@@ -92,7 +92,7 @@ TORCH = Vocabulary(
     name="torch",
     version="2.13.0",
     use="torch.distributed.tensor.parallel.parallelize_module(model, mesh, parallelize_plan)",
-    unsaid=torch_unsaid,
+    inexpressible=inexpressible_for_torch,
     text=torch_text,
     route="torch",
 )
@@ -169,7 +169,7 @@ DEEPSPEED = Vocabulary(
     name="deepspeed",
     version="0.19.8",
     use="the configuration of deepspeed.initialize; set autotp_size to the number of devices",
-    unsaid=unsaid_by(_reasons, DIVIDED),
+    inexpressible=inexpressible_by(_reasons, DIVIDED),
     text=_text,
     lacks=_lacks,
 )

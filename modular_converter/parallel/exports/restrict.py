@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from modular_converter.parallel.plans.emit import Unsaid, unsaid_of
+from modular_converter.parallel.plans.emit import Inexpressible, inexpressible_of
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.plans.text_checks import is_inside, wildcard
 from modular_converter.parallel.solve.choose import choose
@@ -32,7 +32,7 @@ class Vocabulary:
         name: of the tool, as its users write it.
         version: of the tool, whose facts these are.
         use: where the text goes.
-        unsaid: gives what the tool cannot say of a plan for a model.
+        inexpressible: gives what the tool cannot say of a plan for a model.
         text: writes a plan without such parts.
         route: of ``RankPool``, by which its code, or the loader that it calls, runs a plan here; empty if none does.
         read: gives module path -> our style, as the tool reads a plan's text for a model; None if ``route`` shows it.
@@ -44,7 +44,7 @@ class Vocabulary:
     name: str
     version: str
     use: str
-    unsaid: Callable[[Plan, torch.nn.Module], Sequence[Unsaid]]
+    inexpressible: Callable[[Plan, torch.nn.Module], Sequence[Inexpressible]]
     text: Callable[[Plan, torch.nn.Module], str]
     route: str = ""
     gathers_norms: bool = False
@@ -57,21 +57,21 @@ Modules = Mapping[str, torch.nn.Module]
 """The modules of a model by their paths; the empty path is the model."""
 
 
-def unsaid_by(
+def inexpressible_by(
     reasons: Callable[[PlanRule, Modules], Iterator[str]], divided: Collection[str] = ()
-) -> Callable[[Plan, torch.nn.Module], Sequence[Unsaid]]:
-    """``Vocabulary.unsaid`` of a tool that reads rules one by one.
+) -> Callable[[Plan, torch.nn.Module], Sequence[Inexpressible]]:
+    """``Vocabulary.inexpressible`` of a tool that reads rules one by one.
 
     Args:
         reasons: gives the reasons against a rule for the modules of a model.
         divided: the names of integers that the tool divides.
     """
 
-    def unsaid(plan: Plan, model: torch.nn.Module) -> list[Unsaid]:
+    def inexpressible(plan: Plan, model: torch.nn.Module) -> list[Inexpressible]:
         modules = dict(model.named_modules())
-        return unsaid_of(plan, lambda rule: reasons(rule, modules), divided)
+        return inexpressible_of(plan, lambda rule: reasons(rule, modules), divided)
 
-    return unsaid
+    return inexpressible
 
 
 # The most runs of a tool's loader in the search for the part of a plan that it runs.
@@ -133,24 +133,24 @@ class Shards:
 
 
 def kept_of(
-    trace: Trace, full: Plan, unsaid: Callable[[Plan], Sequence[Unsaid]], runs: Callable[[Plan], str]
+    trace: Trace, full: Plan, inexpressible: Callable[[Plan], Sequence[Inexpressible]], runs: Callable[[Plan], str]
 ) -> Restricted:
     """The part of a plan to hand over; a plan without rules if there is none.
 
     Args:
-        unsaid: gives what the tool cannot say of a plan.
+        inexpressible: gives what the tool cannot say of a plan.
         runs: gives the reason why the tool's code does not run a plan as the whole model; empty if it does.
     """
 
     def refusal(plan: Plan) -> str:
-        against = unsaid(plan)
+        against = inexpressible(plan)
         return str(against[0]) if against else runs(plan)
 
     if not refusal(full):
         return Restricted(full)
     shards = Shards.of(trace, full)
     reasons: dict[str, str] = {}
-    pairs, names = _said(shards, unsaid, reasons)
+    pairs, names = _sayable(shards, inexpressible, reasons)
     plan = shards.plan(pairs, names)
     refused = refusal(plan) if plan.rules else ""
     if refused:
@@ -172,14 +172,14 @@ def _joined(parts: Sequence[frozenset[_Item]]) -> frozenset[_Item]:
     return frozenset[_Item]().union(*parts)
 
 
-def _said(
-    shards: Shards, unsaid: Callable[[Plan], Sequence[Unsaid]], reasons: dict[str, str]
+def _sayable(
+    shards: Shards, inexpressible: Callable[[Plan], Sequence[Inexpressible]], reasons: dict[str, str]
 ) -> tuple[list[Pair], Names]:
     """The pairs, and the names of other weights, of which the tool can say all; ``reasons`` gets those against the rest."""
     pairs: list[Pair] = []
     for pair in shards.pairs:
         alone = shards.plan([pair], frozenset())
-        against = unsaid(alone)
+        against = inexpressible(alone)
         if against:
             _note(reasons, shards.covered(alone), against)
         else:
@@ -187,7 +187,7 @@ def _said(
     names = shards.every
     while True:
         plan = shards.plan(pairs, names)
-        against = unsaid(plan)
+        against = inexpressible(plan)
         if not against:
             return pairs, names
         parts = {one.part for one in against}
@@ -203,7 +203,7 @@ def _said(
             names -= hit
 
 
-def _note(reasons: dict[str, str], names: Names, against: Sequence[Unsaid]) -> None:
+def _note(reasons: dict[str, str], names: Names, against: Sequence[Inexpressible]) -> None:
     """Note the first reason against each weight: that against its own rule if there is one."""
     for name in names:
         own = (one for one in against if is_inside(wildcard(name), wildcard(one.part)))

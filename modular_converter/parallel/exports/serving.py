@@ -29,7 +29,7 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.exports.restrict import Modules, Shards, Vocabulary, unsaid_by
+from modular_converter.parallel.exports.restrict import Modules, Shards, Vocabulary, inexpressible_by
 from modular_converter.parallel.plans.emit import of_layers
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.plans.text_checks import is_inside, matches
@@ -190,7 +190,7 @@ def _vocabulary(name: str, version: str, use: str, engine: Engine, *, gathers_no
         name=name,
         version=version,
         use=use,
-        unsaid=unsaid_by(functools.partial(_reasons, engine)),
+        inexpressible=inexpressible_by(functools.partial(_reasons, engine)),
         text=functools.partial(_text, engine),
         read=functools.partial(_read, engine),
         styles=_styles,

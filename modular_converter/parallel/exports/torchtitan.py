@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.exports.restrict import Modules, Vocabulary, unsaid_by
+from modular_converter.parallel.exports.restrict import Modules, Vocabulary, inexpressible_by
 from modular_converter.parallel.plans.emit import of_layers
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.plans.text_checks import matches
@@ -189,7 +189,7 @@ TORCHTITAN = Vocabulary(
     name="torchtitan",
     version="0.3.0",
     use="import it and set hf_sharding.set_hf_sharding_configs before torchtitan builds its trainer",
-    unsaid=unsaid_by(_reasons),
+    inexpressible=inexpressible_by(_reasons),
     text=_text,
     lacks=_lacks,
 )

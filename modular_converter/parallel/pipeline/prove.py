@@ -19,7 +19,7 @@ from modular_converter.parallel.pipeline.derive import derive_pipelines
 from modular_converter.parallel.pipeline.flow import flow_of, layer_paths, layers_entry
 from modular_converter.parallel.pipeline.stage import StageModule
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
-from modular_converter.parallel.plans.resolve import first_names
+from modular_converter.parallel.plans.resolve import names_of_tied
 from modular_converter.parallel.proof.compare import reference, run_model
 from modular_converter.parallel.proof.judge import (
     PADDING,
@@ -85,7 +85,7 @@ def run_in_stages(
             borders.append((sent, received))
     found = run_model(_Fed(stages[-1], received), _named(stages[-1], inputs, whole_batch), gradients, together=True)
     before.give_back()
-    names = first_names(model)
+    names = names_of_tied(model)
     total = {
         names[name.removeprefix(_PREFIX)]: gradient for last in found.gradients for name, gradient in last.items()
     }

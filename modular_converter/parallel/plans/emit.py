@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Unsaid:
+class Inexpressible:
     """A part of a plan that another vocabulary cannot express: the pattern of a rule or an attribute, and the reason."""
 
     part: str
@@ -29,16 +29,18 @@ class Unsaid:
         return self.reason
 
 
-def unsaid_of(plan: Plan, reasons: Callable[[PlanRule], Iterator[str]], divided: Collection[str] = ()) -> list[Unsaid]:
+def inexpressible_of(
+    plan: Plan, reasons: Callable[[PlanRule], Iterator[str]], divided: Collection[str] = ()
+) -> list[Inexpressible]:
     """What a vocabulary cannot express of a plan.
 
     Args:
         reasons: gives the reasons against a rule.
         divided: the names of integers that the reader of the plan divides.
     """
-    found = [Unsaid(rule.pattern, f"{rule.pattern}: {why}") for rule in plan.rules for why in reasons(rule)]
+    found = [Inexpressible(rule.pattern, f"{rule.pattern}: {why}") for rule in plan.rules for why in reasons(rule)]
     left = [name for name in plan.attributes if name.partition(":")[2] not in divided]
-    return found + [Unsaid(name, f"{name}: an integer that must shrink") for name in left]
+    return found + [Inexpressible(name, f"{name}: an integer that must shrink") for name in left]
 
 
 def of_layers(rule: PlanRule, modules: Mapping[str, torch.nn.Module], kind: type[torch.nn.Module]) -> Iterator[str]:
@@ -51,13 +53,13 @@ def of_layers(rule: PlanRule, modules: Mapping[str, torch.nn.Module], kind: type
         yield f"{other} is a {type(modules[other]).__name__}, no {kind.__name__}"
 
 
-def library_unsaid(plan: Plan, model: torch.nn.Module | None = None) -> list[Unsaid]:
+def inexpressible_for_library(plan: Plan, model: torch.nn.Module | None = None) -> list[Inexpressible]:
     """What transformers' vocabulary cannot express of a plan.
 
     Args:
         model: to find its layers without a rule in the plan that would get one, since all numbers become ``*``.
     """
-    found = unsaid_of(plan, _library_reasons)
+    found = inexpressible_of(plan, _library_reasons)
     styles: dict[str, set[str]] = {}
     for rule in plan.rules:
         styles.setdefault(wildcard(rule.pattern), set()).add(rule.style)
@@ -65,7 +67,7 @@ def library_unsaid(plan: Plan, model: torch.nn.Module | None = None) -> list[Uns
         pattern = wildcard(rule.pattern)
         if len(styles[pattern]) > 1:
             said = f"{pattern}: its members need different styles, and that vocabulary cannot name one member"
-            found.append(Unsaid(rule.pattern, said))
+            found.append(Inexpressible(rule.pattern, said))
     names = names_of_parts(model) if model is not None else []
     ruled = {name for rule in plan.rules for name in matches(rule.pattern, names)}
     for rule in plan.rules:
@@ -73,7 +75,7 @@ def library_unsaid(plan: Plan, model: torch.nn.Module | None = None) -> list[Uns
         beyond = next((name for name in matches(pattern, names) if name not in ruled), None)
         if beyond is not None:
             said = f"{wildcard(beyond)}: {beyond} has no rule, and that vocabulary cannot name one member"
-            found.append(Unsaid(rule.pattern, said))
+            found.append(Inexpressible(rule.pattern, said))
     return found
 
 
@@ -96,13 +98,13 @@ def to_library(plan: Plan, model: torch.nn.Module | None = None) -> dict[str, st
 
     Raises ``PlanFormatError`` with the rules that this vocabulary cannot express.
     """
-    unsaid = dict.fromkeys(map(str, library_unsaid(plan, model)))
-    if unsaid:
-        raise PlanFormatError(f"{plan.model}: not in transformers' vocabulary: " + "; ".join(unsaid))
+    inexpressible = dict.fromkeys(map(str, inexpressible_for_library(plan, model)))
+    if inexpressible:
+        raise PlanFormatError(f"{plan.model}: not in transformers' vocabulary: " + "; ".join(inexpressible))
     return {wildcard(rule.pattern): rule.style for rule in plan.rules}
 
 
-def loader_unsaid(plan: Plan, model: torch.nn.Module) -> list[Unsaid]:
+def refused_by_loader(plan: Plan, model: torch.nn.Module) -> list[Inexpressible]:
     """The rules that transformers' vocabulary has, but its loader does not run.
 
     It sums only the results of layers: bare parameters are cut, and nothing is summed. Parameters of experts are no such
@@ -123,7 +125,7 @@ def loader_unsaid(plan: Plan, model: torch.nn.Module) -> list[Unsaid]:
         elif other is not None:
             said = f"{other} is a {type(modules[other]).__name__}, and transformers' loader cuts linear layers"
         if said:
-            found.append(Unsaid(rule.pattern, f"{rule.pattern}: {said}"))
+            found.append(Inexpressible(rule.pattern, f"{rule.pattern}: {said}"))
     return found
 
 
@@ -181,17 +183,17 @@ def torch_style(rule: PlanRule) -> TorchStyle | None:
 
 def _torch_styles(plan: Plan, model: torch.nn.Module) -> dict[str, TorchStyle]:
     """Pattern -> torch's style, in the order of the plan."""
-    unsaid = torch_unsaid(plan, model)
-    if unsaid:
-        said = "; ".join(map(str, unsaid))
+    inexpressible = inexpressible_for_torch(plan, model)
+    if inexpressible:
+        said = "; ".join(map(str, inexpressible))
         raise PlanFormatError(f"{plan.model}: torch has no style for {said}; use the plan as text or JSON")
     return {rule.pattern: style for rule in plan.rules if (style := torch_style(rule)) is not None}
 
 
-def torch_unsaid(plan: Plan, model: torch.nn.Module) -> list[Unsaid]:
+def inexpressible_for_torch(plan: Plan, model: torch.nn.Module) -> list[Inexpressible]:
     """What ``parallelize_module`` cannot follow of a plan."""
     modules = dict(model.named_modules())
-    return unsaid_of(plan, lambda rule: _torch_reasons(rule, model, modules))
+    return inexpressible_of(plan, lambda rule: _torch_reasons(rule, model, modules))
 
 
 def _torch_reasons(rule: PlanRule, model: torch.nn.Module, modules: Mapping[str, torch.nn.Module]) -> Iterator[str]:

@@ -50,7 +50,7 @@ class Units:
         """Whether several ranks hold the same units."""
         return self.members == 1 and self.number < size
 
-    def is_first_copy(self, rank: int, size: int) -> bool:
+    def is_first_replica(self, rank: int, size: int) -> bool:
         """Whether no lower rank holds the same units."""
         return not self.has_copies(size) or not rank or self.own(rank, size) != self.own(rank - 1, size)
 
@@ -191,7 +191,7 @@ def _merged(old: Piece | None, new: Piece, name: str) -> Piece:
     return replace(old, roles=old.roles | new.roles, rule=f"{old.rule}, {new.rule}")
 
 
-def first_names(model: torch.nn.Module) -> dict[str, str]:
+def names_of_tied(model: torch.nn.Module) -> dict[str, str]:
     """Parameter name -> first name of the same parameter, for tied weights."""
     first: dict[int, str] = {}
     return {name: first.setdefault(id(p), name) for name, p in model.named_parameters(remove_duplicate=False)}

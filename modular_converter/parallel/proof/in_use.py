@@ -137,5 +137,5 @@ def variants_in_use(target: Target, instance: Small, overrides: Mapping[str, Any
     for use in uses_of(target, instance, overrides):
         numbers = in_fitting_precision if use.learns else outputs_alone
         small = replace(use.small, model=copy_of(use.small.model))  # a model may keep arguments of a call
-        found.append(HeadVariant(small, numbers(small.model, small.inputs), use.said))
+        found.append(HeadVariant(small, numbers(small.model, small.inputs), use.description))
     return tuple(found)

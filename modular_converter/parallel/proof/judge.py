@@ -287,6 +287,11 @@ class Verdict:
     def passed(self) -> bool:
         return not self.reason
 
+    @property
+    def outcome(self) -> str:
+        """A word for tables, with the reason of a refusal."""
+        return "verified" if self.passed else f"refused: {self.reason}"
+
     def to_json(self) -> dict[str, Any]:
         """The verdict and its evidence as JSON values; an error that is not finite is None."""
         errors = {name: getattr(self, name) for name in ("output_error", "gradient_error")}

@@ -110,7 +110,7 @@ class Int8Layers:
 
     layers: SomeLayers
 
-    def put_into(self, model: torch.nn.Module) -> None:
+    def apply_to(self, model: torch.nn.Module) -> None:
         """Turn the same layers of a small instance into ``Int8Linear``; their numbers are drawn later."""
         for path in self.layers.same_in(model):
             module = model.get_submodule(path)

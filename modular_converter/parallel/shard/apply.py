@@ -101,14 +101,14 @@ def shard(
     return torch.cat([tensor.narrow(dim, start, length) for start, _, length in own], dim).contiguous()
 
 
-def put_together(local: torch.Tensor, piece: Piece, group: Group) -> torch.Tensor:
+def reassembled(local: torch.Tensor, piece: Piece, group: Group) -> torch.Tensor:
     """The whole tensor from the shares of all ranks, the inverse of ``local_part``; all ranks must call it."""
     if piece.dim < 0:
         return local
     lengths = share_lengths(piece.length, piece.parts, group.size, piece.units)
     shares = all_shares(local, group, piece.dim, lengths)
     units = piece.units
-    first = [share for rank, share in enumerate(shares) if units is None or units.is_first_copy(rank, group.size)]
+    first = [share for rank, share in enumerate(shares) if units is None or units.is_first_replica(rank, group.size)]
     return unshard(first, piece.dim, piece.parts)
 
 
@@ -149,7 +149,7 @@ def sum_of_copies(gradient: torch.Tensor, group: Group, shape: tuple[int, ...], 
 
 
 def _whole(parameter: torch.nn.Parameter, piece: Piece, group: Group) -> torch.nn.Parameter:
-    whole = put_together(parameter.detach().as_subclass(torch.Tensor), piece, group)
+    whole = reassembled(parameter.detach().as_subclass(torch.Tensor), piece, group)
     return torch.nn.Parameter(whole, requires_grad=parameter.requires_grad)
 
 

@@ -23,7 +23,7 @@ from modular_converter.parallel.solve.write_rules import (
     generic_attributes,
     has_head,
     rules_of,
-    unused_twins,
+    shards_of_untraced,
 )
 from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.styles.layout import (
@@ -85,9 +85,9 @@ def _consistent(flow: Flow, without: frozenset[int] = frozenset()) -> tuple[Choi
     banned = dict.fromkeys(without, SAVED)
     while True:
         choice = choose(flow, banned)
-        unsaid = _unsaid(flow, choice)
-        if unsaid:
-            banned |= dict.fromkeys(unsaid, "the model's code does not give the length of its blocks")
+        inexpressible = _undescribable(flow, choice)
+        if inexpressible:
+            banned |= dict.fromkeys(inexpressible, "the model's code does not give the length of its blocks")
             continue
         found = gradient_entries(flow, choice.chosen)
         if not found.lost:
@@ -98,7 +98,7 @@ def _consistent(flow: Flow, without: frozenset[int] = frozenset()) -> tuple[Choi
             banned[leaf] = "a whole tensor enters it, and no module border lies where its gradient could be summed"
 
 
-def _unsaid(flow: Flow, choice: Choice) -> set[int]:
+def _undescribable(flow: Flow, choice: Choice) -> set[int]:
     """The chosen leaves of axes whose blocks cannot be described for other sizes of the model."""
     found: set[int] = set()
     for parameter in flow.trace.parameters:
@@ -145,7 +145,7 @@ def _shards(flow: Flow, choice: Choice) -> dict[str, ShardedParameter]:
             parts = parts_of(flow, seq, [length for length, _ in blocks], parameter.name.rpartition(".")[0])
             assert parts is not None
             result[parameter.name] = ShardedParameter(own, dim, parts)
-    return result | unused_twins(flow, result)
+    return result | shards_of_untraced(flow, result)
 
 
 def _layout(

@@ -202,7 +202,7 @@ _COMPLETE = (COLWISE, ROWWISE)
 Key = tuple[str, tuple[int, ...], tuple[str, ...]]
 
 
-def unused_twins(flow: Flow, shards: Mapping[str, ShardedParameter]) -> dict[str, ShardedParameter]:
+def shards_of_untraced(flow: Flow, shards: Mapping[str, ShardedParameter]) -> dict[str, ShardedParameter]:
     """Unused parameter -> its split: the split of all similar used parameters, if they are split in the same way.
 
     Similar parameters have the same shape, names that differ only in numbers, modules of the same classes, and the same

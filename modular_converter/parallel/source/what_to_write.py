@@ -10,7 +10,7 @@ import torch
 
 from modular_converter.parallel.errors import PlanError, WriteError
 from modular_converter.parallel.plans.class_settings import HEAD_PLAN, Setting, base_settings, gathered_plan, holding
-from modular_converter.parallel.plans.emit import library_unsaid, to_library
+from modular_converter.parallel.plans.emit import inexpressible_for_library, to_library
 from modular_converter.parallel.plans.text_checks import placed
 from modular_converter.parallel.proof.on_processes import RankPool
 from modular_converter.parallel.proof.prove import Derived, derive_model, prove
@@ -114,11 +114,11 @@ def _entries(derived: Derived, checked: bool) -> dict[str, str]:
             f"{name}: the derived plan is refused: {placed(derived.verdict.layer, derived.verdict.reason)}; "
             "--unverified writes it all the same"
         )
-    unsaid = library_unsaid(derived.plan)
-    if unsaid:
+    inexpressible = inexpressible_for_library(derived.plan)
+    if inexpressible:
         raise WriteError(
             f"{name}: transformers' vocabulary cannot say this plan; `--json FILE` writes it as JSON, which can\n  "
-            + "\n  ".join(map(str, unsaid))
+            + "\n  ".join(map(str, inexpressible))
         )
     return to_library(derived.plan, derived.small.model)
 

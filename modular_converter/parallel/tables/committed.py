@@ -107,7 +107,7 @@ def _pipeline_row(name: str, small: Any, given: dict[str, Any]) -> ModelComparis
     inputs = with_mask(small.model, small.inputs)
     derived = pipeline_of_trace(record(small.model, inputs, name))
     source = _placed(small.model, PipelinePlan.from_library(name, given))
-    committed = _said(verify_pipeline(small.model, source, inputs))
+    committed = verify_pipeline(small.model, source, inputs).outcome
     if isinstance(derived, str):
         return ModelComparison(name, "no plan derived", derived, "", committed)
     ours, theirs = derived.to_library(), source.to_library()
@@ -116,7 +116,7 @@ def _pipeline_row(name: str, small: Any, given: dict[str, Any]) -> ModelComparis
         for key in dict.fromkeys([*theirs, *ours])
         if ours.get(key) != theirs.get(key)
     )
-    state = _said(verify_pipeline(small.model, derived, inputs))
+    state = verify_pipeline(small.model, derived, inputs).outcome
     return ModelComparison(name, "differs" if why else "same", why, state, committed)
 
 
@@ -174,7 +174,7 @@ def _expert_row(
     loader = ""
     if pool is not None:
         derived = Derived(target, small, trace, plan, subject, check_on_threads(subject, plan, 2), overrides)
-        loader = _said(prove(derived, plan, pool, "library"))
+        loader = prove(derived, plan, pool, "library").outcome
     return ModelComparison(name, "differs" if why else "same", why, state, committed, loader)
 
 
@@ -185,17 +185,13 @@ def _no_experts(model: Any) -> str:
 
 def _both(check: Any) -> str:
     """The verdicts on 2 and on 4 ranks, in one text."""
-    said = {ranks: _said(check(ranks)) for ranks in (2, 4)}
+    said = {ranks: check(ranks).outcome for ranks in (2, 4)}
     bad = next((f"{text} ({ranks} ranks)" for ranks, text in said.items() if text != "verified"), None)
     return bad or "verified"
 
 
 def _flow(sides: tuple[list[str], list[str]] | None) -> str:
     return "nothing" if sides is None else f"{','.join(sides[0]) or '-'} -> {','.join(sides[1]) or '-'}"
-
-
-def _said(verdict: Any) -> str:
-    return "verified" if verdict.passed else f"refused: {verdict.reason}"
 
 
 def comparison_table(kind: str, rows: Iterable[ModelComparison]) -> str:

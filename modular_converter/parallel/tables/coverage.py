@@ -17,7 +17,7 @@ from transformers.models.auto import configuration_auto
 from modular_converter.parallel.choice.fit import fit
 from modular_converter.parallel.choice.skeleton import skeleton_of
 from modular_converter.parallel.errors import BuildError, PlanError, one_line
-from modular_converter.parallel.plans.emit import library_unsaid
+from modular_converter.parallel.plans.emit import inexpressible_for_library
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import fitting, resolve
 from modular_converter.parallel.plans.text_checks import entries_for, placed
@@ -360,19 +360,18 @@ def _fill(row: Row, target: Any, pool: Any, start: float) -> None:
 
 def _through_loader(derived: Any, pool: Any) -> str:
     """``verified``, the reason against the plan, or the first rule that transformers' vocabulary lacks."""
-    unsaid = library_unsaid(derived.plan)
-    if unsaid:
-        return f"not in its vocabulary: {unsaid[0]}"
-    return _said(lambda: prove(derived, derived.plan, pool, "library"))
+    inexpressible = inexpressible_for_library(derived.plan)
+    if inexpressible:
+        return f"not in its vocabulary: {inexpressible[0]}"
+    return _outcome(lambda: prove(derived, derived.plan, pool, "library"))
 
 
-def _said(run: Callable[[], Any]) -> str:
-    """A verdict in words."""
+def _outcome(run: Callable[[], Any]) -> str:
+    """A verdict in words, or the refusal of the run."""
     try:
-        verdict = run()
+        return str(run().outcome)
     except PlanError as error:
         return f"refused: {one_line(error, 300)}"
-    return "verified" if verdict.passed else f"refused: {verdict.reason}"
 
 
 def _committed(derived: Any, sharded: float, pool: Any) -> Row | None:
@@ -396,7 +395,7 @@ def _committed(derived: Any, sharded: float, pool: Any) -> Row | None:
         return {"state": "not comparable", "reason": str(error)[:300], "outcome": "", "types": types}
     row: Row = {"state": "verified" if verdict.passed else "refused", "reason": placed(verdict.layer, verdict.reason)}
     row.update(sharded=round(theirs, 4), collectives=verdict.collectives, outcome="worse", types=types)
-    row["loader"] = _said(lambda: prove(derived, source, pool, "committed"))
+    row["loader"] = _outcome(lambda: prove(derived, source, pool, "committed"))
     if not verdict.passed:
         # The library's loader runs some plans that are refused here, since it reads them differently.
         ours_alone = row["loader"] == "verified"

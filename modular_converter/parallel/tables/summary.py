@@ -92,10 +92,10 @@ def _row(
     local = _local(whole, pieces.get(weight), ranks)
     total = sum(parameters[name].numel() for name in names) * width
     share = sum(prod(_local(tuple(parameters[name].shape), pieces.get(name), ranks)) for name in names) * width
-    return RuleRow(rule.pattern, _said(rule), _shape(whole), _shape(local), communication, total, share)
+    return RuleRow(rule.pattern, _style_text(rule), _shape(whole), _shape(local), communication, total, share)
 
 
-def _said(rule: PlanRule) -> str:
+def _style_text(rule: PlanRule) -> str:
     parts = f" {':'.join(map(str, rule.parts))}" if rule.parts else ""
     return rule.style + parts + ("" if rule.dim is None else f" dim {rule.dim}")
 

@@ -72,7 +72,7 @@ class Adapters:
     merged: tuple[str, ...]
     enabled: bool
 
-    def put_into(self, model: torch.nn.Module) -> None:
+    def apply_to(self, model: torch.nn.Module) -> None:
         """Put the adapters into a small instance, in place; all its floating weights require gradients then."""
         from peft import inject_adapter_in_model  # takes seconds to import
         from peft.utils.other import AuxiliaryTrainingWrapper

@@ -87,7 +87,7 @@ def fresh(target: Target, overrides: Mapping[str, Any], strategy: str) -> torch.
         warnings.simplefilter("ignore")
         model: torch.nn.Module = model_class(config).eval()
         for alteration in target.alterations:
-            alteration.put_into(model)
+            alteration.apply_to(model)
         randomise(model)
         return model
 

@@ -99,7 +99,7 @@ def import_file(name: str, path: str) -> ModuleType:
 class Alteration(Protocol):
     """A change of a model after its construction; picklable and hashable."""
 
-    def put_into(self, model: Any) -> None:
+    def apply_to(self, model: Any) -> None:
         """Make the same change to a small instance, in place."""
 
 

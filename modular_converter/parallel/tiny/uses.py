@@ -111,7 +111,7 @@ class _Sides(TorchFunctionMode):
 
     Attributes:
         met: place -> whether its answers were seen: truth values, or comparisons of its numbers.
-        said: place -> the answers there, as text.
+        answers: place -> the answers there, as text.
         written: place where a number is read -> the numbers in the code of the function.
         turned: the place where answers are reversed; empty for none.
         far: replaces the numbers at the turned place; None to reverse their comparisons.
@@ -122,7 +122,7 @@ class _Sides(TorchFunctionMode):
         self.turned, self.far, self.met = turned, far, dict[str, bool]()
         self.asked = self.compared = 0
         self.sized: dict[int, torch.Tensor] = {}
-        self.said: dict[str, set[str]] = {}
+        self.answers: dict[str, set[str]] = {}
         self.written: dict[str, tuple[int | float, ...]] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -152,7 +152,7 @@ class _Sides(TorchFunctionMode):
     def answer(self, truth: Any, site: str) -> Any:
         """The truth value, or array of truth values, that the code gets at a place."""
         self.met[site] = True
-        self.said.setdefault(site, set()).add(str(truth))
+        self.answers.setdefault(site, set()).add(str(truth))
         if site != self.turned or self.far is not None:
             return truth
         self.compared += 1
@@ -312,7 +312,7 @@ def _answers(small: Small, site: str) -> set[str]:
     sides = _Sides()
     with contextlib.suppress(Exception), unchanged(small.model), torch.no_grad(), sides:
         small.model(**small.inputs)
-        return sides.said.get(site, set())
+        return sides.answers.get(site, set())
     return set()
 
 
@@ -331,12 +331,12 @@ class Use:
     """A use of a model.
 
     Attributes:
-        said: its description, to follow "with".
+        description: to follow "with".
         small: a small instance whose forward is this use.
         learns: whether gradients are compared, too.
     """
 
-    said: str
+    description: str
     small: Small
     learns: bool = False
 
@@ -346,7 +346,7 @@ def uses_of(target: Target, small: Small, overrides: Mapping[str, Any]) -> list[
     found = [use for use in _candidates(target, small, overrides) if _runs(use.small)]
     for name, forms in given_arguments(small):
         runs = next((form for form in forms if _runs(form, bounded=True)), None)
-        found += [] if runs is None else [Use(_said(name, runs.inputs.get(name)), runs)]
+        found += [] if runs is None else [Use(_argument_text(name, runs.inputs.get(name)), runs)]
     return found + list(_other_sides(small))
 
 
@@ -366,7 +366,7 @@ def _other_sides(small: Small) -> Iterator[Use]:
             yield Use(str(side), other)
 
 
-def _said(name: str, value: Any) -> str:
+def _argument_text(name: str, value: Any) -> str:
     return f"{name}={value}" if isinstance(value, (bool, int, float)) else name
 
 

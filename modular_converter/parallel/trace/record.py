@@ -163,7 +163,7 @@ class _Recorder:
         """Run an operation and note it."""
         operands = tuple(self.argument(value) for value in args)
         named = tuple((key, self.argument(value)) for key, value in sorted(kwargs.items()))
-        name, pointwise, places = _said_of(func)
+        name, pointwise, places = _operator_facts(func)
         dims = _dims(places, args, kwargs)
         result = func(*args, **kwargs)
         outputs = tuple(self.number(tensor, VALUE) for tensor in tensors_in(result))
@@ -261,7 +261,7 @@ class _Calls(TorchFunctionMode):
 
 
 @functools.cache
-def _said_of(func: Any) -> tuple[str, bool, tuple[int, ...]]:
+def _operator_facts(func: Any) -> tuple[str, bool, tuple[int, ...]]:
     """The name of an operator, whether it is pointwise, and the positions of the arguments that name dimensions."""
     places = tuple(place for place, argument in enumerate(func._schema.arguments) if argument.name in _DIMS)
     return func._schema.name.partition("::")[2], torch.Tag.pointwise in func.tags, places

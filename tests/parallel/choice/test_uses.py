@@ -155,7 +155,7 @@ def test_one_key_value_head_with_padding():
 def test_block_sparse_attention_is_among_the_uses():
     target = target_of("big_bird")
     small = build(target)
-    long = next(use for use in uses_of(target, small, {}) if use.said == "705 tokens")
+    long = next(use for use in uses_of(target, small, {}) if use.description == "705 tokens")
     kinds = {type(layer.attention.self).__name__ for layer in long.small.model.encoder.layer}
     assert kinds == {"BigBirdBlockSparseAttention"}
 
@@ -174,11 +174,11 @@ def test_ids_of_several_codebooks_have_lengths_too():
     target = target_of("dia")
     small = build(target)
     rows, _, books = small.inputs["decoder_input_ids"].shape
-    found = next(use for use in uses_of(target, small, {}) if use.said == "one token")
+    found = next(use for use in uses_of(target, small, {}) if use.description == "one token")
     assert found.small.inputs["decoder_input_ids"].shape == (rows, 1, books)
 
 
 def test_a_guess_at_an_argument_that_makes_a_large_tensor_is_no_use():
     target = target_of(f"{used_otherwise.__name__}.WithManyChoices")
-    found = {use.said for use in uses_of(target, build(target), {})}
+    found = {use.description for use in uses_of(target, build(target), {})}
     assert "choices" not in found and "one token" in found

@@ -11,7 +11,7 @@ pytest.importorskip("transformers")
 from modular_converter.parallel.cli import main  # noqa: E402
 from modular_converter.parallel.errors import PlanError  # noqa: E402
 from modular_converter.parallel.exports.export import TOOLS, export  # noqa: E402
-from modular_converter.parallel.plans.emit import Unsaid  # noqa: E402
+from modular_converter.parallel.plans.emit import Inexpressible  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
 from modular_converter.parallel.proof.on_processes import RankPool  # noqa: E402
 from modular_converter.parallel.proof.prove import derive_model, prove  # noqa: E402
@@ -88,10 +88,12 @@ def test_what_a_tool_cannot_say_is_left_whole_with_its_axis(qwen3):
     """A row-wise layer that cannot be said takes its column-wise layers with it."""
     from dataclasses import replace
 
-    def unsaid(plan, model):
-        return [Unsaid(rule.pattern, f"{rule.pattern}: not so") for rule in plan.rules if rule.style == "rowwise"]
+    def inexpressible(plan, model):
+        return [
+            Inexpressible(rule.pattern, f"{rule.pattern}: not so") for rule in plan.rules if rule.style == "rowwise"
+        ]
 
-    tool = replace(TOOLS["torch"], unsaid=unsaid, route="")
+    tool = replace(TOOLS["torch"], inexpressible=inexpressible, route="")
     found = export(qwen3, tool, 2)
     assert not any(rule.style in ("rowwise", "colwise") for rule in found.plan.rules)
     assert found.proven == "" and qwen3.checked(found.plan, 2).passed

@@ -79,7 +79,7 @@ def test_sinks_of_heads_are_dealt_out_by_vllm_alone():
     plan = Plan.parse(
         str(granite.plan).replace("rule layers.*.self_attn.sinks shard dim=0", "rule norm.weight shard dim=0")
     )
-    assert [one.part for one in TOOLS["vllm"].unsaid(plan, granite.small.model)] == ["norm.weight"]
+    assert [one.part for one in TOOLS["vllm"].inexpressible(plan, granite.small.model)] == ["norm.weight"]
 
 
 @pytest.mark.parametrize("model", ["olmo3", "bitnet"])
@@ -157,4 +157,4 @@ def test_packed_layers_are_never_handed_over():
     """SGLang reads `packed_colwise` as `colwise`, which would cut through the packed blocks."""
     plan = Plan.parse("plan x\nrule layers.*.q packed_colwise parts=1:1\nrule own colwise\n")
     for tool in ENGINES:
-        assert [one.part for one in TOOLS[tool].unsaid(plan, Alike())] == ["layers.*.q"]
+        assert [one.part for one in TOOLS[tool].inexpressible(plan, Alike())] == ["layers.*.q"]

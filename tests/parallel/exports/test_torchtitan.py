@@ -137,7 +137,7 @@ class Odd(nn.Module):
     ],
 )
 def test_what_torchtitan_has_no_layout_for_is_named(line, said):
-    assert [str(one) for one in TOOLS["torchtitan"].unsaid(Plan.parse(f"plan x\n{line}\n"), Odd())] == [said]
+    assert [str(one) for one in TOOLS["torchtitan"].inexpressible(Plan.parse(f"plan x\n{line}\n"), Odd())] == [said]
 
 
 def test_states_and_edges_of_one_module_are_written_together():

@@ -8,7 +8,7 @@ from torch import nn
 from transformers.pytorch_utils import Conv1D
 
 from modular_converter.parallel.errors import PlanFormatError
-from modular_converter.parallel.plans.emit import loader_unsaid, to_library, to_torch, torch_text
+from modular_converter.parallel.plans.emit import refused_by_loader, to_library, to_torch, torch_text
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.solve.derive import from_library
 from tests.parallel.launch import launch
@@ -65,18 +65,18 @@ def test_what_transformers_loader_cuts_without_summing_is_named():
     plan = from_library(
         "x", {"layers.*": "colwise", "table": "rowwise", "words.weight": "replicated_with_grad_allreduce"}
     )
-    assert [str(one) for one in loader_unsaid(plan, Odd())] == [
+    assert [str(one) for one in refused_by_loader(plan, Odd())] == [
         "table: rowwise of a parameter: transformers' loader cuts it, but sums nothing"
     ]
     model = nn.ModuleDict({"experts": Odd()})
     experts = from_library("x", {"experts.table": "rowwise", "experts": "moe_tp_experts"})
-    assert loader_unsaid(experts, model) == []
+    assert refused_by_loader(experts, model) == []
 
 
 def test_layers_that_transformers_loader_does_not_cut_are_named():
     model = nn.ModuleDict({"up": Conv1D(8, 4), "words": nn.Embedding(8, 4)})
     plan = from_library("x", {"up": "colwise", "words": "embedding_rowwise"})
-    assert [str(one) for one in loader_unsaid(plan, model)] == [
+    assert [str(one) for one in refused_by_loader(plan, model)] == [
         "up: up is a Conv1D, and transformers' loader cuts linear layers"
     ]
 

@@ -6,7 +6,7 @@ from torch import nn
 
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.plans.resolve import check_whole, first_names, fitting, resolve
+from modular_converter.parallel.plans.resolve import check_whole, fitting, names_of_tied, resolve
 from modular_converter.parallel.styles import style_of
 from modular_converter.parallel.styles.layout import GATHERED, ROWWISE, SHARE, VOCABULARY
 
@@ -57,7 +57,9 @@ def test_tied_weights_have_one_piece_with_both_roles():
     assert pieces["head.weight"].roles == {VOCABULARY, GATHERED}
     alone = resolved("rule head colwise_gather_output").pieces
     assert alone["words.weight"] == alone["head.weight"]
-    assert first_names(Model())["head.weight"] == "words.weight" and first_names(Model())["norm.bias"] == "norm.bias"
+    assert (
+        names_of_tied(Model())["head.weight"] == "words.weight" and names_of_tied(Model())["norm.bias"] == "norm.bias"
+    )
 
 
 def test_parts_and_units_are_measured_in_the_model():

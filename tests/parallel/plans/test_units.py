@@ -21,7 +21,7 @@ def test_ranks_hold_every_member_once(number, members, size):
     assert [place for first, count in own for place in range(first, first + count)] == list(
         range(number * max(members, 1))
     )
-    assert all(units.is_first_copy(rank, size) for rank in range(size))
+    assert all(units.is_first_replica(rank, size) for rank in range(size))
     if size > number:  # no rank has members of two units, and the ranks of a unit have about as many
         assert all(first // members == (first + count - 1) // members for first, count in own)
         assert len({first // members for first, _ in own}) == number
@@ -34,7 +34,7 @@ def test_a_unit_of_one_member_is_copied(number, size):
     units = Units(number, 1)
     own = [units.own(rank, size) for rank in range(size)]
     assert units.has_copies(size) == (size > number) and not Units(number, 2).has_copies(size)
-    firsts = [own[rank] for rank in range(size) if units.is_first_copy(rank, size)]
+    firsts = [own[rank] for rank in range(size) if units.is_first_replica(rank, size)]
     assert firsts == list(dict.fromkeys(own)) and sum(count for _, count in firsts) == number
     if size > number:
         assert firsts == [(unit, 1) for unit in range(number)]

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from modular_converter.parallel.errors import PlanFormatError
-from modular_converter.parallel.plans.emit import library_unsaid, to_library, torch_text
+from modular_converter.parallel.plans.emit import inexpressible_for_library, to_library, torch_text
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.plans.resolve import resolve
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
@@ -70,7 +70,7 @@ def test_the_example_of_a_style_is_refused_without_it(name):
 def test_facts_agree(name):
     style = STYLES[name]
     assert style_of(style.layout, style.packed) == name
-    if style.layout.enters is not Enters.TAIL and not library_unsaid(plan_of(style)):
+    if style.layout.enters is not Enters.TAIL and not inexpressible_for_library(plan_of(style)):
         assert from_library("example", to_library(plan_of(style))) == plan_of(style)
 
 
@@ -104,7 +104,7 @@ def test_a_new_style_is_one_record(monkeypatch):
     assert calls(follow(record(model, inputs, "new")), plan) == 1
     assert [row.communication for row in rows(plan, model, 2, 4)] == ["", "all-reduce"]
     assert '"down": RowwiseParallel()' in torch_text(plan, model)
-    assert list(map(str, library_unsaid(plan))) == ["down: style rowwise_by_another_name is ours"]
+    assert list(map(str, inexpressible_for_library(plan))) == ["down: style rowwise_by_another_name is ours"]
     assert check_model_on_threads(model, plan, inputs, 2).passed
     monkeypatch.setitem(STYLES, NEW.name, replace(NEW, layout=replace(ROWWISE, leaves=None)))
     assert not check_model_on_threads(model, plan, inputs, 2).passed, "without its sum it is wrong"

@@ -85,7 +85,7 @@ class TorchSwitches:
                     stack.enter_context(torch.autocast(kind, dtype))
             yield
 
-    def said(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """Name -> value of each setting."""
         return dict(zip((one.name for one in fields(self)), astuple(self)))
 
@@ -104,7 +104,7 @@ def refuse_modes(device: torch.device) -> None:
     modes += dispatch_modes()
     default = torch.get_default_device().type
     if modes or default not in ("cpu", device.type):
-        said = type(modes[0]).__name__ if modes else f"the default device {default}"
+        name = type(modes[0]).__name__ if modes else f"the default device {default}"
         raise ApplyError(
-            f"the model's operations run on ranks ({device}), which {said} does not reach; call the model outside of it"
+            f"the model's operations run on ranks ({device}), which {name} does not reach; call the model outside of it"
         )

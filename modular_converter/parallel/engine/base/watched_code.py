@@ -64,7 +64,7 @@ class WatchedCode:
             for kind in self.kinds
             for value in vars(kind).values()
             if isinstance(function := _function(value), FunctionType)
-            for name in _said(function.__code__)
+            for name in _names_and_texts(function.__code__)
         }
         self.later: set[tuple[type[Any], str]] = set()
         self.unsent = False
@@ -164,12 +164,12 @@ def _is_of_torch(value: Any) -> bool:
     return isinstance(value, FunctionType) and value.__globals__.get("__name__", "").startswith("torch.")
 
 
-def _said(code: CodeType) -> Iterator[str]:
+def _names_and_texts(code: CodeType) -> Iterator[str]:
     """The names and texts in a function, by which it can read an attribute."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _said(constant)
+            yield from _names_and_texts(constant)
         elif isinstance(constant, str):
             yield constant
 

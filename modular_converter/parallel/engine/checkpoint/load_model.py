@@ -185,7 +185,7 @@ def replace_parameters(model: torch.nn.Module, others: dict[int, torch.nn.Parame
                 module._parameters[leaf] = others[id(parameter)]
 
 
-def hollow(model: torch.nn.Module, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+def with_empty_weights(model: torch.nn.Module, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     """Replace weights on the meta device by empty weights on the CPU, as in any model after its hand-over.
 
     Returns:

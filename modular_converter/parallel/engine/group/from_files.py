@@ -15,7 +15,7 @@ from modular_converter.parallel.engine.base.probe import Probe, probe_of
 from modular_converter.parallel.engine.checkpoint.load_model import Checkpoint, open_checkpoint
 from modular_converter.parallel.engine.checkpoint.reader import Reader, read_share
 from modular_converter.parallel.engine.group.same_calls import everywhere
-from modular_converter.parallel.engine.group.spread import Spread, within
+from modular_converter.parallel.engine.group.spread import Spread, entries_in
 from modular_converter.parallel.engine.group.weight_sources import WeightSource
 from modular_converter.parallel.errors import ApplyError, PlanError
 from modular_converter.parallel.plans.resolve import Piece
@@ -118,9 +118,9 @@ class FolderSource(WeightSource):
         if whole is None and not recipe.piecewise:
             whole = self.reader.whole(recipe)
         for there, here in one.boxes():
-            part = within(target, here)
+            part = entries_in(target, here)
             if whole is not None:
-                part.copy_(within(whole, there))
+                part.copy_(entries_in(whole, there))
                 continue
             for row, rows_read in self.reader.chunks(recipe, tuple(zip(*there))):
                 part.narrow(0, row, len(rows_read)).copy_(rows_read)

@@ -33,7 +33,7 @@ def norm_of(
     for one in weights:
         spread_over = one.data()
         data = spread_over or data
-        if one.stored.grad is not None and is_first_copy(one):
+        if one.stored.grad is not None and is_first_replica(one):
             gradient = one.local(one.stored.grad)
             exact = torch.promote_types(gradient.dtype, torch.float32)
             found = torch.linalg.vector_norm(gradient, kind, dtype=exact)
@@ -63,8 +63,8 @@ def scale_gradients(weights: Iterable[Spread], norm: torch.Tensor, max_norm: flo
             gradient.mul_(scale.to(gradient.device, gradient.dtype))
 
 
-def is_first_copy(one: Spread) -> bool:
+def is_first_replica(one: Spread) -> bool:
     """Whether no process of lower rank holds a copy of this process's share."""
     if one.held is None or one.held.piece is None or one.held.piece.units is None or not one.held.copies:
         return True
-    return one.held.piece.units.is_first_copy(one.held.group.rank, one.held.group.size)
+    return one.held.piece.units.is_first_replica(one.held.group.rank, one.held.group.size)

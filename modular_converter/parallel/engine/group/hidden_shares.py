@@ -15,7 +15,7 @@ import torch
 from modular_converter.parallel.engine.base.weights_there import weight_there
 from modular_converter.parallel.engine.group.all_present import meet
 from modular_converter.parallel.engine.group.held_weights import HeldWeight, computes_share, made_with
-from modular_converter.parallel.shard.apply import put_together
+from modular_converter.parallel.shard.apply import reassembled
 from modular_converter.parallel.shard.collectives import ProcessGroup
 
 
@@ -67,7 +67,7 @@ def _whole(share: Any, held: HeldWeight, name: str) -> torch.nn.Parameter:
     def fetch() -> torch.Tensor:
         meet(f"code that reads {name}", owner.group)
         assert held.piece is not None
-        return put_together(share.detach().as_subclass(torch.Tensor), held.piece, owner).clone()
+        return reassembled(share.detach().as_subclass(torch.Tensor), held.piece, owner).clone()
 
     return weight_there(empty, name, share.requires_grad, share.device, fetch, _UNWRITTEN)
 

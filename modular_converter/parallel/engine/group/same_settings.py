@@ -139,8 +139,12 @@ class SameSettings:
                 found[where] = repr(new) if is_plain(new) else type(new).__name__
         self.values, old, self.switches = now, self.switches, _switches()
         if old != self.switches:
-            after = _said(*self.switches)
-            found |= {f"torch's {name}": repr(after[name]) for name, one in _said(*old).items() if one != after[name]}
+            after = _switch_values(*self.switches)
+            found |= {
+                f"torch's {name}": repr(after[name])
+                for name, one in _switch_values(*old).items()
+                if one != after[name]
+            }
         known, self.settings = self.settings, _settings(model)
         if known != self.settings:
             for path, values, _ in settings_changes(pickle.loads(known), settings_of(model)):
@@ -213,8 +217,8 @@ def _switches() -> tuple[TorchSwitches, bool]:
     return TorchSwitches.here(), torch.is_grad_enabled()
 
 
-def _said(switches: TorchSwitches, gradients: bool) -> dict[str, Any]:
-    return switches.said() | {"grad mode": gradients}
+def _switch_values(switches: TorchSwitches, gradients: bool) -> dict[str, Any]:
+    return switches.as_dict() | {"grad mode": gradients}
 
 
 def _settings(model: torch.nn.Module) -> bytes:

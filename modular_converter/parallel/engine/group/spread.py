@@ -14,7 +14,7 @@ from modular_converter.parallel.engine.group.held_weights import HeldWeight
 from modular_converter.parallel.engine.group.kept_gathered import close_gathered
 from modular_converter.parallel.engine.group.placements import chunk_lengths
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.shard.apply import put_together
+from modular_converter.parallel.shard.apply import reassembled
 from modular_converter.parallel.shard.collectives import ProcessGroup, all_shares
 from modular_converter.parallel.shard.shares import share_shape, stretches
 
@@ -98,7 +98,7 @@ class Spread:
             local = torch.cat(shares)
         if self.held is None or self.held.piece is None:
             return local
-        return put_together(local, self.held.piece, self.held.group)
+        return reassembled(local, self.held.piece, self.held.group)
 
     def boxes(self) -> list[tuple[Box, Box]]:
         """(Box in the whole weight, box in ``local``) of each contiguous part of this process's entries."""
@@ -127,7 +127,7 @@ class Spread:
         return found
 
 
-def within(tensor: torch.Tensor, box: Box) -> torch.Tensor:
+def entries_in(tensor: torch.Tensor, box: Box) -> torch.Tensor:
     """The entries of a tensor in a box, as a view."""
     for dim, (first, length) in enumerate(zip(*box)):
         tensor = tensor.narrow(dim, first, length)

@@ -29,7 +29,7 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from modular_converter.parallel.engine.group.same_calls import everywhere
-from modular_converter.parallel.engine.group.spread import Spread, each_once, within
+from modular_converter.parallel.engine.group.spread import Spread, each_once, entries_in
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.torch_private import make_wrapper_subclass
@@ -181,7 +181,7 @@ class _Part(torch.Tensor):
     def __get_tensor_shard__(self, index: MetadataIndex) -> torch.Tensor:
         for (first, _), here in self.spread.boxes():
             if torch.Size(first) == index.offset:
-                return within(self.local, here)
+                return entries_in(self.local, here)
         raise ValueError(f"{index.fqn} has no entries at {index.offset} here")
 
 

@@ -13,7 +13,7 @@ import torch
 from modular_converter.parallel.choice.skeleton import kept_types
 from modular_converter.parallel.engine.base.probe import Probe, probe_of
 from modular_converter.parallel.engine.checkpoint.load_model import replace_parameters
-from modular_converter.parallel.engine.group.spread import Spread, each_once, within
+from modular_converter.parallel.engine.group.spread import Spread, each_once, entries_in
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, Resolution
 from modular_converter.parallel.shard.apply import Applied, apply, local_part
@@ -100,7 +100,7 @@ class WeightSource:
         """Copy this process's entries of a waiting weight into ``target``."""
         whole = self.waiting.pop(one.name)
         for there, here in one.boxes():
-            within(target, here).copy_(within(whole, there))
+            entries_in(target, here).copy_(entries_in(whole, there))
 
     def probe(self, model: torch.nn.Module) -> Probe | str:
         """The probe of a model, or the reason why there is none; all processes must call it."""

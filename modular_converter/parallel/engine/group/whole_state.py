@@ -19,7 +19,7 @@ from modular_converter.parallel.engine.base.config_changes import (
 )
 from modular_converter.parallel.engine.checkpoint.save_model import save_model, saved_names
 from modular_converter.parallel.engine.group.same_calls import everywhere
-from modular_converter.parallel.engine.group.spread import Spread, spread_of, within
+from modular_converter.parallel.engine.group.spread import Spread, entries_in, spread_of
 from modular_converter.parallel.errors import ApplyError
 
 
@@ -65,7 +65,7 @@ def load_whole_state(model: Any, state: Mapping[str, torch.Tensor] | None, group
             assert whole is not None
             local = one.local(target)
             for there, here in one.boxes():
-                within(local, here).copy_(within(whole, there))
+                entries_in(local, here).copy_(entries_in(whole, there))
 
 
 def _misfit(

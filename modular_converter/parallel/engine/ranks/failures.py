@@ -31,7 +31,7 @@ def error_in(raw: list[bytes], ranks: list[Rank], about: tuple[Any, ...]) -> Rem
     if not failed:
         return None
     for rank in ranks:
-        rank.post.announced.clear()
+        rank.reader.expected.clear()
     first = min(failed, key=lambda number: (raw[number][:1] != FATAL, raw[number][:1] != FAILURE, number))
     text, error = pickle.loads(raw[first][1:])
     if raw[first][:1] == FATAL:

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.engine.ranks.gpu_mailbox import Mailbox, Post, lent
+from modular_converter.parallel.engine.ranks.gpu_results import ResultBuffer, ResultReader, lent
 from modular_converter.parallel.engine.ranks.shared_memory import Arena, aligned
 from modular_converter.parallel.errors import ApplyError, PlanError
 
@@ -123,9 +123,9 @@ def _methods(kind: type[Any]) -> dict[str, bool]:
 
 
 class _Packer(pickle.Pickler):
-    def __init__(self, file: Any, arena: Arena, held: dict[int, int], mailbox: Mailbox | None) -> None:
+    def __init__(self, file: Any, arena: Arena, held: dict[int, int], results: ResultBuffer | None) -> None:
         super().__init__(file, protocol=5)
-        self.arena, self.held, self.mailbox, self.end, self.mailed = arena, held, mailbox, 0, 0
+        self.arena, self.held, self.results, self.end, self.written = arena, held, results, 0, 0
         self.sent: dict[int, int] = {}
         self.kept: list[torch.Tensor] = []  # alive until the end, so that identities are unique
 
@@ -151,10 +151,10 @@ class _Packer(pickle.Pickler):
 
     def _tensor(self, value: torch.Tensor) -> Any:
         value = value.detach()
-        if self.mailbox is not None and value.is_cuda:
-            found = self.mailbox.put(value, self.mailed)
+        if self.results is not None and value.is_cuda:
+            found = self.results.write(value, self.written)
             if found is not None:
-                self.mailed = aligned(self.mailed + value.numel() * value.element_size())
+                self.written = aligned(self.written + value.numel() * value.element_size())
                 return found
             if (handle := lent(value)) is not None:
                 return handle
@@ -178,9 +178,11 @@ class _Packer(pickle.Pickler):
 
 
 class _Unpacker(pickle.Unpickler):
-    def __init__(self, file: Any, arena: Arena, device: Any, resolve: Callable[[Any], Any], post: Post) -> None:
+    def __init__(
+        self, file: Any, arena: Arena, device: Any, resolve: Callable[[Any], Any], reader: ResultReader
+    ) -> None:
         super().__init__(file)
-        self.arena, self.device, self.resolve, self.post = arena, device, resolve, post
+        self.arena, self.device, self.resolve, self.reader = arena, device, resolve, reader
         self.made: list[torch.Tensor] = []
 
     def persistent_load(self, pid: Any) -> Any:
@@ -205,23 +207,23 @@ class _Unpacker(pickle.Unpickler):
             found = read_tensor(self.arena, offset, dtype, shape)
             return found.clone() if self.device.type == "cpu" else found.to(self.device)
         if kind == "mail":
-            return self.post.look_up(self.device, *pid[1:])
+            return self.reader.look_up(self.device, *pid[1:])
         shared: torch.Tensor = pid[1](*pid[2])
-        return shared if shared.device == self.device else self.post.announce(shared, self.device)
+        return shared if shared.device == self.device else self.reader.expect(shared, self.device)
 
 
-def pack(value: Any, arena: Arena, held: dict[int, int] | None = None, mailbox: Mailbox | None = None) -> bytes:
+def pack(value: Any, arena: Arena, held: dict[int, int] | None = None, results: ResultBuffer | None = None) -> bytes:
     """A value as bytes.
 
     Args:
         arena: for tensors above ``INLINE_BYTES``, from its start; the receiver must have read the last message.
         held: identity of an object that stays here -> its number.
-        mailbox: for CUDA tensors, if the receiver wants them on its device; larger tensors are lent.
+        results: for CUDA tensors, if the receiver wants them on its device; larger tensors are lent.
 
     Raises the errors of ``pickle``.
     """
     file = io.BytesIO()
-    _Packer(file, arena, held or {}, mailbox).dump(value)
+    _Packer(file, arena, held or {}, results).dump(value)
     return file.getvalue()
 
 
@@ -230,15 +232,15 @@ def unpack(
     arena: Arena,
     device: torch.device,
     resolve: Callable[[Any], Any],
-    post: Post | None = None,
+    reader: ResultReader | None = None,
 ) -> Any:
-    """The inverse of ``pack``; tensors are copied to ``device``, those in a mailbox when they are fetched.
+    """The inverse of ``pack``; tensors are copied to ``device``, those in a result buffer when they are read.
 
     Args:
         resolve: ``("held", number)`` or ``("handle", number, class, own names)`` -> the object.
-        post: the receiver's side of the sender's mailbox.
+        reader: the receiver's side of the sender's result buffer.
     """
-    return _Unpacker(io.BytesIO(data), arena, device, resolve, post or Post()).load()
+    return _Unpacker(io.BytesIO(data), arena, device, resolve, reader or ResultReader()).load()
 
 
 def write_tensor(arena: Arena, offset: int, tensor: torch.Tensor) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from modular_converter.parallel.engine.base.main_guard import GUARD_TEXT, MISSING_GUARD, main_without_missing_file
 from modular_converter.parallel.engine.ranks.fair_lock import WAIT_S
-from modular_converter.parallel.engine.ranks.gpu_mailbox import Post
+from modular_converter.parallel.engine.ranks.gpu_results import ResultReader
 from modular_converter.parallel.engine.ranks.progress import Progress, stop_all
 from modular_converter.parallel.engine.ranks.protocol import EARLY, EVENT, FAILURE, FATAL, Start
 from modular_converter.parallel.engine.ranks.shared_memory import Arena
@@ -51,7 +51,7 @@ class Rank:
     progress: Progress
     log: int
     arrived: deque[bytes] = field(default_factory=deque)
-    post: Post = field(default_factory=Post)
+    reader: ResultReader = field(default_factory=ResultReader)
     interrupted: bool = False
 
 
@@ -84,7 +84,7 @@ def finish(ranks: list[Rank], grace_s: float) -> None:
     deadline = time.monotonic() + grace_s
     try:
         for rank in ranks:
-            rank.post.close()
+            rank.reader.close()
             with contextlib.suppress(OSError):
                 rank.pipe.close()
         for rank in ranks:
@@ -126,7 +126,7 @@ def collect_answers(
     limit_s: float,
     event: Event | None,
     early: Callable[[int, bytes], None],
-    awake_s: float = 0.0,
+    spin_s: float = 0.0,
 ) -> tuple[list[bytes], Exception | None]:
     """Wait for one message of each rank.
 
@@ -135,7 +135,7 @@ def collect_answers(
         limit_s: seconds without a message after which the missing ranks count as hung.
         event: called with the kind and value of each event that precedes an answer.
         early: called with the number of a rank and its answer, if the answer is sent before the GPU is done.
-        awake_s: seconds to poll without sleep, if this process has no other thread.
+        spin_s: seconds to poll without sleep, if this process has no other thread.
 
     Returns:
         The messages in the order of the ranks, and the error that ``event`` raised.
@@ -149,7 +149,7 @@ def collect_answers(
     deadline, failed_at = start + limit_s, math.inf  # messages extend the first, not the second
     while missing := [number for number, rank in enumerate(ranks) if not rank.arrived]:
         left = min(deadline, failed_at + _patience(ranks, missing)) - time.monotonic()
-        ready = _ready(selector, start + awake_s, left)
+        ready = _ready(selector, start + spin_s, left)
         if not ready and left <= WAIT_S:
             raise _hung(ranks, missing, limit_s)
         for kind, number in ready:

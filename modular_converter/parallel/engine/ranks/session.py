@@ -37,7 +37,7 @@ LEAVE_S = 15.0
 # The most messages without an answer; the pipes have room for many more.
 _OWED = 16
 # Seconds to poll: on a virtual machine a sleeping process wakes 0.2 ms late, and is slow then. torch polls a GPU, too.
-AWAKE_S = 0.1
+SPIN_S = 0.1
 CPU = torch.device("cpu")
 # The entry among the messages without an answer until all ranks have joined.
 _START = ("start",)
@@ -71,7 +71,7 @@ class Session:
         self.down = Arena.create()
         self.selector = selectors.DefaultSelector()
         self.store: Any = None
-        self.awake_s = 0.0 if self.devices[0] == "cpu" else AWAKE_S
+        self.spin_s = 0.0 if self.devices[0] == "cpu" else SPIN_S
         self.times: list[float] = []
         self.switches: Any = None  # of torch, on the ranks; None if they have their own
         self.unanswered: deque[tuple[Any, ...]] = deque()  # kind and model of each message without an answer
@@ -246,19 +246,19 @@ class Session:
 
         def read(number: int, data: bytes) -> None:
             rank = self.ranks[number]
-            found[number] = unpack(data, rank.up, device, resolve or _unknown, rank.post)
+            found[number] = unpack(data, rank.up, device, resolve or _unknown, rank.reader)
 
         try:
-            raw, trouble = collect_answers(self.ranks, self.selector, limit_s, event, read, self.awake_s)
+            raw, trouble = collect_answers(self.ranks, self.selector, limit_s, event, read, self.spin_s)
             error = error_in(raw, self.ranks, self.unanswered.popleft())
             if error is None:
                 self.times = [SECONDS.unpack(data[len(ANSWER) : HEAD])[0] for data in raw]
                 for number, rank in enumerate(self.ranks):
                     if number not in found:
                         read(number, raw[number][HEAD:])
-                    rank.post.fetch()
+                    rank.reader.read()
                 if device.type == "cuda":
-                    torch.cuda.current_stream(device).synchronize()  # the next call writes to the mailbox again
+                    torch.cuda.current_stream(device).synchronize()  # the next call writes to the buffer again
         except Exception as failure:
             if self.ended:  # by another thread
                 raise self._gone() from failure
@@ -282,7 +282,7 @@ class Session:
                 with contextlib.suppress(RankError):
                     self._discard_answers(LEAVE_S)
                 for rank in self.ranks:
-                    rank.post.announced.clear()
+                    rank.reader.expected.clear()
                 left = True
         finally:
             if not left:

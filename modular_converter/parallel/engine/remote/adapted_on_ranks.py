@@ -12,7 +12,7 @@ from modular_converter.parallel.engine.base.weights_there import is_there
 from modular_converter.parallel.engine.remote.placement import Placement
 from modular_converter.parallel.engine.remote.proxy import OUT_OF_REACH
 from modular_converter.parallel.errors import PlanError
-from modular_converter.parallel.plans.resolve import first_names
+from modular_converter.parallel.plans.resolve import names_of_tied
 
 
 class AdaptedOnRanks:
@@ -36,7 +36,7 @@ class AdaptedOnRanks:
         base = self.get_base_model()
         placement: Placement = base._placement
         prefix = f"{path_of_base(self, base)}."  # type: ignore[arg-type]
-        first = first_names(base)
+        first = names_of_tied(base)
         state = torch.nn.Module.state_dict(base, prefix=prefix, keep_vars=True)
 
         def fetch(name: str) -> torch.Tensor:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.engine.ranks.gpu_mailbox import Mailbox
+from modular_converter.parallel.engine.ranks.gpu_results import ResultBuffer
 from modular_converter.parallel.engine.ranks.packing import pack
 from modular_converter.parallel.engine.ranks.protocol import ANSWER, EARLY, FAILURE, FATAL, SECONDS, UNSENT
 from modular_converter.parallel.engine.ranks.shared_memory import Arena
@@ -27,7 +27,7 @@ class Answering:
 
     def __init__(self, pipe: Connection, device: torch.device, up: Arena, clock: Callable[[], float]) -> None:
         self.pipe, self.device, self.up, self.clock = pipe, device, up, clock
-        self.mailbox = Mailbox()
+        self.results = ResultBuffer()
         self.arrived = 0.0
 
     def answer(
@@ -66,13 +66,13 @@ class Answering:
         work = torch.cuda.Event()  # type: ignore[no-untyped-call]
         work.record()
         took = self.clock() - self.arrived
-        data = pack(value, self.up, held, self.mailbox)
+        data = pack(value, self.up, held, self.results)
         if not work.query():  # type: ignore[no-untyped-call]
             self.pipe.send_bytes(EARLY + data)
             data = b""
             work.synchronize()
             took = self.clock() - self.arrived
-        torch.cuda.synchronize(self.device)  # the main process reads the mailbox on a stream of its own
+        torch.cuda.synchronize(self.device)  # the main process reads the result buffer on a stream of its own
         check()
         return ANSWER + SECONDS.pack(took) + data
 

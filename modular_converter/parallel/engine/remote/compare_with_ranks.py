@@ -64,7 +64,7 @@ def difference_on_ranks(
         logger.info("%s is not compared with the ranks before it is handed over: %s", type(model).__name__, probe)
         return ComparedOnRanks()
     types = {dtype or parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
-    found = _said(probe, plan, session, kept_types(model, dtype), not types.isdisjoint(HALF_TYPES))
+    found = _compared_once(probe, plan, session, kept_types(model, dtype), not types.isdisjoint(HALF_TYPES))
     names = ", ".join(sorted(str(kind).removeprefix("torch.") for kind in types))
     return replace(found, ran=f"one layer of each kind {FOR_INFERENCE} in {names}")
 
@@ -79,14 +79,14 @@ def difference_of_small(model: Any, plan: Plan, session: Session) -> str:
     except PlanError:  # no small instance, or it does not divide over the ranks
         return ""
     if key not in _AGREED:
-        found = _said(probe_with(small, inputs), part, session, kept_types(small, None), False)
+        found = _compared_once(probe_with(small, inputs), part, session, kept_types(small, None), False)
         if found.said:
             return found.said
         _AGREED.add(key)
     return ""
 
 
-def _said(probe: Probe, plan: Plan, session: Session, kept: Any, half: bool) -> ComparedOnRanks:
+def _compared_once(probe: Probe, plan: Plan, session: Session, kept: Any, half: bool) -> ComparedOnRanks:
     try:
         placement = _placed(probe.model, fitting(plan, probe.model), session, kept)
         said = probe.difference(lambda inputs: placement.call("forward", (), dict(inputs)), half)

@@ -39,7 +39,7 @@ from modular_converter.parallel.engine.remote.placement import Placement
 from modular_converter.parallel.engine.remote.stored import StoredTensor, without_marks
 from modular_converter.parallel.engine.remote.what_may_leave import ModelThere
 from modular_converter.parallel.errors import ApplyError, PlanError, one_line
-from modular_converter.parallel.plans.resolve import first_names
+from modular_converter.parallel.plans.resolve import names_of_tied
 from modular_converter.parallel.quantised.int8 import is_unpacked, pack_layers, packed_state
 
 
@@ -107,7 +107,7 @@ class Parallelized(MemoryFigures):
         found = super().state_dict(*args, **kwargs)  # type: ignore[misc]
         prefix = kwargs.get("prefix", "")
         whole = {item.name: tensor for item, tensor in self._placement.whole()}
-        for name, tied in first_names(self).items():  # type: ignore[arg-type]
+        for name, tied in names_of_tied(self).items():  # type: ignore[arg-type]
             if prefix + name in found and tied in whole:
                 found[prefix + name] = whole[tied]
         packed_state(self, found, prefix)  # type: ignore[arg-type]

@@ -25,9 +25,9 @@ from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN, 
 from modular_converter.parallel.engine.base.watched_code import WatchedCode
 from modular_converter.parallel.engine.checkpoint.load_model import (
     Checkpoint,
-    hollow,
     is_folder,
     open_checkpoint,
+    with_empty_weights,
 )
 from modular_converter.parallel.engine.ranks.failures import RemoteError
 from modular_converter.parallel.engine.ranks.session import Session
@@ -102,7 +102,7 @@ def put_on_ranks(given: Arguments) -> Any:
         session.start()
         share_constants_of_code(given.model, session)
         tell("trying layers on the ranks", given.verbose)
-        ready = _compared(given, session, ready) if given.probe else _told(ready, "")
+        ready = _compared(given, session, ready) if given.probe else _with_origin(ready, "")
         logger.info("%s on %s: %s", type(given.model).__name__, ", ".join(session.devices), ready.origin)
         tell("handing over the weights", given.verbose)
         placement = _place(given, session, ready)
@@ -113,7 +113,7 @@ def put_on_ranks(given: Arguments) -> Any:
             session.end("a model could not be put on them")
         raise
     if checkpoint is not None:
-        placement.tensors = hollow(given.model, placement.tensors)
+        placement.tensors = with_empty_weights(given.model, placement.tensors)
     install(given.model, placement)
     if given.plan is None:
         given.model.__dict__[UNPROVEN] = Unproven(ready.unproven, ready.skeleton)
@@ -172,9 +172,9 @@ def _compared(given: Arguments, session: Session, ready: _Ready) -> _Ready:
                 fitted, pieces = check_fit(ready.skeleton, plan, len(session.devices))
                 log_kept(given.model, fitted, len(session.devices))
                 ready = replace(ready, plan=fitted, origin=origin, pieces=pieces)
-                return _told(replace(ready, tried=other.placement), other.ran)
+                return _with_origin(replace(ready, tried=other.placement), other.ran)
     refuse_difference(found.said)
-    return _told(replace(ready, tried=found.placement), found.ran)
+    return _with_origin(replace(ready, tried=found.placement), found.ran)
 
 
 def _deeper_plan(model: Any, ranks: int) -> tuple[Plan, str] | None:
@@ -191,7 +191,7 @@ def _deeper_plan(model: Any, ranks: int) -> tuple[Plan, str] | None:
     return found.plan, f"the plan derived from a small instance of {depth} layers"
 
 
-def _told(ready: _Ready, ran: str) -> _Ready:
+def _with_origin(ready: _Ready, ran: str) -> _Ready:
     """The same, with the layers that ran on the ranks in its origin: the proof on small instances has another form."""
     said = f"tried on the ranks: {ran}" if ran else "not tried on the ranks: the form for inference, the types in use"
     return replace(ready, origin=f"{ready.origin}; {said}")

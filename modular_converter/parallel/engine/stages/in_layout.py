@@ -33,7 +33,7 @@ from modular_converter.parallel.engine.stages.micro_batches import Batch
 from modular_converter.parallel.engine.stages.pipeline import Pipeline
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.stage import StageModule
-from modular_converter.parallel.plans.resolve import Resolution, first_names, resolve
+from modular_converter.parallel.plans.resolve import Resolution, names_of_tied, resolve
 from modular_converter.parallel.shard.collectives import ProcessGroup, forget_entered
 from modular_converter.parallel.tiny.adapters import adapters_of
 from modular_converter.parallel.training import Training
@@ -73,7 +73,7 @@ class PipelineInLayout(InLayout, Pipeline):
         self._training, self._grid, self._source = training, grid, source
         self._skeleton: Skeleton | None = None
         unproven: frozenset[str] = frozenset()
-        self._names = first_names(model)
+        self._names = names_of_tied(model)
         self._saved = tuple(model.state_dict(keep_vars=True))
         self._whole = {name: tuple(one.shape) for name, one in model.named_parameters(remove_duplicate=False)}
         self._resolution = Resolution({}, (), ())

@@ -43,7 +43,7 @@ from modular_converter.parallel.pipeline.flow import LayerFlow, flow_of, layer_p
 from modular_converter.parallel.pipeline.prove import cuts_of
 from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data, do_not_recompute
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
-from modular_converter.parallel.plans.resolve import first_names
+from modular_converter.parallel.plans.resolve import names_of_tied
 from modular_converter.parallel.proof.prove import inputs_by_name
 from modular_converter.parallel.schedule.orders import order_of, schedule_named
 from modular_converter.parallel.shard.collectives import ProcessGroup
@@ -127,7 +127,7 @@ class Pipeline(StageWeights):
             for number, owner in enumerate(order.stage_ranks)
             if owner == rank
         }
-        names = first_names(model)
+        names = names_of_tied(model)
         self._check_stages()
         free_weights(model)  # before the stages make their shares
         for stage in self.stages.values():

@@ -131,7 +131,7 @@ def test_messages_are_looked_for_awake_where_no_other_thread_could_run(monkeypat
 
 
 def test_a_session_of_cpus_sleeps():
-    assert Session(("cpu",)).awake_s == 0.0 < Session(("cuda:0",)).awake_s
+    assert Session(("cpu",)).spin_s == 0.0 < Session(("cuda:0",)).spin_s
 
 
 class Script:
@@ -247,7 +247,7 @@ def test_errors_in_different_places_end_the_group():
     """A sum that one rank has begun would be taken for the first of the next call."""
     script = Script([], (2, 3))
     for rank in script.ranks:
-        rank.post = SimpleNamespace(announced={})
+        rank.reader = SimpleNamespace(expected={})
     with pytest.raises(processes.Lost, match="in different places"):
         error_in([FAILED, FAILED], script.ranks, ())
 

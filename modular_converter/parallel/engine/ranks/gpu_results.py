@@ -9,22 +9,22 @@ import torch
 from torch.multiprocessing.reductions import reduce_tensor
 
 
-MAILBOX_BYTES = 256 << 20
+RESULT_BYTES = 256 << 20
 
 
-class Mailbox:
+class ResultBuffer:
     """GPU memory of a rank for results, mapped by the main process; allocated and lent at its first use.
 
     A mapping for each result would take about a millisecond a call.
     """
 
-    def __init__(self, size: int = MAILBOX_BYTES) -> None:
+    def __init__(self, size: int = RESULT_BYTES) -> None:
         self.size = size
         self.buffer: torch.Tensor | None = None
         self.usable = True
 
-    def put(self, value: torch.Tensor, offset: int) -> Any:
-        """Copy a tensor to the mailbox. Returns its place; None if it does not fit or the memory cannot be lent."""
+    def write(self, value: torch.Tensor, offset: int) -> Any:
+        """Copy a tensor to the buffer. Returns its place; None if it does not fit or the memory cannot be lent."""
         length = value.numel() * value.element_size()
         if not self.usable or offset + length > self.size or not length:
             return None
@@ -39,39 +39,39 @@ class Mailbox:
         return ("mail", value.dtype, tuple(value.shape), offset, handle)
 
 
-class Post:
-    """The receiver's side of a mailbox. Tensors are announced first, and copied when they are complete."""
+class ResultReader:
+    """The receiver's side of a result buffer. Tensors are expected first, and copied when they are complete."""
 
     def __init__(self) -> None:
         self.buffer: torch.Tensor | None = None
-        self.announced: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self.expected: list[tuple[torch.Tensor, torch.Tensor]] = []
 
-    def announce(self, place: torch.Tensor, device: Any) -> torch.Tensor:
-        """A new tensor of the receiver for a tensor in the sender's memory; ``fetch`` fills it."""
+    def expect(self, place: torch.Tensor, device: Any) -> torch.Tensor:
+        """A new tensor of the receiver for a tensor in the sender's memory; ``read`` fills it."""
         found = torch.empty(place.shape, dtype=place.dtype, device=device)
-        self.announced.append((found, place))
+        self.expected.append((found, place))
         return found
 
     def look_up(
         self, device: Any, dtype: torch.dtype, shape: tuple[int, ...], offset: int, handle: Any
     ) -> torch.Tensor:
-        """A new tensor for a place from ``Mailbox.put``; ``fetch`` fills it."""
+        """A new tensor for a place from ``ResultBuffer.write``; ``read`` fills it."""
         if handle is not None:
             self.buffer = handle[1](*handle[2])
         assert self.buffer is not None
         length = math.prod(shape) * dtype.itemsize
-        return self.announce(self.buffer[offset : offset + length].view(dtype).view(shape), device)
+        return self.expect(self.buffer[offset : offset + length].view(dtype).view(shape), device)
 
-    def fetch(self) -> None:
-        """Copy all announced tensors, which must be complete."""
-        for found, place in self.announced:
+    def read(self) -> None:
+        """Copy all expected tensors, which must be complete."""
+        for found, place in self.expected:
             found.copy_(place)
-        self.announced.clear()
+        self.expected.clear()
 
     def close(self) -> None:
         """Unmap the sender's memory."""
         self.buffer = None
-        self.announced.clear()
+        self.expected.clear()
 
 
 def lent(value: torch.Tensor) -> Any:
