@@ -4,6 +4,7 @@ print their help.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import click
@@ -172,6 +173,45 @@ def modularize_command(models: tuple[str, ...], **options: Any) -> None:
     raise SystemExit(run(ModularizeOptions(models, **options)))
 
 
+def _parents(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
+    """The models of `--from`."""
+    return tuple(name.strip() for name in value.split(",") if name.strip())
+
+
+def _model_name(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+    """A name that a folder and a module can have."""
+    if not re.fullmatch(r"[a-z][a-z0-9_]*[a-z0-9]", value):
+        raise click.BadParameter("must be of small letters, digits and `_`, such as `kiwi_vl`.")
+    return value
+
+
+@click.command(context_settings=CONTEXT_SETTINGS)
+@click.argument("model", metavar="MODEL", callback=_model_name)
+@click.option(
+    "--from", "parents", required=True, metavar="MODELS", callback=_parents, help="The parents: llama, or llama,clip."
+)
+@click.option("--cased", metavar="NAME", help="The name in the names of classes, such as KiwiVL for kiwi_vl.")
+@root_option
+@click.option("--tables", is_flag=True, help="Write also the entries in tables that people write.")
+@click.option("--dry-run", is_flag=True, help="Show the new files, and write nothing.")
+@version_option("modular-convert new")
+def new_command(model: str, cased: str | None, **options: Any) -> None:
+    """Begin a new model: a modular file with the configurations and heads of its parents, converted at once.
+
+    A parent is a model of the same folder of models, or of another package (transformers.models.llama). The entries in
+    tables such as those of `auto` are shown as a diff where people write them, and what is left to do is named. A folder
+    with files is left alone.
+
+    \b
+    Exit code: 0 success; 2 something could not be read, written or converted, and nothing was written.
+    """
+    from modular_converter.commands.run_new import NewOptions, run
+
+    if cased is not None and (cased.lower() != model.replace("_", "") or not cased[0].isupper()):
+        raise click.UsageError(f"--cased must have the letters of `{model}` and begin with a capital, not {cased!r}.")
+    raise SystemExit(run(NewOptions(model, cased=cased, **options)))
+
+
 @click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("model", metavar="MODEL")
 @package_option
@@ -218,6 +258,7 @@ SUBCOMMANDS = {
     "init": init_command,
     "marks": marks_command,
     "modularize": modularize_command,
+    "new": new_command,
     "suggest": suggest_command,
     "where": where_command,
 }

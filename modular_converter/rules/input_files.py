@@ -240,6 +240,16 @@ def installed(location: Location) -> Finding:
     return read_only_target(location, "it belongs to an installed package; give --output-dir")
 
 
+def model_exists(location: Location) -> Finding:
+    """The folder of a new model holds files already."""
+    return Finding(
+        READ_ONLY_TARGET,
+        location,
+        "this folder holds Python files already, and a new model takes the place of none",
+        help="Choose another name, or move the files away.",
+    )
+
+
 def modular_exists(location: Location) -> Finding:
     """`location` is a modular file that people have written, or may have."""
     return Finding(

@@ -194,6 +194,7 @@ READERS: Mapping[str, Callable[[object], object]] = {
     "customary-names": _texts,
     "plan-names": _texts,
     "class-lists": _texts,
+    "left-after-converting": _texts,
     "no-inherit-module": _text,
     "sibling-imports": _one_of(SIBLING_IMPORTS),
     "formatter": _one_of(FORMATTERS),

@@ -102,7 +102,8 @@ def _of_profile(name: str, file: TomlFile, ruff_config: str) -> Settings:
     """The settings of a table of conventions."""
     values = read_table(file, file.table)
     pinned = PinnedFormatter(values["formatter"], values.pop("formatter_version", ""))
-    return Settings(profile=name, ruff_config=ruff_config, pinned_formatter=pinned, **values)
+    kind = values["default_kind"]
+    return Settings(profile=name, ruff_config=ruff_config, pinned_formatter=pinned, profile_kind=kind, **values)
 
 
 def _named_file() -> TomlFile | None:
@@ -128,7 +129,7 @@ def _settings(start: str, project: TomlFile | None, ruff: str, black: TomlFile |
     release = release_of(start, latest.package)
     if not os.path.isabs(name):
         latest = profile_settings(name, parse_release(release.version if release else ""))
-    base = replace(latest, package_release=release, profile_kind=latest.default_kind)
+    base = replace(latest, package_release=release)
     folder = os.path.dirname(ruff)
     if project is not None:
         if "ruff_config" in values:
@@ -162,11 +163,14 @@ def _project_values(project: TomlFile) -> dict[str, Any]:
 
 
 def _added_to(base: Settings, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values, with the profile's own entries in those that add to the profile. The profile's banner names paths of
-    its own package.
+    """The values, with the profile's own entries in those that add to the profile. The profile's banner and
+    what is left after converting name paths of its own package.
     """
     is_other = values.get("package", base.package) != base.package
-    added = {**({"banner_root": "", "banner": PLAIN_BANNER} if is_other else {}), **values}
+    added = {
+        **({"banner_root": "", "banner": PLAIN_BANNER, "left_after_converting": ()} if is_other else {}),
+        **values,
+    }
     if "kinds" in values:
         added["kinds"] = {**base.kinds, **values["kinds"]}
     if "kept_names" in values:

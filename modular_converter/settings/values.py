@@ -132,7 +132,9 @@ class Settings:
     """The severity of MC201."""
     max_file_bytes: int
     profile_kind: str = ""
-    """The default kind of the profile, which the files of other packages have; "" for the bare profile."""
+    """The default kind of the profile, which the files of other packages have."""
+    left_after_converting: tuple[str, ...] = ()
+    """What a new model needs beside its modular file, with `{model}` and `{Model}` for its names."""
     no_inherit_module: str = ""
     """The module with `@no_inherit_decorator`, as modular files import it; "" where there is none."""
     sibling_imports: str = NEIGHBOUR

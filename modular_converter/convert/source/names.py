@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -103,6 +104,8 @@ def read_model_names(sources: tuple[tuple[str, str], ...], variable: str, suffix
         suffix: the end of the name of a configuration class, behind the model's name.
     """
     table = _read_table(sources, variable)
+    if not any(config.endswith(suffix) for config in table.values()):  # the table of another package
+        suffix = os.path.commonprefix([config[::-1] for config in table.values()])[::-1]
     return ModelNames({model: config.replace(suffix, "") for model, config in table.items()})
 
 

@@ -68,6 +68,12 @@ TABLE: Mapping[str, object] = {
     "customary-names": ["logger"],
     # The decorator that `modularize` imports for a class or method without decorators whose parent has some.
     "no-inherit-module": "...utils.generic",
+    # What a new model needs beside its modular file; `modular-convert new` prints it.
+    "left-after-converting": [
+        "docs/source/en/model_doc/{model}.md: a page about {Model}, and its entry in docs/source/en/_toctree.yml",
+        "tests/models/{model}/: tests of {Model}",
+        "make fix-repo: style, copies, docstrings, and the files whose heads say that a program writes them",
+    ],
     # Where configurations and models keep their plans of parallelism.
     "plan-names": [
         "base_model_tp_plan",

@@ -1,0 +1,266 @@
+"""The first modular file of a new model: each public class of its parents under the name of the new model.
+
+With several parents, the first one gives the plain names (`KiwiModel`), and each other one its own behind them
+(`KiwiClipModel`), so that no two copies have one name.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from modular_converter.convert.batch import Run
+from modular_converter.convert.conversion import Conversion
+from modular_converter.convert.emit.assemble import render_all
+from modular_converter.convert.emit.banner import without_banner
+from modular_converter.convert.emit.format import format_files
+from modular_converter.convert.source.library import Library
+from modular_converter.convert.source.names import written_name
+from modular_converter.convert.source.own_imports import folder_name, own_folder_name, with_absolute_imports
+from modular_converter.convert.source.rename import Renamer
+from modular_converter.files.arguments import model_folder
+from modular_converter.findings import UNPARSABLE, ConversionError, Location
+from modular_converter.model.index import index_module
+from modular_converter.model.module import Module
+from modular_converter.model.nodes import parse, walk
+from modular_converter.rules import input_files
+from modular_converter.settings.load import profile_settings
+from modular_converter.settings.values import module_name
+
+
+_TYPE = re.compile(r"(?m)^    model_type\b[^=\n]*=\s*([\"'])([\w.-]+)\1")
+_WEIGHTS = re.compile(r"[\"'`]([\w.-]+/[\w.-]+)[\"'`]")
+
+
+class Parent(NamedTuple):
+    """A model that the new one inherits from."""
+
+    model: str
+    """Its name, `llama`."""
+    folder: str
+    dotted: str
+    """Its folder as a modular file imports from it: `..llama`, `transformers.models.llama`."""
+    cased: str
+    """Its name in the names of its classes, `Llama`."""
+    modules: Mapping[str, Module]
+    """Kind of file -> the file with its configurations, and that with its models."""
+    classes: tuple[tuple[str, str], ...]
+    """Kind of file and name of each public class that is called after the model, in order."""
+    is_elsewhere: bool
+    """Whether it is of another package."""
+
+
+class NewModel(NamedTuple):
+    """A model that was not there before."""
+
+    modular: str
+    """The place of its modular file."""
+    text: str
+    conversion: Conversion
+    copies: Mapping[str, str]
+    """Path -> text of files that no conversion gives, which the generated code imports: the parent's, renamed."""
+    init: str | None
+    """The text of `__init__.py`; None where that of the parent is missing or cannot be followed."""
+    renamer: Renamer
+    """Renames the first parent to the new model."""
+    classes: Mapping[str, str]
+    """Class of the first parent -> the class of the new model."""
+    types: Mapping[str, str]
+    """`model_type` of a configuration of the first parent -> that of the new model."""
+
+
+def read_parent(name: str, models: str, library: Library) -> Parent:
+    """Read a parent, by the name of a model or, in another package, the dotted name of its folder.
+
+    Raises `ConversionError` for a model that does not exist, and for one that has no public class of its own name.
+    """
+    is_elsewhere = "." in name
+    model = name.rpartition(".")[2].replace("-", "_")
+    folder = library.resolver.stem(name, models) if is_elsewhere else model_folder(name, models)
+    if folder is None or not os.path.isdir(folder):
+        raise ConversionError(input_files.missing_file(Location(name), reason="there is no such package or folder"))
+    conventions = profile_settings() if is_elsewhere else library.settings
+    kinds = (conventions.kinds.get(conventions.config_suffix, ""), conventions.default_kind)
+    paths = {kind: os.path.join(folder, f"{module_name(kind, model)}.py") for kind in kinds if kind}
+    modules = {kind: library.module(path) for kind, path in paths.items() if library.exists(path)}
+    defined = [one for module in modules.values() for one in module.classes]
+    names = (library.names(os.path.dirname(folder)).cased(model), written_name(model, defined))
+    cased = next((one for one in names if one and any(name.startswith(one) for name in defined)), "")
+    init = os.path.join(folder, "__init__.py")
+    listed = library.module(init).imported if library.exists(init) else ()
+    public = ((kind, one) for kind, module in modules.items() for one in _public(module, listed))
+    classes = tuple((kind, one) for kind, one in public if cased and one.startswith(cased))
+    if not any(kind == conventions.default_kind for kind, _ in classes):
+        reason = f"its file `{module_name(conventions.default_kind, model)}.py` exports no class that is called after {model}"
+        raise ConversionError(input_files.missing_file(Location(folder), reason=reason))
+    by_own_name = (own_folder_name(module, library) for module in modules.values())
+    dotted = name if is_elsewhere else next(filter(None, by_own_name), f"..{model}")
+    return Parent(model, folder, dotted, cased, modules, classes, is_elsewhere)
+
+
+def _public(module: Module, listed: Collection[str]) -> list[str]:
+    """The classes of a file that its `__all__` lists, else those that the package imports, else those that nothing uses."""
+    for public in (module.exported, listed):
+        if found := [name for name in module.classes if name in public]:
+            return found
+    used = {name for one in module.statements for name in one.uses - {one.name}}
+    return [name for name in module.classes if name not in used]
+
+
+def new_model(model: str, cased: str, parents: Sequence[Parent], models: str, library: Library) -> NewModel:
+    """The files of a new model, converted in memory.
+
+    Args:
+        model: its name, `kiwi_vl`.
+        cased: its name in the names of its classes, `KiwiVL`.
+        parents: the models that it inherits from, the most important one first.
+        models: the folder of models.
+        library: the sources.
+
+    Raises `ConversionError` with the findings, if the modular file does not convert.
+    """
+    modular = os.path.join(models, model, f"modular_{model}.py")
+    prefixes = (cased, *(cased + title(parent.model) for parent in parents[1:]))
+    text = _modular_text(list(zip(parents, prefixes, strict=True)), model, library)
+    text = format_files({modular: text}, library.settings).texts[modular]
+    renamers = [Renamer(one.model, one.cased, model, cased, models=library.settings.models_names) for one in parents]
+    conversion, copies = _convert(modular, text, list(zip(parents, renamers, strict=True)), library)
+    classes = {name: cased + name.removeprefix(parents[0].cased) for _, name in parents[0].classes}
+    init = _init(parents[0], {**conversion.files, **copies}, modular, renamers[0], library)
+    generated = (index_module(content, path) for path, content in conversion.files.items())
+    old, written = _types(parents[0].modules.values()), _types(generated)
+    types = {parents[0].model: model} | {
+        kind: new for name, kind in old.items() if (new := written.get(classes.get(name, "")))
+    }
+    return NewModel(modular, text, conversion, copies, init, renamers[0], classes, types)
+
+
+def _convert(
+    modular: str, text: str, parents: Sequence[tuple[Parent, Renamer]], library: Library
+) -> tuple[Conversion, Mapping[str, str]]:
+    """The conversion of a modular file, and the files beside it that its code imports, which are the parents' renamed."""
+    copies: dict[str, str] = {}
+    while True:
+        (conversion,) = Run(library.settings, {modular: text, **copies}, workers=1).convert([modular])
+        if conversion.failed:
+            raise ConversionError(*conversion.findings)
+        files = {**conversion.files, **copies}
+        missing = {name for content in files.values() for name in _beside(content)}
+        missing -= {os.path.basename(path).removesuffix(".py") for path in files}
+        found = {name: content for name in sorted(missing) if (content := _copy(name, parents, library)) is not None}
+        if not found:
+            return conversion, copies
+        new = {os.path.join(os.path.dirname(modular), f"{name}.py"): content for name, content in found.items()}
+        copies |= format_files(new, library.settings).texts
+
+
+def _beside(text: str) -> Iterator[str]:
+    """The modules beside a file that it imports from."""
+    for node in walk(*parse(text).body):
+        if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module:
+            yield node.module
+
+
+def _copy(name: str, parents: Sequence[tuple[Parent, Renamer]], library: Library) -> str | None:
+    """The file of a parent that is called so in the new model, renamed; None for none."""
+    for parent, renamer in parents:
+        for file in sorted(os.listdir(parent.folder)):
+            if file.endswith(".py") and renamer.name(file.removesuffix(".py")) == name:
+                return renamer.code(library.text(os.path.join(parent.folder, file)))
+    return None
+
+
+def _types(modules: Iterable[Module]) -> dict[str, str]:
+    """Class -> its `model_type`, for the configurations of some files."""
+    texts = ((name, module.definitions[name].text) for module in modules for name in module.classes)
+    return {name: match[2] for name, text in texts if (match := _TYPE.search(text))}
+
+
+def _body(model_type: str, old: str, new: str) -> str:
+    """The body of an heir: `pass`, or the type of a configuration that renaming would leave to its parent (`blip-2`)."""
+    if not model_type or re.search(rf"(?<![a-z0-9]){re.escape(old)}", model_type):
+        return "pass"
+    parts = r"[\W_]?".join(map(re.escape, re.split(r"_|(?<=[a-z])(?=\d)", old)))
+    own = re.sub(r"\W", "_", re.sub(parts, new, model_type, count=1))
+    return f'model_type = "{own if own.startswith(new) else new}"'
+
+
+def title(model: str) -> str:
+    """`KiwiVl` of `kiwi_vl`: a cased name whose lowercase form is the model's name again."""
+    return "".join(part.title() for part in model.split("_"))
+
+
+def _modular_text(parents: Sequence[tuple[Parent, str]], model: str, library: Library) -> str:
+    imports, classes, exported = [], [], []
+    for parent, prefix in parents:
+        types = _types(parent.modules.values())
+        for kind in parent.modules:
+            names = [name for other, name in parent.classes if other == kind]
+            if names:
+                imports.append(f"from {parent.dotted}.{module_name(kind, parent.model)} import {', '.join(names)}\n")
+            for name in names:
+                new = prefix + name.removeprefix(parent.cased)
+                classes.append(f"\n\nclass {new}({name}):\n    {_body(types.get(name, ''), parent.model, model)}\n")
+                exported.append(new)
+    module = next(iter(parents[0][0].modules.values()))
+    header = "" if library.settings.license_header else without_banner(module.header, library.settings).strip("\n")
+    return f"{header}\n\n{''.join(imports)}{''.join(classes)}\n\n{render_all(exported)}".lstrip("\n")
+
+
+def _init(parent: Parent, files: Mapping[str, str], modular: str, renamer: Renamer, library: Library) -> str | None:
+    """The parent's `__init__.py` for the new model, without what only the parent has; None where that is not plain. That of
+    another package is no example.
+    """
+    path = os.path.join(parent.folder, "__init__.py")
+    if parent.is_elsewhere:
+        return ""
+    text = library.text_if_readable(path)
+    if text is None:
+        return None
+    dotted = own_folder_name(library.module(path), library)
+    renamed = renamer.code(re.sub(rf"(?m)^(\s*from ){re.escape(dotted)}\.", r"\1.", text) if dotted else text)
+    defined = {
+        os.path.basename(one).removesuffix(".py"): index_module(content, one).names for one, content in files.items()
+    }
+    try:
+        renamed = _without_missing(renamed, defined)
+        compile(renamed, path, "exec", dont_inherit=True)
+    except UNPARSABLE:
+        return None
+    own = folder_name(os.path.dirname(modular), library) if dotted else ""
+    return with_absolute_imports(renamed, own) if _is_whole(renamed, defined) else None
+
+
+def _without_missing(text: str, defined: Collection[str]) -> str:
+    """The text without the imports from modules of its folder that do not exist."""
+    lines = text.split("\n")
+    for node in walk(*parse(text).body):
+        if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module and node.module not in defined:
+            lines[node.lineno - 1 : node.end_lineno] = [""] * ((node.end_lineno or node.lineno) - node.lineno + 1)
+    dropped = {number for number, line in enumerate(lines) if not line} - _empty_lines(text)
+    return "\n".join(line for number, line in enumerate(lines) if number not in dropped)
+
+
+def _empty_lines(text: str) -> set[int]:
+    return {number for number, line in enumerate(text.split("\n")) if not line}
+
+
+def _is_whole(text: str, defined: Mapping[str, Collection[str]]) -> bool:
+    """Whether an `__init__.py` imports only what exists, and its `__all__` lists only what it has."""
+    module = index_module(text, "__init__.py")
+    imported = [name for statement in module.statements for name in statement.imports if name.module.startswith(".")]
+    own = (name for name in imported if not name.module.startswith("..") and name.name != "*")
+    exists = all(name.name in defined.get(name.module[1:], ()) for name in own)
+    has_star = any(name.name == "*" for name in imported)
+    return exists and (has_star or set(module.exported) <= {*module.names, *(one.bound for one in imported)})
+
+
+def names_made_by_renaming(new: NewModel) -> Iterator[str]:
+    """The quoted names of published weights in the generated files, which exist for the parent alone."""
+    for path, text in new.conversion.files.items():
+        for name in dict.fromkeys(_WEIGHTS.findall(text)):
+            if new.renamer.new in name.lower():
+                yield f"{os.path.basename(path)}: `{name}` comes from renaming; write the name of your weights"
