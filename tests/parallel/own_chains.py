@@ -30,6 +30,21 @@ class Chain(nn.Module):
         return self.leave(x)
 
 
+class Scored(Chain):
+    """A forward that returns its own loss, without a name."""
+
+    def forward(self, x, labels=None):
+        found = super().forward(x)
+        return found if labels is None else (found, (found - labels).pow(2).mean())
+
+
+class Unscored(Chain):
+    """A forward that takes labels and returns no loss."""
+
+    def forward(self, x, labels=None):
+        return super().forward(x) - (0 if labels is None else labels)
+
+
 class TupleBlock(Block):
     def forward(self, x, extra, scale=1.0):
         y = super().forward(x) * scale

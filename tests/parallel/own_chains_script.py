@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel import Pipeline, Training, derive_pipeline, parallelize
-from tests.parallel.own_chains import Parts, leading, loss, made, rows
+from tests.parallel.own_chains import Parts, Scored, Unscored, leading, loss, made, rows
 
 
 def furthest(found, expected):
@@ -91,7 +91,15 @@ def main(layouts, names):
         small = derive_pipeline(whole, inputs)
         given = Pipeline(copy.deepcopy(whole), chunks=2, plan=small, loss=loss, device="cpu", balance=(1, 3))
         named = {"x": rows()}
+        scored = Scored()
+        dist.broadcast_object_list(weights := [scored.state_dict()])
+        scored.load_state_dict(weights[0])
+        staged = Pipeline(copy.deepcopy(scored), chunks=2, example_inputs=named, device="cpu")
+        unscored = Pipeline(Unscored(), chunks=2, example_inputs=named, device="cpu")
+        labels = rows()[..., :3]
+        found["own loss"] = float(staged.step(rows(), labels=labels) - scored(rows(), labels)[1].detach())
         found["said"] = {
+            "no loss": refused(lambda: unscored.step(rows(), labels=labels)),
             "no layers": refused(lambda: Pipeline(Parts(), chunks=2, example_inputs=named, device="cpu")),
             "nothing given": refused(lambda: Pipeline(copy.deepcopy(whole), chunks=2, device="cpu")),
             "wrong plan": refused(lambda: Pipeline(copy.deepcopy(whole), chunks=2, plan="plan x", device="cpu")),

@@ -264,6 +264,9 @@ class Pipeline(StageWeights):
         parts = batch.parts(self._chunks)
         if self._made_for != key:
             flow = self._flow(parts[0], trains)
+            if trains and self._loss is None and _own_loss(flow.output) is None:
+                kind = type(flow.output).__name__
+                raise ApplyError(f"the model returns a {kind} without a loss: give Pipeline, or Training(…), a loss=")
             if not trains and self._chunks > 1:
                 refuse_parts_of_one_result(flow.output, self._without_data(on_meta(batch.inputs)), self._chunks)
             self._made, self._made_for = self._schedule_of(flow, trains), key
@@ -300,12 +303,8 @@ class Pipeline(StageWeights):
         """A micro-batch's contribution to the mean loss."""
         assert self._last_stage is not None
         whole = self._last_stage.output(output)
-        if self._loss is None and not isinstance(whole, Mapping):
-            raise ApplyError(
-                f"the model returns a {type(whole).__name__} without a loss by name: give Pipeline a loss="
-            )
-        found = whole["loss"] if self._loss is None else self._loss(whole, target)
-        return found / self._chunks
+        found = _own_loss(whole) if self._loss is None else self._loss(whole, target)
+        return found / self._chunks  # type: ignore[no-any-return]
 
     def _refuse_everywhere(self, said: str) -> None:
         """Raise ``ApplyError`` on all processes if one has a message."""
@@ -317,6 +316,15 @@ class Pipeline(StageWeights):
         total = torch.stack(list(losses)).detach().sum().float() if losses else torch.zeros((), device=self._place)
         dist.all_reduce(total, group=self._group)
         return total
+
+
+def _own_loss(output: Any) -> Any:
+    """The loss in a model's output: by its name, or the only number in it; None if there is none."""
+    if isinstance(output, Mapping):
+        return output.get("loss")
+    parts = output if isinstance(output, (tuple, list)) else [output]
+    numbers = [one for one in parts if isinstance(one, torch.Tensor) and not one.dim()]
+    return numbers[0] if len(numbers) == 1 else None
 
 
 def _main_input(model: torch.nn.Module) -> str:
