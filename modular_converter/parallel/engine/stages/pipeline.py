@@ -304,7 +304,7 @@ class Pipeline(StageWeights):
         assert self._last_stage is not None
         whole = self._last_stage.output(output)
         found = _own_loss(whole) if self._loss is None else self._loss(whole, target)
-        return found / self._chunks  # type: ignore[no-any-return]
+        return found / self._chunks
 
     def _refuse_everywhere(self, said: str) -> None:
         """Raise ``ApplyError`` on all processes if one has a message."""
