@@ -4,7 +4,7 @@ utils/bench_scale.py`.
 The models are copies of gemma from the zoo, each under a name of its own, all made from one llama. Each figure is one
 process: a cold check without a cache, with one worker, and a warm one whose cache knows all. Seconds are of the
 processor, children included; memory is the largest of the processes. "Growth" is the time of a model against the line
-above: 1.0 is linear. `--update docs/guide.md` writes the table into the guide.
+above: 1.0 is linear. `--update docs/figures/check.md` writes the table into the guide.
 """
 
 from __future__ import annotations

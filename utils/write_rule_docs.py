@@ -1,9 +1,9 @@
-"""Write `docs/rules.md` from the rules themselves: `python utils/write_rule_docs.py`."""
+"""Write `docs/rules.md` and a page for each rule from the rules themselves: `python utils/write_rule_docs.py`."""
 
 from __future__ import annotations
 
 import os
-import re
+import pathlib
 import sys
 
 
@@ -32,14 +32,14 @@ rule.
 """
 
 
-def render() -> str:
-    """The whole page: a table of the rules, then each of them at length."""
+def pages() -> dict[str, str]:
+    """Path below `docs` -> text: the table of the rules, and a page for each rule."""
     rows = "".join(
-        f"| [{rule.code}](#{anchor(rule.code, rule.name)}) | {rule.name} | {rule.severity.value} | {rule.summary} "
+        f"| [{rule.code}](rules/{rule.code}.md) | {rule.name} | {rule.severity.value} | {rule.summary} "
         f"| {_mark(rule)} |\n"
         for rule in all_rules()
     )
-    return HEAD + rows + "".join("\n" + lowered(page(rule)) for rule in all_rules())
+    return {"rules.md": HEAD + rows, **{f"rules/{rule.code}.md": page(rule) for rule in all_rules()}}
 
 
 def _mark(rule: Rule) -> str:
@@ -48,21 +48,15 @@ def _mark(rule: Rule) -> str:
     return "" if rule.by_default else "off"
 
 
-def anchor(code: str, name: str) -> str:
-    """The anchor that Markdown viewers give the heading of a rule."""
-    return f"{code} {name}".lower().replace(" ", "-")
-
-
-def lowered(text: str) -> str:
-    """The page with its headings one level further down; comments in code stay."""
-    pieces = re.split(r"(^```.*?^```$)", text, flags=re.MULTILINE | re.DOTALL)
-    return "".join(piece if piece.startswith("```") else re.sub(r"(?m)^#", "##", piece) for piece in pieces)
-
-
 def main() -> None:
-    """Write the page."""
-    with open(os.path.join(ROOT, "docs", "rules.md"), "w", encoding="utf-8", newline="\n") as file:
-        file.write(render())
+    """Write the pages, and remove those of rules that are gone."""
+    docs, written = pathlib.Path(ROOT, "docs"), pages()
+    (docs / "rules").mkdir(exist_ok=True)
+    for path in (docs / "rules").glob("*.md"):
+        if f"rules/{path.name}" not in written:
+            path.unlink()
+    for name, text in written.items():
+        (docs / name).write_text(text, encoding="utf-8", newline="\n")
 
 
 if __name__ == "__main__":

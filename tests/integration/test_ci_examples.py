@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```yaml\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 BLOCKS = [
     pytest.param(block, id=f"{page} {number}")
-    for page in ("README.md", "docs/guide.md")
+    for page in ("README.md", "docs/how-to/pre-commit.md", "docs/how-to/github-actions.md")
     for number, block in enumerate(BLOCK.findall((ROOT / page).read_text(encoding="utf-8")), start=1)
 ]
 

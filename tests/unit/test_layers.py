@@ -48,6 +48,7 @@ FLOORS = {
         "keys",
         "versions",
         "load",
+        "schema",
     ),
     "modular_converter.convert": (
         "__init__",

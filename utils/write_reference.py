@@ -1,0 +1,118 @@
+"""Write what the code knows of itself: `python utils/write_reference.py`.
+
+* `docs/reference/commands.md`: every command with its options, from their definitions;
+* `docs/reference/python.md`, below its mark: the public functions and records, from their docstrings;
+* `modular_converter/settings/schema.json`: the JSON schema of the settings, with the words of their table.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import pathlib
+import re
+import sys
+from collections.abc import Callable, Iterator
+
+import click
+
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+import modular_converter  # noqa: E402
+from modular_converter.commands.check import check_command  # noqa: E402
+from modular_converter.commands.convert import convert_command  # noqa: E402
+from modular_converter.commands.subcommands import SUBCOMMANDS  # noqa: E402
+from modular_converter.parallel.cli import main as plan_group  # noqa: E402
+from modular_converter.settings.schema import schema_with  # noqa: E402
+
+
+COMMANDS_HEAD = """\
+<!-- Written by utils/write_reference.py. Do not edit. -->
+
+# Commands
+
+The same words as behind `--help`. [Exit codes and formats](findings.md) are the same in all of them.
+"""
+PYTHON_MARK = "<!-- written by utils/write_reference.py below this line -->\n"
+
+
+def pages() -> dict[str, str]:
+    """Path below the root -> text of each written file."""
+    python = (ROOT / "docs/reference/python.md").read_text(encoding="utf-8")
+    return {
+        "docs/reference/commands.md": COMMANDS_HEAD + "".join(map(_command, *zip(*_commands()))),
+        "docs/reference/python.md": python.partition(PYTHON_MARK)[0] + PYTHON_MARK + "".join(_public()),
+        "modular_converter/settings/schema.json": json.dumps(schema_with(_descriptions()), indent=2) + "\n",
+    }
+
+
+def _commands() -> Iterator[tuple[str, click.Command]]:
+    yield "modular-convert", convert_command
+    yield from ((f"modular-convert {name}", one) for name, one in SUBCOMMANDS.items())
+    yield "check-modular-conversion", check_command
+    context = click.Context(plan_group)
+    for name in plan_group.list_commands(context):
+        found = plan_group.get_command(context, name)
+        assert found is not None
+        yield f"modular-plan {name}", found
+
+
+def _command(name: str, command: click.Command) -> str:
+    context = click.Context(command, info_name=name)
+    usage = " ".join(command.collect_usage_pieces(context))
+    words = inspect.cleandoc(command.help or "").replace("\b\n", "")
+    rows = "".join(_option(one, context) for one in command.get_params(context))
+    table = f"\n| option | |\n| --- | --- |\n{rows}" if rows else ""
+    return f"\n## {name}\n\n`{name} {usage}`\n\n{words}\n{table}"
+
+
+def _option(option: click.Parameter, context: click.Context) -> str:
+    record = option.get_help_record(context)
+    if record is None:
+        return ""
+    names, words = (one.replace("|", "\\|") for one in record)
+    return f"| `{names}` | {words} |\n"
+
+
+def _public() -> Iterator[str]:
+    for name in modular_converter.__all__:
+        found = getattr(modular_converter, name)
+        if inspect.isfunction(found):
+            yield f"\n## `{name}`\n\n```text\n{name}{_signature(found)}\n```\n\n{_docstring(found)}\n"
+        elif inspect.isclass(found):
+            yield f"\n## `{name}`\n\n{_docstring(found)}\n"
+
+
+def _docstring(found: object) -> str:
+    """The docstring; its sections with indented lines become lists."""
+    text = inspect.getdoc(found) or ""
+    text = re.sub(r"(?m)^(Args|Returns|Raises):$", r"**\1**\n", text)
+    text = re.sub(r"(?m)^    (\w+): ", r"* `\1`: ", text)
+    return re.sub(r"(?m)^    (?=\S)", "", text)
+
+
+def _signature(found: Callable[..., object]) -> str:
+    """The signature without the quotes of postponed annotations."""
+    return str(inspect.signature(found)).replace("'", "")
+
+
+def _descriptions() -> dict[str, str]:
+    """Key -> its words in the table of settings, without links."""
+    text = (ROOT / "docs/reference/settings.md").read_text(encoding="utf-8")
+    found = {}
+    for keys, words in re.findall(r"^\| (`[^|]+`) \| ([^|]+) \|", text, re.MULTILINE):
+        plain = re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", words).strip()
+        found.update(dict.fromkeys(re.findall(r"`([\w-]+)`", keys), plain))
+    return found
+
+
+def main() -> None:
+    """Write the files."""
+    for name, text in pages().items():
+        (ROOT / name).write_text(text, encoding="utf-8", newline="\n")
+
+
+if __name__ == "__main__":
+    main()
