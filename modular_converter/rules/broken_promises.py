@@ -7,7 +7,7 @@ from __future__ import annotations
 from modular_converter.findings import Rule, Severity
 
 
-_ONLY = "Only `check-modular-conversion --breaking` tells of it ([change.md](change.md))."
+_ONLY = "Only `check-modular-conversion --breaking` tells of it ([what a change means](../how-to/change.md))."
 CHECKPOINT = f"Level: checkpoint. {_ONLY}\n"
 API = f"Level: API. {_ONLY}\n"
 SOURCE = f"Level: source. {_ONLY}\n"
