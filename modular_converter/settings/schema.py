@@ -50,6 +50,7 @@ _TYPES: Mapping[str, Mapping[str, Any]] = {
             "select",
             "ignore",
             "post-format",
+            "left-after-converting",
         ],
         _TEXTS,
     ),
