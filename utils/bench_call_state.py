@@ -12,7 +12,7 @@ from datetime import date
 import torch
 from torch import nn
 
-from modular_converter.parallel.engine.base.torch_switches import TorchSwitches, refuse_modes
+from modular_converter.parallel.engine.base.settings import TorchSwitches, refuse_modes
 from modular_converter.parallel.engine.base.watched_code import WatchedCode
 from modular_converter.parallel.engine.base.watched_state import WatchedState
 

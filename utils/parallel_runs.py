@@ -91,7 +91,7 @@ def run_one(shape: str, devices: int, parts: set[str]) -> None:
     import torch
 
     from modular_converter.parallel.engine.base.memory import usage
-    from modular_converter.parallel.engine.ranks.profiling import profile
+    from modular_converter.parallel.engine.remote.rank_models import profile
 
     place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = build(shape).to(place)

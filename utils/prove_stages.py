@@ -70,7 +70,7 @@ def whole_of(name: str, layers: int) -> Whole:
     """A family's small model without dropout, run whole; of a few more layers where it cannot have so many."""
     import torch
 
-    from modular_converter.parallel.engine.stages.chosen_plan import pipeline_plan
+    from modular_converter.parallel.engine.stages.pipeline import pipeline_plan
     from modular_converter.parallel.tiny.fields import dropout_rates
 
     model = _built(name, layers, most=layers + 3)

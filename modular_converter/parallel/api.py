@@ -16,10 +16,10 @@ from modular_converter.parallel.engine.arguments import (
     in_process_group,
 )
 from modular_converter.parallel.engine.base.adapted import base_of
-from modular_converter.parallel.engine.base.compiled import uncompiled
-from modular_converter.parallel.engine.base.main_guard import refuse_import_in_child
 from modular_converter.parallel.engine.base.memory import with_devices
-from modular_converter.parallel.engine.checkpoint.adapter_folder import is_adapter, open_adapter
+from modular_converter.parallel.engine.base.preflight import uncompiled
+from modular_converter.parallel.engine.checkpoint.folder import is_adapter, open_adapter
+from modular_converter.parallel.engine.ranks.processes import refuse_import_in_child
 from modular_converter.parallel.layout import Layout
 from modular_converter.parallel.proof.prove import inputs_by_name
 from modular_converter.parallel.quantised.int8 import pack_layers, unpack_layers
@@ -107,14 +107,14 @@ def parallelize(
     base = base_of(given.model)
     stages = isinstance(layout, Layout) and layout.pp > 1
     if stages and in_process_group():
-        from modular_converter.parallel.engine.group.adapted_share import wrap_share as wrap
+        from modular_converter.parallel.engine.group.in_process_group import wrap_share as wrap
         from modular_converter.parallel.engine.stages.in_layout import parallelize_in_stages as parallelize_base
     elif in_process_group():  # each branch imports only its own half of the engine
-        from modular_converter.parallel.engine.group.adapted_share import wrap_share as wrap
         from modular_converter.parallel.engine.group.in_process_group import parallelize_here as parallelize_base
+        from modular_converter.parallel.engine.group.in_process_group import wrap_share as wrap
     else:
-        from modular_converter.parallel.engine.remote.adapted_on_ranks import wrap_on_ranks as wrap
-        from modular_converter.parallel.engine.remote.put_on_ranks import put_on_ranks as parallelize_base
+        from modular_converter.parallel.engine.remote.place_on_ranks import place_on_ranks as parallelize_base
+        from modular_converter.parallel.engine.remote.proxy import wrap_on_ranks as wrap
     if isinstance(base, torch.nn.Module):
         unpack_layers(base)
         with_devices(base)

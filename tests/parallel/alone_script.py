@@ -12,7 +12,7 @@ import torch.distributed as dist
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from modular_converter.parallel import Training, parallelize
-from modular_converter.parallel.engine.group import all_present
+from modular_converter.parallel.engine.group import same_calls
 from modular_converter.parallel.errors import ApplyError
 
 
@@ -57,7 +57,7 @@ def pipeline_alone(model, folder):
     want = {name: value.clone() for name, value in model.state_dict().items()}
     stages = parallelize(model, layout="pp2", training=Training(chunks=2))
     optimizer = torch.optim.SGD(stages.parameters(), lr=0.1)
-    all_present.LIMIT_S = 2.0
+    same_calls.LIMIT_S = 2.0
     said = {}
     for method in ("full_state_dict", "save_checkpoint", "clip_grad_norm_"):
         if dist.get_rank() == 1:
@@ -66,7 +66,7 @@ def pipeline_alone(model, folder):
             except ApplyError as error:
                 said[method] = str(error)
         dist.barrier()
-    all_present.LIMIT_S = 60.0
+    same_calls.LIMIT_S = 60.0
     state = stages.full_state_dict()
     return said, all(torch.equal(state[name], want[name]) for name in want)
 
@@ -83,7 +83,7 @@ if __name__ == "__main__":
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     folder = [tempfile.mkdtemp() if dist.get_rank() == 0 else None]
     dist.broadcast_object_list(folder)
-    all_present.LIMIT_S = 2.0
+    same_calls.LIMIT_S = 2.0
     said = {}
     for number, method in enumerate(ALONE):
         if dist.get_rank() == number % 2:
@@ -92,7 +92,7 @@ if __name__ == "__main__":
             except ApplyError as error:
                 said[method] = (dist.get_rank(), str(error))
         dist.barrier()
-    all_present.LIMIT_S = 60.0
+    same_calls.LIMIT_S = 60.0
     model.save_pretrained(folder[0])
     model(input_ids=IDS)  # the first process alone has saved: its configuration must not become another one
     said["others"] = (1 - dist.get_rank(), other_method(model))

@@ -13,7 +13,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from transformers.pytorch_utils import Conv1D
 
 from modular_converter.parallel import parallelize
-from modular_converter.parallel.engine.group import all_present
+from modular_converter.parallel.engine.group import same_calls
 from modular_converter.parallel.errors import PlanError
 from tests.parallel.conveniences import handy
 from tests.parallel.weights_script import llama, whole
@@ -168,7 +168,7 @@ if __name__ == "__main__":
     found["trained"] = trained()
     found["left"] = [left_inside(options) for options in ({"inference": True}, {"layout": "tp2"})]
     found["by themselves"] = by_themselves("tp2")
-    all_present.LIMIT_S = 2.0
+    same_calls.LIMIT_S = 2.0
     if dist.get_rank() == 0:
         found["alone"] = said(lambda: inner.weight.norm())
         print(json.dumps({"answers": answers, "said": found}), flush=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.engine.base.config_changes import settings_of
+from modular_converter.parallel.engine.base.settings import settings_of
 from modular_converter.parallel.engine.base.watched_state import is_plain
 from modular_converter.parallel.engine.remote.caller_state import configs_in
 

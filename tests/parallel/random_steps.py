@@ -23,7 +23,7 @@ from torch import nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from modular_converter.parallel.api import parallelize
-from modular_converter.parallel.engine.base.config_changes import settings_of
+from modular_converter.parallel.engine.base.settings import settings_of
 from modular_converter.parallel.engine.base.watched_state import is_plain
 from modular_converter.parallel.engine.remote.caller_state import configs_in
 from modular_converter.parallel.errors import ApplyError, PlanError, RankError, one_line

@@ -13,7 +13,7 @@ from modular_converter.parallel import Session, api, parallelize
 from modular_converter.parallel.engine import arguments
 from modular_converter.parallel.engine.group import in_process_group
 from modular_converter.parallel.engine.ranks import session as ranks_session
-from modular_converter.parallel.engine.remote import place, put_on_ranks
+from modular_converter.parallel.engine.remote import place, place_on_ranks
 from modular_converter.parallel.errors import ApplyError, PlanError, RankError  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from tests.parallel.launch import launch
@@ -119,7 +119,7 @@ def test_a_session_of_its_own_ends_when_its_model_cannot_be_put_on_it():
     model = Troubled().eval()
     model.note = FailsToLoad()
     with pytest.MonkeyPatch.context() as patch, pytest.raises(RankError, match="it is as it was"):
-        patch.setattr(put_on_ranks, "Session", Watched)
+        patch.setattr(place_on_ranks, "Session", Watched)
         parallelize(model, plan=PLAN, init_method="forkserver")
     assert made[0].ended and not made[0].ranks
     assert not any(os.path.exists(f"/proc/{pid}") for pid in made[0].pids)

@@ -19,7 +19,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, TorchAoConfig  # noqa: E
 
 from modular_converter.parallel import parallelize  # noqa: E402
 from modular_converter.parallel.engine.ranks.session import Session  # noqa: E402
-from modular_converter.parallel.engine.remote import put_on_ranks  # noqa: E402
+from modular_converter.parallel.engine.remote import place_on_ranks  # noqa: E402
 from modular_converter.parallel.errors import ApplyError, PlanError, RankError  # noqa: E402
 from modular_converter.parallel.quantised.int8 import (  # noqa: E402  # noqa: E402
     Int8Linear,
@@ -159,7 +159,7 @@ def test_a_failure_that_loses_weights_is_told(folder, ranks, monkeypatch):
             tensor.data = tensor.new_empty(0)
         raise RankError("rank 1 has ended")
 
-    monkeypatch.setattr(put_on_ranks, "_place", lose)
+    monkeypatch.setattr(place_on_ranks, "_place", lose)
     model = quantised(folder)
     with pytest.raises(RankError, match="rank 1 has ended"):
         parallelize(model, session=ranks, probe=False)

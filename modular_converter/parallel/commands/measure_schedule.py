@@ -31,7 +31,7 @@ class MeasuredModel:
                 f"{setting.ranks} --no-python modular-plan schedule …`"
             )
         from modular_converter.parallel.costs.full_model import model_at_size
-        from modular_converter.parallel.engine.group.join_group import join_group
+        from modular_converter.parallel.engine.group.process_grid import join_group
 
         self.setting = setting
         self.device = join_group(None)

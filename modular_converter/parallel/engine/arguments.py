@@ -11,7 +11,7 @@ import torch
 
 from modular_converter.parallel.choice.select_plan import GivenPlan
 from modular_converter.parallel.engine.base.adapted import base_of
-from modular_converter.parallel.engine.base.refused_weights import refuse_quantised, scheme_of
+from modular_converter.parallel.engine.base.preflight import refuse_quantised, scheme_of
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.layout import Layout
 from modular_converter.parallel.proof.prove import inputs_by_name

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.engine.base.refused_methods import refuse
+from modular_converter.parallel.engine.base.preflight import refuse
 from modular_converter.parallel.errors import ApplyError, PlanError
 from modular_converter.parallel.tiny.adapters import has_adapters
 

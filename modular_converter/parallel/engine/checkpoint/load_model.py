@@ -21,11 +21,9 @@ from typing import Any
 import torch
 
 from modular_converter.findings import first_of
-from modular_converter.parallel.engine.base.refused_weights import refuse_quantised
-from modular_converter.parallel.engine.checkpoint.files import stored_tensors
-from modular_converter.parallel.engine.checkpoint.model_class import class_of
-from modular_converter.parallel.engine.checkpoint.reader import Reader
-from modular_converter.parallel.engine.checkpoint.recipes import Recipe, Stored
+from modular_converter.parallel.engine.base.preflight import refuse_quantised
+from modular_converter.parallel.engine.checkpoint.folder import class_of, stored_tensors
+from modular_converter.parallel.engine.checkpoint.reader import Reader, Recipe, Stored
 from modular_converter.parallel.engine.checkpoint.recorded import RecordedTensor
 from modular_converter.parallel.errors import BuildError, one_line
 from modular_converter.parallel.tiny.saved_config import saved_generation_config

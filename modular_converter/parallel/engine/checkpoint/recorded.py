@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.engine.checkpoint.reader import Reader
-from modular_converter.parallel.engine.checkpoint.recipes import (
+from modular_converter.parallel.engine.checkpoint.reader import (
     Arranged,
     Computed,
     Converted,
     Excerpt,
     Joined,
+    Reader,
     Recipe,
 )
 from modular_converter.parallel.errors import ApplyError

@@ -16,9 +16,8 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from modular_converter.parallel.engine.checkpoint.files import INDEX
-from modular_converter.parallel.engine.checkpoint.reader import Reader
-from modular_converter.parallel.engine.checkpoint.recipes import Box, Recipe, Stored
+from modular_converter.parallel.engine.checkpoint.folder import INDEX
+from modular_converter.parallel.engine.checkpoint.reader import Box, Reader, Recipe, Stored
 from modular_converter.parallel.engine.checkpoint.recorded import RecordedTensor
 
 

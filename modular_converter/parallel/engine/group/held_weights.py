@@ -1,40 +1,138 @@
 """How a process holds the weights of a sharded model: DTensors for torch's tools, local tensors for the model's code.
 
-``module._parameters`` has the DTensors, for optimizers, ``fully_shard`` and ``clip_grad_norm_``. The module gets a class of
-its own with a property for each weight, as in torch's parametrizations: in a forward it gives this process's tensor with
-its role, and the DTensor to any other code, which would take a share for the whole weight.
+``module._parameters`` has the DTensors, for optimizers, ``fully_shard`` and ``clip_grad_norm_``. The module gets a class
+of its own with a property for each weight, as in torch's parametrizations: in a forward it gives this process's tensor
+with its role, and the DTensor to any other code, which would take a share for the whole weight.
+
+A plain linear layer computes on its share without a tensor that intercepts calls. Interception costs ten microseconds a
+call, and ``torch.compile`` cannot trace it. All other code that reads the weight gets the tensor with its role.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
+import torch.nn.functional as F
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Replicate
+from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor.placement_types import Placement
 
 from modular_converter.parallel.engine.base.callers import called_alone, runs_in, within
+from modular_converter.parallel.engine.base.inner_forward import conv1d_product, is_conv1d
 from modular_converter.parallel.engine.base.weights_there import WeightThere, weight_there
-from modular_converter.parallel.engine.group.placements import placement_of
-from modular_converter.parallel.engine.group.product_forwards import product_forward
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.resolve import Piece
 from modular_converter.parallel.shard.apply import Applied, sum_of_copies
 from modular_converter.parallel.shard.collectives import (
     Group,
     GroupRegion,
+    ScatteringRegion,
     borders_of,
     exchanged,
     same,
     under_transforms,
 )
-from modular_converter.parallel.shard.role_parameters import stays_whole, with_role
-from modular_converter.parallel.shard.shares import share_lengths
+from modular_converter.parallel.shard.role_parameters import RoleOwner, stays_whole, with_role
+from modular_converter.parallel.shard.shares import block_lengths, share_lengths
 from modular_converter.parallel.styles import acting
+from modular_converter.parallel.styles.forward import layer_product
 from modular_converter.parallel.styles.layout import SUMMED_GRADIENT, WeightLayout
+from modular_converter.parallel.torch_private import StridedShard
+
+
+def placement_of(piece: Piece, size: int, alone: bool) -> Placement | None:
+    """The placement over one dimension of a mesh; None if torch has none for the share.
+
+    torch cuts into pieces of equal length, and the last pieces are shorter or empty. Packed blocks have a strided
+    placement; torch 2.13 gathers it wrongly if a data dimension cuts the first dimension, too.
+
+    Args:
+        size: of the group.
+        alone: whether the layout has no data dimension.
+    """
+    if piece.dim < 0:
+        return Replicate()
+    lengths = share_lengths(piece.length, piece.parts, size, piece.units)
+    if piece.units is not None and piece.units.has_copies(size):
+        return None
+    blocks = block_lengths(piece.length, piece.parts)
+    if len(blocks) == 1:
+        return Shard(piece.dim) if lengths == chunk_lengths(piece.length, size) else None
+    even = len(set(blocks)) == 1 and len(set(lengths)) == 1
+    return StridedShard(piece.dim, split_factor=len(blocks)) if even and (alone or piece.dim > 0) else None
+
+
+def chunk_lengths(length: int, size: int) -> tuple[int, ...]:
+    """The lengths of the pieces into which torch cuts a dimension."""
+    each = -(-length // size)
+    return tuple(max(0, min(each, length - rank * each)) for rank in range(size))
+
+
+# Key in the ``__dict__`` of a layer whose product is reduce-scattered along the sequence.
+SCATTERS = "_scatters"
+
+
+class _Held(RoleOwner, Protocol):
+    @property
+    def of_product(self) -> WeightLayout | None: ...
+    @property
+    def copies(self) -> bool: ...
+    @property
+    def summed(self) -> bool: ...
+    @property
+    def is_part(self) -> bool: ...
+    def local(self, held: Any) -> Any: ...
+
+
+def product_forward(kind: type[Any], held: Mapping[str, _Held]) -> Callable[..., Any] | None:
+    """The forward for modules of a class with these weights; None if they keep their own."""
+    weight = held.get("weight")
+    if weight is None or weight.of_product is None or any(one.copies or one.summed for one in held.values()):
+        return None
+    if kind.forward is torch.nn.Linear.forward:
+        return _linear
+    return _conv1d if is_conv1d(kind) else None
+
+
+def _linear(self: Any, input: torch.Tensor) -> Any:
+    return _product(self, F.linear, input)
+
+
+def _conv1d(self: Any, x: torch.Tensor) -> Any:
+    return _product(self, conv1d_product, x)
+
+
+def _product(module: Any, function: Callable[..., Any], input: torch.Tensor) -> Any:
+    held = module._held["weight"]
+    if not torch.compiler.is_compiling() and called_alone(module) and not held.of_product.whole_outside:
+        return function(input, _whole(module, "weight"), _whole(module, "bias"))
+    scatters = SCATTERS in module.__dict__ and torch.is_grad_enabled()
+    region = (ScatteringRegion if scatters else GroupRegion)(held.group)
+    weight, bias = _local(module, "weight"), _local(module, "bias")
+    return layer_product(held.of_product, region, held.borders, function, input, weight, bias)
+
+
+def _whole(module: Any, leaf: str) -> Any:
+    """The whole weight, which all processes gather. Raises ``ApplyError`` for a share that no placement of torch describes."""
+    stored = module._parameters.get(leaf)
+    if stored is None or isinstance(stored, DTensor):
+        return None if stored is None else stored.full_tensor()
+    if leaf in module._held and module._held[leaf].is_part:
+        raise ApplyError(
+            f"a {type(module).__name__} that holds this process's share was called by itself, and would take and give shares: "
+            "call the module around it"
+        )
+    return stored
+
+
+def _local(module: Any, leaf: str) -> Any:
+    stored = module._parameters.get(leaf)
+    held = module._held.get(leaf)
+    return stored if held is None else held.local(stored)
 
 
 _UNWRITTEN = (

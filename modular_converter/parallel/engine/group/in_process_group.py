@@ -5,7 +5,10 @@ All processes call it with the same model. It replaces the parameters, so an opt
 
 from __future__ import annotations
 
+import functools
 import logging
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,12 +18,11 @@ import torch.distributed as dist
 from modular_converter.parallel.choice.select_plan import kept
 from modular_converter.parallel.choice.skeleton import Skeleton, dismantle, kept_types
 from modular_converter.parallel.engine.arguments import Arguments
-from modular_converter.parallel.engine.base.adapted import keep_adapters
-from modular_converter.parallel.engine.base.checked_ids import check_ids
+from modular_converter.parallel.engine.base.adapted import keep_adapters, path_of_base, state_of_adapters, wrap
 from modular_converter.parallel.engine.base.dropout import SharedDropout
+from modular_converter.parallel.engine.base.inner_forward import check_ids
 from modular_converter.parallel.engine.base.memory import print_usage, tell
-from modular_converter.parallel.engine.base.preflight import check_fit
-from modular_converter.parallel.engine.base.refused_methods import CHANGE_WEIGHTS, refusals
+from modular_converter.parallel.engine.base.preflight import CHANGE_WEIGHTS, check_fit, refusals
 from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN, Unproven, refusing_unproven
 from modular_converter.parallel.engine.checkpoint.load_model import is_folder
 from modular_converter.parallel.engine.group.agreed_plan import (
@@ -30,18 +32,13 @@ from modular_converter.parallel.engine.group.agreed_plan import (
     refuse_other_weights,
 )
 from modular_converter.parallel.engine.group.data_ranks import refuse_options, spread_over_data
-from modular_converter.parallel.engine.group.for_inference import make_inference, no_training, without_gradients
-from modular_converter.parallel.engine.group.from_files import FolderSource, same_checkpoint
 from modular_converter.parallel.engine.group.held_weights import hold_weights, note
-from modular_converter.parallel.engine.group.hidden_shares import hide_shares, through_shares
-from modular_converter.parallel.engine.group.hidden_sizes import hide_sizes
-from modular_converter.parallel.engine.group.join_group import join_group
-from modular_converter.parallel.engine.group.process_grid import ProcessGrid, process_grid
+from modular_converter.parallel.engine.group.hidden_shares import hide_shares, hide_sizes, through_shares
+from modular_converter.parallel.engine.group.process_grid import ProcessGrid, join_group, process_grid
 from modular_converter.parallel.engine.group.refused_wrappers import refuse_wrapped
-from modular_converter.parallel.engine.group.same_calls import refuse_other_options
+from modular_converter.parallel.engine.group.same_calls import meet, refuse_other_options
 from modular_converter.parallel.engine.group.same_settings import watch_settings, with_new_parts
-from modular_converter.parallel.engine.group.sequence_parallel import SequenceParallel
-from modular_converter.parallel.engine.group.sequence_proof import sequence_plan
+from modular_converter.parallel.engine.group.sequence_parallel import SequenceParallel, sequence_plan
 from modular_converter.parallel.engine.group.sharded_model import (
     Sharded,
     of_same_type,
@@ -49,12 +46,64 @@ from modular_converter.parallel.engine.group.sharded_model import (
     until_all_are_done,
     with_whole_heads,
 )
+from modular_converter.parallel.engine.group.spread import spread_of
 from modular_converter.parallel.engine.group.torch_patches import PATCHES
-from modular_converter.parallel.engine.group.weight_sources import WeightSource
-from modular_converter.parallel.engine.inference.agreement import agreeing_methods
-from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup
+from modular_converter.parallel.engine.group.weight_sources import FolderSource, WeightSource, same_checkpoint
+from modular_converter.parallel.engine.group.whole_state import whole_tensors
+from modular_converter.parallel.engine.inference.agreement import agreeing_methods, choose_cache
+from modular_converter.parallel.engine.inference.fused_norms import fuse_norms
+from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup, make_plain
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.shard.apply import Applied
+
+
+_NEEDS_GRADIENTS = "this model has its form for inference; leave inference= and compile= out to train it"
+_TRAINING = (
+    "clip_grad_norm_",
+    "load_full_state_dict",
+    "unshard",
+    "gradient_checkpointing_enable",
+    "save_checkpoint",
+    "load_checkpoint",
+)
+
+
+def make_inference(applied: Applied, group: DirectGroup, compile: bool) -> None:
+    """Turn a sharded model into its form for inference, in place."""
+    make_plain(applied, group)
+    fuse_norms(applied.model)
+    applied.model.eval().requires_grad_(False)
+    if compile:
+        choose_cache(applied.model, {})
+
+
+def without_gradients(own: Callable[..., Any], compile: bool) -> Callable[..., Any]:
+    """A method without gradients; if compiled, ``generate`` has a static cache unless a cache is given."""
+
+    @functools.wraps(own)
+    def made(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if compile:
+            choose_cache(self, kwargs)
+        with torch.no_grad():
+            return own(self, *args, **kwargs)
+
+    return made
+
+
+def no_training() -> dict[str, Callable[..., Any]]:
+    """Replacements that refuse training: methods that need gradients or roles, and ``train`` except from ``eval``."""
+
+    def refused(self: Any, *args: Any, **kwargs: Any) -> Any:
+        raise ApplyError(_NEEDS_GRADIENTS)
+
+    def train(self: Any, mode: bool = True) -> Any:
+        if mode:
+            raise ApplyError(_NEEDS_GRADIENTS)
+        return self
+
+    found: dict[str, Callable[..., Any]] = dict.fromkeys(_TRAINING, refused)
+    return found | {"train": train}
 
 
 logger = logging.getLogger(__name__)
@@ -177,3 +226,46 @@ def _class_of(own: type[Any], given: Arguments, grid: ProcessGrid) -> type[Any]:
         body |= refusals(own, ("load_state_dict",), ApplyError, _LOADED)
     body |= {"__module__": own.__module__, "__doc__": own.__doc__}
     return type(own.__name__, (Sharded, own), body)
+
+
+class AdaptedShare:
+    """The methods that the wrapper has in addition to its own; all processes must call them."""
+
+    def get_base_model(self) -> Any:
+        return super().get_base_model()  # type: ignore[misc]
+
+    def _prefix(self) -> str:
+        return f"{path_of_base(self, self.get_base_model())}."  # type: ignore[arg-type]
+
+    def unshard(self) -> Any:
+        """Make the wrapped model whole again, in place, on every rank."""
+        self.get_base_model().unshard()
+        return self
+
+    def full_state_dict(self, first_only: bool = False) -> dict[str, torch.Tensor]:
+        """The whole weights on the CPU, named as in the wrapper's ``state_dict``; see ``Sharded.full_state_dict``."""
+        found = self.get_base_model().full_state_dict(first_only)
+        return {f"{self._prefix()}{name}": value for name, value in found.items()}
+
+    def load_full_state_dict(self, state: Mapping[str, torch.Tensor] | None) -> None:
+        """Take this rank's shares from whole weights, named as in the wrapper; see ``Sharded.load_full_state_dict``."""
+        own = None if state is None else {name.removeprefix(self._prefix()): value for name, value in state.items()}
+        self.get_base_model().load_full_state_dict(own)
+
+    def save_pretrained(self, folder: str | os.PathLike[str], **more: Any) -> None:
+        """Save the adapters as peft does, from the first process; only their weights are gathered."""
+        meet("save_pretrained")
+        own: Any = super()
+        base, prefix = self.get_base_model(), self._prefix()
+        state = torch.nn.Module.state_dict(base, prefix=prefix, keep_vars=True)
+        whole, fetch = whole_tensors(state, {f"{prefix}{one.name}": one for one in spread_of(base)})
+        adapters = state_of_adapters(self, whole, fetch, **more)
+        if dist.get_rank() == 0:
+            own.save_pretrained(folder, state_dict=adapters, **more)
+        dist.barrier()
+
+
+def wrap_share(wrapper: Any, base: Any) -> Any:
+    """The wrapper, around a model that has become this process's share."""
+    wrap(wrapper, base, AdaptedShare, ApplyError, ALONE)
+    return wrapper

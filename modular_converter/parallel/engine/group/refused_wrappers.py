@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
-from modular_converter.parallel.engine.group.gradient_scaler import groups_of
+from modular_converter.parallel.engine.group.gradients import groups_of
 from modular_converter.parallel.engine.group.spread import each_once
 from modular_converter.parallel.errors import ApplyError
 

@@ -1,4 +1,4 @@
-"""Settings that processes change between calls must be the same where they run one forward together.
+"""What must stay the same on all processes between calls: settings, modules and weights, and tensors that forwards store.
 
 Each process looks at its own settings before a call, and notes in the store of the process group that it begins the call,
 and what has changed. Only one that finds a change waits for the others' notes. So a call without a change waits for
@@ -12,24 +12,148 @@ import hashlib
 import pickle
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from operator import is_not
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from modular_converter.parallel.engine.base.config_changes import pickled, settings_changes, settings_of
-from modular_converter.parallel.engine.base.torch_switches import TorchSwitches
+from modular_converter.parallel.engine.base.settings import TorchSwitches, pickled, settings_changes, settings_of
 from modular_converter.parallel.engine.base.watched_state import is_plain
+from modular_converter.parallel.engine.base.weights_there import stored_there
 from modular_converter.parallel.engine.group.data_ranks import refuse_tables
 from modular_converter.parallel.engine.group.kept_gathered import keeps_gathered
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid
-from modular_converter.parallel.engine.group.same_parts import SameParts, modules_with_shares
-from modular_converter.parallel.engine.group.spread import free_gathered, refuse_half_frozen
-from modular_converter.parallel.engine.group.stored_shares import StoredShares
+from modular_converter.parallel.engine.group.same_calls import digest_of, everywhere, meet
+from modular_converter.parallel.engine.group.spread import free_gathered, gathered_weights, refuse_half_frozen
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.shard.apply import is_size, modules_of_cut_sizes
+from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.torch_private import default_store
+
+
+_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+_OURS = ("transformers.", "modular_converter.", "torch.distributed.")
+
+
+def modules_with_shares(model: torch.nn.Module) -> dict[str, bool]:
+    """The paths of the modules in which processes compute different things, and whether hooks on them would get these.
+
+    A block that ends in a sum takes and returns whole tensors.
+    """
+    pieces = model.__dict__["_applied"].resolution.pieces
+    cut = {
+        name.rpartition(".")[0]
+        for name, piece in pieces.items()
+        if piece.dim >= 0 and not any(role.whole_outside for role in piece.roles)
+    }
+    found = {
+        path: path in cut or next(model.get_submodule(path).parameters(), None) is None
+        for path in modules_of_cut_sizes(model, [f"{path}.weight" for path in cut])
+    }
+    found.pop("", None)  # its forward has gathered the numbers
+    return found
+
+
+def _callers(hooks: Mapping[int, Callable[..., Any]]) -> bool:
+    """Whether one of these hooks is the caller's: the library records outputs with hooks of its own."""
+    return any(not str(getattr(one, "__module__", "")).startswith(_OURS) for one in hooks.values())
+
+
+def _refuse_heads(block: torch.nn.Module, args: Any, result: Any) -> None:
+    more = result[1:] if isinstance(result, (tuple, list)) else ()
+    if _callers(block._forward_hooks) and any(isinstance(one, torch.Tensor) and one.dim() == 4 for one in more):
+        raise ApplyError(
+            f"a hook on a {type(block).__name__} would get attention weights of this process's heads alone: take those of "
+            "output_attentions=True"
+        )
+
+
+class SameParts:
+    """What the dictionaries of all modules hold, and the hooks of those whose hooks would get this process's share."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.owners = [
+            (path, one) for path, module in model.named_modules() for one in (module._modules, module._parameters)
+        ]
+        found = [(path, one, name) for path, one in self.owners for name in one]
+        self.where = [f"{path}.{name}" if path else name for path, _, name in found]
+        self.kept, self.names = [one for _, one, _ in found], [name for _, _, name in found]
+        self.dicts = [one for _, one in self.owners]
+        shared = modules_with_shares(model)
+        self.hooks = [
+            (path, vars(model.get_submodule(path))[kind]) for path in shared if shared[path] for kind in _HOOKS
+        ]
+        self.blocks = [model.get_submodule(path) for path in shared if not shared[path]]
+        self.hooked = [len(one) for _, one in self.hooks]
+        self.counts, self.values = list(map(len, self.dicts)), self._now()
+
+    def _now(self) -> list[Any]:
+        return list(map(dict.get, self.kept, self.names))
+
+    def refuse_others(self, model: torch.nn.Module) -> None:
+        """Raise ``ApplyError`` with the first module or weight that was set, added or deleted."""
+        for (path, one), before in zip(self.hooks, self.hooked):
+            if len(one) > before and _callers(one):
+                raise ApplyError(
+                    f"{path} has a hook, which would get this process's share: put it on a module around it"
+                )
+        for block in self.blocks:
+            if _callers(block._forward_hooks) and _refuse_heads not in block._forward_hooks.values():
+                block.register_forward_hook(_refuse_heads, prepend=True)
+        now, counts = self._now(), list(map(len, self.dicts))
+        if counts == self.counts and not any(map(is_not, self.values, now)):
+            return
+        whole = gathered_weights(model)  # which `fully_shard` puts in place for products
+        both = zip(self.where, self.values, now)
+        changed = [where for where, old, new in both if old is not new and whole.get(id(new)) is not old]
+        changed += [path or "the model" for (path, _), old, new in zip(self.owners, self.counts, counts) if old != new]
+        if changed:
+            raise ApplyError(
+                f"modules or weights of {changed[0]} were set, added or deleted after parallelize, which would act on no share "
+                "and on no gradient of the processes: change the model before parallelize"
+            )
+
+
+class StoredShares:
+    """The attributes of modules: between calls, stand-ins take the place of tensors.
+
+    Args:
+        modules: path -> a module in which processes compute different things.
+    """
+
+    def __init__(self, modules: Iterable[tuple[str, torch.nn.Module]], group: ProcessGroup) -> None:
+        self.scopes, self.group = [(path, vars(module)) for path, module in modules], group
+        self.made = [dict(scope) for _, scope in self.scopes]  # constants that no forward has stored
+        self.shown: list[tuple[dict[str, Any], str, Any, Any]] = []
+
+    def show(self) -> None:
+        """After a call: to other code, tensors that it has stored are those that all processes have alike."""
+        for (path, scope), made in zip(self.scopes, self.made):
+            for name, own in scope.items():
+                if isinstance(own, torch.Tensor) and own is not made.get(name):
+                    there = stored_there(f"{path}.{name}", partial(self._whole, own, f"{path}.{name}"))
+                    self.shown.append((scope, name, there, own))
+        for scope, name, there, _ in self.shown:
+            scope[name] = there
+
+    def hide(self) -> None:
+        """Before a call: its forwards read what they have stored."""
+        for scope, name, there, own in self.shown:
+            if scope.get(name) is there:
+                scope[name] = own
+        self.shown.clear()
+
+    def _whole(self, own: torch.Tensor, where: str) -> torch.Tensor:
+        meet(f"code that reads {where}", self.group.group)
+        if len(set(everywhere((tuple(own.shape), digest_of(own)), self.group))) > 1:
+            raise ApplyError(
+                f"{where} was stored by a forward and is this process's share, {list(own.shape)}: let forward return it, or "
+                "store it in the module around"
+            )
+        return own
 
 
 # Seconds: that of a collective of NCCL.

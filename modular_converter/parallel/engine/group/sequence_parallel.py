@@ -2,20 +2,156 @@
 
 Row-wise layers end in a reduce-scatter, and an all-gather precedes column-wise layers. So norms, residuals and dropout
 keep only a part of the activations. Without gradients, activations stay whole, since decoding has one token a step.
+
+It is proven on a small instance before the user's model is changed.
 """
 
 from __future__ import annotations
 
+import copy
+import functools
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from modular_converter.parallel.engine.group.product_forwards import SCATTERS
-from modular_converter.parallel.engine.group.sequence_zone import Zone
-from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.shard.collectives import SEQUENCE, Group, part_of_sequence, whole_sequence
+from modular_converter.parallel.choice.skeleton import (
+    META,
+    Skeleton,
+    assemble_model,
+    run_without_data,
+    tried_without_data,
+)
+from modular_converter.parallel.choice.small_instances import small_instance, small_settings, target_like
+from modular_converter.parallel.engine.group.agreed_plan import from_first_process
+from modular_converter.parallel.engine.group.data_ranks import outermost_layers
+from modular_converter.parallel.engine.group.held_weights import SCATTERS
+from modular_converter.parallel.engine.group.process_grid import ProcessGrid
+from modular_converter.parallel.errors import ApplyError, one_line
+from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.plans.resolve import Piece, Resolution, fitting, resolve
+from modular_converter.parallel.shard.apply import apply, local_part
+from modular_converter.parallel.shard.collectives import (
+    SEQUENCE,
+    Group,
+    ThreadGroup,
+    part_of_sequence,
+    run_on_threads,
+    whole_sequence,
+)
+from modular_converter.parallel.styles.layout import SUMMED_GRADIENT, Side
+from modular_converter.parallel.tiny.inputs import make_inputs
 from modular_converter.parallel.torch_private import current_graph_task_id, pytree
+from modular_converter.parallel.trace.record import tensors_in
+from modular_converter.parallel.trace.unchanged import shared_state
+
+
+_SUMMED = frozenset({SUMMED_GRADIENT})
+CURE = "leave sequence_parallel out for this model"
+
+
+@dataclass(frozen=True)
+class Zone:
+    """The layers in which activations are parts of the sequence, except in the regions.
+
+    Attributes:
+        layers: paths, in the order in which they run.
+        regions: paths of modules in the layers that take and return whole sequences.
+        weights: names of the parameters in the layers outside of the regions: norms and scales.
+    """
+
+    layers: tuple[str, ...]
+    regions: tuple[str, ...]
+    weights: tuple[str, ...]
+
+
+def zone_of(model: torch.nn.Module, plan: Resolution) -> Zone:
+    """The zone of a model under a plan.
+
+    Raises ``ApplyError`` if the plan does not allow one; the message names the place.
+    """
+    names = {id(module): path for path, module in model.named_modules()}
+    cut = {name for name, piece in plan.pieces.items() if piece.dim >= 0}
+    layers = [names[id(layer)] for layer in outermost_layers(model)]
+    layers = [path for path in layers if any(name.startswith(f"{path}.") for name in cut)]
+    lists = sorted({path.rpartition(".")[0] for path in layers})
+    if len(lists) != 1:
+        said = " and ".join(lists) or "none"
+        raise ApplyError(
+            f"sequence_parallel= needs one list of layers that the plan cuts, and there are {said}: {CURE}"
+        )
+    regions: list[str] = []
+    weights: list[str] = []
+    hooked = {path for path, _ in plan.hooks}
+    for path in layers:
+        layer = model.get_submodule(path)
+        own = [f"{path}.{leaf}" for leaf, _ in layer.named_parameters(recurse=False)]
+        if path in hooked or any(name in plan.pieces for name in own):
+            raise ApplyError(f"sequence_parallel=: {path} has weights of its own that the plan cuts: {CURE}")
+        weights += own
+        for child, module in layer.named_children():
+            inner = [(f"{path}.{child}.{name}", one) for name, one in module.named_parameters()]
+            if all(one.dim() <= 1 and name not in plan.pieces for name, one in inner):
+                weights += [name for name, _ in inner]
+            elif any(f"{path}.{child}.{leaf}" in cut for leaf, _ in module.named_parameters(recurse=False)):
+                raise ApplyError(
+                    f"sequence_parallel=: {path}.{child} is cut, and no module around it in the layer takes and returns whole "
+                    f"features: {CURE}"
+                )
+            else:
+                regions.append(f"{path}.{child}")
+    _refuse_other_uses(model, set(weights))
+    return Zone(tuple(layers), tuple(regions), tuple(weights))
+
+
+def _refuse_other_uses(model: torch.nn.Module, weights: set[str]) -> None:
+    """Refuse weights that are also used with whole sequences: their gradients from there are complete on each rank."""
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    between = {id(parameters[name]): name for name in weights}
+    for name, one in parameters.items():
+        if id(one) in between and name not in weights:
+            raise ApplyError(f"sequence_parallel=: {between[id(one)]} is also {name}, outside of its layer: {CURE}")
+
+
+def kinds_between(model: torch.nn.Module, zone: Zone) -> set[type[torch.nn.Module]]:
+    """The classes of the modules that compute on parts of the sequence: those of the layers outside of the regions."""
+    inside = {id(module) for path in zone.regions for module in model.get_submodule(path).modules()}
+    modules = (module for path in zone.layers for module in model.get_submodule(path).modules())
+    return {type(module) for module in modules if id(module) not in inside}
+
+
+def with_summed_weights(plan: Resolution, zone: Zone) -> Resolution:
+    """The plan, with an all-reduce of the gradients of the zone's weights: each rank computes them for its part."""
+    summed = {name: Piece(_SUMMED, -1, (), "sequence_parallel") for name in zone.weights}
+    return replace(plan, pieces=plan.pieces | summed)
+
+
+def closing_products(skeleton: Skeleton, plan: Resolution, zone: Zone) -> frozenset[str]:
+    """Linear layers whose summed product is the result of their region, so that a reduce-scatter can replace the sum."""
+    model: Any = assemble_model(skeleton, META)[0].eval()
+    summing = {
+        name.rpartition(".")[0]
+        for name, piece in plan.pieces.items()
+        if name.endswith(".weight") and any(role.cut is Side.INPUT for role in piece.roles)
+    }
+    made: dict[int, tuple[str, Any]] = {}
+    found: set[str] = set()
+    for path, module in model.named_modules():
+        if path in summing and type(module) is torch.nn.Linear:
+            module.register_forward_hook(lambda _, args, result, path=path: made.update({id(result): (path, result)}))
+    for region in zone.regions:
+
+        def note(_: Any, args: Any, result: Any, region: str = region) -> None:
+            first = next((leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)), None)
+            path, _ = made.get(id(first), ("", None))
+            if path.startswith(f"{region}."):
+                found.add(path)
+
+        model.get_submodule(region).register_forward_hook(note)
+    with torch.random.fork_rng(devices=[]):
+        tried_without_data(lambda: run_without_data(model, (), make_inputs(model)))
+    return frozenset(found)
 
 
 # An attribute of each tensor that a layer returns. Code between the layers would make a tensor without it.
@@ -176,3 +312,99 @@ def _moving(values: Any) -> list[torch.Tensor]:
 
 def _exchanged(values: Any, others: dict[int, torch.Tensor]) -> Any:
     return pytree.tree_map(lambda leaf: others.get(id(leaf), leaf), values, is_leaf=_is_leaf)
+
+
+_RANKS = 2
+# Relative to the largest entry; rounding in single precision is a thousandth of it.
+_TOLERANCE = 1e-3
+
+
+@dataclass(frozen=True)
+class SequencePlan:
+    """A plan with sequence parallelism; ``products`` are the result of ``closing_products``."""
+
+    plan: Resolution
+    zone: Zone
+    products: frozenset[str]
+
+
+def sequence_plan(model: torch.nn.Module, plan: Plan, grid: ProcessGrid, skeleton: Skeleton) -> SequencePlan:
+    """The proven plan of a user's model; all processes must call it.
+
+    Raises ``ApplyError`` on all processes if the plan does not allow it, or outputs or gradients differ.
+    """
+    resolution = resolve(plan, model)
+    zone = zone_of(model, resolution)
+    with torch.random.fork_rng(devices=[]):
+        (said,) = from_first_process(lambda: (_difference(model, plan, zone),), grid.everyone)
+    if said:
+        raise ApplyError(f"sequence_parallel=: on parts of a sequence {said}: {CURE}")
+    return SequencePlan(with_summed_weights(resolution, zone), zone, closing_products(skeleton, resolution, zone))
+
+
+def _difference(model: Any, plan: Plan, zone: Zone) -> str:
+    """The difference between a small instance with and without the plan, in words; empty if there is none."""
+    small = small_instance(target_like(model), small_settings(model))
+    whole: Any = copy.deepcopy(small.model).float().eval()
+    own = zone_of(whole, resolve(fitting(plan, whole), whole))
+    strange = kinds_between(model, zone) - kinds_between(whole, own)
+    if strange:
+        return (
+            f"nothing can be tried, since a small instance of its class has no {min(one.__name__ for one in strange)}"
+        )
+    ids = small.inputs.get("input_ids")
+    if not isinstance(ids, torch.Tensor) or ids.dim() != 2 or ids.shape[1] < _RANKS:
+        return "nothing can be tried, since the model takes no input_ids"
+    ids = ids[:, : ids.shape[1] // _RANKS * _RANKS]
+    chance = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for one in whole.parameters():  # norms of ones and biases of zeros would hide a wrong gradient
+            one.add_(torch.randn(one.shape, generator=chance) * 0.05)
+    copies = [copy.deepcopy(whole) for _ in range(_RANKS)]
+    before = shared_state(whole)
+    want = _run(whole, ids)
+    before.give_back()
+    found = [""] * _RANKS
+
+    def work(group: ThreadGroup) -> bool:
+        try:
+            found[group.rank] = _compared(copies[group.rank], whole, plan, ids, want, group)
+        except Exception as error:  # the model's own code may raise any error
+            found[group.rank] = one_line(error, 300)
+        return bool(found[group.rank])
+
+    run_on_threads(_RANKS, work, functools.partial(shared_state, whole))
+    return next((said for said in found if said and "another rank failed" not in said), next(filter(None, found), ""))
+
+
+def _compared(own: Any, whole: Any, plan: Plan, ids: torch.Tensor, want: torch.Tensor, group: Group) -> str:
+    resolution = resolve(fitting(plan, own), own)
+    zone = zone_of(own, resolution)
+    apply(own, with_summed_weights(resolution, zone), group)
+    SequenceParallel(own, zone, group)
+    if not (error := _error(_run(own, ids), want)) <= _TOLERANCE:  # also if it is NaN
+        return f"outputs differ by {error:.2g}"
+    largest = max(float(one.grad.abs().max()) for one in whole.parameters() if one.grad is not None)
+    expected = {name: one.grad for name, one in whole.named_parameters()}
+    for name, one in own.named_parameters():
+        gradient, piece = expected[name], resolution.pieces.get(name)
+        if (gradient is None) != (one.grad is None):
+            return f"{name} has a gradient on one side only"
+        if gradient is not None:
+            share = local_part(gradient, piece, group) if piece is not None else gradient
+            if not (error := _error(one.grad, share, largest * 1e-5)) <= _TOLERANCE:
+                return f"the gradient of {name} differs by {error:.2g}"
+    return ""
+
+
+def _run(model: Any, ids: torch.Tensor) -> torch.Tensor:
+    """The first output of a forward; the gradients are those of a weighted sum of its entries."""
+    output = next(one for one in tensors_in(model(input_ids=ids)) if one.is_floating_point())
+    chance = torch.Generator().manual_seed(1)
+    (output * torch.randn(output.shape, generator=chance)).sum().backward()  # type: ignore[no-untyped-call]
+    return output.detach()
+
+
+def _error(found: Any, want: torch.Tensor, floor: float = 1e-12) -> float:
+    difference = (found.as_subclass(torch.Tensor).detach() - want).abs()
+    return float(difference.max()) / max(float(want.abs().max()), floor) if want.numel() else 0.0

@@ -24,20 +24,18 @@ from modular_converter.parallel.engine.base.attention_heads import (
     whole_heads,
 )
 from modular_converter.parallel.engine.base.callers import forward_of
-from modular_converter.parallel.engine.base.checked_ids import uncheck_ids
+from modular_converter.parallel.engine.base.inner_forward import uncheck_ids
 from modular_converter.parallel.engine.base.memory import MemoryFigures, usage, without_devices
 from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN
 from modular_converter.parallel.engine.checkpoint.save_model import saves_as_library
-from modular_converter.parallel.engine.group.all_present import meet
-from modular_converter.parallel.engine.group.gradient_norm import norm_of, scale_gradients
+from modular_converter.parallel.engine.group.gradients import norm_of, scale_gradients
 from modular_converter.parallel.engine.group.held_weights import release
-from modular_converter.parallel.engine.group.hidden_sizes import show_sizes
-from modular_converter.parallel.engine.group.same_calls import refuse_other_inputs
+from modular_converter.parallel.engine.group.hidden_shares import show_sizes
+from modular_converter.parallel.engine.group.same_calls import meet, refuse_other_inputs
 from modular_converter.parallel.engine.group.same_settings import compared, forget_settings
 from modular_converter.parallel.engine.group.spread import each_once, gathered_weights
 from modular_converter.parallel.engine.group.torch_patches import PATCHES
-from modular_converter.parallel.engine.group.training_checkpoint import Trained
-from modular_converter.parallel.engine.group.training_methods import InLayout
+from modular_converter.parallel.engine.group.training_checkpoint import InLayout, Trained
 from modular_converter.parallel.engine.group.whole_state import (
     load_whole_state,
     save_from_group,

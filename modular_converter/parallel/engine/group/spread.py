@@ -10,9 +10,8 @@ import torch
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
-from modular_converter.parallel.engine.group.held_weights import HeldWeight
+from modular_converter.parallel.engine.group.held_weights import HeldWeight, chunk_lengths
 from modular_converter.parallel.engine.group.kept_gathered import close_gathered
-from modular_converter.parallel.engine.group.placements import chunk_lengths
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.shard.apply import reassembled
 from modular_converter.parallel.shard.collectives import ProcessGroup, all_shares

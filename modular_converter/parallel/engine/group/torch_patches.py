@@ -19,11 +19,10 @@ import torch.nn.utils.clip_grad
 from torch.distributed.tensor import DTensor, Replicate
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from modular_converter.parallel.engine.group.all_present import meet_of
-from modular_converter.parallel.engine.group.gradient_scaler import unscale_together
+from modular_converter.parallel.engine.group.gradients import checked_backward, checked_grad, unscale_together
 from modular_converter.parallel.engine.group.optimizer_steps import before_step, norm_of_whole
 from modular_converter.parallel.engine.group.refused_wrappers import checked_replicas
-from modular_converter.parallel.engine.group.spread_gradients import checked_backward, checked_grad
+from modular_converter.parallel.engine.group.same_calls import meet_of
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.torch_private import TensorBase, dtensor_dispatcher
 

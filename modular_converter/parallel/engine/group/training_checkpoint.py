@@ -1,7 +1,8 @@
-"""Checkpoints of training: saved in one layout, resumed in another, and either complete or absent.
+"""Checkpoints of training, and the methods of models that several processes train, in shares or in stages.
 
-With torch's distributed checkpoints each process writes its part. They ask a tensor for the places of its entries, and
-here the plan answers, so that unequal and packed shares, too, are whole weights on disk.
+A checkpoint is saved in one layout, resumed in another, and either complete or absent. With torch's distributed
+checkpoints each process writes its part. They ask a tensor for the places of its entries, and here the plan answers, so
+that unequal and packed shares, too, are whole weights on disk.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ from torch.distributed.checkpoint.planner import TensorWriteData, WriteItem, Wri
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
-from modular_converter.parallel.engine.group.same_calls import everywhere
+from modular_converter.parallel.engine.group.process_grid import ProcessGrid
+from modular_converter.parallel.engine.group.same_calls import everywhere, meet
 from modular_converter.parallel.engine.group.spread import Spread, each_once, entries_in
 from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.layout import Layout
 from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.torch_private import make_wrapper_subclass
 
@@ -245,3 +248,59 @@ def _remove(path: Path) -> None:
     gone = path.with_name(f".{path.name}.old.part")
     os.rename(path, gone)
     shutil.rmtree(gone)
+
+
+class Checkpoints:
+    """Methods that save and load checkpoints of training."""
+
+    def _trained(self) -> Trained:
+        """The part of the model that this process has."""
+        raise NotImplementedError
+
+    def save_checkpoint(
+        self,
+        folder: str | os.PathLike[str],
+        optimizer: torch.optim.Optimizer,
+        step: int,
+        notes: Mapping[str, Any] | None = None,
+        keep: int = 2,
+    ) -> Path:
+        """Save weights and the optimizer's state as ``folder/step-N``, atomically; all ranks must call it.
+
+        Args:
+            notes: JSON values that ``load_checkpoint`` returns.
+            keep: the number of complete checkpoints that stay.
+
+        Raises ``ApplyError`` if a state of the optimizer has another shape than its weight, or notes are not JSON values.
+        """
+        trained = self._trained()
+        meet("save_checkpoint", trained.group.group)
+        return save_checkpoint(Path(folder), trained, optimizer, step, dict(notes or {}), keep)
+
+    def load_checkpoint(self, folder: str | os.PathLike[str], optimizer: torch.optim.Optimizer) -> Resumed | None:
+        """Load the last complete checkpoint of a folder, saved in any layout; all ranks must call it.
+
+        Returns:
+            Its step and notes; None if the folder has no checkpoint.
+
+        Raises ``ApplyError`` if it belongs to another model, or to an optimizer with other groups.
+        """
+        trained = self._trained()
+        meet("load_checkpoint", trained.group.group)
+        return load_checkpoint(Path(folder), trained, optimizer)
+
+
+class InLayout(Checkpoints):
+    """A model that is sharded in a layout."""
+
+    _grid: ProcessGrid
+
+    @property
+    def layout(self) -> Layout:
+        """The numbers of processes that divide weights, layers and batches."""
+        return self._grid.layout
+
+    @property
+    def data_rank(self) -> int:
+        """The index of this process's part of each batch, below ``layout.data``; processes that divide layers share it."""
+        return self._grid.data_rank

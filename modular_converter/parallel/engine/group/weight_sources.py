@@ -1,4 +1,4 @@
-"""Where a process takes its part of a model's weights from: tensors in memory, or the files of a folder (``from_files``).
+"""Where a process takes its part of a model's weights from: tensors in memory, or the files of a folder.
 
 Weights that data ranks divide stay without data until ``fully_shard`` has divided them, and get only this process's
 entries then: so a device holds its share of the model, and at no time a layer more.
@@ -6,14 +6,22 @@ entries then: so a device holds its share of the model, and at no time a layer m
 
 from __future__ import annotations
 
+import hashlib
+import logging
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from modular_converter.parallel.choice.skeleton import kept_types
+from modular_converter.parallel.choice.trials import kinds_of, one_of_each_kind
+from modular_converter.parallel.engine.arguments import Arguments
 from modular_converter.parallel.engine.base.probe import Probe, probe_of
-from modular_converter.parallel.engine.checkpoint.load_model import replace_parameters
+from modular_converter.parallel.engine.checkpoint.load_model import Checkpoint, open_checkpoint, replace_parameters
+from modular_converter.parallel.engine.checkpoint.reader import Reader, read_share
+from modular_converter.parallel.engine.group.same_calls import everywhere
 from modular_converter.parallel.engine.group.spread import Spread, each_once, entries_in
+from modular_converter.parallel.errors import ApplyError, PlanError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, Resolution
 from modular_converter.parallel.shard.apply import Applied, apply, local_part
@@ -109,3 +117,141 @@ class WeightSource:
     def close(self) -> None:
         """Free everything that was not taken."""
         self.waiting.clear()
+
+
+logger = logging.getLogger(__name__)
+# Entries of each stored tensor that are compared between processes.
+_COMPARED = 64
+
+
+def same_checkpoint(given: Arguments, group: ProcessGroup) -> Checkpoint:
+    """The folder's model, opened on each process.
+
+    Raises ``ApplyError`` on all processes if one cannot open its folder, or has other files in it.
+    """
+    checkpoint, said, mark = None, "", ""
+    try:
+        checkpoint = open_checkpoint(given.model, given.weight_type, given.model_class)
+        mark = _fingerprint(checkpoint)
+    except PlanError as error:
+        said = str(error)
+    found = everywhere((said, mark), group)
+    for rank, (text, other) in enumerate(found):
+        if text:
+            raise ApplyError(f"process {rank}: {text}")
+        if other != found[0][1]:
+            raise ApplyError(
+                f"{given.model} holds another model on process {rank} than on process 0: copy the same files to each host"
+            )
+    assert checkpoint is not None
+    return checkpoint
+
+
+def _fingerprint(checkpoint: Checkpoint) -> str:
+    """A hash of the class, the settings, the headers of the files, and a few entries of each stored tensor."""
+    settings = checkpoint.model.config.to_json_string(use_diff=False)
+    found = hashlib.sha256(f"{type(checkpoint.model).__qualname__}\n{checkpoint.model.dtype}\n".encode())
+    found.update(settings.replace(str(checkpoint.folder), "").encode())
+    with Reader() as reader:
+        for key, one in sorted(checkpoint.stored.items()):
+            found.update(f"{key} {one.shape} {one.dtype}\n".encode())
+            if 0 not in one.shape:
+                middle = tuple((length // 2, 1) for length in one.shape[:-1])
+                some = reader.read(one, (*middle, *((0, min(_COMPARED, length)) for length in one.shape[-1:])))
+                found.update(some.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()
+
+
+class FolderSource(WeightSource):
+    """The weights of a folder, and the tensors that its model has in memory.
+
+    Attributes:
+        shares: name and cut -> a share that the probe has read, on this process's device; the model uses it, too.
+        wholes: name -> a whole weight that the probe has read, on the CPU; shares are cut out of it.
+    """
+
+    def __init__(
+        self, checkpoint: Checkpoint, group: ProcessGroup, everyone: ProcessGroup, place: torch.device
+    ) -> None:
+        super().__init__(group, place)
+        self.checkpoint, self.everyone = checkpoint, everyone
+        self.shares: dict[tuple[Any, ...], torch.Tensor] = {}
+        self.wholes: dict[str, torch.Tensor] = {}
+        self.reader, self.trial = Reader(), Reader()
+
+    def share(self, name: str, parameter: torch.Tensor, piece: Piece | None, kind: torch.dtype) -> torch.Tensor:
+        if not parameter.is_meta:
+            return super().share(name, parameter, piece, kind)
+        key = (name, *_cut(piece))
+        if key not in self.shares:
+            recipe, rank, size = self.checkpoint.recipes[name], self.group.rank, self.group.size
+            target = torch.empty(share_shape(recipe.shape, piece, rank, size), dtype=recipe.dtype, device=self.place)
+            if name in self.wholes:
+                whole = self.wholes[name]
+                target.copy_(whole if piece is None else local_part(whole, piece, self.group))
+            else:
+                read_share(self.reader, recipe, piece, rank, size, target)
+            self.shares[key] = target
+        return self.shares[key]
+
+    def wait(self, name: str, parameter: torch.Tensor) -> None:
+        if not parameter.is_meta:
+            super().wait(name, parameter)
+
+    def take(self, one: Spread, target: torch.Tensor) -> None:
+        if one.name in self.waiting:
+            super().take(one, target)
+            return
+        piece = one.held.piece if one.held is not None else None
+        share = self.shares.pop((one.name, *_cut(piece)), None)
+        if share is not None:
+            first, rows = one.rows
+            target.copy_(share.narrow(0, first, rows))
+            return
+        recipe = self.checkpoint.recipes[one.name]
+        whole = self.wholes.pop(one.name, None)
+        if whole is None and not recipe.piecewise:
+            whole = self.reader.whole(recipe)
+        for there, here in one.boxes():
+            part = entries_in(target, here)
+            if whole is not None:
+                part.copy_(entries_in(whole, there))
+                continue
+            for row, rows_read in self.reader.chunks(recipe, tuple(zip(*there))):
+                part.narrow(0, row, len(rows_read)).copy_(rows_read)
+
+    def probe(self, model: torch.nn.Module) -> Probe | str:
+        """The probe of a model without weights. Only the first process reads whole weights and computes answers."""
+        found: list[Any] = [None]
+        if self.everyone.rank == 0:
+            made = probe_of(model, lambda part: self.checkpoint.filled(part, self._whole))
+            names = "" if isinstance(made, str) else {name for name, _ in made.model.named_parameters()}
+            found = [made if isinstance(made, str) else (names, made.inputs, made.answers)]
+        dist.broadcast_object_list(found, group=self.everyone.group, group_src=0)
+        if isinstance(found[0], str):
+            return found[0]
+        names, inputs, answers = found[0]
+        short = one_of_each_kind(model, kinds_of(model))
+        known = {name for name, _ in short.named_parameters()}
+        return Probe(short if known == names else model, inputs, answers)
+
+    def _whole(self, name: str) -> torch.Tensor:
+        if name not in self.wholes:
+            self.wholes[name] = self.trial.whole(self.checkpoint.recipes[name])
+        return self.wholes[name]
+
+    def close(self) -> None:
+        """Close the files, and free everything that was not taken."""
+        super().close()
+        self.shares.clear()
+        self.wholes.clear()
+        self.reader.__exit__()
+        self.trial.__exit__()
+        own, tried = (one.bytes / 2**20 for one in (self.reader, self.trial))
+        said = "process %d has read %.1f MiB of its shares, and %.1f MiB of layers that it tried whole"
+        logger.info(said, dist.get_rank(), own, tried)
+
+
+def _cut(piece: Piece | None) -> tuple[Any, ...]:
+    """What tells the shares of a weight apart."""
+    return () if piece is None or piece.dim < 0 else (piece.dim, piece.parts, piece.units)

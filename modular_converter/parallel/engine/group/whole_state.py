@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from modular_converter.parallel.engine.base.config_changes import (
+from modular_converter.parallel.engine.base.settings import (
     apply_changes,
     pickled,
     settings_changes,

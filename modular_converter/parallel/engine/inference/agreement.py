@@ -1,4 +1,4 @@
-"""Let the first rank decide for all ranks in `generate` where their decisions could differ.
+"""Let the first rank decide for all ranks in `generate` where their decisions could differ; the cache of its steps.
 
 Clocks differ between processes, and so do random numbers of other libraries than torch. If a rank stops a token before
 the others, they wait for ever. So all ranks use the first rank's results of time limits and of the caller's criteria and
@@ -20,6 +20,7 @@ import torch
 
 from modular_converter.parallel import transformers_private
 from modular_converter.parallel.shard.collectives import ProcessGroup
+from modular_converter.parallel.tiny.arguments import CACHES
 
 
 # Method of transformers' `GenerationMixin` -> the arguments or settings with which the ranks' results may differ.
@@ -86,3 +87,10 @@ def _agreeing_list(kind: type[Any], group: ProcessGroup | None, step: Callable[[
         return found if group is None else group.from_first(found)
 
     return type(kind.__name__, (kind,), {"__call__": verdict, "__module__": kind.__module__})
+
+
+def choose_cache(model: Any, kwargs: dict[str, Any]) -> None:
+    """Set a static cache, without which ``generate`` compiles nothing; with a given cache it refuses the setting."""
+    settings = getattr(model, "generation_config", None)
+    if settings is not None and settings.cache_implementation in (None, "static"):
+        settings.cache_implementation = "static" if all(kwargs.get(name) is None for name in CACHES) else None

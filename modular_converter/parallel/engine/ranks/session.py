@@ -2,14 +2,20 @@
 
 If a rank dies, hangs or fails alone, the others wait in a collective for ever. So every wait here watches all ranks, and
 ends all of them if one cannot go on.
+
+All sessions of a process end with the interpreter, and a forked child forgets them.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import multiprocessing
+import os
 import pickle
 import selectors
+import socket
+import weakref
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,18 +23,113 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.engine.base.main_guard import refuse_daemon, refuse_import_in_child
-from modular_converter.parallel.engine.ranks.failures import RemoteError, error_in
 from modular_converter.parallel.engine.ranks.fair_lock import FairLock
-from modular_converter.parallel.engine.ranks.live_sessions import LIVE
 from modular_converter.parallel.engine.ranks.packing import pack, unpack
-from modular_converter.parallel.engine.ranks.processes import Lost, Rank, begin, collect_answers, finish
-from modular_converter.parallel.engine.ranks.progress import stop_all
-from modular_converter.parallel.engine.ranks.protocol import ANSWER, HEAD, LOOPBACK, SECONDS, WORKER, Start
-from modular_converter.parallel.engine.ranks.shared_memory import Arena
-from modular_converter.parallel.engine.ranks.store import local_store
+from modular_converter.parallel.engine.ranks.processes import (
+    Lost,
+    Rank,
+    begin,
+    collect_answers,
+    disown,
+    finish,
+    refuse_daemon,
+    refuse_import_in_child,
+)
+from modular_converter.parallel.engine.ranks.protocol import (
+    ANSWER,
+    FAILURE,
+    FATAL,
+    HEAD,
+    LOOPBACK,
+    SECONDS,
+    UNSENT,
+    WORKER,
+    Arena,
+    Start,
+    stop_all,
+)
 from modular_converter.parallel.errors import PlanError, RankError, one_line
 from modular_converter.parallel.fork_server import fork_server
+from modular_converter.parallel.torch_private import TCPStore
+
+
+class RemoteError(Exception):
+    """An error that all ranks raised alike, with a rank's traceback.
+
+    Attributes:
+        error: the exception itself, if it could be pickled.
+        about: kind of the message that raised the error, and the number of its model if there is one.
+    """
+
+    def __init__(self, error: Exception | None, text: str, about: tuple[Any, ...] = ()) -> None:
+        super().__init__(text)
+        self.error, self.about = error, about
+
+
+def error_in(raw: list[bytes], ranks: list[Rank], about: tuple[Any, ...]) -> RemoteError | None:
+    """The error that all ranks raised, which is the caller's own; None if there is no error.
+
+    Raises ``Lost`` if only some ranks raised an error, or in different places, so that they can no longer agree.
+    """
+    failed = [number for number, data in enumerate(raw) if data[:1] in (FAILURE, FATAL, UNSENT)]
+    if not failed:
+        return None
+    for rank in ranks:
+        rank.reader.expected.clear()
+    first = min(failed, key=lambda number: (raw[number][:1] != FATAL, raw[number][:1] != FAILURE, number))
+    text, error = pickle.loads(raw[first][1:])
+    if raw[first][:1] == FATAL:
+        said = str(error or "").partition("\n")[0] or "an error of the device"
+        raise Lost(said, f"rank {first} cannot go on; all ranks were ended: {said}\n{text}")
+    if len(failed) < len(raw) and raw[first][:1] == FAILURE:
+        raise Lost(f"rank {first} failed alone", f"rank {first} failed alone; all ranks were ended:\n{text}")
+    if (
+        len({rank.progress.met for rank in ranks}) > 1
+    ):  # a collective that a rank has begun would match one of the next call
+        raise Lost(
+            "the ranks failed in different places", f"the ranks failed in different places; rank {first}:\n{text}"
+        )
+    return RemoteError(error, f"on rank {first}:\n{text}", about)
+
+
+LIVE: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+@atexit.register
+def _end_all() -> None:
+    for session in list(LIVE):
+        session.end("the interpreter ended")
+
+
+def _forget_all() -> None:
+    """Forget the parent's ranks, in a forked child. It shares the selector's descriptor, which must stay unchanged."""
+    for session in list(LIVE):
+        for rank in session.ranks:
+            disown(rank)
+        session.ranks, session.unneeded, session.lock = [], [], FairLock()
+        session.ended = session.ended or "this is a forked child of the process that started them"
+    LIVE.clear()
+
+
+os.register_at_fork(after_in_child=_forget_all)
+
+
+def local_store(port: int | None) -> TCPStore:
+    """A store that only this machine can reach. torch's own listens on all interfaces, without a password.
+
+    Raises ``RankError`` if the port is not free or not valid.
+    """
+    listening = socket.socket()
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((LOOPBACK, port or 0))
+        listening.listen(128)
+        listening.setblocking(False)
+        found, descriptor = listening.getsockname()[1], listening.detach()  # the store closes it
+        return TCPStore(LOOPBACK, found, is_master=True, wait_for_workers=False, master_listen_fd=descriptor)
+    except (OSError, OverflowError, RuntimeError) as error:
+        listening.close()
+        raise RankError(f"master_port={port} cannot be used; leave it out: {error}") from error
 
 
 START_LIMIT_S = 180.0

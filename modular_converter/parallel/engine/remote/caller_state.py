@@ -17,8 +17,7 @@ import torch
 
 from modular_converter.parallel.choice.skeleton import Skeleton
 from modular_converter.parallel.choice.trials import inputs_without_data, kinds_of_call
-from modular_converter.parallel.engine.base.config_changes import settings_of
-from modular_converter.parallel.engine.base.torch_switches import TorchSwitches, refuse_modes
+from modular_converter.parallel.engine.base.settings import TorchSwitches, refuse_modes, settings_of
 from modular_converter.parallel.engine.base.watched_code import WatchedCode
 from modular_converter.parallel.engine.base.watched_state import GONE, StateChange, WatchedState, is_plain
 from modular_converter.parallel.engine.base.weights_there import is_there

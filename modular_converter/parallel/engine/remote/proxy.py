@@ -1,8 +1,10 @@
 """The caller's model object while its weights are on the ranks: its modules run there.
 
-Its class becomes a subclass of its own class, so ``isinstance``, configuration and attributes are unchanged. Only calls of
-modules, and the library's ``generate``, run on the ranks. All other methods and properties run here, on whole values:
+Its class becomes a subclass of its own class, so ``isinstance``, configuration and attributes are unchanged. Only calls
+of modules, and the library's ``generate``, run on the ranks. All other methods and properties run here, on whole values:
 parameters are tensors whose numbers are fetched when code reads them, and integers are those of the whole model.
+
+The wrapper of peft around such a model calls it as before, and saves adapters.
 """
 
 from __future__ import annotations
@@ -23,21 +25,23 @@ from modular_converter.parallel.engine.base.adapted import (
     AROUND,
     keep_adapters,
     let_go,
+    path_of_base,
     refuse_new_scales,
     refuse_saving_adapters,
     scales_of,
+    state_of_adapters,
+    wrap,
 )
-from modular_converter.parallel.engine.base.config_changes import pickled, settings_changes, settings_of
 from modular_converter.parallel.engine.base.memory import MemoryFigures, without_devices
-from modular_converter.parallel.engine.base.refused_methods import CHANGE_WEIGHTS, refusals
+from modular_converter.parallel.engine.base.preflight import CHANGE_WEIGHTS, refusals
+from modular_converter.parallel.engine.base.settings import pickled, settings_changes, settings_of
 from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN, refuse_unproven
 from modular_converter.parallel.engine.base.watched_state import GONE, StateChange, WatchedState
 from modular_converter.parallel.engine.base.weights_there import StoredThere, is_there, weight_there
 from modular_converter.parallel.engine.checkpoint.save_model import save_model, saved_names, saves_as_library
 from modular_converter.parallel.engine.remote.caller_state import CallerState
 from modular_converter.parallel.engine.remote.placement import Placement
-from modular_converter.parallel.engine.remote.stored import StoredTensor, without_marks
-from modular_converter.parallel.engine.remote.what_may_leave import ModelThere
+from modular_converter.parallel.engine.remote.remote_values import ModelThere, StoredTensor, without_marks
 from modular_converter.parallel.errors import ApplyError, PlanError, one_line
 from modular_converter.parallel.plans.resolve import names_of_tied
 from modular_converter.parallel.quantised.int8 import is_unpacked, pack_layers, packed_state
@@ -390,3 +394,40 @@ def _send_settings(model: Any) -> None:
     data = pickled(settings)
     if data != placement.settings:
         placement.send_settings(data, list(settings_changes(pickle.loads(placement.settings), settings)))
+
+
+class AdaptedOnRanks:
+    """The methods that the wrapper has in addition to its own."""
+
+    def get_base_model(self) -> Any:
+        return super().get_base_model()  # type: ignore[misc]
+
+    def __enter__(self) -> Any:
+        self.get_base_model().__enter__()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        base = self.get_base_model()
+        if hasattr(base, "_placement"):  # it was not taken back inside the block
+            base.__exit__(*exception)
+
+    def save_pretrained(self, folder: str | os.PathLike[str], **more: Any) -> None:
+        """Save the adapters as peft does; only their weights are gathered from the ranks."""
+        own: Any = super()
+        base = self.get_base_model()
+        placement: Placement = base._placement
+        prefix = f"{path_of_base(self, base)}."  # type: ignore[arg-type]
+        first = names_of_tied(base)
+        state = torch.nn.Module.state_dict(base, prefix=prefix, keep_vars=True)
+
+        def fetch(name: str) -> torch.Tensor:
+            own = state[name]
+            return placement.whole_one(first[name.removeprefix(prefix)]) if is_there(own) else own.detach()
+
+        own.save_pretrained(folder, state_dict=state_of_adapters(self, state, fetch, **more), **more)
+
+
+def wrap_on_ranks(wrapper: Any, base: Any) -> Any:
+    """The wrapper, around a model whose weights are on the ranks."""
+    wrap(wrapper, base, AdaptedOnRanks, PlanError, OUT_OF_REACH)
+    return wrapper

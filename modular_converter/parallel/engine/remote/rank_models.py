@@ -1,4 +1,4 @@
-"""The models on one rank: built from a skeleton and shares, run, given back share by share, dropped."""
+"""The models on one rank: built from a skeleton and shares, run, timed, given back share by share, dropped."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import copy
 import functools
 import inspect
 import pickle
+import time
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
+from torch.profiler import ProfilerActivity
 
 from modular_converter.parallel.choice.skeleton import Skeleton, assemble_model
 from modular_converter.parallel.engine.base.attention_heads import (
@@ -20,29 +22,23 @@ from modular_converter.parallel.engine.base.attention_heads import (
     local_modules,
     wants_attentions,
 )
-from modular_converter.parallel.engine.base.checked_ids import check_ids
-from modular_converter.parallel.engine.base.config_changes import Change, apply_changes, settings_of
 from modular_converter.parallel.engine.base.dropout import SharedDropout
+from modular_converter.parallel.engine.base.inner_forward import check_ids
 from modular_converter.parallel.engine.base.memory import usage
-from modular_converter.parallel.engine.base.torch_switches import TorchSwitches
+from modular_converter.parallel.engine.base.settings import Change, TorchSwitches, apply_changes, settings_of
 from modular_converter.parallel.engine.base.watched_code import CodeFacts, take_over
 from modular_converter.parallel.engine.base.watched_state import StateChange, WatchedState
-from modular_converter.parallel.engine.checkpoint.reader import Reader, read_share
-from modular_converter.parallel.engine.checkpoint.recipes import Recipe
-from modular_converter.parallel.engine.inference.agreement import make_agree
+from modular_converter.parallel.engine.checkpoint.reader import Reader, Recipe, read_share
+from modular_converter.parallel.engine.inference.agreement import choose_cache, make_agree
 from modular_converter.parallel.engine.inference.fused_norms import fuse_norms, unfuse_norm
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup, make_plain
-from modular_converter.parallel.engine.inference.static_cache import choose_cache
 from modular_converter.parallel.engine.ranks.packing import COPY, read_tensor, unpack
-from modular_converter.parallel.engine.ranks.profiling import profile
-from modular_converter.parallel.engine.ranks.progress import Progress
-from modular_converter.parallel.engine.ranks.protocol import EVENT
+from modular_converter.parallel.engine.ranks.protocol import EVENT, Arena, Progress
 from modular_converter.parallel.engine.ranks.random_states import adopt, changed_since
-from modular_converter.parallel.engine.ranks.shared_memory import Arena
-from modular_converter.parallel.engine.remote.answering import Answering, failure
 from modular_converter.parallel.engine.remote.caller_state import apply_difference, configs_in
-from modular_converter.parallel.engine.remote.handover import Span, copy_rows, moves_of
-from modular_converter.parallel.engine.remote.loaded import Called, Loaded, fill_whole
+from modular_converter.parallel.engine.remote.loaded import Answering, Called, Loaded, failure, fill_whole
+from modular_converter.parallel.engine.remote.placement import Span, copy_rows, moves_of
+from modular_converter.parallel.engine.remote.remote_values import Held, StoredTensor, as_on_rank, check_plain, hold
 from modular_converter.parallel.engine.remote.same_answers import (
     DifferentAnswers,
     WholeFacts,
@@ -50,14 +46,62 @@ from modular_converter.parallel.engine.remote.same_answers import (
     different_text,
     shares_that_stay,
 )
-from modular_converter.parallel.engine.remote.stored import StoredTensor
-from modular_converter.parallel.engine.remote.what_may_leave import Held, as_on_rank, check_plain, hold
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, resolve
 from modular_converter.parallel.shard.apply import apply
 from modular_converter.parallel.shard.collectives import borders_of
 from modular_converter.parallel.shard.shares import share_shape
+
+
+# Kind -> parts of names, of kernels on GPUs and of operations on CPUs. The first match counts.
+_KINDS = (
+    ("collectives", ("nccl", "allreduce", "all_reduce", "allgather", "gloo:", "c10d::")),
+    ("attention", ("flash", "fmha", "attention", "softmax")),
+    (
+        "products",
+        ("gemm", "gemv", "cutlass", "cublas", "splitk", "xmma", "nvjet", "aten::mm", "aten::addmm", "aten::bmm"),
+    ),
+    ("copies", ("memcpy", "memset", "copy", "cat")),
+)
+
+
+def kind_of_event(name: str) -> str:
+    """The kind of work that a kernel or operation does, by its name."""
+    low = name.lower()
+    return next((kind for kind, marks in _KINDS if any(mark in low for mark in marks)), "other kernels")
+
+
+def profile(call: Callable[[], Any], device: torch.device) -> dict[str, float]:
+    """Run ``call`` twice, the second time under the profiler.
+
+    Returns:
+        Milliseconds by kind; ``wall`` (milliseconds without the profiler), ``busy`` (milliseconds of all kernels) and
+        ``kernels`` (their number).
+    """
+    _synchronize(device)
+    start = time.perf_counter()
+    call()
+    _synchronize(device)
+    wall = (time.perf_counter() - start) * 1e3
+    on_gpu = device.type == "cuda"
+    with torch.profiler.profile(activities=[ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU]) as profiler:
+        call()
+        _synchronize(device)
+    found: dict[str, float] = {"wall": wall, "busy": 0.0, "kernels": 0.0}
+    for event in profiler.key_averages():
+        took = (event.self_device_time_total if on_gpu else event.self_cpu_time_total) / 1e3
+        if on_gpu and not took:
+            continue
+        found[kind_of_event(event.key)] = found.get(kind_of_event(event.key), 0.0) + took
+        found["busy"] += took
+        found["kernels"] += event.count
+    return found
+
+
+def _synchronize(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 class Worker(Answering):

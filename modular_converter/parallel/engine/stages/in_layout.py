@@ -18,16 +18,14 @@ from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN, 
 from modular_converter.parallel.engine.checkpoint.load_model import is_folder
 from modular_converter.parallel.engine.checkpoint.save_model import save_model, saves_as_library
 from modular_converter.parallel.engine.group.agreed_plan import agreed_unproven
-from modular_converter.parallel.engine.group.all_present import meet
 from modular_converter.parallel.engine.group.data_ranks import recompute_layers, refuse_options, spread_over_data
 from modular_converter.parallel.engine.group.held_weights import hold_weights
 from modular_converter.parallel.engine.group.in_process_group import opened, plan_and_skeleton
-from modular_converter.parallel.engine.group.join_group import join_group
-from modular_converter.parallel.engine.group.process_grid import ProcessGrid, process_grid
+from modular_converter.parallel.engine.group.process_grid import ProcessGrid, join_group, process_grid
 from modular_converter.parallel.engine.group.refused_wrappers import refuse_wrapped
-from modular_converter.parallel.engine.group.same_calls import everywhere, refuse_other_options
+from modular_converter.parallel.engine.group.same_calls import everywhere, meet, refuse_other_options
 from modular_converter.parallel.engine.group.spread import Spread, each_once
-from modular_converter.parallel.engine.group.training_methods import InLayout
+from modular_converter.parallel.engine.group.training_checkpoint import InLayout
 from modular_converter.parallel.engine.group.weight_sources import WeightSource
 from modular_converter.parallel.engine.stages.micro_batches import Batch
 from modular_converter.parallel.engine.stages.pipeline import Pipeline

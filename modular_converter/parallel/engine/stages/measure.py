@@ -11,8 +11,8 @@ import torch
 import torch.distributed as dist
 
 from modular_converter.parallel.engine.group.same_calls import everywhere
-from modular_converter.parallel.engine.stages.action_clock import Clock
 from modular_converter.parallel.engine.stages.pipeline import Pipeline
+from modular_converter.parallel.engine.stages.scheduled_stage import Clock
 from modular_converter.parallel.errors import ScheduleError
 from modular_converter.parallel.schedule.measured import MeasuredStep
 from modular_converter.parallel.schedule.stage_costs import ChainCosts, StageCost

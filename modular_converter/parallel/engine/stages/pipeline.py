@@ -1,4 +1,4 @@
-"""``Pipeline``: a model in stages on the processes of a group."""
+"""``Pipeline``: a model in stages on the processes of a group, with the plan that is derived for it and proven."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ import torch.distributed as dist
 from torch.distributed.pipelining.schedules import PipelineScheduleMulti, get_schedule_class
 
 from modular_converter.parallel.choice.skeleton import Guesses, on_meta
-from modular_converter.parallel.engine.group.agreed_plan import refuse_other_weights
-from modular_converter.parallel.engine.group.join_group import join_group
+from modular_converter.parallel.choice.small_instances import small_instance, small_settings, target_like
+from modular_converter.parallel.engine.group.agreed_plan import from_first_process, refuse_other_weights
+from modular_converter.parallel.engine.group.process_grid import join_group
 from modular_converter.parallel.engine.group.same_calls import everywhere, refuse_other_inputs
 from modular_converter.parallel.engine.group.torch_patches import PATCHES
-from modular_converter.parallel.engine.stages.action_clock import ActionClock, ClockedStage
-from modular_converter.parallel.engine.stages.chosen_plan import agreed_pipeline_plan
 from modular_converter.parallel.engine.stages.generate import Decoder
-from modular_converter.parallel.engine.stages.late_receives import with_late_receives
 from modular_converter.parallel.engine.stages.micro_batches import (
     Batch,
     RowDimensions,
@@ -26,21 +24,24 @@ from modular_converter.parallel.engine.stages.micro_batches import (
     refuse_what_a_step_lacks,
 )
 from modular_converter.parallel.engine.stages.scheduled_stage import (
+    ActionClock,
+    ClockedStage,
     ScheduledStage,
     bare_leaves,
     refuse_parts_of_one_result,
     what_was_not_handed_over,
+    with_late_receives,
 )
-from modular_converter.parallel.engine.stages.shared_weights import (
+from modular_converter.parallel.engine.stages.stage_weights import (
+    StageWeights,
     free_weights,
     shared_weights,
     summed_gradients,
 )
-from modular_converter.parallel.engine.stages.stage_weights import StageWeights
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.chain import cuts_of_balance, spans
 from modular_converter.parallel.pipeline.flow import LayerFlow, flow_of, layer_paths, layers_entry
-from modular_converter.parallel.pipeline.prove import cuts_of
+from modular_converter.parallel.pipeline.prove import cuts_of, derive_pipeline, proven_pipeline_plan
 from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data, do_not_recompute
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.plans.resolve import names_of_tied
@@ -49,6 +50,27 @@ from modular_converter.parallel.schedule.orders import order_of, schedule_named
 from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.tiny.inputs import examples_of, remember_examples
 from modular_converter.parallel.trace.call_names import forward_names
+
+
+def pipeline_plan(model: Any) -> PipelinePlan:
+    """The derived plan; of the model itself if it has example inputs.
+
+    Raises ``PlanError`` if no small instance can be built, the model is no chain of layers, or stages give other numbers.
+    """
+    examples = examples_of(model)
+    if examples is not None:
+        return derive_pipeline(model, examples)
+    target = target_like(model)
+    small = small_instance(target, small_settings(model))
+    plan = proven_pipeline_plan(small.model, small.inputs, target.name)
+    layers_entry(model, plan)
+    return plan
+
+
+def agreed_pipeline_plan(model: Any, given: PipelinePlan | None, group: ProcessGroup) -> PipelinePlan:
+    """The first process's plan, on all processes. Raises ``ApplyError`` on all processes if it has none."""
+    (text,) = from_first_process(lambda: (str(given or pipeline_plan(model)),), group)
+    return PipelinePlan.parse(text)
 
 
 Loss = Callable[[Any, torch.Tensor], torch.Tensor]

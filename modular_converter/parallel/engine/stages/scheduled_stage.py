@@ -1,17 +1,152 @@
-"""A stage in the form for torch's schedules: tensors in by position, a tuple of tensors out."""
+"""A stage for torch's schedules: tensors in by position, a tuple of tensors out, timed, and with late receives.
+
+Each receive of a schedule is started as late as the order of messages allows. torch starts a receive as soon as the other
+rank's send is known. A waiting receive keeps processors of a GPU busy: on two H200 a forward beside it took 17.1 ms
+instead of 14.4. ``defer_pp_recv`` of torch 2.13 also reorders the receives, so that a rank takes one message for another:
+gradients of ZBV over two ranks were wrong. Here the messages of a rank keep their order, and computations that need none
+of the waiting receives go before them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.distributed import pipelining
 
 from modular_converter.parallel.choice.skeleton import META
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.flow import LayerFlow
 from modular_converter.parallel.pipeline.stage import StageModule
+from modular_converter.parallel.schedule.orders import Action, Work
+from modular_converter.parallel.schedule.simulate import Timed
 from modular_converter.parallel.torch_private import pytree
+
+
+_ARRIVES = {"FORWARD": "RECV_F", "FULL_BACKWARD": "RECV_B", "BACKWARD_INPUT": "RECV_B"}
+"""Computation -> the receive of its input."""
+_SENDS = ("SEND_F", "SEND_B")
+
+
+def with_late_receives(schedule: Any) -> Any:
+    """The schedule with its receives deferred; GPipe and 1F1B, whose orders list no messages, are unchanged."""
+    orders = getattr(schedule, "pipeline_order_with_comms", None)
+    if orders is not None:
+        schedule.pipeline_order_with_comms = {rank: late_receives(order) for rank, order in orders.items()}
+    return schedule
+
+
+def late_receives(order: Iterable[Any]) -> list[Any]:
+    """The actions of one rank; each receive comes just before the next send, or the computation that needs it."""
+    found: list[Any] = []
+    waiting: list[Any] = []
+    for action in order:
+        kind = action.computation_type.name
+        if kind in _ARRIVES.values():
+            waiting.append(action)
+            continue
+        if kind in _SENDS or any(_takes(one, waiting) for one in action.sub_actions or (action,)):
+            found += waiting
+            waiting = []
+        found.append(action)
+    return found + waiting
+
+
+def _takes(action: Any, waiting: Iterable[Any]) -> bool:
+    """Whether a computation needs one of the waiting receives."""
+    needed = (_ARRIVES.get(action.computation_type.name), action.stage_index, action.microbatch_index)
+    return any((one.computation_type.name, one.stage_index, one.microbatch_index) == needed for one in waiting)
+
+
+class Clock:
+    """Points in time of a device.
+
+    On a GPU these are events in its stream, which time the work and not its launch; work after a transfer starts when the
+    data has arrived.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._is_gpu = device.type == "cuda"
+
+    def now(self) -> Any:
+        """The present point in time."""
+        if not self._is_gpu:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record()
+        return event
+
+    def seconds(self, start: Any, end: Any) -> float:
+        """Seconds between two points. Waits until the device has reached both."""
+        if not self._is_gpu:
+            return float(end - start)
+        end.synchronize()
+        return float(start.elapsed_time(end)) / 1e3
+
+
+class ActionClock:
+    """Records the actions of one process while it is on.
+
+    Attributes:
+        device: of the process.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._clock = Clock(device)
+        self._is_on = False
+        self._start: Any = None
+        self._noted: list[tuple[Action, Any, Any]] = []
+
+    @contextmanager
+    def on(self) -> Iterator[None]:
+        """Record actions within this context, and forget earlier ones."""
+        self._noted, self._start, self._is_on = [], self._clock.now(), True
+        try:
+            yield
+        finally:
+            self._is_on = False
+
+    @contextmanager
+    def action(self, work: Work, stage: int, chunk: int) -> Iterator[None]:
+        """Record an action, if the clock is on."""
+        if not self._is_on:
+            yield
+            return
+        began = self._clock.now()
+        yield
+        self._noted.append((Action(work, stage, chunk), began, self._clock.now()))
+
+    def timed(self) -> tuple[Timed, ...]:
+        """The recorded actions in order, with seconds since the clock was put on."""
+        seconds = self._clock.seconds
+        return tuple(Timed(one, seconds(self._start, a), seconds(self._start, b)) for one, a, b in self._noted)
+
+
+class ClockedStage(pipelining.PipelineStage):
+    """A stage of torch whose actions a clock records."""
+
+    def __init__(self, *args: Any, clock: ActionClock, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.clock = clock
+
+    def forward_one_chunk(self, fwd_chunk_id: int, *args: Any, **kwargs: Any) -> Any:
+        with self.clock.action(Work.FORWARD, self.stage_index, fwd_chunk_id):
+            return super().forward_one_chunk(fwd_chunk_id, *args, **kwargs)
+
+    def backward_one_chunk(
+        self, bwd_chunk_id: int, loss: Any = None, full_backward: bool = True, last_backward: bool = False
+    ) -> None:
+        work = Work.BACKWARD if full_backward else Work.INPUT_BACKWARD
+        with self.clock.action(work, self.stage_index, bwd_chunk_id):
+            super().backward_one_chunk(bwd_chunk_id, loss, full_backward, last_backward)
+
+    def backward_weight_one_chunk(self, bwd_chunk_id: int, last_backward: bool = False) -> None:
+        with self.clock.action(Work.WEIGHT_BACKWARD, self.stage_index, bwd_chunk_id):
+            super().backward_weight_one_chunk(bwd_chunk_id, last_backward)
 
 
 # Values of an output that are the same for all micro-batches.

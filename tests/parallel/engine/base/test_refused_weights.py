@@ -15,7 +15,7 @@ from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
 from transformers.utils import quantization_config as schemes  # noqa: E402
 
 from modular_converter.parallel import parallelize  # noqa: E402
-from modular_converter.parallel.engine.base.refused_weights import REMEDIES  # noqa: E402
+from modular_converter.parallel.engine.base.preflight import REMEDIES  # noqa: E402
 from modular_converter.parallel.errors import ApplyError, PlanError  # noqa: E402
 from modular_converter.parallel.quantised.int8 import SCHEME  # noqa: E402
 

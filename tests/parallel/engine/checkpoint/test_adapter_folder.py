@@ -9,7 +9,7 @@ import torch
 pytest.importorskip("peft")
 
 from modular_converter.parallel import parallelize  # noqa: E402
-from modular_converter.parallel.engine.checkpoint.adapter_folder import is_adapter, open_adapter  # noqa: E402
+from modular_converter.parallel.engine.checkpoint.folder import is_adapter, open_adapter  # noqa: E402
 from modular_converter.parallel.errors import BuildError  # noqa: E402
 from tests.parallel.adapted import adapted, llama, logits  # noqa: E402
 

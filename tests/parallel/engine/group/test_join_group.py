@@ -13,7 +13,7 @@ SCRIPT = """
 import atexit
 import torch.distributed as dist
 atexit.register(lambda: print("left" if not dist.is_initialized() else "there", flush=True))
-from modular_converter.parallel.engine.group.join_group import join_group
+from modular_converter.parallel.engine.group.process_grid import join_group
 join_group("cpu")
 """
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import optim
 
-from modular_converter.parallel.engine.group.optimizer_trial import (
+from modular_converter.parallel.engine.group.optimizer_steps import (
     TriedOptimizer,
     couples_weights,
     needs_whole_weights,

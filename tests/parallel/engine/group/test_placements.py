@@ -12,7 +12,7 @@ from hypothesis import strategies as st  # noqa: E402
 from torch.distributed.tensor import Shard  # noqa: E402
 from torch.distributed.tensor.placement_types import _StridedShard  # noqa: E402
 
-from modular_converter.parallel.engine.group.placements import chunk_lengths, placement_of  # noqa: E402
+from modular_converter.parallel.engine.group.held_weights import chunk_lengths, placement_of  # noqa: E402
 from modular_converter.parallel.errors import ApplyError  # noqa: E402
 from modular_converter.parallel.plans.resolve import Piece, Units  # noqa: E402
 from modular_converter.parallel.shard.apply import shard  # noqa: E402

@@ -8,8 +8,10 @@ import pytest
 pytest.importorskip("transformers")
 from transformers.models.llama.modeling_llama import LlamaRMSNorm  # noqa: E402
 
-from modular_converter.parallel.engine.group.sequence_proof import _difference  # noqa: E402
-from modular_converter.parallel.engine.group.sequence_zone import zone_of  # noqa: E402
+from modular_converter.parallel.engine.group.sequence_parallel import (
+    _difference,  # noqa: E402
+    zone_of,  # noqa: E402
+)
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
 from modular_converter.parallel.plans.resolve import resolve  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402

@@ -4,10 +4,10 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from modular_converter.parallel.engine.inference import small_sums
+from modular_converter.parallel.engine.inference import plain_forwards
 
 
-class NoHalf(small_sums.SmallSums):
+class NoHalf(plain_forwards.SmallSums):
     """The kernel of torch 2.11, which has no sum of float16, for one rank without a GPU."""
 
     def __init__(self, group, device, dtypes):
@@ -29,11 +29,11 @@ def group():
 
 
 def test_a_type_that_the_kernel_lacks_is_summed_otherwise(monkeypatch, group):
-    monkeypatch.setattr(small_sums, "SmallSums", NoHalf)
-    sums = small_sums.open_small_sums(group, torch.device("cpu"))
+    monkeypatch.setattr(plain_forwards, "SmallSums", NoHalf)
+    sums = plain_forwards.open_small_sums(group, torch.device("cpu"))
     assert sums.fits(torch.ones(8)) and sums.fits(torch.ones(8, dtype=torch.bfloat16))
     assert not sums.fits(torch.ones(8, dtype=torch.float16))
 
 
 def test_without_a_kernel_there_are_no_such_sums(group):
-    assert small_sums.open_small_sums(group, torch.device("cpu")) is None
+    assert plain_forwards.open_small_sums(group, torch.device("cpu")) is None

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from modular_converter.parallel.engine.ranks import gpu_results
-from modular_converter.parallel.engine.ranks.gpu_results import ResultBuffer, ResultReader
+from modular_converter.parallel.engine.ranks import packing
+from modular_converter.parallel.engine.ranks.packing import ResultBuffer, ResultReader
 
 
 CPU = torch.device("cpu")
@@ -12,7 +12,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture
 def lending(monkeypatch):
-    monkeypatch.setattr(gpu_results, "lent", lambda value: ("shared", lambda same: same, (value,)))
+    monkeypatch.setattr(packing, "lent", lambda value: ("shared", lambda same: same, (value,)))
 
 
 def test_what_is_described_early_is_read_when_it_is_complete(lending):
@@ -41,7 +41,7 @@ def test_what_does_not_fit_is_not_put(lending, length):
 
 
 def test_a_system_that_does_not_lend(monkeypatch):
-    monkeypatch.setattr(gpu_results, "lent", lambda value: None)
+    monkeypatch.setattr(packing, "lent", lambda value: None)
     box = ResultBuffer(1 << 12)
     assert box.write(torch.ones(3), 0) is None and not box.usable
 

@@ -16,7 +16,7 @@ from modular_converter.parallel.engine.ranks.packing import (
     stand_in,
     unpack,
 )
-from modular_converter.parallel.engine.ranks.shared_memory import Arena
+from modular_converter.parallel.engine.ranks.protocol import Arena
 from modular_converter.parallel.errors import PlanError
 
 

@@ -15,10 +15,8 @@ import psutil
 import pytest
 
 from modular_converter.parallel.engine.ranks import processes
-from modular_converter.parallel.engine.ranks.failures import error_in
-from modular_converter.parallel.engine.ranks.protocol import ANSWER, EVENT, FAILURE, Start
-from modular_converter.parallel.engine.ranks.session import Session
-from modular_converter.parallel.engine.ranks.shared_memory import Arena
+from modular_converter.parallel.engine.ranks.protocol import ANSWER, EVENT, FAILURE, Arena, Start
+from modular_converter.parallel.engine.ranks.session import Session, error_in
 from modular_converter.parallel.errors import RankError
 from tests.parallel.engine.ranks.test_session import alive, gone
 from tests.parallel.engine.ranks.test_session_end import launch, own_words, script

@@ -5,8 +5,7 @@ import time
 
 import pytest
 
-from modular_converter.parallel.engine.ranks.progress import CallStopped, Progress, stop_all
-from modular_converter.parallel.engine.ranks.shared_memory import Arena
+from modular_converter.parallel.engine.ranks.protocol import Arena, CallStopped, Progress, stop_all
 
 
 class Running(threading.Thread):

@@ -14,11 +14,10 @@ import pytest
 import torch
 
 from modular_converter.parallel import parallelize
-from modular_converter.parallel.engine.base.main_guard import GUARD_TEXT
-from modular_converter.parallel.engine.ranks.failures import RemoteError
 from modular_converter.parallel.engine.ranks.packing import pack
+from modular_converter.parallel.engine.ranks.processes import GUARD_TEXT
 from modular_converter.parallel.engine.ranks.protocol import ANSWER, EARLY, SECONDS
-from modular_converter.parallel.engine.ranks.session import Session
+from modular_converter.parallel.engine.ranks.session import RemoteError, Session
 from modular_converter.parallel.engine.remote.rank_models import Worker
 from modular_converter.parallel.errors import PlanError, RankError
 from tests.parallel.engine.ranks.test_session import X, alive, gone, started

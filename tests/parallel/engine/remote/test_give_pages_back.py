@@ -5,19 +5,19 @@ import pytest
 import torch
 
 from modular_converter.parallel import parallelize
-from modular_converter.parallel.engine.remote import give_pages_back, place
-from modular_converter.parallel.engine.remote.give_pages_back import empty_rows, is_alone
+from modular_converter.parallel.engine.remote import place
+from modular_converter.parallel.engine.remote.place import empty_rows, is_alone
 from modular_converter.parallel.errors import PlanError
 from tests.parallel.troubled import PLAN, Troubled
 
 
-pytestmark = pytest.mark.skipif(give_pages_back._advise() is None, reason="no madvise")
+pytestmark = pytest.mark.skipif(place._advise() is None, reason="no madvise")
 ROWS, WIDTH = 512, 1024
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(give_pages_back, "LARGE_BYTES", ROWS * WIDTH * 4)
+    monkeypatch.setattr(place, "LARGE_BYTES", ROWS * WIDTH * 4)
 
 
 def large():
@@ -76,7 +76,7 @@ def torn(monkeypatch):
         rows.append((first, last))
         empty_rows(tensor, first, last)
 
-    monkeypatch.setattr(give_pages_back, "LARGE_BYTES", 4 << 16)
+    monkeypatch.setattr(place, "LARGE_BYTES", 4 << 16)
     monkeypatch.setattr(place, "slot_bytes", lambda items: 1 << 16)
     monkeypatch.setattr(place, "empty_rows", noted)
     return rows

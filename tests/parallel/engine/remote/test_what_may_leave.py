@@ -24,7 +24,7 @@ from transformers import (  # noqa: E402
 
 from modular_converter.parallel import parallelize  # noqa: E402
 from modular_converter.parallel.engine.base.attention_heads import HeadCounts, local_modules, whole_heads  # noqa: E402
-from modular_converter.parallel.engine.remote.what_may_leave import (  # noqa: E402
+from modular_converter.parallel.engine.remote.remote_values import (  # noqa: E402
     caches_in,
     check_plain,
     has_content,

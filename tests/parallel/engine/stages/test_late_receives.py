@@ -8,7 +8,7 @@ import logging
 import pytest
 from torch.distributed.pipelining.schedules import get_schedule_class
 
-from modular_converter.parallel.engine.stages.late_receives import late_receives, with_late_receives
+from modular_converter.parallel.engine.stages.scheduled_stage import late_receives, with_late_receives
 from modular_converter.parallel.schedule.orders import SCHEDULES
 from tests.parallel.schedule.test_orders import EmptyStage
 

@@ -1,0 +1,159 @@
+"""Gradients of a sharded model as if it were whole: their norm, overflows, refused ways to ask for them.
+
+A forward uses other tensors than ``model.parameters()`` has then, and only their backward brings each weight its
+gradient, averaged over the data ranks. ``torch.autograd.grad`` of such a weight finds nothing: with ``allow_unused``
+without a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import DTensor
+
+from modular_converter.parallel.engine.group.spread import Spread
+from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.shard.collectives import ProcessGroup
+
+
+# Whether a weight is cut over the tensor dimension, and over data ranks.
+_Cut = tuple[bool, bool]
+_CUTS: tuple[_Cut, ...] = ((False, False), (False, True), (True, False), (True, True))
+
+
+def norm_of(
+    weights: Iterable[Spread],
+    kind: float,
+    group: ProcessGroup | None,
+    place: torch.device,
+    stages: ProcessGroup | None = None,
+) -> torch.Tensor:
+    """The norm, on ``place``: each share and each whole weight counts once; all processes must call it.
+
+    Args:
+        group: of the tensor dimension; None without one.
+        stages: the processes that have the other stages; None without stages.
+    """
+    norms: dict[_Cut, list[torch.Tensor]] = {cut: [torch.zeros((), device=place)] for cut in _CUTS}
+    data: ProcessGroup | None = None
+    for one in weights:
+        spread_over = one.data()
+        data = spread_over or data
+        if one.stored.grad is not None and is_first_replica(one):
+            gradient = one.local(one.stored.grad)
+            exact = torch.promote_types(gradient.dtype, torch.float32)
+            found = torch.linalg.vector_norm(gradient, kind, dtype=exact)
+            norms[one.cut, spread_over is not None].append(found.to(place))
+    if kind == float("inf"):
+        largest = torch.stack([norm for cut in _CUTS for norm in norms[cut]]).max().view(1)
+        for one_group in (group, data, stages):
+            largest = torch.stack(one_group.all_gather(largest)).amax(0) if one_group is not None else largest
+        return largest[0]
+    sums = torch.stack([torch.stack(norms[cut]).pow(kind).sum() for cut in _CUTS])
+    if data is not None:
+        sums[[1, 3]] = data.all_reduce(sums[[1, 3]])
+    if group is not None and group.size > 1:
+        sums[2:] = group.all_reduce(sums[2:])
+    total = sums.sum()
+    if stages is not None:
+        total = stages.all_reduce(total)
+    return total.pow(1.0 / kind)
+
+
+def scale_gradients(weights: Iterable[Spread], norm: torch.Tensor, max_norm: float) -> None:
+    """Scale all gradients from ``norm`` to a norm of at most ``max_norm``."""
+    scale = torch.clamp(max_norm / (norm + 1e-6), max=1.0)
+    for one in weights:
+        if one.stored.grad is not None:
+            gradient = one.local(one.stored.grad)
+            gradient.mul_(scale.to(gradient.device, gradient.dtype))
+
+
+def is_first_replica(one: Spread) -> bool:
+    """Whether no process of lower rank holds a copy of this process's share."""
+    if one.held is None or one.held.piece is None or one.held.piece.units is None or not one.held.copies:
+        return True
+    return one.held.piece.units.is_first_replica(one.held.group.rank, one.held.group.size)
+
+
+def unscale_together(users: Any, own: Any, scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+    """A scaler's unscaling that combines the overflows of all processes that share an optimizer's weights.
+
+    torch's scaler looks only at this process's gradients; processes that disagree about a step would diverge.
+    """
+    groups = list(groups_of(optimizer))
+    if not groups:
+        return own(scaler, optimizer, *args, **kwargs)
+    mine = _local(optimizer)
+    found = own(scaler, mine, *args, **kwargs)
+    place = mine.param_groups[0]["params"][0].device
+    # Also of a process without gradients, whose share of each weight is empty: the others wait for it.
+    facts = torch.tensor([0.0, float(bool(found))], device=place)
+    for overflow in found.values():
+        facts[0] = torch.maximum(facts[0], overflow.to(place))
+    for group in groups:
+        dist.all_reduce(facts, dist.ReduceOp.MAX, group=group)
+    for overflow in found.values():
+        overflow.copy_(facts[0])
+    return found or ({place: facts[0]} if facts[1] else found)
+
+
+def _local(optimizer: torch.optim.Optimizer) -> Any:
+    """An optimizer with this process's part of each gradient, for a scaler: its lists must not mix in DTensors."""
+
+    def local(parameter: Any) -> Any:
+        if not isinstance(parameter, DTensor) or parameter.grad is None:
+            return parameter
+        own: Any = parameter.detach()
+        own = own.to_local()
+        gradient: Any = parameter.grad
+        own.grad = gradient.to_local()
+        return own
+
+    groups = [{"params": [local(p) for p in group["params"]]} for group in optimizer.param_groups]
+    return SimpleNamespace(param_groups=groups)
+
+
+def groups_of(optimizer: torch.optim.Optimizer) -> Iterator[Any]:
+    """The process groups over which an optimizer's parameters are sharded, each once."""
+    known: set[Any] = set()
+    for parameter in (p for group in optimizer.param_groups for p in group["params"]):
+        owner = getattr(parameter, "group", None)
+        own = [owner.group] if owner is not None else []
+        for group in parameter.device_mesh.get_all_groups() if isinstance(parameter, DTensor) else own:
+            if group not in known:
+                known.add(group)
+                yield group
+
+
+def checked_grad(users: Any, own: Any, outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+    """``torch.autograd.grad``, which first looks at the tensors whose gradients are wanted."""
+    _refuse_spread(users, inputs, "torch.autograd.grad")
+    return own(outputs, inputs, *args, **kwargs)
+
+
+def checked_backward(users: Any, own: Any, *args: Any, **kwargs: Any) -> Any:
+    """``torch.autograd.backward``, which also is that of a tensor."""
+    _refuse_spread(users, kwargs.get("inputs"), "backward(inputs=)")
+    return own(*args, **kwargs)
+
+
+def _refuse_spread(users: Iterable[Any], inputs: Any, name: str) -> None:
+    wanted = [inputs] if isinstance(inputs, torch.Tensor) else inputs if isinstance(inputs, (list, tuple)) else []
+    weights = {id(one) for one in wanted if isinstance(one, torch.nn.Parameter)}
+    if not weights:
+        return
+    for user in users:
+        grid = user.__dict__.get("_grid")
+        if grid is None or grid.data is None:
+            continue
+        found = next((path for path, one in user.named_parameters() if id(one) in weights), None)
+        if found is not None:
+            raise ApplyError(
+                f"{name} of {found}: data ranks share out this weight's gradient, which loss.backward() alone computes; call "
+                "it, and read the weight's .grad"
+            )
