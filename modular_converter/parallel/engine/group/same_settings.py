@@ -113,7 +113,7 @@ class SameParts:
         if changed:
             raise ApplyError(
                 f"modules or weights of {changed[0]} were set, added or deleted after parallelize, which would act on no share "
-                "and on no gradient of the processes: change the model before parallelize"
+                "and on no gradient of the processes: change the model before parallelize (torch.func takes no sharded weights)"
             )
 
 
