@@ -46,7 +46,9 @@ from modular_converter.commands.options import (
 @strict_option
 @exit_zero_option
 @click.option(
-    "--all-warnings", is_flag=True, help="Print also the warnings of files that are current and as in the last commit."
+    "--full",
+    is_flag=True,
+    help="Print all diffs and findings, also the warnings of files that are current and as in the last commit.",
 )
 @click.option(
     "--breaking", is_flag=True, help="Tell what changes for those who use the models, since the tree of --against."

@@ -48,11 +48,15 @@ def fixable(findings: Iterable[Finding]) -> str:
     return f" ({len(found)} with a fix{f', {unsafe} of them unsafe' if unsafe else ''}: `modular-convert --fix`)"
 
 
-def print_diff(path: str, old: str | None, new: str, output_format: str = "text", limit: int | None = None) -> None:
-    """Print a unified diff of a generated file, to stderr when stdout is for findings that a program reads.
+def print_diff(path: str, old: str | None, new: str, output_format: str = "text", limit: int | None = None) -> int:
+    """Print a unified diff of a generated file, to stderr when stdout is for findings that a program reads; return the
+    number of lines.
 
     Args:
+        path: the file.
         old: the text on disk; None for a file that does not exist.
+        new: the text that it should have.
+        output_format: the format of the findings.
         limit: the number of lines to print; the lines beyond are counted.
     """
     from modular_converter.reporting import wants_color
@@ -64,6 +68,7 @@ def print_diff(path: str, old: str | None, new: str, output_format: str = "text"
         click.echo(line, err=to_stderr, color=True)
     if limit is not None and len(lines) > limit:
         click.echo(f"… {len(lines) - limit} more lines", err=to_stderr)
+    return len(lines[:limit])
 
 
 class _Line:

@@ -24,7 +24,9 @@ from modular_converter.rules import UnknownRuleError, by_code, off_by_default
 FORMATS_FOR_PEOPLE = ("text", "github")
 """The formats that leave out the warnings of files that nobody works on; programs that read the others compare runs."""
 DIFF_LINES = 120
-"""Lines of a diff that are printed for one file; the rest are counted."""
+"""Lines of diffs that are printed of files that were named; the rest are counted."""
+OVERVIEW_DIFF_LINES, OVERVIEW_FINDINGS = 12, 4
+"""The same, and the number of findings, of a check of many files: what a hook prints fits on a screen."""
 
 
 def run(
@@ -43,7 +45,7 @@ def run(
     strict: bool,
     accept_release: str | None = None,
     select: Sequence[str] = (),
-    all_warnings: bool = False,
+    full: bool = False,
 ) -> int:
     """Check the files that the command line means, print the result, and return the exit code."""
     started = time.perf_counter()
@@ -52,6 +54,7 @@ def run(
         _clear(cache_folder(), quiet)
     cache = None if no_cache else cache_folder()
     errors_only = quiet and not statistics
+    is_overview = not (quiet or full) and any(map(means_many, arguments))
     bar = functools.partial(progress, "converting", quiet=quiet)
     options = CheckOptions(
         arguments, package, root, fix, changed_since, workers, strict, cache, accept_release, errors_only, bar
@@ -61,16 +64,34 @@ def run(
     if extra.is_reported:
         result = result._replace(findings=[*result.findings, *extra.findings])
     if not quiet:
-        for difference in filter(lambda one: one.is_shown, result.differences):
-            print_diff(difference.path, difference.old, difference.new, output_format, DIFF_LINES)
-    left_out = frozenset() if quiet or all_warnings else _left_out(result, arguments, output_format, changed_since)
-    report([one for one in result.findings if one not in left_out], output_format, quiet=quiet)
+        _print_diffs(result, output_format, None if full else OVERVIEW_DIFF_LINES if is_overview else DIFF_LINES)
+    left_out = frozenset() if quiet or full else _left_out(result, arguments, output_format, changed_since)
+    told = [one for one in result.findings if one not in left_out]
+    shown = _first(told) if is_overview and output_format == "text" else told
+    report(shown, output_format, quiet=quiet)
     if statistics:
         print_statistics([*result.findings, *(() if extra.is_reported else extra.findings)])
     if not quiet:
         _report_cache(result, cache)
-        _summarize(result, len(left_out), time.perf_counter() - started)
+        _summarize(result, len(left_out), len(told) - len(shown), time.perf_counter() - started)
     return result.exit_code
+
+
+def _print_diffs(result: CheckResult, output_format: str, most: int | None) -> None:
+    """Print the diffs that are to be shown, in at most so many lines; None for all. The rest are counted."""
+    left = most
+    for number, one in enumerate(shown := [one for one in result.differences if one.is_shown]):
+        if left is not None and left <= 0:
+            click.echo(f"… the diffs of {count(len(shown) - number, 'more file')}", err=output_format != "text")
+            return
+        printed = print_diff(one.path, one.old, one.new, output_format, left)
+        left = None if left is None else left - printed
+
+
+def _first(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings that an overview shows: errors rather than warnings, in their order."""
+    chosen = sorted(findings, key=lambda one: not one.is_error)[:OVERVIEW_FINDINGS]
+    return [one for one in findings if one in chosen]
 
 
 def _left_out(
@@ -156,12 +177,13 @@ def print_statistics(findings: Sequence[Finding]) -> None:
         click.echo(f"{number:>6}  {rule}", err=True)
 
 
-def _summarize(result: CheckResult, left_out: int, seconds: float) -> None:
+def _summarize(result: CheckResult, left_out: int, hidden: int, seconds: float) -> None:
     """Print one line with the counts of files and findings.
 
     Args:
         result: the check.
-        left_out: how many of its warnings were not printed.
+        left_out: how many of its warnings were not printed, since nobody works on their files.
+        hidden: how many other findings were not printed.
         seconds: how long it took.
     """
     failed = sum(conversion.failed for conversion in result.conversions)
@@ -174,6 +196,7 @@ def _summarize(result: CheckResult, left_out: int, seconds: float) -> None:
     parts += [f"{len(result.written)} written"] if result.written else []
     parts += [f"{failed} could not be converted"] if failed else []
     warnings = sum(not one.is_error for one in result.findings)
-    unseen = f" ({left_out} of unchanged files not shown: --all-warnings)" if left_out else ""
+    unseen = f" ({left_out} of unchanged files not shown: --full)" if left_out else ""
     parts += [count(warnings, "warning") + unseen + fixable(result.findings)] if warnings else []
+    parts += [f"{count(hidden, 'more finding')}: --full"] if hidden else []
     click.echo(", ".join(parts) + f", {seconds:.2f} s", err=True)

@@ -86,6 +86,25 @@ def test_a_diff_is_bounded_and_coloured_when_asked(zoo, monkeypatch):
     assert run(zoo, "gemma", "--quiet").stdout == ""
 
 
+def test_a_green_hook_prints_one_line_and_a_red_one_at_most_forty(zoo):
+    """Also where every model has errors of its own, and much has changed."""
+    commit(zoo, new=True)
+    fix(zoo)
+    assert len(run(zoo).output.splitlines()) == 1
+    for number, path in enumerate(sorted(zoo.glob("models/*/modular_*.py"))):
+        path.write_text(path.read_text() + "\n\nUNUSED = 1\n" * 3)
+        for generated in path.parent.glob("modeling_*.py"):
+            generated.write_text(generated.read_text().replace("return ", f"return {number} + ", 9 + number))
+    result = run(zoo)
+    assert result.exit_code == 1 and 10 < len(result.output.splitlines()) <= 40
+    assert "more findings: --full" in result.output and "… the diffs of " in result.output
+    full = run(zoo, "--full")
+    assert "--full" not in full.output and "error MC4" in result.output
+    assert full.output.count("warning MC308") > 0 == result.output.count("warning MC308"), (
+        "errors come before warnings"
+    )
+
+
 def test_formats_for_machines_and_statistics(zoo):
     edit(zoo, "modeling_gemma.py", "class GemmaMLP", "class GemmaMlp")
     findings = json.loads(run(zoo, "gemma", "--format", "json").stdout)
@@ -182,8 +201,8 @@ def test_warnings_are_printed_of_files_that_somebody_works_on(zoo):
     commit(zoo, new=True)
     result = run(zoo)
     assert result.exit_code == 0 and len(result.output.splitlines()) == 1
-    assert "2 warnings (2 of unchanged files not shown: --all-warnings)" in result.output
-    assert run(zoo, "--all-warnings").output.count("warning MC308") == 2
+    assert "2 warnings (2 of unchanged files not shown: --full)" in result.output
+    assert run(zoo, "--full").output.count("warning MC308") == 2
     assert run(zoo, "gemma").output.count("warning MC308") == 1
     assert json.loads(run(zoo, "--format", "json").stdout), "programs compare runs, and are given all"
     assert run(zoo, "--strict").exit_code != 0
