@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from modular_converter.parallel.choice.select_plan import GivenPlan
-from modular_converter.parallel.engine.arguments import (
-    LOST_WEIGHTS,
-    Arguments,
-    check_arguments,
-    in_process_group,
-)
+from modular_converter.parallel.engine.arguments import LOST_WEIGHTS, Arguments, check_arguments, in_process_group
 from modular_converter.parallel.engine.base.adapted import base_of
 from modular_converter.parallel.engine.base.memory import with_devices
 from modular_converter.parallel.engine.base.preflight import uncompiled

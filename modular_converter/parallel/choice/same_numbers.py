@@ -25,12 +25,7 @@ from modular_converter.parallel.choice.fit import (
     without_part_around,
 )
 from modular_converter.parallel.choice.skeleton import META, Skeleton, skeleton_of
-from modular_converter.parallel.choice.small_instances import (
-    small_instance,
-    small_settings,
-    target_like,
-    verified,
-)
+from modular_converter.parallel.choice.small_instances import small_instance, small_settings, target_like, verified
 from modular_converter.parallel.choice.trials import Trial, inputs_with_data, trials
 from modular_converter.parallel.errors import ApplyError, PlanError, one_line
 from modular_converter.parallel.plans.plan import Plan

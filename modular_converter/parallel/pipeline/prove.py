@@ -137,11 +137,7 @@ def _bytes(module: torch.nn.Module) -> int:
 
 
 def verify_pipeline(
-    model: torch.nn.Module,
-    plan: PipelinePlan,
-    inputs: Mapping[str, Any],
-    stages: int = 2,
-    whole_batch: bool = False,
+    model: torch.nn.Module, plan: PipelinePlan, inputs: Mapping[str, Any], stages: int = 2, whole_batch: bool = False
 ) -> Verdict:
     """Compare outputs and parameter gradients of the model in stages with the whole model's.
 

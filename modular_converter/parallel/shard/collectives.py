@@ -247,12 +247,7 @@ def under_transforms() -> bool:
 
 
 def exchanged(
-    tensor: torch.Tensor,
-    group: Any,
-    there: Exchange,
-    back: Exchange,
-    *given: Any,
-    known: torch.Tensor | None = None,
+    tensor: torch.Tensor, group: Any, there: Exchange, back: Exchange, *given: Any, known: torch.Tensor | None = None
 ) -> torch.Tensor:
     """The result of an exchange, differentiable any number of times.
 

@@ -44,10 +44,7 @@ class Style:
 _ALL = (
     Style("colwise", COLWISE, "output features sharded, each rank keeps its own"),
     Style(
-        "packed_colwise",
-        COLWISE,
-        "as colwise, each of the equal parts of the output sharded on its own",
-        packed=True,
+        "packed_colwise", COLWISE, "as colwise, each of the equal parts of the output sharded on its own", packed=True
     ),
     Style("colwise_gather_output", GATHERED, "output features sharded, then gathered"),
     Style("rowwise", ROWWISE, "input features sharded, partial outputs summed"),
@@ -64,9 +61,7 @@ _ALL = (
     ),
     Style("all_reduce", SUMMED_OUTPUT, "the module's output is a partial sum: it is summed over the ranks"),
     Style(
-        "moe_tp_experts",
-        SLICED_EXPERTS,
-        "a module of experts: inputs enter the sharded region, its output is summed",
+        "moe_tp_experts", SLICED_EXPERTS, "a module of experts: inputs enter the sharded region, its output is summed"
     ),
     Style(
         "grouped_gemm",

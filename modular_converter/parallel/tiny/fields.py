@@ -15,14 +15,7 @@ from typing import Any
 from modular_converter.parallel.errors import BuildError
 
 
-VISION = (
-    "vision_config",
-    "image_config",
-    "vit_config",
-    "encoder",
-    "backbone_config",
-    "image_model_config",
-)
+VISION = ("vision_config", "image_config", "vit_config", "encoder", "backbone_config", "image_model_config")
 AUDIO = ("audio_config", "audio_encoder_config", "encoder_config", "audio_encoder", "encoder")
 # The spellings of head counts. A key/value field may begin with a word, such as "encoder_", and end with a spelling.
 HEAD_FIELDS = (

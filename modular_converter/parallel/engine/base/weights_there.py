@@ -110,12 +110,7 @@ class TensorThere(_There, torch.Tensor):
 
 
 def weight_there(
-    empty: torch.Tensor,
-    name: str,
-    gradient: bool,
-    place: torch.device,
-    fetch: Fetch,
-    unwritten: str = _UNWRITTEN,
+    empty: torch.Tensor, name: str, gradient: bool, place: torch.device, fetch: Fetch, unwritten: str = _UNWRITTEN
 ) -> torch.nn.Parameter:
     """A parameter for the caller's model.
 

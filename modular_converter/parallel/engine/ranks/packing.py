@@ -302,11 +302,7 @@ def pack(value: Any, arena: Arena, held: dict[int, int] | None = None, results: 
 
 
 def unpack(
-    data: bytes,
-    arena: Arena,
-    device: torch.device,
-    resolve: Callable[[Any], Any],
-    reader: ResultReader | None = None,
+    data: bytes, arena: Arena, device: torch.device, resolve: Callable[[Any], Any], reader: ResultReader | None = None
 ) -> Any:
     """The inverse of ``pack``; tensors are copied to ``device``, those in a result buffer when they are read.
 
