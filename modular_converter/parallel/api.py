@@ -12,9 +12,8 @@ from modular_converter.parallel.choice.select_plan import GivenPlan
 from modular_converter.parallel.engine.arguments import LOST_WEIGHTS, Arguments, check_arguments, in_process_group
 from modular_converter.parallel.engine.base.adapted import base_of
 from modular_converter.parallel.engine.base.memory import with_devices
-from modular_converter.parallel.engine.base.preflight import uncompiled
+from modular_converter.parallel.engine.base.preflight import refuse_import_in_child, uncompiled
 from modular_converter.parallel.engine.checkpoint.folder import is_adapter, open_adapter
-from modular_converter.parallel.engine.ranks.processes import refuse_import_in_child
 from modular_converter.parallel.layout import Layout
 from modular_converter.parallel.proof.prove import inputs_by_name
 from modular_converter.parallel.quantised.int8 import pack_layers, unpack_layers

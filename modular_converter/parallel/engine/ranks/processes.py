@@ -1,7 +1,4 @@
-"""The processes of the ranks, seen from the main process: start them, wait for all together, end them.
-
-Refused are processes that cannot start others, such as a spawned process that imports the main module.
-"""
+"""The processes of the ranks, seen from the main process: start them, wait for all together, end them."""
 
 from __future__ import annotations
 
@@ -12,15 +9,15 @@ import os
 import pickle
 import selectors
 import signal
-import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.reduction import send_handle
 from typing import Any
 
+from modular_converter.parallel.engine.base.preflight import GUARD_TEXT, MISSING_GUARD, main_without_missing_file
 from modular_converter.parallel.engine.ranks.fair_lock import WAIT_S
 from modular_converter.parallel.engine.ranks.packing import ResultReader
 from modular_converter.parallel.engine.ranks.protocol import (
@@ -34,46 +31,6 @@ from modular_converter.parallel.engine.ranks.protocol import (
     stop_all,
 )
 from modular_converter.parallel.engine.ranks.worker import serve
-from modular_converter.parallel.errors import RankError
-
-
-# The exit code of a process that ended because the main module has no guard.
-MISSING_GUARD = 77
-GUARD_TEXT = (
-    "parallelize starts processes that import your main module, and the import would call parallelize again: put the "
-    'call under `if __name__ == "__main__":`, with the code that it needs'
-)
-
-
-def refuse_import_in_child() -> None:
-    """End this process if it is a spawned process that is still importing the main module."""
-    if getattr(multiprocessing.process.current_process(), "_inheriting", False):
-        print(GUARD_TEXT, file=sys.stderr, flush=True)
-        os._exit(MISSING_GUARD)
-
-
-def refuse_daemon() -> None:
-    """Raise ``RankError`` in a daemonic process, which may not start others."""
-    if multiprocessing.current_process().daemon:
-        raise RankError(
-            "this is a daemonic process (of a multiprocessing pool or a task queue), which may not start others; "
-            "call parallelize in a process that is not daemonic"
-        )
-
-
-@contextlib.contextmanager
-def main_without_missing_file() -> Iterator[None]:
-    """Hide a main module from the ranks if it was read from standard input: they cannot import it again."""
-    main = sys.modules.get("__main__")
-    path = getattr(main, "__file__", None)
-    if main is None or path is None or os.path.exists(path) or getattr(main, "__spec__", None) is not None:
-        yield
-        return
-    del main.__file__
-    try:
-        yield
-    finally:
-        main.__file__ = path
 
 
 # Seconds after a rank's failure: for a rank in a collective that the failed rank never enters, and for other ranks, which

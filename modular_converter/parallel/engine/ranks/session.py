@@ -23,18 +23,10 @@ from typing import Any
 
 import torch
 
+from modular_converter.parallel.engine.base.preflight import refuse_daemon, refuse_import_in_child
 from modular_converter.parallel.engine.ranks.fair_lock import FairLock
 from modular_converter.parallel.engine.ranks.packing import pack, unpack
-from modular_converter.parallel.engine.ranks.processes import (
-    Lost,
-    Rank,
-    begin,
-    collect_answers,
-    disown,
-    finish,
-    refuse_daemon,
-    refuse_import_in_child,
-)
+from modular_converter.parallel.engine.ranks.processes import Lost, Rank, begin, collect_answers, disown, finish
 from modular_converter.parallel.engine.ranks.protocol import (
     ANSWER,
     FAILURE,

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from modular_converter.parallel import parallelize
+from modular_converter.parallel.engine.base.preflight import GUARD_TEXT
 from modular_converter.parallel.engine.ranks.packing import pack
-from modular_converter.parallel.engine.ranks.processes import GUARD_TEXT
 from modular_converter.parallel.engine.ranks.protocol import ANSWER, EARLY, SECONDS
 from modular_converter.parallel.engine.ranks.session import RemoteError, Session
 from modular_converter.parallel.engine.remote.rank_models import Worker
