@@ -21,6 +21,7 @@ from modular_converter.files.listing import Listings, Unignored
 from modular_converter.files.read import heads
 from modular_converter.findings import ConversionError, Finding, Location, exit_code
 from modular_converter.rules import stale_files
+from modular_converter.settings.parent_folders import repository_above
 from modular_converter.settings.values import Settings
 
 
@@ -94,6 +95,8 @@ def check(options: CheckOptions) -> CheckResult:
     findings += [*differences.failures, *_findings_of(differences.left)]
     folders = _folders(paths if options.changed_since is not None else selection.paths, options, selection, listings)
     findings += orphans(folders, found.all, settings, listings)
+    if ALL in options.arguments and options.changed_since is None and selection.models:
+        findings += _merge_setup(selection.models, found.all)
     unchecked += (finding for finding in listings.findings if finding not in unchecked)
     return CheckResult(
         found.all,
@@ -104,6 +107,15 @@ def check(options: CheckOptions) -> CheckResult:
         converted=len(found.made),
         settings=settings,
     )
+
+
+def _merge_setup(models: str, conversions: Sequence[Conversion]) -> Sequence[Finding]:
+    """The finding about git's driver for generated files, if the project has set it up."""
+    if not os.path.isfile(os.path.join(repository_above(models), ".gitattributes")):
+        return []
+    from modular_converter.git.merge_setup import missing_setup  # an ordinary check needs no git
+
+    return missing_setup(models, [path for one in conversions for path in one.files])
 
 
 def _findings_of(differences: Sequence[Difference]) -> list[Finding]:

@@ -253,10 +253,64 @@ def where_command(places: tuple[str, ...], output_format: str) -> None:
     raise SystemExit(run(places, output_format))
 
 
+@click.command(context_settings=CONTEXT_SETTINGS)
+@click.argument("file", metavar="FILE")
+@click.option("--neighbour", is_flag=True, help="Carry edits of inherited lines to the neighbour that they come from.")
+@click.option("--diff", is_flag=True, help="Print what would change, and write nothing.")
+@version_option("modular-convert absorb")
+def absorb_command(file: str, neighbour: bool, diff: bool) -> None:
+    """Carry an edit that was made in a generated file to the modular file.
+
+    Nothing is written unless a conversion gives exactly the edited text, and the model's other files as they are. Lines
+    that come from a neighbour are told, with the place to write them.
+
+    \b
+    Exit code: 0 carried over, or nothing to carry; 1 refused; 2 something could not be read or written.
+    """
+    from modular_converter.commands.run_absorb import run
+
+    raise SystemExit(run(file, neighbour=neighbour, diff=diff))
+
+
+@click.group(context_settings=CONTEXT_SETTINGS)
+def merge_driver_command() -> None:
+    """Let git resolve conflicts in generated files by converting them from the merged modular files."""
+
+
+@merge_driver_command.command("install")
+@package_option
+@root_option
+@click.option("--yes", "-y", is_flag=True, help="Write without asking.")
+def install_command(package: str | None, root: str | None, yes: bool) -> None:
+    """Name the generated files in .gitattributes, and the driver in the configuration of this clone."""
+    from modular_converter.commands.run_merge_driver import set_up
+
+    raise SystemExit(set_up(root, package, yes=yes))
+
+
+@merge_driver_command.command("uninstall")
+def uninstall_command() -> None:
+    """Remove what install has written."""
+    from modular_converter.commands.run_merge_driver import take_away
+
+    raise SystemExit(take_away())
+
+
+@merge_driver_command.command("resolve", hidden=True)
+@click.argument("versions", nargs=4, metavar="BASE OURS THEIRS PATH")
+def resolve_command(versions: tuple[str, str, str, str]) -> None:
+    """Resolve one file; git calls this."""
+    from modular_converter.commands.run_merge_driver import resolve_versions
+
+    raise SystemExit(resolve_versions(*versions))
+
+
 SUBCOMMANDS = {
+    "absorb": absorb_command,
     "graph": graph_command,
     "init": init_command,
     "marks": marks_command,
+    "merge-driver": merge_driver_command,
     "modularize": modularize_command,
     "new": new_command,
     "suggest": suggest_command,

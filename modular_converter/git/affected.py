@@ -58,6 +58,11 @@ def affected(changed: Iterable[str], paths: Iterable[str], library: Library) -> 
     return _affected(Touched(changed), paths, _Grounds(library))
 
 
+def sources_of(path: str, library: Library) -> set[str]:
+    """A modular or generated file, and the files that it is made from, at any distance."""
+    return _Grounds(library).of(path)
+
+
 class _Grounds:
     """The files that each file is made from. Each is looked at once."""
 

@@ -61,18 +61,18 @@ class Repository:
 
     def snapshot(self, commit: str) -> Snapshot:
         """The files of a commit, given by its full name. Those of submodules are not among them."""
-        return Snapshot(self.top, _git(self.top, "ls-tree", "-r", "-z", "--full-tree", commit))
+        return Snapshot(self.top, run_git(self.top, "ls-tree", "-r", "-z", "--full-tree", commit))
 
     def changed_in(self, commit: str) -> frozenset[str]:
         """The files that a commit has changed relative to any of its parents."""
         shape = ("-r", "-m", "--root", "--no-commit-id", "--name-only", "-z")
-        return self._paths(_git(self.top, "diff-tree", *_PLAIN, *shape, commit))
+        return self._paths(run_git(self.top, "diff-tree", *_PLAIN, *shape, commit))
 
     def unignored(self, folders: Collection[str]) -> frozenset[str]:
         """The files below some folders that git does not ignore, links and the tops of other repositories included."""
         names = (self._name(folder) for folder in folders)
         shape = ("-z", "--cached", "--others", "--exclude-standard", "--full-name")
-        return self._paths(_git(self.top, "ls-files", *shape, "--", *names))
+        return self._paths(run_git(self.top, "ls-files", *shape, "--", *names))
 
     def _paths(self, names: bytes) -> frozenset[str]:
         found = (os.fsdecode(name).rstrip("/") for name in names.split(b"\0") if name)
@@ -83,7 +83,7 @@ class Repository:
         if "\0" in ref:
             raise GitError("no commit has a NUL character in its name")
         try:
-            found = _git(self.top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+            found = run_git(self.top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
         except GitError:
             reason = f"git knows no commit `{ref}`"
             if self.is_shallow:
@@ -93,17 +93,17 @@ class Repository:
 
     def link(self, commit: str, path: str) -> str:
         """The commit of a submodule that a commit records; "" for a path that is no submodule there."""
-        found = _git(self.top, "ls-tree", commit, "--", self._name(path))
+        found = run_git(self.top, "ls-tree", commit, "--", self._name(path))
         return found[len(_LINK) :].split()[0].decode("ascii") if found.startswith(_LINK) else ""
 
     @property
     def is_shallow(self) -> bool:
         """Whether history was cut off when it was cloned."""
-        return _git(self.top, "rev-parse", "--is-shallow-repository").strip() == b"true"
+        return run_git(self.top, "rev-parse", "--is-shallow-repository").strip() == b"true"
 
     def commits_of(self, path: str, at_most: int) -> list[str]:
         """The commits that have touched a file, newest first, as far back as history was cloned."""
-        found = _git(self.top, "log", f"-{at_most}", "--format=%H", "--", self._name(path))
+        found = run_git(self.top, "log", f"-{at_most}", "--format=%H", "--", self._name(path))
         return found.decode("ascii").split()
 
     def first_with(self, text: str, path: str, commits: Sequence[str]) -> int:
@@ -114,7 +114,7 @@ class Repository:
         content = text.encode("utf-8", "surrogatepass")
         blobs = {blob_name(content, digits) for digits in (40, 64)}
         asked = "".join(f"{commit}:{name}\n" for commit in commits)
-        told = _git(self.top, "cat-file", "--batch-check=%(objectname)", given=os.fsencode(asked))
+        told = run_git(self.top, "cat-file", "--batch-check=%(objectname)", given=os.fsencode(asked))
         lines = told.decode("utf-8", "surrogateescape").split("\n")
         return next((place for place, line in enumerate(lines) if line in blobs), -1)
 
@@ -128,7 +128,7 @@ class Repository:
             at_most: the size in bytes of the largest that is read.
         """
         below = [folder] if folder else []
-        listed = _git(self.top, "ls-tree", "-r", "-z", "-l", "--full-tree", commit, "--", *below)
+        listed = run_git(self.top, "ls-tree", "-r", "-z", "-l", "--full-tree", commit, "--", *below)
         wanted: list[tuple[str, bytes]] = []
         for entry in listed.split(b"\0"):
             facts, _, path = entry.partition(b"\t")
@@ -136,7 +136,7 @@ class Repository:
                 mode, kind, blob, length = facts.split()
                 if kind == b"blob" and mode != b"120000" and int(length) <= at_most:
                     wanted.append((os.fsdecode(path), blob))
-        told = _git(self.top, "cat-file", "--batch", given=b"".join(blob + b"\n" for _, blob in wanted))
+        told = run_git(self.top, "cat-file", "--batch", given=b"".join(blob + b"\n" for _, blob in wanted))
         found: list[tuple[str, bytes]] = []
         place = 0
         for name, _ in wanted:
@@ -208,19 +208,20 @@ class UnignoredFiles:
 
 def open_repository(folder: str) -> Repository:
     """The work tree whose top is a folder. Raises `GitError` when there is none, or git is not installed."""
-    top = os.path.abspath(os.fsdecode(_git(folder, "rev-parse", "--show-toplevel")).rstrip("\n"))
+    top = os.path.abspath(os.fsdecode(run_git(folder, "rev-parse", "--show-toplevel")).rstrip("\n"))
     if os.path.realpath(top) != os.path.realpath(folder):  # by `core.worktree`
         raise GitError(f"its work tree is {top}")
     return Repository(top)
 
 
-def _git(folder: str, *arguments: str, given: bytes = b"") -> bytes:
+def run_git(folder: str, *arguments: str, given: bytes = b"", codes: Collection[int] = (0,)) -> bytes:
     """The output of git, in the C locale, without locks and without fetching. Raises `GitError`.
 
     Args:
         folder: where it is started.
         arguments: its command line.
         given: what it reads from its standard input.
+        codes: the exit codes that are no error.
     """
     program = program_on_path("git", repository_above(folder))
     if not program:
@@ -234,7 +235,7 @@ def _git(folder: str, *arguments: str, given: bytes = b"") -> bytes:
         raise GitError(f"git could not be started: {error.strerror or error}") from None
     except subprocess.TimeoutExpired:
         raise GitTimeout(f"git took more than {SECONDS} seconds") from None
-    if done.returncode != 0:
+    if done.returncode not in codes:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
         raise GitError(said[0].removeprefix("fatal: ") if said else f"git ended with exit code {done.returncode}")
     return done.stdout

@@ -22,7 +22,7 @@ GENERATED_FILE_DIFFERS = Rule(
 Either the generated file was edited by hand, or the modular file or a file that it builds on has changed since the
 last conversion. The next conversion would overwrite the generated file.
 
-Put edits into the modular file. Then run `check-modular-conversion --write`, and commit the files that it writes.
+Put edits into the modular file; `modular-convert absorb FILE` does so where it can prove the result. Then run `check-modular-conversion --write`, and commit the files that it writes.
 """,
 )
 
@@ -40,7 +40,8 @@ def generated_file_differs(
         GENERATED_FILE_DIFFERS,
         location,
         f"not what {modular} gives: {_said(definitions, in_layout)}; {cause}",
-        help=f"Put edits into {modular}, then run `check-modular-conversion --write`.",
+        help=f"Put edits into {modular} (`modular-convert absorb FILE` carries them), then run "
+        "`check-modular-conversion --write`.",
     )
 
 
@@ -173,4 +174,29 @@ def files_differ_alike(
         help=f"{_CURES[reason]}\nHere: {shown or 'blank lines'}{'' if after else ', missing in the conversion'}."
         f"\nThe same in {places}.",
         related=tuple(others),
+    )
+
+
+MERGE_SETUP_MISSING = Rule(
+    code="MC395",
+    name="merge-setup-missing",
+    severity=Severity.WARNING,
+    summary="the project lets git resolve generated files, and this clone is not set up for it",
+    explanation="""\
+`modular-convert merge-driver install` has named the generated files in `.gitattributes`, so that git resolves conflicts
+in them by converting from the merged modular files. The block there names other files than today's, or the
+configuration of this clone lacks the driver, which git never takes from a repository.
+
+Run `modular-convert merge-driver install`, and commit `.gitattributes` where it changes.
+""",
+)
+
+
+def merge_setup_missing(location: Location, reason: str) -> Finding:
+    """`location` is the file of attributes; `reason` says what is missing."""
+    return Finding(
+        MERGE_SETUP_MISSING,
+        location,
+        f"git does not resolve all conflicts in generated files: {reason}",
+        help="Run `modular-convert merge-driver install`.",
     )

@@ -1,0 +1,77 @@
+"""The work of `modular-convert merge-driver`: set it up, take it away, and resolve a file when git asks."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from modular_converter.check.run import CheckOptions, check
+from modular_converter.files.arguments import ALL
+from modular_converter.files.atomic_write import replace_file
+from modular_converter.findings import ConversionError
+from modular_converter.git import merge_setup
+from modular_converter.git.merge_driver import WITHIN, Unresolved, resolved
+from modular_converter.git.work_tree import GitError, Repository, WorkTrees
+from modular_converter.reporting.display import count, report_line, shown_path
+
+
+NOTE = "# modular-converter: "
+"""The beginning of the line that stands above a file which could not be resolved."""
+
+
+def set_up(root: str | None, package: str | None, *, yes: bool) -> int:
+    """Name the generated files in `.gitattributes`, and the driver in the configuration of this clone."""
+    result = check(CheckOptions((ALL,), package, root))
+    generated = [path for one in result.conversions for path in one.files]
+    if not generated:
+        raise click.ClickException("no generated file was found; give --root DIR.")
+    repository = _repository(os.path.dirname(generated[0]))
+    where = shown_path(os.path.join(repository.top, merge_setup.ATTRIBUTES), os.getcwd())
+    click.echo(f"{count(len(generated), 'generated file')} will be named in {where}, and the driver in the")
+    click.echo(f"configuration of this clone: {merge_setup.COMMAND}")
+    if not yes:
+        click.confirm("Write both?", abort=True)
+    merge_setup.install_driver(repository, generated)
+    click.echo(f"Commit {where}; others run `modular-convert merge-driver install` in their clones.")
+    return 0
+
+
+def take_away() -> int:
+    """Remove what `set_up` has written."""
+    path = merge_setup.uninstall_driver(_repository(os.getcwd()))
+    click.echo(f"The driver is no longer in the configuration of this clone, nor in {shown_path(path, os.getcwd())}.")
+    return 0
+
+
+def resolve_versions(base: str, ours: str, theirs: str, path: str) -> int:
+    """Write the merged text into `ours`; 1 for a conflict that stays.
+
+    Args:
+        base: the version of the common ancestor, a file of git's.
+        ours: our version, which git takes as the result.
+        theirs: the other version.
+        path: the file in the work tree.
+    """
+    if os.environ.get(WITHIN):
+        return 0  # the file is converted from what is merged here
+    with open(base, "rb") as file, open(theirs, "rb") as other:
+        versions = file.read(), other.read()
+    try:
+        text = resolved(_repository(os.getcwd()), path, *versions)
+    except (Unresolved, GitError, ConversionError) as error:
+        with open(ours, encoding="utf-8", errors="surrogateescape", newline="") as old:
+            kept = old.read()
+        text = f"{NOTE}{report_line(str(error))}\n{kept}"
+        replace_file(os.path.abspath(ours), text.encode("utf-8", "surrogateescape"))
+        click.echo(f"{path}: {report_line(str(error))}", err=True)
+        return 1
+    replace_file(os.path.abspath(ours), text.encode("utf-8"))
+    return 0
+
+
+def _repository(folder: str) -> Repository:
+    try:
+        return WorkTrees().of(folder)
+    except GitError as error:
+        raise click.ClickException(f"git cannot be asked here: {error}.") from None

@@ -1,0 +1,97 @@
+"""Edits of generated files: carried to the modular file where a conversion proves it, else refused with the place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from modular_converter.check.run import CheckOptions, check
+from modular_converter.commands.subcommands import absorb_command
+from tests.unit.trees import edit, fix
+
+
+OLD = """\
+from torch import nn
+
+
+class OldMLP(nn.Module):
+    def first(self, x):
+        return x + 1
+
+    def second(self, x):
+        return x + 2
+"""
+NEW = """\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    def second(self, x):
+        return x * 2
+
+    def own(self, x):
+        y = x * 3
+        return y
+
+
+__all__ = ["NewMLP"]
+"""
+
+
+@pytest.fixture
+def generated(tmp_path: Path) -> Path:
+    for name, text in {"old/modeling_old.py": OLD, "new/modular_new.py": NEW}.items():
+        path = tmp_path / "models" / name
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    fix(tmp_path)
+    return tmp_path / "models/new/modeling_new.py"
+
+
+CARRIED = {
+    "a line": ("x * 3", "x * 30"),
+    "an override": ("x * 2", "x - 2"),
+    "an insertion": ("        return y\n", "        y = y + 1\n        return y\n"),
+    "a removal": ("        y = x * 3\n        return y\n", "        return x\n"),
+    "two places": ("x * 3", "x * 4"),
+    "a method": ("    def own(self, x):", "    def other(self):\n        return 0\n\n    def own(self, x):"),
+}
+
+
+@pytest.mark.parametrize("case", CARRIED)
+def test_an_edit_of_own_lines_is_carried(case: str, generated: Path) -> None:
+    edit(generated.parent, generated.name, *CARRIED[case])
+    if case == "two places":
+        edit(generated.parent, generated.name, "x * 2", "x * 5")
+    wanted = generated.read_text()
+    result = CliRunner().invoke(absorb_command, [str(generated)])
+    assert result.exit_code == 0, result.output
+    assert generated.read_text() == wanted
+    assert check(CheckOptions((str(generated.parent),))).exit_code == 0
+
+
+def test_an_edit_of_inherited_lines_is_refused_with_the_place(generated: Path) -> None:
+    edit(generated.parent, generated.name, "x + 1", "x + 10")
+    result = CliRunner().invoke(absorb_command, [str(generated)])
+    assert result.exit_code == 1
+    assert "modeling_old.py:6, or override it" in result.stderr
+    assert (generated.parent / "modular_new.py").read_text() == NEW
+
+
+def test_the_neighbour_takes_it_if_asked(generated: Path) -> None:
+    edit(generated.parent, generated.name, "x + 1", "x + 10  # of NewMLP")
+    assert CliRunner().invoke(absorb_command, ["--neighbour", str(generated)]).exit_code == 0
+    assert "x + 10  # of OldMLP" in (generated.parents[1] / "old/modeling_old.py").read_text()
+
+
+def test_a_text_that_no_conversion_gives_is_refused(generated: Path) -> None:
+    edit(generated.parent, generated.name, "y = x * 3", "y=x*3")
+    assert CliRunner().invoke(absorb_command, [str(generated)]).exit_code == 1
+
+
+def test_nothing_to_carry(generated: Path) -> None:
+    result = CliRunner().invoke(absorb_command, [str(generated)])
+    assert (result.exit_code, "nothing to carry" in result.stderr) == (0, True)
+    assert CliRunner().invoke(absorb_command, [str(generated.parents[1] / "old/modeling_old.py")]).exit_code == 2
