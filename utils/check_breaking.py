@@ -4,7 +4,7 @@
 RELEASES holds an unpacked release in `tree/VERSION/transformers` each. `real_states.py` builds every model of a release
 on the device `meta`, in a process of its own, and the result is kept in STATES, as is the static answer. Compared are
 the entries, with `*` for numbers, that appear or vanish between two neighbouring releases, in each class that can be
-built in both. `--update` puts the table into docs/change.md.
+built in both. `--update` puts the table into docs/figures/change.md.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from modular_converter.convert.workers import without_collector  # noqa: E402
 from modular_converter.settings.load import profile_settings  # noqa: E402
 
 
-PAGE = Path(ROOT, "docs", "change.md")
+PAGE = Path(ROOT, "docs", "figures", "change.md")
 Keys = dict[str, bool]
 """Entry -> whether it is certain."""
 

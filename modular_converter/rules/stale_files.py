@@ -22,7 +22,8 @@ GENERATED_FILE_DIFFERS = Rule(
 Either the generated file was edited by hand, or the modular file or a file that it builds on has changed since the
 last conversion. The next conversion would overwrite the generated file.
 
-Put edits into the modular file; `modular-convert absorb FILE` does so where it can prove the result. Then run `check-modular-conversion --write`, and commit the files that it writes.
+Put edits into the modular file; `modular-convert absorb FILE` does so where it can prove the result. Then run
+`check-modular-conversion --write`, and commit the files that it writes.
 """,
 )
 
@@ -183,8 +184,8 @@ MERGE_SETUP_MISSING = Rule(
     severity=Severity.WARNING,
     summary="the project lets git resolve generated files, and this clone is not set up for it",
     explanation="""\
-`modular-convert merge-driver install` has named the generated files in `.gitattributes`, so that git resolves conflicts
-in them by converting from the merged modular files. The block there names other files than today's, or the
+`modular-convert merge-driver install` has named the generated files in `.gitattributes`, so that git resolves
+conflicts in them by converting from the merged modular files. The block there names other files than today's, or the
 configuration of this clone lacks the driver, which git never takes from a repository.
 
 Run `modular-convert merge-driver install`, and commit `.gitattributes` where it changes.
