@@ -43,6 +43,9 @@ from modular_converter.commands.options import (
 @click.option(
     "--clear-cache", is_flag=True, help="Remove the results that earlier runs have stored, before the check."
 )
+@click.option(
+    "--add-ignores", is_flag=True, help="First silence each warning that there is by a comment in its modular file."
+)
 @strict_option
 @exit_zero_option
 @click.option(

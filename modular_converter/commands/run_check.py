@@ -14,11 +14,13 @@ import click
 from modular_converter.check.cache.store import VARIABLE, cache_folder, clear, unusable
 from modular_converter.check.run import CheckOptions, CheckResult, check
 from modular_converter.commands.output import fixable, print_diff, progress, report
+from modular_converter.convert.conversion import Conversion
 from modular_converter.files.arguments import means_many
-from modular_converter.findings import Finding
+from modular_converter.findings import ConversionError, Finding
 from modular_converter.reporting import display
 from modular_converter.reporting.display import count
 from modular_converter.rules import UnknownRuleError, by_code, off_by_default
+from modular_converter.settings.values import Settings
 
 
 FORMATS_FOR_PEOPLE = ("text", "github")
@@ -46,6 +48,7 @@ def run(
     accept_release: str | None = None,
     select: Sequence[str] = (),
     full: bool = False,
+    add_ignores: bool = False,
 ) -> int:
     """Check the files that the command line means, print the result, and return the exit code."""
     started = time.perf_counter()
@@ -53,13 +56,18 @@ def run(
     if clear_cache:
         _clear(cache_folder(), quiet)
     cache = None if no_cache else cache_folder()
-    errors_only = quiet and not statistics
+    errors_only = quiet and not statistics and not add_ignores
     is_overview = not (quiet or full) and any(map(means_many, arguments))
     bar = functools.partial(progress, "converting", quiet=quiet)
     options = CheckOptions(
         arguments, package, root, fix, changed_since, workers, strict, cache, accept_release, errors_only, bar
     )
     result = check(options)
+    if add_ignores and result.settings is not None:
+        if failure := _silence(result.conversions, result.settings):
+            report(failure, output_format)
+            return 2
+        result = check(options)
     extra = _of_rules_off(result, selected, counted=statistics)
     if extra.is_reported:
         result = result._replace(findings=[*result.findings, *extra.findings])
@@ -75,6 +83,18 @@ def run(
         _report_cache(result, cache)
         _summarize(result, len(left_out), len(told) - len(shown), time.perf_counter() - started)
     return result.exit_code
+
+
+def _silence(conversions: Sequence[Conversion], settings: Settings) -> Sequence[Finding]:
+    """Silence the warnings by comments, and say how many; the findings tell why files may not be written."""
+    from modular_converter.commands.add_ignores import add_ignores  # loads the whole converter
+
+    try:
+        silenced, files = add_ignores(conversions, settings)
+    except ConversionError as error:
+        return error.findings
+    click.echo(f"{count(silenced, 'warning')} silenced by comments in {count(files, 'file')}", err=True)
+    return ()
 
 
 def _print_diffs(result: CheckResult, output_format: str, most: int | None) -> None:
