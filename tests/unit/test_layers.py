@@ -80,7 +80,6 @@ FLOORS = {
     ),
     "modular_converter.parallel": (
         "errors",
-        "fork_server",
         "private_names",
         "torch_private",
         "transformers_private",

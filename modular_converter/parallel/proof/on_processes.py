@@ -1,6 +1,7 @@
 """The processes of a verification: started once, used for many models, and ended in any case.
 
-Each rank builds the small model itself from the same seed, so only names and plan texts are sent.
+Each rank builds the small model itself from the same seed, so only names and plan texts are sent. Ranks are forked from a
+process that has imported what each needs: the seconds of this are spent once.
 """
 
 from __future__ import annotations
@@ -17,7 +18,21 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from modular_converter.parallel.errors import PlanError, RankError
-from modular_converter.parallel.fork_server import fork_server
+
+
+def fork_server(*modules: str) -> Any:
+    """The context of ``multiprocessing`` for ranks that are forked from one process.
+
+    Args:
+        modules: what that process imports beside transformers, if it does not run yet.
+    """
+    import torch
+
+    context = multiprocessing.get_context("forkserver")
+    # With torchao, transformers asks for GPUs while it is imported, and no child of a process that has asked can use one.
+    library = "transformers" if torch.cuda.is_available() else "transformers.modeling_utils"
+    context.set_forkserver_preload([library, *modules])
+    return context
 
 
 START_LIMIT_S = 120.0

@@ -24,9 +24,16 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.engine.base.preflight import refuse_daemon, refuse_import_in_child
-from modular_converter.parallel.engine.ranks.fair_lock import FairLock
 from modular_converter.parallel.engine.ranks.packing import pack, unpack
-from modular_converter.parallel.engine.ranks.processes import Lost, Rank, begin, collect_answers, disown, finish
+from modular_converter.parallel.engine.ranks.processes import (
+    FairLock,
+    Lost,
+    Rank,
+    begin,
+    collect_answers,
+    disown,
+    finish,
+)
 from modular_converter.parallel.engine.ranks.protocol import (
     ANSWER,
     FAILURE,
@@ -41,7 +48,7 @@ from modular_converter.parallel.engine.ranks.protocol import (
     stop_all,
 )
 from modular_converter.parallel.errors import PlanError, RankError, one_line
-from modular_converter.parallel.fork_server import fork_server
+from modular_converter.parallel.proof.on_processes import fork_server
 from modular_converter.parallel.torch_private import TCPStore
 
 

@@ -25,7 +25,14 @@ from modular_converter.parallel.engine.base.attention_heads import (
 from modular_converter.parallel.engine.base.dropout import SharedDropout
 from modular_converter.parallel.engine.base.inner_forward import check_ids
 from modular_converter.parallel.engine.base.memory import usage
-from modular_converter.parallel.engine.base.settings import Change, TorchSwitches, apply_changes, settings_of
+from modular_converter.parallel.engine.base.settings import (
+    Change,
+    TorchSwitches,
+    adopt,
+    apply_changes,
+    changed_since,
+    settings_of,
+)
 from modular_converter.parallel.engine.base.watched_code import CodeFacts, take_over
 from modular_converter.parallel.engine.base.watched_state import StateChange, WatchedState
 from modular_converter.parallel.engine.checkpoint.reader import Reader, Recipe, read_share
@@ -34,7 +41,6 @@ from modular_converter.parallel.engine.inference.fused_norms import fuse_norms, 
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup, make_plain
 from modular_converter.parallel.engine.ranks.packing import COPY, read_tensor, unpack
 from modular_converter.parallel.engine.ranks.protocol import EVENT, Arena, Progress
-from modular_converter.parallel.engine.ranks.random_states import adopt, changed_since
 from modular_converter.parallel.engine.remote.caller_state import apply_difference, configs_in
 from modular_converter.parallel.engine.remote.loaded import Answering, Called, Loaded, failure, fill_whole
 from modular_converter.parallel.engine.remote.placement import Span, copy_rows, moves_of

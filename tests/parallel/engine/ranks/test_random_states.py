@@ -2,7 +2,7 @@
 
 import torch
 
-from modular_converter.parallel.engine.ranks.random_states import (
+from modular_converter.parallel.engine.base.settings import (
     adopt,
     changed_since,
     random_states,
