@@ -26,14 +26,14 @@ sys.path.insert(0, ROOT)
 
 from modular_converter.breaking.facts import ModelTree  # noqa: E402
 from modular_converter.breaking.older import tree_at  # noqa: E402
-from modular_converter.breaking.state import keys_of  # noqa: E402
+from modular_converter.breaking.state import keys_of, unknown_parts  # noqa: E402
 from modular_converter.convert.workers import without_collector  # noqa: E402
 from modular_converter.settings.load import profile_settings  # noqa: E402
 
 
 PAGE = Path(ROOT, "docs", "figures", "change.md")
 Keys = dict[str, bool]
-"""Entry -> whether it is certain."""
+"""Entry -> whether it is certain; `name.?` for what is not known."""
 
 
 class Counts(NamedTuple):
@@ -101,10 +101,11 @@ def _states(tree: ModelTree) -> Iterator[tuple[str, Keys]]:
             for name, one in facts.classes.items():
                 if one.state is not None:
                     keys = {key: entry.is_certain for key, entry in keys_of(one.state).items()}
+                    keys |= {f"{beginning}.?": False for beginning in unknown_parts(one.state)}
                     yield f"transformers.models.{model}.{file.removesuffix('.py')}.{name}", keys
 
 
-def _compared(one: str, other: str, real: dict[str, Any], static: dict[str, dict[str, bool]]) -> Counts:
+def _compared(one: str, other: str, real: dict[str, Any], static: dict[str, dict[str, Keys]]) -> Counts:
     shared = [name for name in real[one] if name in real[other] and name in static[one] and name in static[other]]
     real_changes: set[str] = set()
     possible: set[str] = set()
@@ -114,7 +115,7 @@ def _compared(one: str, other: str, real: dict[str, Any], static: dict[str, dict
             before, after = real[first][name]["keys"].keys(), real[second][name]["keys"].keys()
             real_changes |= {f"{name} {sign}{key}" for key in before - after}
             mine, theirs = static[first][name], static[second][name]
-            changed = {key: mine[key] for key in mine if key not in theirs}  # type: ignore[index]
+            changed = {key: mine[key] for key in mine if key not in theirs and not _is_unknown(key, theirs)}
             possible |= {f"{name} {sign}{key}" for key in changed}
             certain |= {f"{name} {sign}{key}" for key, is_certain in changed.items() if is_certain}
     return Counts(
@@ -127,6 +128,12 @@ def _compared(one: str, other: str, real: dict[str, Any], static: dict[str, dict
         tuple(sorted(certain - real_changes)),
         tuple(sorted(real_changes - possible)),
     )
+
+
+def _is_unknown(key: str, others: Keys) -> bool:
+    """Whether the other tree has, in place of an entry, something that is not known: that is told as such (MC609)."""
+    parts = key.split(".")
+    return any(".".join([*parts[:number], "?"]) in others for number in range(1, len(parts) + 1))
 
 
 def _table(rows: list[Counts]) -> Iterator[str]:

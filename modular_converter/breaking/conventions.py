@@ -125,14 +125,16 @@ class Conventions:
         found: dict[str, Value] = {}
         for name, spec in specs.items if isinstance(specs, Items) else ():
             given = instance.attributes.get(name, NONE)
-            if isinstance(spec, ObjectValue) and (given is NONE or getattr(given, "value", NOT_KNOWN) is None):
+            if given is NONE or getattr(given, "value", NOT_KNOWN) is None:
                 made = self._from_spec(spec)
                 if made is not None:
                     found[name] = made
         return found
 
-    def _from_spec(self, spec: ObjectValue) -> Value | None:
-        wanted = spec.attributes
+    def _from_spec(self, spec: Value) -> Value | None:
+        if isinstance(spec, ClassValue):
+            return self._run.instantiate(spec, [], {})
+        wanted = spec.attributes if isinstance(spec, ObjectValue) else {}
         optional = wanted.get("optional")
         if isinstance(optional, Expression) and optional.value is True:
             return None
