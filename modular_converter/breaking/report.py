@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from modular_converter.breaking.cause import Causes
@@ -88,27 +88,3 @@ def _finding(group: CauseGroup) -> Finding:
         help=f"Keys: {first_of(entries, NAMED)}." if entries else "",
         related=tuple(one for one in related if one.path != group.cause.path),
     )
-
-
-def table_of_causes(found: Sequence[CauseGroup], shown: Callable[[str], str], *, most: int = 40) -> str:
-    """The groups as a Markdown table for a comment of a pull request.
-
-    Args:
-        found: the groups.
-        shown: the path that readers see.
-        most: rows; the rest are counted.
-    """
-    rows = [
-        f"| {by_code(one.rule).code} | `{_cell(shown(one.cause.path))}:{one.cause.line}` | {_cell(one.said)} "
-        f"| {len(one.models)} | {one.keys or ''} | {_cell(first_of(one.models, NAMED))} |"
-        for one in found[:most]
-    ]
-    if not rows:
-        return "Nothing changes for those who use the models.\n"
-    head = ["| code | cause | what changes | models | keys | reached |", "| --- | --- | --- | ---: | ---: | --- |"]
-    rest = [f"\n{len(found) - most} more are left out."] if len(found) > most else []
-    return "\n".join([*head, *rows, *rest]) + "\n"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;").replace("@", "@\u200b")

@@ -59,7 +59,11 @@ from modular_converter.commands.options import (
 @click.option(
     "--against", metavar="REF", help="A commit or tag, a folder, a wheel, or package==version; with --breaking."
 )
-@click.option("--markdown", metavar="FILE", help="Write what --breaking tells as a table for a comment; - for stdout.")
+@click.option(
+    "--markdown",
+    metavar="FILE",
+    help="Write a comment for a pull request: stale files, and what --breaking tells; - for stdout.",
+)
 @click.option("--quiet", "-q", is_flag=True, help="Print errors only, and no diffs.")
 @version_option("check-modular-conversion")
 def check_command(files: tuple[str, ...], listed: tuple[str, ...], exit_zero: bool, **options: Any) -> None:

@@ -8,9 +8,10 @@ import time
 
 import click
 
-from modular_converter.breaking.report import table_of_causes
+from modular_converter.breaking.comment import comment
 from modular_converter.breaking.run import BreakingOptions, BreakingResult, compare_trees
 from modular_converter.check.cache.store import cache_folder
+from modular_converter.check.run import CheckOptions, check
 from modular_converter.commands.output import report
 from modular_converter.convert.workers import without_collector
 from modular_converter.files.atomic_write import replace_file
@@ -47,10 +48,14 @@ def run(
         result = compare_trees(BreakingOptions(against, arguments, package, root, workers or 0, strict, cache))
     report(result.findings, output_format, quiet=quiet)
     if markdown:
-        _write(markdown, table_of_causes(result.groups, functools.partial(shown_posix, folder=os.getcwd())))
+        _write(markdown, _comment(result, CheckOptions(arguments, package, root, workers=workers, cache=cache)))
     if not quiet:
         _summarize(result, against, time.perf_counter() - started)
     return exit_code(result.findings, incomplete=result.incomplete)
+
+
+def _comment(result: BreakingResult, options: CheckOptions) -> str:
+    return comment(check(options).differences, result.groups, functools.partial(shown_posix, folder=os.getcwd()))
 
 
 def _write(path: str, text: str) -> None:

@@ -208,11 +208,21 @@ def test_the_second_run_remembers_and_sees_edits(
     assert [one["code"] for one in json.loads(run(zoo, *command).stdout)] == ["MC606"]
 
 
-def test_a_table_for_a_comment(published: Path, zoo: Path) -> None:
+def test_a_comment_tells_what_is_stale_and_what_changes(published: Path, zoo: Path) -> None:
     edit(zoo, "modeling_llama.py", "use_cache=True", "use_cache=False")
     result = run(zoo, "--breaking", "--against", str(published), "--markdown", "-", "--no-cache")
-    assert "| MC615 |" in result.stdout
-    assert "| 1 |  | llama |" in result.stdout
+    assert "### 2 generated files out of date" in result.stdout
+    assert "| MC615 |" in result.stdout and "| 1 |  | llama |" in result.stdout
+    assert "+    def forward(self, input_ids, past=None, use_cache=False):" in result.stdout
+
+
+def test_nothing_of_a_strangers_text_is_markdown(published: Path, zoo: Path) -> None:
+    hostile = '"@team | <img src=x> ![a](https://b) `c` ```"'
+    edit(zoo, "modeling_llama.py", "use_cache=True", f"use_cache={hostile}")
+    text = run(zoo, "--breaking", "--against", str(published), "--markdown", "-", "--no-cache").stdout
+    table = "\n".join(line for line in text.split("\n") if line.startswith("| MC"))
+    assert "MC615" in table and not any(word in table for word in ("@", "<", "![", "://", "`"))
+    assert "\n````diff\n" in text and len(text) < 60_001
 
 
 @pytest.mark.parametrize("against", ["no-such-commit", "nothing.whl"])
