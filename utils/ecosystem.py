@@ -1,12 +1,15 @@
-"""Modularize other people's libraries: `python utils/ecosystem.py --cache ~/wheels`.
+"""What a change of ours does to other people's code: `python utils/ecosystem.py --cache ~/wheels`.
 
-Downloads pinned releases by name, writes a modular file for each model that has one, converts all of them, and proves the
-result without the converter: each generated file compiles, and each of its definitions has the syntax tree that it had
-before. Then the check of the converted tree must find nothing. Nothing of a library is ever imported.
+Downloads pinned releases by name (`utils/other_libraries.py`) and
 
-`utils/ecosystem.json` holds a hash of each modular and generated file; a run tells which of them are others than in the
-last one. `--update` writes it anew, and the table of docs/modularize.md. The exit code is 1 where a definition differs, a
-file does not compile, or the check finds an error.
+* writes a modular file for each model that has one, converts all of them, and proves the result without the converter:
+  each generated file compiles, and each of its definitions has the syntax tree that it had before; then the check of the
+  converted tree must find nothing. This is done where the models of a library lie in folders of their own;
+* counts the lines of models that another file of the library has in the same words, and audits its marks.
+
+`utils/ecosystem.json` holds a hash of each modular and generated file, and the counts; a run tells which of them are others
+than in the last one. `--update` writes it anew, and the tables of docs/ecosystem.md. The exit code is 1 where a definition
+differs, a file does not compile, or the check finds an error.
 """
 
 from __future__ import annotations
@@ -19,37 +22,19 @@ import re
 import subprocess
 import sys
 import tempfile
-import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from marked_pages import write_part
+from other_libraries import LIBRARIES, OtherLibrary, unpack
+from repeated_lines import repeated_lines, verdicts_of_marks
 
 
 ROOT = Path(__file__).resolve().parent.parent
 KNOWN = ROOT / "utils" / "ecosystem.json"
-PAGE = ROOT / "docs" / "modularize.md"
-MOST_BYTES = 20_000_000
-
-
-class OtherLibrary(NamedTuple):
-    """A library on the package index whose models are files of their own."""
-
-    name: str
-    wheels: tuple[str, ...]
-    """The requirements, each with its version."""
-    settings: Mapping[str, str]
-
-
-LIBRARIES = (
-    OtherLibrary(
-        "flash-linear-attention",
-        ("flash-linear-attention==0.6.0", "fla-core==0.6.0"),
-        {"package": "fla", "root": "fla/models", "formatter": "none"},
-    ),
-)
+PAGE = ROOT / "docs" / "ecosystem.md"
 
 
 class Outcome(NamedTuple):
@@ -68,36 +53,60 @@ class Outcome(NamedTuple):
     wrong: tuple[str, ...]
     """What is not as it was, in words."""
 
+    @property
+    def numbers(self) -> dict[str, object]:
+        """What the table says."""
+        back = {kind: list(numbers) for kind, numbers in self.back.items()}
+        return {**back, "models": self.models, "lines": [self.flat_lines, self.lines], "modular": self.modular_lines}
+
 
 def main() -> int:
     """Run all libraries."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cache", required=True, type=Path, metavar="FOLDER", help="where wheels are kept")
-    parser.add_argument("--update", action="store_true", help="write the hashes and the table")
+    names = [library.name for library in LIBRARIES]
+    parser.add_argument("--library", action="append", choices=names, help="only this one; may be repeated")
+    parser.add_argument("--update", action="store_true", help="write the hashes, the counts and the tables")
     options = parser.parse_args()
     known = json.loads(KNOWN.read_text(encoding="utf-8")) if KNOWN.exists() else {}
-    outcomes = {}
+    is_wrong = False
     for library in LIBRARIES:
+        if library.name not in (options.library or names):
+            continue
+        before, now = known.get(library.name, {}), {}
         with tempfile.TemporaryDirectory() as folder:
-            outcomes[library.name] = outcome = modularize(library, Path(folder), options.cache)
-        _report(library.name, outcome, known.get(library.name, {}))
+            now["figures"] = count(library, Path(folder), options.cache)
+        print(f"{library.name}: {now['figures']}; before {before.get('figures')}", flush=True)
+        if library.settings:
+            with tempfile.TemporaryDirectory() as folder:
+                outcome = modularize(library, Path(folder), options.cache)
+            _report(library.name, outcome, before.get("hashes", {}))
+            now |= {"hashes": outcome.hashes, "modularized": outcome.numbers}
+            is_wrong |= bool(outcome.wrong)
+        known[library.name] = now
     if options.update:
-        hashes = {name: one.hashes for name, one in outcomes.items()}
-        KNOWN.write_text(json.dumps(hashes, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-        write_part(PAGE, "ecosystem", table(outcomes))
-    return int(any(one.wrong for one in outcomes.values()))
+        KNOWN.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        write_part(PAGE, "modularized", table_of_modularized(known))
+        write_part(PAGE, "repeated", table_of_figures(known))
+    return int(is_wrong)
 
 
-def modularize(library: OtherLibrary, folder: Path, cache: Path) -> Outcome:
-    """Modularize the models of a library in a folder, convert them back, and compare."""
-    for wheel in library.wheels:
-        _unpack(downloaded(wheel, cache), folder)
+def count(library: OtherLibrary, folder: Path, cache: Path) -> dict[str, int]:
+    """What a library repeats: files and lines of models, repeated lines, and marks by verdict."""
+    source = folder / "source"
+    unpack(library, source, cache)
+    return {**repeated_lines(library, source, folder / "laid_out"), **verdicts_of_marks(library, source)}
+
+
+def modularize(library: OtherLibrary, folder: Path, cache: Path, model: str = "all") -> Outcome:
+    """Modularize the models of a library in a folder, or one of them, convert them back, and compare."""
+    unpack(library, folder, cache)
     rows = "".join(f'{key} = "{value}"\n' for key, value in library.settings.items())
     (folder / "pyproject.toml").write_text(f"[tool.modular-converter]\n{rows}", encoding="utf-8")
     models = folder / library.settings["root"]
     before = {path: path.read_text(encoding="utf-8") for path in sorted(models.glob("*/*.py")) if "_" in path.stem}
     undefined = _undefined_names(models)
-    _run(folder, "modular-convert", "modularize", "all")
+    _run(folder, "modular-convert", "modularize", model)
     converted = _run(folder, "modular-convert", "all")
     checked = _run(folder, "check-modular-conversion")
     wrong = [f"{name} ended with {done.returncode}: {done.stderr[-500:]}" for name, done in converted + checked]
@@ -183,33 +192,8 @@ def _hash(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
-def downloaded(wheel: str, cache: Path) -> Path:
-    """The wheel of a requirement, downloaded where that was not done before."""
-    name, _, version = wheel.partition("==")
-    pattern = f"{name.replace('-', '_')}-{version}-*.whl"
-    if not any(cache.glob(pattern)):
-        ask = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
-        if subprocess.run([*ask, "--dest", str(cache), wheel]).returncode:
-            sys.exit(f"{wheel} cannot be downloaded: name a release that the package index has")
-    return next(cache.glob(pattern))
-
-
-def _unpack(wheel: Path, folder: Path) -> None:
-    """The Python sources of a wheel, each a plain file within the folder."""
-    with zipfile.ZipFile(wheel) as archive:
-        for entry in archive.infolist():
-            parts = entry.filename.split("/")
-            if not entry.filename.endswith(".py") or entry.file_size > MOST_BYTES:
-                continue
-            if any(part in ("", ".", "..") or "\\" in part or ":" in part for part in parts):
-                sys.exit(f"{wheel}: unsafe name {entry.filename!r}")
-            path = folder.joinpath(*parts)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(archive.read(entry))
-
-
 def _report(name: str, outcome: Outcome, known: Mapping[str, Any]) -> None:
-    print(f"{name}: {row(name, outcome)}")
+    print(f"{name}: {outcome.numbers}")
     for one in outcome.wrong:
         print(f"  WRONG {one}")
     others = {path for path, value in outcome.hashes.items() if known.get(path, value) != value}
@@ -219,27 +203,52 @@ def _report(name: str, outcome: Outcome, known: Mapping[str, Any]) -> None:
         "new": outcome.hashes.keys() - known.keys(),
     }
     for word, paths in changes.items():
-        print(f"  {len(paths)} {word} since the last run", *sorted(paths))
+        print(f"  {len(paths)} {word} since the last run", *(sorted(paths) if known else ()))
 
 
-def row(name: str, one: Outcome) -> str:
-    """A row of the table."""
-    back = " | ".join(f"{some} of {every}" for some, every in one.back.values())
-    saved = 1 - one.modular_lines / one.flat_lines if one.flat_lines else 0
-    version = next(library.wheels[0].partition("==")[2] for library in LIBRARIES if library.name == name)
-    return f"| {name} {version} | {one.models} | {back} | {one.flat_lines:,} of {one.lines:,} | {one.modular_lines:,} | {saved:.0%} |"
+def table_of_modularized(known: Mapping[str, Any]) -> str:
+    """The table of the libraries that were modularized."""
+    rows = []
+    for library in LIBRARIES:
+        if one := known.get(library.name, {}).get("modularized"):
+            (back, modeling), (configured, configurations), (flat, lines) = (
+                one[key] for key in ("modeling", "configuration", "lines")
+            )
+            numbers = (
+                one["models"],
+                f"{back} of {modeling}",
+                f"{configured} of {configurations}",
+                f"{flat:,} of {lines:,}",
+            )
+            rows.append(_row(library, (*numbers, one["modular"], f"{1 - one['modular'] / flat:.0%}")))
+    return _table("library | models | modeling files | configurations | their lines | modular lines | saved", rows)
 
 
-def table(outcomes: Mapping[str, Outcome]) -> str:
-    """The table of docs/modularize.md."""
-    return "\n".join(
-        (
-            f"Made by `python utils/ecosystem.py --cache FOLDER --update` on {date.today():%d %B %Y}.\n",
-            "| library | models | modeling files | configurations | their lines | modular lines | saved |",
-            "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
-            *(row(name, one) for name, one in outcomes.items()),
-        )
+def table_of_figures(known: Mapping[str, Any]) -> str:
+    """The table of what libraries repeat."""
+    rows = []
+    for library in LIBRARIES:
+        if one := known.get(library.name, {}).get("figures"):
+            share = f"{one['repeated'] / one['lines']:.1%}"
+            verdicts = (
+                one.get(name, 0) for name in ("identical", "drifted", "signature alone", "dangling", "invisible")
+            )
+            rows.append(_row(library, (one["files"], one["lines"], one["repeated"], share, *verdicts)))
+    return _table(
+        "library | files | lines | repeated | share | identical | drifted | signature alone | dangling | invisible",
+        rows,
     )
+
+
+def _row(library: OtherLibrary, cells: Sequence[object]) -> str:
+    version = library.wheels[0].partition("==")[2]
+    shown = (f"{one:,}" if isinstance(one, int) else str(one) for one in cells)
+    return f"| {library.name} {version} | {' | '.join(shown)} |"
+
+
+def _table(head: str, rows: Sequence[str]) -> str:
+    made = f"Made by `python utils/ecosystem.py --cache FOLDER --update` on {date.today():%d %B %Y}.\n"
+    return "\n".join((made, f"| {head} |", "| --- |" + " ---: |" * head.count("|"), *rows))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from modular_converter.settings.values import (
 )
 
 
-PROFILES = ("transformers",)
+PROFILES = ("transformers", "fla")
 EXACT_VERSION = re.compile(r"\d{1,6}(\.\d{1,6})*((a|b|rc|\.dev|\.post)\d{1,6})?")
 """A version that can stand behind `==` in a requirement. Nothing else is printed in a command to be copied."""
 BOUND = re.compile(r"(==|!=|<=|>=|<|>|~=)\s*(\d{1,6}(?:\.\d{1,6})*)(\.\*)?")

@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from modular_converter.findings import Location
@@ -72,8 +73,9 @@ def profile_settings(name: str = PROFILES[0], release: Release = ()) -> Settings
     latest = dict(importlib.import_module(f"{profiles.__name__}.{name}").TABLE)
     older, checked = latest.pop("older", ()), latest.pop("checked-release", "")
     table = conventions(latest, older, release)
-    with open(os.path.join(PROFILE_FOLDER, f"{name}.ruff.toml"), encoding="utf-8") as file:
-        return replace(_of_profile(name, TomlFile(name, "", table), file.read()), checked_release=checked)
+    path = os.path.join(PROFILE_FOLDER, f"{name}.ruff.toml")
+    ruff = Path(path).read_text(encoding="utf-8") if os.path.isfile(path) else ""
+    return replace(_of_profile(name, TomlFile(name, "", table), ruff), checked_release=checked)
 
 
 def own_profile(folder: str) -> Settings:

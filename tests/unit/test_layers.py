@@ -39,10 +39,10 @@ FLOORS = {
     ),
     "modular_converter.settings": (
         "__init__",
-        "profiles",
         "regular_file",
         "parent_folders",
         "values",
+        "profiles",
         "toml_files",
         "isort_options",
         "keys",

@@ -136,7 +136,7 @@ def test_a_project_has_no_say_in_installed_packages(tmp_path: pathlib.Path) -> N
     ("text", "place", "message", "help"),
     [
         ("wrokers = 3", (2, 1), "unknown setting `wrokers`", "Did you mean `workers`?"),
-        ("profile = 'transformer'", (2, 1), 'must be "transformers", or a folder with a profile.toml', ""),
+        ("profile = 'transformer'", (2, 1), 'must be "transformers" or "fla", or a folder with a profile.toml', ""),
         ("workers = 'many'", (2, 1), "must be a whole number of at least 0, not 'many'", ""),
         ("workers = true", (2, 1), "must be a whole number", ""),
         ("max-file-bytes = 0", (2, 1), "at least 1", ""),
