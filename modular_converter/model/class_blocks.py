@@ -14,7 +14,7 @@ from modular_converter.findings import character_column
 from modular_converter.model.bindings import FUNCTIONS, Bindings, Function, bindings_of
 from modular_converter.model.index import end_with_footer, first_line, is_docstring
 from modular_converter.model.members import class_node
-from modular_converter.model.nodes import written
+from modular_converter.model.nodes import parse, walk, written
 
 
 INDENT = "    "
@@ -112,6 +112,51 @@ class Member:
         return self.lead + self.text + self.documentation
 
 
+class ClassChange(NamedTuple):
+    """A statement below a class that changes it."""
+
+    node: ast.stmt
+    text: str
+    """Its whole lines, with the blank lines and comments above it; ends with a newline."""
+    line: int
+    """The line that `text` begins with, where the class begins with line 1."""
+
+    @property
+    def attribute(self) -> str:
+        """`x` of `Class.x = value` or `setattr(Class, "x", value)`; "" for another change."""
+        return self._sets[0]
+
+    @property
+    def makes_object(self) -> bool:
+        """Whether the value that it sets may be an object that only this statement makes."""
+        made = (ast.Call, ast.Dict, ast.List, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp, ast.Lambda)
+        return any(isinstance(node, made) for node in walk(self._sets[1]))
+
+    @property
+    def _sets(self) -> tuple[str, ast.AST]:
+        match self.node:
+            case ast.Assign([ast.Attribute(ast.Name(), name)], value):
+                return name, value
+            case ast.Expr(ast.Call(ast.Name("setattr"), [ast.Name(), ast.Constant(str() as name), value], [])):
+                return name, value
+        return "", self.node
+
+
+def changes_below(text: str) -> tuple[ClassChange, ...]:
+    """The statements that are joined to a class, in order."""
+    lines = _lines(text)
+    end = _end(text, lines)
+    if not any(map(str.strip, lines[end:])):
+        return ()
+    moved = len(block_lines(text)[1]) - len(lines)
+    found: list[ClassChange] = []
+    for node in parse(text).body[1:]:
+        last = node.end_lineno or 0
+        found.append(ClassChange(node, "".join(lines[end:last]), end + 1 + moved))
+        end = last
+    return tuple(found)
+
+
 @dataclass(frozen=True)
 class ClassBlock:
     """A class taken apart."""
@@ -140,6 +185,15 @@ class ClassBlock:
         """The names that its members bind without a `super()` call: nothing of a parent's member is left."""
         return frozenset[str]().union(*(member.binds for member in self.members if "super(" not in member.text))
 
+    def leaves(self, change: ClassChange) -> bool | None:
+        """Whether this class, an heir, has what a change of its parent sets: False if a member of it comes first; None if
+        one body cannot say it.
+        """
+        members = [one for one in self.members if change.attribute in one.binds]
+        if not change.attribute or any("super" in one.text for one in members):
+            return None
+        return not members
+
 
 def parse_class(text: str) -> ClassBlock:
     """Take a class at the top level of a module apart. Its body is given back with an indentation of four spaces."""
@@ -155,33 +209,43 @@ def parse_class(text: str) -> ClassBlock:
 
 
 def block_lines(text: str) -> tuple[ast.ClassDef, list[str]]:
-    """The syntax tree of a class and its lines, in which the members of `parse_class` count their lines."""
-    node, lines = _parse(text)
-    first = node.body[0]
-    if lines[first_line(first, lines) - 1][: first.col_offset] == INDENT:
-        return node, lines
-    from modular_converter.model.indentation import with_standard_indentation
-
-    return _parse(with_standard_indentation("".join(lines), INDENT))
-
-
-def _parse(text: str) -> tuple[ast.ClassDef, list[str]]:
-    """The syntax tree of a class and its lines, with a body that begins on a line of its own. Changes of the class below
-    it are left out.
+    """The syntax tree of a class and its lines, in which the members of `parse_class` count their lines, with those of the
+    changes below it.
     """
-    # Not `splitlines`: form feeds and Unicode separators end no line of Python.
-    lines = [line + "\n" for line in text.removesuffix("\n").split("\n")]
-    node = class_node(text)
-    end = end_with_footer(lines, node.end_lineno or 0, len(lines), 0)
+    node, lines, changes = _parse(text)
+    first = node.body[0]
+    if lines[first_line(first, lines) - 1][: first.col_offset] != INDENT:
+        from modular_converter.model.indentation import with_standard_indentation
+
+        node, lines, _ = _parse(with_standard_indentation("".join(lines), INDENT))
+    return node, [*lines, *changes]
+
+
+def _lines(text: str) -> list[str]:
+    """The lines of a text. Not `splitlines`: form feeds and Unicode separators end no line of Python."""
+    return [line + "\n" for line in text.removesuffix("\n").split("\n")]
+
+
+def _end(text: str, lines: list[str]) -> int:
+    """The number of lines of the class that a text begins with, with the comments at its end."""
+    return end_with_footer(lines, class_node(text).end_lineno or 0, len(lines), 0)
+
+
+def _parse(text: str) -> tuple[ast.ClassDef, list[str], list[str]]:
+    """The syntax tree of a class and its lines, with a body that begins on a line of its own, and the lines of the changes
+    below it.
+    """
+    lines = _lines(text)
+    node, end = class_node(text), _end(text, lines)
     if any(map(str.strip, lines[end:])):
-        return _parse("".join(lines[:end]))
+        return (*_parse("".join(lines[:end]))[:2], lines[end:])
     first = node.body[0]
     row = lines[first.lineno - 1]
     start = character_column(row, first.col_offset)
     if row[:start].strip() and not getattr(first, "decorator_list", None):
         lines[first.lineno - 1] = f"{row[:start].rstrip()}\n{INDENT}{row[start:]}"
         return _parse("".join(lines))
-    return node, lines
+    return node, lines, []
 
 
 def _members(nodes: list[ast.stmt], lines: list[str], start: int) -> list[Member]:

@@ -318,10 +318,14 @@ def assigned_name(node: ast.stmt) -> str:
 
 
 def _stored_into(node: ast.stmt) -> str:
-    """The global that `GLOBAL["key"] = …`, `GLOBAL.x = …`, `GLOBAL += …` or `GLOBAL.update(…)` changes, or ""."""
+    """The global that `GLOBAL["key"] = …`, `GLOBAL.x = …`, `GLOBAL += …`, `GLOBAL.update(…)` or `setattr(GLOBAL, "x", …)`
+    changes, or "".
+    """
     target: ast.expr | None = None
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
-        target = node.value.func
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        function = node.value.func
+        sets = isinstance(function, ast.Name) and function.id in ("setattr", "delattr") and node.value.args
+        target = node.value.args[0] if sets else function if isinstance(function, ast.Attribute) else None
     if isinstance(node, ast.Assign) and len(node.targets) == 1:
         target = node.targets[0]
     elif isinstance(node, ast.AugAssign):

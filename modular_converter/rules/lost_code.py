@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import OLD_MLP, examples, modeling_old, new_mlp
+from modular_converter.rules._examples import NEW_MLP, OLD_MLP, examples, modeling_old
 
 
 if TYPE_CHECKING:
@@ -134,8 +134,7 @@ A generated file is put together from imports and definitions: functions, classe
 that fills `TABLE`). Any other statement has no name by which a generated file could include it: a class under `if`, a
 call, a block that no class uses. A change of a neighbour's definition (`TABLE["x"] = 1` below an import of `TABLE`)
 has no place either, nor has a change of an imported object that no class uses. A function that only a decorator
-registers is lost, too, and so is a change below a class that is merged with another one: of an heir, or of its
-parent.
+registers is lost, too, and so is a change below the parent of an heir that the heir's own lines stand against.
 
 Write each definition at the top level, and what belongs to a class inside of it.
 """,
@@ -149,24 +148,19 @@ class NewMLP(OldMLP):
     pass
 
 
-NewMLP.is_fast = True
+print(NewMLP)
 
 
 __all__ = ["NewMLP"]
 """,
-        good=new_mlp("""\
-    is_fast = True
-"""),
+        good=NEW_MLP,
     ),
 )
 
 
-def lost_statement(location: Location, statement: str, changed_class: str = "") -> Finding:
-    """`statement` is its first line; `changed_class` the class that it changes, if it does."""
-    if changed_class:
-        cure = f"Write what it sets into the body of `{changed_class}`."
-    else:
-        cure = "Write definitions at the top level; move other code into a function."
+def lost_statement(location: Location, statement: str) -> Finding:
+    """`statement` is its first line."""
+    cure = "Write definitions at the top level; move other code into a function."
     return Finding(LOST_STATEMENT, location, f"`{statement}` would reach no generated file", help=cure)
 
 

@@ -15,6 +15,7 @@ from modular_converter.convert.inline.generated import GeneratedFiles
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import Finding, Location, locate_word
 from modular_converter.model.bindings import bindings_of, covers
+from modular_converter.model.class_blocks import ClassChange, changes_below, parse_class
 from modular_converter.model.module import DEFINITIONS, ImportedName, Module, Role, Statement, has_unread_names
 from modular_converter.model.nodes import parse, walk
 from modular_converter.rules import double_meanings, lost_code
@@ -51,9 +52,6 @@ def report_lost_statements(neighbours: Neighbourhood, files: GeneratedFiles, lib
             else:
                 is_class = role is Role.CLASS
                 yield lost_code.of_neighbours(place, shown, statement.name, is_class=is_class).with_source(text)
-    for heir in (one for one in neighbours.classes.values() if one.joined and neighbours.parent_of(one)):
-        for first, _, line in _changes_of_class(heir):
-            yield lost_code.lost_statement(Location(target.path, line), first, heir.name).with_source(text)
     exports = target.module.definitions.get("__all__")
     if exports is not None and has_unread_names(exports.text):
         yield lost_code.computed_names(Location(target.path, exports.line)).with_source(text)
@@ -89,12 +87,23 @@ def _changed_parents(neighbours: Neighbourhood, files: GeneratedFiles, text: str
                     is_class = module.definitions[one].role is Role.CLASS
                     yield lost_code.in_neighbour(where, one, place, is_class=is_class).with_source(text)
         for parent in (one for one in module.statements if one.role is Role.CLASS and one.joined):
-            for _, attribute, line in _changes_of_class(parent):
-                of_class = heirs.get((dotted, rename(parent.name)), [])
-                if lacking := next((one for one in of_class if attribute not in one.uses), None):
-                    place = f"{os.path.basename(renamed.neighbour.path)}:{line}"
-                    where = locate_word(neighbours.target.path, lacking.name, text)
+            of_class = heirs.get((dotted, rename(parent.name)), [])
+            is_shared = len(of_class) > 1 or rename(parent.name) in copied
+            for change in changes_below(renamed.definitions[rename(parent.name)].text) if of_class else ():
+                taken = {one.name: parse_class(one.text).leaves(change) for one in of_class}
+                lacking = next((name for name, is_so in taken.items() if is_so is None), None)
+                if lacking is None and is_shared and change.makes_object:
+                    lacking = next((name for name, is_so in taken.items() if is_so), None)
+                if lacking is not None:
+                    place = f"{os.path.basename(renamed.neighbour.path)}:{_line_of(change, parent)}"
+                    where = locate_word(neighbours.target.path, lacking, text)
                     yield lost_code.in_neighbour(where, parent.name, place, is_class=True).with_source(text)
+
+
+def _line_of(change: ClassChange, statement: Statement) -> int:
+    """The line of the file at which a change of a class stands."""
+    row, line = [part for part in statement.joined if part[0] < change.node.lineno][-1]
+    return line + change.node.lineno - 1 - row
 
 
 def _changes(module: Module) -> Iterator[tuple[str, int, Sequence[str]]]:
@@ -145,17 +154,6 @@ def _registered_in(statement: Statement, module: Module) -> Sequence[str]:
         if isinstance(one, ast.Name) and one.id in holders and holders[one.id].role is Role.FUNCTION:
             found |= {name for name in holders[one.id].uses & holders.keys() if holders[name].role is Role.ASSIGNMENT}
     return sorted(found & holders.keys())
-
-
-def _changes_of_class(statement: Statement) -> Iterator[tuple[str, str, int]]:
-    """The statements below a class that change it: the first line, the attribute that `Class.attribute = …` sets ("" for
-    another change), and the line of the file.
-    """
-    rows, nodes = statement.text.split("\n"), parse(statement.text).body[1:]
-    for (row, line), node in zip(statement.joined, nodes, strict=True):
-        target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
-        attribute = target.attr if isinstance(target, ast.Attribute) else ""
-        yield rows[node.lineno - 1].strip(), attribute, line + node.lineno - 1 - row
 
 
 def _is_lost(statement: Statement, own: Collection[str] = ()) -> bool:

@@ -20,7 +20,7 @@ from modular_converter.convert.source.rename import Renamer
 from modular_converter.facts import Surroundings, TwoClasses
 from modular_converter.findings import ClassFinding, finding_at
 from modular_converter.model import lexer
-from modular_converter.model.class_blocks import ClassBlock, ClassPiece, Member, parse_class
+from modular_converter.model.class_blocks import ClassBlock, ClassPiece, Member, changes_below, parse_class
 from modular_converter.model.index import is_docstring
 from modular_converter.model.overriding import (
     NO_DECORATORS,
@@ -94,8 +94,11 @@ def merge_class(
     docstring = _docstring(child) or parent.docstring
     body = "".join([docstring, *(member.render() for member in members)]) or "    pass\n"
     header = class_header(child, parent, bases)
-    pieces = pieces_of(child, parent, (decorators, header, docstring), members)
-    return Merged(f"{decorators}{header}{body}", tuple(merger.findings), pieces)
+    inherited = [change for change in changes_below(parent_text) if child.leaves(change)]
+    changes = (inherited, changes_below(child_text))
+    below = "".join(change.text for some in changes for change in some)
+    pieces = pieces_of(child, parent, (decorators, header, docstring), members, changes)
+    return Merged(f"{decorators}{header}{body}{below}", tuple(merger.findings), pieces)
 
 
 @dataclass(frozen=True)

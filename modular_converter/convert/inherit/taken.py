@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from modular_converter.model.bindings import Function
-from modular_converter.model.class_blocks import ClassBlock, ClassPiece, Member, TakenLines
+from modular_converter.model.class_blocks import ClassBlock, ClassChange, ClassPiece, Member, TakenLines
 from modular_converter.model.index import is_docstring
 
 
@@ -15,14 +15,21 @@ def pieces_of(
     parent: ClassBlock,
     parts: tuple[str, str, str],
     members: Sequence[Member],
+    changes: tuple[Sequence[ClassChange], Sequence[ClassChange]],
 ) -> tuple[ClassPiece, ...]:
     """The pieces of the class that was merged from `child` and `parent`.
 
     Args:
         parts: its decorators, header and docstring.
         members: its members in their order.
+        changes: the statements below it that change it, the parent's and the child's.
     """
-    return tuple(piece for piece in _pieces(child, parent, parts, members) if piece.lines)
+    below = [
+        ClassPiece(lines := one.text.count("\n"), (TakenLines(bool(is_own), one.line, one.line + lines - 1),))
+        for is_own, some in enumerate(changes)
+        for one in some
+    ]
+    return (*(piece for piece in _pieces(child, parent, parts, members) if piece.lines), *below)
 
 
 def _pieces(

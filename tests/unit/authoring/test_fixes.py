@@ -176,7 +176,7 @@ def test_a_fix_that_does_not_hold_keeps_no_other_of_the_same_words_away(
         bad = Edit(first.location.line, 1, first.location.line + 1, 1, "        self.other = 3\n")
         return good._replace(edits=(bad,)) if good and finding.location == first.location else good
 
-    monkeypatch.setattr("modular_converter.rules.fixes", lambda: {first.code: spoilt})
+    monkeypatch.setattr("modular_converter.convert.silence.fixes", lambda: {first.code: spoilt})
     done = convert(path, "--fix", "--unsafe-fixes")
     assert "1 finding fixed" in done.stderr and f":{first.location.line}: MC322: its fix would change" in done.stderr
     assert path.read_text() == plant(tmp_path / "other", line=twice.split("\n")[0]).read_text()

@@ -266,7 +266,6 @@ WORDED = [
     (stale_files.generated_file_missing(AT, "modular_new.py"), "does not exist", "--write"),
     (stale_files.generated_file_orphaned(AT, "modular_new.py", "does not exist"), "does not exist", "Remove"),
     (lost_code.lost_statement(AT, "print(1)"), "`print(1)` would reach", "at the top level"),
-    (lost_code.lost_statement(AT, "NewMLP.x = 1", "NewMLP"), "`NewMLP.x = 1` would", "body of `NewMLP`"),
     (
         lost_code.of_neighbours(AT, "OldMLP.x = 1", "OldMLP", is_class=True),
         "`OldMLP.x = 1` changes",

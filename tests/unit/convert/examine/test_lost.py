@@ -160,10 +160,7 @@ def test_a_definition_that_reads_what_a_block_below_changes_is_told(tmp_path):
         "try:\n    import flash\nfinally:\n    if True:\n        print(1)\n",
         "if True:\n    A = 1\n",
         "for x in (): ...\n",
-        "NewMLP.flag = True\n",
-        "NewMLP = functools.wraps(NewMLP)\n",
         "REGISTRY.update(new=NewMLP)\n",
-        "setattr(NewMLP, 'flag', 1)\n",
         "with x: ...\n",
         "assert NewMLP\n",
         "del TABLE['x']\n",
@@ -217,11 +214,43 @@ def test_a_change_of_an_imported_object_comes_along_with_its_user(tmp_path):
     del names["os"].environ["new_x"]
 
 
-def test_a_parent_that_is_changed_below_its_definition(tmp_path):
-    changed = NEIGHBOUR + "OldMLP.flag = True\n"
-    assert codes(convert(tmp_path, CHILD, neighbour=changed)) == [("MC506", 4)]
-    cured = CHILD.replace("pass", "flag = True")
-    assert execute(convert(tmp_path, cured, neighbour=changed))["NewMLP"].flag is True
+@pytest.mark.parametrize(
+    ("changes", "child", "flag"),
+    [
+        ("OldMLP.flag = True\n", "pass", True),
+        ('setattr(OldMLP, "flag", {1})\n', "pass", {1}),
+        ("OldMLP.flag = True\n", "flag = False", False),
+    ],
+)
+def test_a_parent_that_is_changed_below_its_definition(tmp_path, changes, child, flag):
+    conversion = convert(tmp_path, CHILD.replace("pass", child), neighbour=NEIGHBOUR + changes)
+    assert execute(conversion)["NewMLP"].flag == flag
+
+
+@pytest.mark.parametrize(
+    ("changes", "child"),
+    [
+        ("OldMLP.flags.add(1)\n", "pass"),
+        ("OldMLP.forward = helper(OldMLP.forward)\n", "def forward(self, x):\n        return super().forward(x)"),
+        ("OldMLP.flags = []\n", "pass\n\n\nclass NewLayer(OldMLP):\n    pass"),
+    ],
+)
+def test_a_change_of_a_parent_that_one_body_cannot_say(tmp_path, changes, child):
+    conversion = convert(tmp_path, CHILD.replace("pass", child), neighbour=NEIGHBOUR + changes)
+    assert codes(conversion) == [("MC506", 4)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "NewMLP.flag = 1",
+        'setattr(NewMLP, "flag", 1)',
+        'for name in ("flag", "other"):\n    setattr(NewMLP, name, 1)',
+        "NewMLP = [setattr(NewMLP, 'flag', 1), NewMLP][1]",
+    ],
+)
+def test_an_heir_keeps_the_changes_below_it(tmp_path, change):
+    assert execute(convert(tmp_path, f"{CHILD}\n\n{change}\n", neighbour=NEIGHBOUR))["NewMLP"].flag == 1
 
 
 @pytest.mark.parametrize(
@@ -251,7 +280,6 @@ def test_every_spelling_of_all_counts(tmp_path, extension):
 @pytest.mark.parametrize(
     ("statement", "cure"),
     [
-        ("NewMLP.flag = True\n", "Write what it sets into the body of `NewMLP`."),
         ("if helper:\n    print(1)\n", "Write definitions at the top level; move other code into a function"),
         ("REGISTRY.update(new=NewMLP)\n", "Write definitions at the top level; move other code into a function"),
     ],
@@ -264,7 +292,7 @@ def test_the_cure_of_a_statement_that_would_vanish(tmp_path, statement, cure):
 @pytest.mark.parametrize(
     ("changed", "cure"),
     [
-        ("OldMLP.flag = True\n", "Write what is set there into the body of the class that inherits from `OldMLP`."),
+        ("OldMLP.flags.add(1)\n", "Write what is set there into the body of the class that inherits from `OldMLP`."),
         ("for i in (1, 2):\n    fill(TABLE, i)\n", "Write `TABLE` out in the modular file"),
     ],
 )
