@@ -305,6 +305,16 @@ def changed_meaning(
     return Finding(CHANGED_MEANING, location, message, help=cure)
 
 
+def not_imported(location: Location, name: str, user: str, neighbour: str) -> Finding:
+    """`user` reads `name`, which the modular file lacks and the module of its parent has."""
+    return Finding(
+        CHANGED_MEANING,
+        location,
+        f"`{user}` reads `{name}`, which this file neither defines nor imports; the generated class finds that of {neighbour}",
+        help=f"Import `{name}`, or define it.",
+    )
+
+
 def displaced(location: Location, name: str, found: str) -> Finding:
     """The definition `name` of the neighbour `found` displaces the modular file's own from a generated file."""
     return Finding(

@@ -239,6 +239,8 @@ class OldMLP:
     width: int = 16
 """),
         bad="""\
+import dataclasses
+
 from ..old.modeling_old import OldMLP
 
 
@@ -250,6 +252,8 @@ class NewMLP(OldMLP):
 __all__ = ["NewMLP"]
 """,
         good="""\
+import dataclasses
+
 from ..old.modeling_old import OldMLP
 
 

@@ -11,12 +11,13 @@ and also holds as a copy for inherited code; an heir, whose instances are no ins
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from modular_converter.convert.examine.definitions import globals_read, place_in_modular
-from modular_converter.convert.examine.faults import compile_error
+from modular_converter.convert.examine.faults import compile_error, top_level_names
 from modular_converter.convert.examine.meanings import Change, find_changes, origin_of
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.foreign_names import words_outside
@@ -45,6 +46,7 @@ def report_changed_meanings(
     derived = _derived_definitions(neighbours, classes, files)
     found = (
         *(_changed_meaning(same, path, text, neighbours) for same in changes.values()),
+        *_not_imported(neighbours, classes, text),
         *_copied_classes(neighbours, files, text),
         *_lost_parents(neighbours, classes, files, text),
         *_name_collisions(neighbours, derived, text),
@@ -82,6 +84,21 @@ def _naming(dotted: str, neighbours: Neighbourhood) -> str:
     if not parent or renamed is None:
         return ""
     return name_heirs(dotted, renamed.free_prefix, renamed.sibling_renamer.old_cased, parent)
+
+
+def _not_imported(neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], text: str) -> Iterator[Finding]:
+    """The names that a class reads, and that only the module of its parent has: Python would not find them."""
+    target, bound = neighbours.target, top_level_names(text)
+    if bound is None:
+        return
+    known = bound.union(target.module.names, vars(builtins), (new for _, new in neighbours.taken.values()))
+    for built in (one for one in classes.values() if one.parent is not None):
+        renamed = neighbours.neighbours[built.neighbour]
+        imports = map(renamed.import_in_target, renamed.neighbour.module.imported.values())
+        lacking = (built.statement.uses - known) & {*renamed.definitions, *(one.bound for one in imports)}
+        for name in sorted(lacking & globals_read(built.statement.text)) if lacking else ():
+            place = locate_word(target.path, name, text, built.statement.line)
+            yield double_meanings.not_imported(place, name, built.name, built.neighbour)
 
 
 class _DerivedDefinition(NamedTuple):

@@ -1,4 +1,4 @@
-from ...layers import RootNetwork, SavingLayer
+from ...layers import Layer, RootNetwork, SavingLayer
 from ..cat.loading_cat import CatLoader
 from ..cat.loading_small_cat import CatSmallLoader
 from ..cat.network_cat import CatBlock, CatRootNetwork
