@@ -213,8 +213,8 @@ def _name(parameter: cst.Param) -> str:
 
 
 def with_parents_parameters(child: Member, parent: Function) -> Member:
-    """`def f(self, *args, **kwargs)` that hands both to `super().f(*args, **kwargs)`, and does nothing else with them, with
-    the parent's parameters in place of both. Any other override stays as it is.
+    """`def f(self, x, *args, **kwargs)` that hands all to `super().f(x, *args, **kwargs)`, and does nothing else with `args`
+    and `kwargs`, with the parent's parameters in place of both. Any other override stays as it is.
     """
     function, own = child.function, child.function.args
     call = next((found for node in function.body if (found := method_call(node, function.name))), None)
@@ -224,9 +224,10 @@ def with_parents_parameters(child: Member, parent: Function) -> Member:
     scope, names = bindings_in(function), parameters_of(parent) - {theirs[0].arg}
     if names & (scope.local | scope.module_names) - {*parameters_of(function)}:
         return child
+    parameters = _parameters_of_both(own, parent.args)
+    if parameters is None:
+        return child
     assert own.kwarg is not None
-    parameters = copy.deepcopy(parent.args)
-    (parameters.posonlyargs or parameters.args)[0].arg = own.args[0].arg
     passed = [one.arg for one in theirs[1:]]
     passed += [f"*{parent.args.vararg.arg}"] if parent.args.vararg else []
     passed += [f"{one.arg}={one.arg}" for one in parent.args.kwonlyargs]
@@ -239,14 +240,35 @@ def with_parents_parameters(child: Member, parent: Function) -> Member:
 
 
 def _only_passes_on(function: Function, call: ast.Call) -> bool:
-    """Whether `*args` and `**kwargs` are a method's only parameters but the first, and stand in one call alone."""
+    """Whether a method has `*args` and `**kwargs`, and hands them to one call alone, behind its other parameters."""
     own = function.args
-    if not (own.vararg and own.kwarg and len(own.args) == 1) or own.posonlyargs or own.kwonlyargs or own.defaults:
+    if not (own.vararg and own.kwarg and own.args) or own.posonlyargs or own.kwonlyargs:
         return False
     given = [ast.unparse(one) for one in call.args] + [ast.unparse(one) for one in call.keywords]
     names = {own.vararg.arg, own.kwarg.arg}
     uses = [one for one in walk(*function.body) if isinstance(one, ast.Name) and one.id in names]
-    return given == [f"*{own.vararg.arg}", f"**{own.kwarg.arg}"] and len(uses) == len(names)
+    wanted = [*(one.arg for one in own.args[1:]), f"*{own.vararg.arg}", f"**{own.kwarg.arg}"]
+    return given == wanted and len(uses) == len(names)
+
+
+def _parameters_of_both(own: ast.arguments, parent: ast.arguments) -> ast.arguments | None:
+    """The child's parameters, with the rest of the parent's in place of `*args` and `**kwargs`; None where the parent's
+    begin otherwise, or where one without a default would stand behind one that has one.
+    """
+    whole = copy.deepcopy(parent)
+    theirs = [*whole.posonlyargs, *whole.args]
+    names = [one.arg for one in own.args]
+    if names[1:] != [one.arg for one in theirs[1 : len(names)]] or (names[1:] and parent.posonlyargs):
+        return None
+    if len(names) == 1:
+        theirs[0].arg = names[0]
+        return whole
+    defaults = [*[None] * (len(own.args) - len(own.defaults)), *own.defaults]
+    rest = [*[None] * (len(theirs) - len(parent.defaults)), *parent.defaults][len(names) :]
+    values = [value for value in (*defaults, *rest) if value is not None]
+    is_valid = all(value is not None for value in (*defaults, *rest)[len(theirs) - len(values) :])
+    whole.args, whole.defaults = [*own.args, *theirs[len(names) :]], values
+    return whole if is_valid else None
 
 
 def _replaced(member: Member, first: ast.expr | ast.arg, last: ast.arg | ast.keyword, new: str) -> str:

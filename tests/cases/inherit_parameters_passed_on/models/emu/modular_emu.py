@@ -1,0 +1,12 @@
+from ..llama.modeling_llama import LlamaMLP
+
+
+class EmuMLP(LlamaMLP):
+    def __init__(self, config: int, *args, **kwargs):
+        super().__init__(config, *args, **kwargs)
+        self.extra = config + 1
+
+    def f(self, x, *args, **kwargs):
+        x = x + 1
+        return super().f(x, *args, **kwargs)
+
