@@ -35,7 +35,7 @@ _TYPE = re.compile(r"(?m)^    model_type\b[^=\n]*=\s*([\"'])([\w.-]+)\1")
 _WEIGHTS = re.compile(r"[\"'`]([\w.-]+/[\w.-]+)[\"'`]")
 
 
-class Parent(NamedTuple):
+class ParentModel(NamedTuple):
     """A model that the new one inherits from."""
 
     model: str
@@ -72,7 +72,7 @@ class NewModel(NamedTuple):
     """`model_type` of a configuration of the first parent -> that of the new model."""
 
 
-def read_parent(name: str, models: str, library: Library) -> Parent:
+def read_parent(name: str, models: str, library: Library) -> ParentModel:
     """Read a parent, by the name of a model or, in another package, the dotted name of its folder.
 
     Raises `ConversionError` for a model that does not exist, and for one that has no public class of its own name.
@@ -98,7 +98,7 @@ def read_parent(name: str, models: str, library: Library) -> Parent:
         raise ConversionError(input_files.missing_file(Location(folder), reason=reason))
     by_own_name = (own_folder_name(module, library) for module in modules.values())
     dotted = name if is_elsewhere else next(filter(None, by_own_name), f"..{model}")
-    return Parent(model, folder, dotted, cased, modules, classes, is_elsewhere)
+    return ParentModel(model, folder, dotted, cased, modules, classes, is_elsewhere)
 
 
 def _public(module: Module, listed: Collection[str]) -> list[str]:
@@ -110,7 +110,7 @@ def _public(module: Module, listed: Collection[str]) -> list[str]:
     return [name for name in module.classes if name not in used]
 
 
-def new_model(model: str, cased: str, parents: Sequence[Parent], models: str, library: Library) -> NewModel:
+def new_model(model: str, cased: str, parents: Sequence[ParentModel], models: str, library: Library) -> NewModel:
     """The files of a new model, converted in memory.
 
     Args:
@@ -139,7 +139,7 @@ def new_model(model: str, cased: str, parents: Sequence[Parent], models: str, li
 
 
 def _convert(
-    modular: str, text: str, parents: Sequence[tuple[Parent, Renamer]], library: Library
+    modular: str, text: str, parents: Sequence[tuple[ParentModel, Renamer]], library: Library
 ) -> tuple[Conversion, Mapping[str, str]]:
     """The conversion of a modular file, and the files beside it that its code imports, which are the parents' renamed."""
     copies: dict[str, str] = {}
@@ -164,7 +164,7 @@ def _beside(text: str) -> Iterator[str]:
             yield node.module
 
 
-def _copy(name: str, parents: Sequence[tuple[Parent, Renamer]], library: Library) -> str | None:
+def _copy(name: str, parents: Sequence[tuple[ParentModel, Renamer]], library: Library) -> str | None:
     """The file of a parent that is called so in the new model, renamed; None for none."""
     for parent, renamer in parents:
         for file in sorted(os.listdir(parent.folder)):
@@ -193,7 +193,7 @@ def title(model: str) -> str:
     return "".join(part.title() for part in model.split("_"))
 
 
-def _modular_text(parents: Sequence[tuple[Parent, str]], model: str, library: Library) -> str:
+def _modular_text(parents: Sequence[tuple[ParentModel, str]], model: str, library: Library) -> str:
     imports, classes, exported = [], [], []
     for parent, prefix in parents:
         types = _types(parent.modules.values())
@@ -210,7 +210,9 @@ def _modular_text(parents: Sequence[tuple[Parent, str]], model: str, library: Li
     return f"{header}\n\n{''.join(imports)}{''.join(classes)}\n\n{render_all(exported)}".lstrip("\n")
 
 
-def _init(parent: Parent, files: Mapping[str, str], modular: str, renamer: Renamer, library: Library) -> str | None:
+def _init(
+    parent: ParentModel, files: Mapping[str, str], modular: str, renamer: Renamer, library: Library
+) -> str | None:
     """The parent's `__init__.py` for the new model, without what only the parent has; None where that is not plain. That of
     another package is no example.
     """

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from modular_converter.authoring.new_model import (
     NewModel,
-    Parent,
+    ParentModel,
     names_made_by_renaming,
     new_model,
     read_parent,
@@ -85,7 +85,7 @@ def _place(new: NewModel, tables: Sequence[Table], models: str, options: NewOpti
 
 
 def _left(
-    new: NewModel, parents: Sequence[Parent], tables: Sequence[Table], library: Library, options: NewOptions
+    new: NewModel, parents: Sequence[ParentModel], tables: Sequence[Table], library: Library, options: NewOptions
 ) -> Iterator[str]:
     """What is left to do, a line each."""
     shown = [message(os.path.relpath(one.path)) for one in tables if not one.is_generated]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -214,8 +215,6 @@ def _undefined(tree: Tree, report: str) -> dict[str, tuple[UndefinedName, ...]]:
     """The undefined names of a check's report by text."""
     if "F821" not in report:
         return {}
-    import json
-
     found: dict[str, list[UndefinedName]] = {}
     names = {os.path.normcase(place): name for name, place in tree.places.items()}
     for entry in json.loads(report):

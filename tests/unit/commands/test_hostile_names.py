@@ -90,7 +90,9 @@ def call(tree: Path, command: str, *arguments: str) -> tuple[int, str]:
     return done.returncode, (done.stdout if "--format" in arguments else done.stdout + done.stderr).decode()
 
 
-@pytest.mark.parametrize("command", [("check",), ("check", "--changed-since", "HEAD"), ("convert", "--diff", "all")])
+@pytest.mark.parametrize(
+    "command", [("check", "--full"), ("check", "--full", "--changed-since", "HEAD"), ("convert", "--diff", "all")]
+)
 def test_text_for_people_is_safe(tree, command):
     code, output = call(tree, *command)
     assert code == 2 and "MC199" not in output and output.count("MC308") + output.count("MC401") > len(NAMES) - 2

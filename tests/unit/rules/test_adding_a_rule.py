@@ -64,8 +64,8 @@ def test_it_is_explained(tool: pathlib.Path) -> None:
 
 
 def test_it_is_documented(tool: pathlib.Path) -> None:
-    done = run(tool, "-c", "import runpy; print(runpy.run_path('utils/write_rule_docs.py')['render']())")
-    assert "| [MC398](#mc398-no-docstring) | no-docstring | warning | a class has no docstring |" in done.stdout
+    done = run(tool, "-c", "import runpy; print(runpy.run_path('utils/write_rule_docs.py')['pages']()['rules.md'])")
+    assert "| [MC398](rules/MC398.md) | no-docstring | warning | a class has no docstring |" in done.stdout
 
 
 def test_it_is_run_and_described_in_reports(tool: pathlib.Path) -> None:
