@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -59,11 +60,13 @@ def main() -> None:
     parser.add_argument("versions", nargs="+")
     parser.add_argument("--releases", type=Path, required=True)
     parser.add_argument("--states", type=Path, required=True)
+    parser.add_argument("--sample", type=int, help="Besides models that really change, only so many random ones.")
     parser.add_argument("--update", action="store_true")
     given = parser.parse_args()
     given.states.mkdir(parents=True, exist_ok=True)
     real = {one: _real(one, given.releases, given.states) for one in given.versions}
-    static = {one: _static(one, given.releases, given.states) for one in given.versions}
+    chosen = _chosen(real, given.versions, given.sample)
+    static = {one: _static(one, given.releases, given.states, chosen) for one in given.versions}
     rows = [_compared(one, other, real, static) for one, other in zip(given.versions, given.versions[1:])]
     for row in rows:
         for kind, names in (("wrong", row.wrong), ("missed", row.missed)):
@@ -84,19 +87,34 @@ def _real(version: str, releases: Path, states: Path) -> dict[str, Any]:
     return {name: one for name, one in found.items() if isinstance(one, dict)}
 
 
-def _static(version: str, releases: Path, states: Path) -> dict[str, Keys]:
-    path = states / f"{version}.static.json"
+def _chosen(real: dict[str, dict[str, Any]], versions: list[str], sample: int | None) -> frozenset[str] | None:
+    """The models that really change between neighbouring releases, and a random sample of the others; None for all."""
+    if sample is None:
+        return None
+    changed = {
+        name.split(".")[2]
+        for one, other in zip(versions, versions[1:])
+        for name, built in real[one].items()
+        if name in real[other] and built["keys"].keys() != real[other][name]["keys"].keys()
+    }
+    models = sorted({name.split(".")[2] for name in real[versions[-1]]} - changed)
+    return frozenset((*changed, *random.Random(0).sample(models, min(sample, len(models)))))
+
+
+def _static(version: str, releases: Path, states: Path, chosen: frozenset[str] | None) -> dict[str, Keys]:
+    suffix = "" if chosen is None else f".{len(chosen)}"
+    path = states / f"{version}{suffix}.static.json"
     if not path.exists():
         models = str((releases / "tree" / version / "transformers" / "models").resolve())
         with without_collector():
             tree = tree_at(models, profile_settings())
-            path.write_text(json.dumps(dict(_states(tree))))
+            path.write_text(json.dumps(dict(_states(tree, chosen))))
     found: dict[str, Keys] = json.loads(path.read_text())
     return found
 
 
-def _states(tree: ModelTree) -> Iterator[tuple[str, Keys]]:
-    for model in sorted(tree.names):
+def _states(tree: ModelTree, chosen: frozenset[str] | None) -> Iterator[tuple[str, Keys]]:
+    for model in sorted(tree.names if chosen is None else chosen & tree.names.keys()):
         for file, facts in tree.facts(model).files.items():
             for name, one in facts.classes.items():
                 if one.state is not None:

@@ -12,6 +12,7 @@ from modular_converter.breaking.values import (
     NONE,
     NOT_KNOWN,
     ClassValue,
+    Either,
     Expression,
     External,
     FunctionValue,
@@ -198,6 +199,9 @@ class Conventions:
 
     def _automatic(self, holder: ClassValue, config: Value) -> Value | None:
         """The model that an automatic class makes for a configuration."""
+        if isinstance(config, Either):
+            made = [self._automatic(holder, one) for one in config.options if is_configuration(one)]
+            return made[0] if len(made) == 1 else Either(tuple(one for one in made if one is not None))
         if not isinstance(config, ObjectValue):
             return Expression(f"{holder.name}.from_config({config.text})", may_be_module=True)
         mapping = self._run.of_class(self._run.names.ancestors(holder), "_model_mapping", None)

@@ -42,6 +42,8 @@ MOST_DEPTH = 60
 """Calls within calls that are followed."""
 MOST_TURNS = 24
 """Items of a list that a loop is followed for; a longer one is followed once."""
+PROPERTIES = ("property", "cached_property", "functools.cached_property")
+"""Decorators of methods that are read as attributes; a setter of the same name stands below."""
 _ANY = Expression("*")
 
 
@@ -123,11 +125,11 @@ class Interpreter:
         for cls in ancestors:
             if not isinstance(cls, ClassValue):
                 continue
-            if name in cls.members.by_name:
-                method = cls.members.by_name[name]
-                function = FunctionValue(cls.path, method.node, cls.above, instance, cls)
-                is_property = any(dotted(one) == "property" for one in method.node.decorator_list)
-                return self.call_function(function, [], {}) if is_property and instance is not None else function
+            methods = [one.node for one in cls.members.methods if one.name == name]
+            getter = next((one for one in methods if any(dotted(by) in PROPERTIES for by in one.decorator_list)), None)
+            if methods:
+                function = FunctionValue(cls.path, getter or methods[-1], cls.above, instance, cls)
+                return self.call_function(function, [], {}) if getter and instance is not None else function
             if name in cls.variables:
                 return self.evaluate(cls.variables[name], Frame(cls.path, cls.above))
         return None

@@ -189,6 +189,16 @@ def test_what_is_not_known_is_said_where_its_words_change(published: Path, zoo: 
     assert [one["code"] for one in told(zoo, published)] == ["MC609"]
 
 
+def test_a_property_with_a_setter_is_read_by_its_getter(published: Path, zoo: Path) -> None:
+    both = "    @property\n    def width(self):\n        return self.hidden_size\n\n    @width.setter\n    def width(self, value):\n        pass\n"
+    edit(
+        zoo, "configuration_llama.py", "    num_hidden_layers: int = 2\n", "    num_hidden_layers: int = 2\n\n" + both
+    )
+    edit(zoo, "modeling_llama.py", "if config.hidden_size > 4", "if config.width is not None")
+    convert(zoo)
+    assert told(zoo, published) == []
+
+
 def test_findings_are_silenced_as_any(published: Path, zoo: Path) -> None:
     edit(zoo, "modeling_llama.py", '["LlamaAttention"]', "[]  # modular: ignore[MC616]")
     edit(zoo, "configuration_llama.py", "hidden_size (`int`", "width (`int`")
