@@ -18,6 +18,7 @@ def test_penalties_and_late_optimizers_are_those_of_one_process(layouts, process
         assert published == {"names": True, "class": ["GPTNeoXForCausalLM"], "said": True}
     for run, one in found.items():
         assert not {name: one[name] for name in NUMBERS if one[name] >= 1e-5}, run
+        assert "a sharded model cannot be copied" in one["copied"], run
         places = ["layers.0.mlp.up_proj", "layers.0.mlp", "norm.weight"]
         for place, text in zip(places, one["replaced"], strict=True):
             assert f"modules or weights of model.{place} were set, added or deleted after parallelize" in text, run

@@ -128,6 +128,7 @@ def main(layout, reshard):
         found[name] = abs(step(*pair[0], penalty) - step(*pair[1], penalty)) + furthest(model, one)
     found["numbers"] = max(abs(a - b) / (1 + abs(b)) for a, b in zip(numbers(model), numbers(one), strict=True))
     found["replaced"] = replaced(model)
+    found["copied"] = said(lambda: copy.deepcopy(model))
     found["mixed"] = said(lambda: step(*pair[0], lambda model: sum(p.pow(2).sum() for p in model.parameters())))
     if layout.startswith("fsdp"):
         loss, weights = model(input_ids=IDS, labels=IDS).loss, list(model.parameters())

@@ -67,6 +67,8 @@ def _keep_names(model: Any) -> None:
             made: Any = type(module)
             own = next(kind for kind in made.__mro__[1:] if kind is not FSDPModule)
             made.__name__, made.__qualname__, made.__module__ = own.__name__, own.__qualname__, own.__module__
+            if hasattr(own, "__deepcopy__"):  # which says what to do instead
+                del made.__deepcopy__
 
 
 def refuse_options(model: Any, grid: ProcessGrid, training: Training | None) -> None:

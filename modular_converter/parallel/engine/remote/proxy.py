@@ -147,10 +147,8 @@ class Parallelized(MemoryFigures):
                 "a model on ranks of parallelize runs without gradients; to train, start your script with torchrun "
                 "and call parallelize there"
             )
-        return self
-
-    def eval(self) -> Any:
-        return self
+        own: Any = super()
+        return own.train(False)  # modules inside may have been put into training mode
 
     def _apply(self, *args: Any, **kwargs: Any) -> Any:
         """Restore the whole model, then call the method: ``.cpu()``, ``.cuda()``, ``.to()``, ``.half()`` and others."""

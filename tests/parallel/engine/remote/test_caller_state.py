@@ -59,6 +59,7 @@ SENT = {
     "an entry of a buffer": lambda m: m.shift.__setitem__(3, 2.0),
     "through numpy": lambda m: m.shift.numpy().__imul__(2.0),
     "another buffer": lambda m: setattr(m, "shift", torch.full((64,), 0.3)),
+    "evaluation again": lambda m: [*(block.drop.train() for block in m.layers), m.eval()],
     "dropouts alone": lambda m: [block.drop.train() for block in m.layers],
     "dropouts of shares": lambda m: [block.attn.drop.train() for block in m.layers],
     "another rate": lambda m: setattr(m.layers[0].drop, "p", 0.7),
