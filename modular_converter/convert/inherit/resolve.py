@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from modular_converter.convert.source.global_names import rename_imported
+from modular_converter.convert.source.ignore_comments import without_ignore_comments
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.names import ModelNames, in_other_case
 from modular_converter.convert.source.own_imports import own_folder_name, with_relative_imports
@@ -307,7 +308,8 @@ def _with_parents_in_other_case(resolution: ResolvedImports, library: Library) -
     text = rename_imported(library.text(target.path), meant) if meant else None
     if text is None:
         return None
-    renamed = replace(target, module=index_module(text, target.path))  # no place moves: the names are equally long
+    module = index_module(without_ignore_comments(text), target.path)  # no place moves: the names are equally long
+    renamed = replace(target, module=module)
     return replace(resolve_imports(renamed, library), findings=tuple(findings))
 
 
