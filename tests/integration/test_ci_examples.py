@@ -73,5 +73,16 @@ def test_a_workflow_runs_what_exists(path: Path) -> None:
     document = yaml.safe_load(path.read_text())
     assert "workflow_dispatch" in document[True], "YAML reads `on` as true"
     words = [word for line in values(document, "run") for word in shlex.split(line)]
-    paths = [word for word in words if "/" in word]
-    assert paths and all((ROOT / one).is_file() for one in paths)
+    paths = [word for word in words if "/" in word and not word.startswith("dist/")]  # what the workflow builds
+    actions = [f"{one}action.yml" for one in values(document, "uses") if one.startswith("./")]
+    assert all((ROOT / one).is_file() for one in [*paths, *actions])
+    assert words or actions
+
+
+def test_the_action_gives_the_check_options_that_it_has() -> None:
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    (command,) = (line for line in values(action, "run") if "check-modular-conversion" in line)
+    given = set(re.findall(r"--[\w-]+", command))
+    assert given <= {name for option in check_command.params for name in option.opts} and len(given) == 2
+    read = {value for step in action["runs"]["steps"] for value in step.get("env", {}).values()}
+    assert {f"${{{{ inputs.{name} }}}}" for name in action["inputs"]} <= read
