@@ -199,6 +199,13 @@ def test_a_property_with_a_setter_is_read_by_its_getter(published: Path, zoo: Pa
     assert told(zoo, published) == []
 
 
+def test_a_decorator_that_takes_the_old_name_breaks_no_call(published: Path, zoo: Path) -> None:
+    renamed = '@deprecate_kwarg("past", new_name="cache")\n    def forward(self, input_ids, cache=None'
+    edit(zoo, "modeling_llama.py", "def forward(self, input_ids, past=None", renamed)
+    convert(zoo)
+    assert told(zoo, published) == []
+
+
 def test_findings_are_silenced_as_any(published: Path, zoo: Path) -> None:
     edit(zoo, "modeling_llama.py", '["LlamaAttention"]', "[]  # modular: ignore[MC616]")
     edit(zoo, "configuration_llama.py", "hidden_size (`int`", "width (`int`")
