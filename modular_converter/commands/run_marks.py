@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import click
 
-from modular_converter.commands.output import print_diff, report
+from modular_converter.commands.output import print_diff, progress, report
 from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import ALL, model_folder, required_models_folder
 from modular_converter.files.atomic_write import write_atomically
@@ -43,7 +43,8 @@ def run(options: MarksOptions) -> int:
     try:
         folder, paths = _files(options)
         library = Library(load_settings(folder))
-        done = Repair(audit(paths, library))
+        with progress("auditing the marks"):
+            done = Repair(audit(paths, library))
         if options.diff:
             _print_diffs(done.audit.marks, options.output_format)
         elif options.write or options.write_unsafe:

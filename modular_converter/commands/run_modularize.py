@@ -14,7 +14,7 @@ from modular_converter.authoring.flat_model import read_flat_model
 from modular_converter.authoring.library_index import read_index
 from modular_converter.authoring.modularize import Modularized, modularize_allowing
 from modular_converter.authoring.report import summary_values, text
-from modular_converter.commands.output import print_diff, report
+from modular_converter.commands.output import print_diff, progress, report
 from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import names_of_models
 from modular_converter.files.atomic_write import write_atomically
@@ -56,7 +56,8 @@ def run(options: ModularizeOptions) -> int:
             if name not in (known := names_of_models(chosen.models)):
                 raise ConversionError(input_files.model(Location(name), known))
         library = Library(chosen.settings)
-        index = replace(read_index(chosen.models, library), any_age=options.younger)
+        with progress("reading the library"):
+            index = replace(read_index(chosen.models, library), any_age=options.younger)
     except ConversionError as error:
         report(error.findings)
         return 2
@@ -67,7 +68,8 @@ def run(options: ModularizeOptions) -> int:
         try:
             _refuse_existing(os.path.join(folder, f"modular_{model}.py"), chosen.settings, options)
             flat = read_flat_model(folder, model, library)
-            result = modularize_allowing(flat, index, library, options.preferred, options.allowed).worthwhile
+            with progress(f"modularizing {model}"):
+                result = modularize_allowing(flat, index, library, options.preferred, options.allowed).worthwhile
             differs |= bool(result.left) or result.proof is None
             if result.proof is not None:
                 differs |= _write_or_show(result.flat.modular, result.proof.text, chosen.settings, options)

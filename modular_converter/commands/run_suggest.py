@@ -12,7 +12,7 @@ from modular_converter.authoring.arguments import choose_models
 from modular_converter.authoring.flat_model import FlatModel, read_flat_model
 from modular_converter.authoring.library_index import read_index
 from modular_converter.authoring.suggest import Suggestion, snippet, suggest
-from modular_converter.commands.output import report
+from modular_converter.commands.output import progress, report
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.workers import without_collector
 from modular_converter.findings import ConversionError
@@ -32,7 +32,8 @@ def run(model: str, package: str | None, root: str | None, output_format: str) -
             flats: list[FlatModel] = [snippet(sys.stdin.read(), chosen.models, library)]
         else:
             flats = [read_flat_model(folder, name, library) for folder, name in chosen.named]
-        index = read_index(chosen.models, library)
+        with progress("reading the library"):
+            index = read_index(chosen.models, library)
     except ConversionError as error:
         report(error.findings)
         return 2
