@@ -128,9 +128,23 @@ class StoredShares:
         self.scopes, self.group = [(path, vars(module)) for path, module in modules], group
         self.made = [dict(scope) for _, scope in self.scopes]  # constants that no forward has stored
         self.shown: list[tuple[dict[str, Any], str, Any, Any]] = []
+        self.shows, self.counts = False, [len(scope) for _, scope in self.scopes]
+        self.objects = [
+            (scope, name, one)
+            for _, scope in self.scopes
+            for name, one in scope.items()
+            if name not in _MACHINERY and not is_plain(one)
+        ]
 
-    def show(self) -> None:
-        """After a call: to other code, tensors that it has stored are those that all processes have alike."""
+    def show(self, changed: bool) -> None:
+        """After a call: to other code, tensors that it has stored are those that all processes have alike.
+
+        Args:
+            changed: whether a plain attribute of a module has become another.
+        """
+        changed |= self.shows or self.counts != [len(scope) for _, scope in self.scopes]
+        if not changed and all(scope.get(name) is one for scope, name, one in self.objects):
+            return
         for (path, scope), made in zip(self.scopes, self.made):
             for name, own in scope.items():
                 if isinstance(own, torch.Tensor) and own is not made.get(name):
@@ -141,6 +155,7 @@ class StoredShares:
 
     def hide(self) -> None:
         """Before a call: its forwards read what they have stored."""
+        self.shows = bool(self.shown)
         for scope, name, there, own in self.shown:
             if scope.get(name) is there:
                 scope[name] = own
@@ -212,6 +227,7 @@ class SameSettings:
             yield
             return
         self.stored.hide()
+        changed = False
         try:
             refuse_tables(self.tables)
             refuse_half_frozen(model)
@@ -222,9 +238,10 @@ class SameSettings:
             yield
         finally:
             if self.inside:
-                self.inside, self.values = False, self._now()  # what the call has stored
+                self.inside, before, self.values = False, self.values, self._now()  # what the call has stored
+                changed = any(map(is_not, before, self.values))
                 self._free(model)
-            self.stored.show()
+            self.stored.show(changed)
 
     def _free(self, model: torch.nn.Module, *call: Any) -> None:
         """After a call without gradients, nothing stays gathered, so that weights can be frozen and given to optimizers."""
