@@ -27,7 +27,12 @@ from modular_converter.parallel.engine.group.data_ranks import refuse_tables
 from modular_converter.parallel.engine.group.kept_gathered import keeps_gathered
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid
 from modular_converter.parallel.engine.group.same_calls import digest_of, everywhere, meet
-from modular_converter.parallel.engine.group.spread import free_gathered, gathered_weights, refuse_half_frozen
+from modular_converter.parallel.engine.group.spread import (
+    free_gathered,
+    gathered_weights,
+    refuse_half_frozen,
+    weights_of_units,
+)
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.shard.apply import is_size, modules_of_cut_sizes
 from modular_converter.parallel.shard.collectives import ProcessGroup
@@ -106,15 +111,17 @@ class SameParts:
         now, counts = self._now(), list(map(len, self.dicts))
         if counts == self.counts and not any(map(is_not, self.values, now)):
             return
-        whole = gathered_weights(model)  # which `fully_shard` puts in place for products
-        both = zip(self.where, self.values, now)
-        changed = [where for where, old, new in both if old is not new and whole.get(id(new)) is not old]
+        whole, units = gathered_weights(model), weights_of_units(model)
+        now = [whole.get(id(one), one) for one in now]
+        both = zip(self.where, self.values, now)  # the caller may share out weights with `fully_shard`, too
+        changed = [where for where, old, new in both if old is not new and (id(new) not in units or id(old) in units)]
         changed += [path or "the model" for (path, _), old, new in zip(self.owners, self.counts, counts) if old != new]
         if changed:
             raise ApplyError(
                 f"modules or weights of {changed[0]} were set, added or deleted after parallelize, which would act on no share "
                 "and on no gradient of the processes: change the model before parallelize (torch.func takes no sharded weights)"
             )
+        self.values = now
 
 
 class StoredShares:

@@ -155,6 +155,11 @@ def gathered_weights(model: torch.nn.Module) -> dict[int, torch.nn.Parameter]:
     return {id(whole): own for whole, own in found if whole is not None}
 
 
+def weights_of_units(model: torch.nn.Module) -> set[int]:
+    """The identities of the weights that ``fully_shard`` shares out, in their form for optimizers."""
+    return {id(one.sharded_param) for one in _weights_of_units(model)}
+
+
 def _weights_of_units(model: torch.nn.Module) -> Iterator[Any]:
     for module in model.modules():
         if isinstance(module, FSDPModule):
