@@ -33,7 +33,7 @@ COMMANDS_HEAD = """\
 
 # Commands
 
-The same words as behind `--help`. [Exit codes and formats](findings.md) are the same in all of them.
+The same words as behind `--help`, which each command has. [Exit codes and formats](findings.md) are the same in all of them.
 """
 PYTHON_MARK = "<!-- written by utils/write_reference.py below this line -->\n"
 
@@ -63,7 +63,7 @@ def _command(name: str, command: click.Command) -> str:
     context = click.Context(command, info_name=name)
     usage = " ".join(command.collect_usage_pieces(context))
     words = inspect.cleandoc(command.help or "").replace("\b\n", "")
-    rows = "".join(_option(one, context) for one in command.get_params(context))
+    rows = "".join(_option(one, context) for one in command.params)
     table = f"\n| option | |\n| --- | --- |\n{rows}" if rows else ""
     return f"\n## {name}\n\n`{name} {usage}`\n\n{words}\n{table}"
 
