@@ -174,7 +174,10 @@ class Resolver:
         if named:
             are_the_same = len({(one.module, one.name) for one in named}) == 1
             return named[-1:] if are_the_same or named[-1] in plain else []
+        folder, file_name = os.path.split(path)
         for group in (plain, guarded, for_checkers):
+            if group is for_checkers and file_name == "__init__.py" and self._submodule(folder, name) is not None:
+                return []  # what runs is the submodule; the hundreds of models behind such a star need not be read
             stars = [one for one in group if one.name == "*" and name in self._star(one.module, path)]
             if stars:
                 return stars[::-1] if len(stars) == 1 or group is plain else []
