@@ -12,6 +12,17 @@ from modular_converter.commands.check import check_command
 
 
 BASE = "from torch import nn\n\n\nclass BaseMLP(nn.Module):\n    def forward(self, x):\n        return x + 1\n"
+TWO_METHODS = """\
+from torch import nn
+
+
+class OldMLP(nn.Module):
+    def first(self, x):
+        return x + 1
+
+    def second(self, x):
+        return x + 2
+"""
 HEIR = 'from ..{old}.modeling_{old} import {Old}MLP\n\n\nclass {New}MLP({Old}MLP):\n    pass\n\n\n__all__ = ["{New}MLP"]\n'
 
 

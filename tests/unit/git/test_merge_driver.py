@@ -11,20 +11,10 @@ from click.testing import CliRunner
 from modular_converter.check.run import CheckOptions, check
 from modular_converter.commands.subcommands import merge_driver_command
 from modular_converter.git.merge_setup import ATTRIBUTES, missing_setup
+from tests.unit.trees import TWO_METHODS as OLD
 from tests.unit.trees import commit, edit, fix, git, run
 
 
-OLD = """\
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def first(self, x):
-        return x + 1
-
-    def second(self, x):
-        return x + 2
-"""
 NEW = """\
 from ..old.modeling_old import OldMLP
 

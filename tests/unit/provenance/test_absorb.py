@@ -9,20 +9,10 @@ from click.testing import CliRunner
 
 from modular_converter.check.run import CheckOptions, check
 from modular_converter.commands.subcommands import absorb_command
+from tests.unit.trees import TWO_METHODS as OLD
 from tests.unit.trees import edit, fix
 
 
-OLD = """\
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def first(self, x):
-        return x + 1
-
-    def second(self, x):
-        return x + 2
-"""
 NEW = """\
 from ..old.modeling_old import OldMLP
 

@@ -135,11 +135,10 @@ class StoredShares:
         self.scopes, self.group = [(path, vars(module)) for path, module in modules], group
         self.made = [dict(scope) for _, scope in self.scopes]  # constants that no forward has stored
         self.shown: list[tuple[dict[str, Any], str, Any, Any]] = []
-        self.shows, self.counts = False, [len(scope) for _, scope in self.scopes]
         self.objects = [
             (scope, name, one)
-            for _, scope in self.scopes
-            for name, one in scope.items()
+            for (_, scope), made in zip(self.scopes, self.made)
+            for name, one in made.items()
             if name not in _MACHINERY and not is_plain(one)
         ]
 
@@ -149,9 +148,10 @@ class StoredShares:
         Args:
             changed: whether a plain attribute of a module has become another.
         """
-        changed |= self.shows or self.counts != [len(scope) for _, scope in self.scopes]
+        changed |= bool(self.shown) or any(len(scope) != len(made) for (_, scope), made in zip(self.scopes, self.made))
         if not changed and all(scope.get(name) is one for scope, name, one in self.objects):
             return
+        self.shown.clear()
         for (path, scope), made in zip(self.scopes, self.made):
             for name, own in scope.items():
                 if isinstance(own, torch.Tensor) and own is not made.get(name):
@@ -162,11 +162,9 @@ class StoredShares:
 
     def hide(self) -> None:
         """Before a call: its forwards read what they have stored."""
-        self.shows = bool(self.shown)
         for scope, name, there, own in self.shown:
             if scope.get(name) is there:
                 scope[name] = own
-        self.shown.clear()
 
     def _whole(self, own: torch.Tensor, where: str) -> torch.Tensor:
         meet(f"code that reads {where}", self.group.group)
