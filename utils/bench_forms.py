@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench_model import PLAN, SHAPES
+from bench_model import PROMPT, SHAPES, build
 from marked_pages import write_part
 
 
@@ -30,7 +30,7 @@ FORMS: dict[str, dict[str, bool]] = {
     "for inference": {"inference": True},
     "for inference, compiled": {"compile": True},
 }
-ROUNDS, PROMPT = 5, 32
+ROUNDS = 5
 Row = dict[str, Any]
 
 
@@ -81,28 +81,12 @@ def measure_all(options: argparse.Namespace) -> None:
 def made(shape: str, device: Any, options: dict[str, bool]) -> Any:
     """A model with the same weights in each process and form, in this form."""
     import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
 
     from modular_converter.parallel import parallelize
 
-    hidden, inner, layers, heads, groups, vocabulary = SHAPES[shape]["sizes"]
-    config = LlamaConfig(
-        hidden_size=hidden,
-        intermediate_size=inner,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=groups,
-        vocab_size=vocabulary,
-        max_position_embeddings=4096,
-        eos_token_id=None,
-        pad_token_id=0,
-        dtype=torch.bfloat16 if device.type == "cuda" else torch.float32,
-    )
     torch.manual_seed(0)
-    with torch.device(device):
-        whole = LlamaForCausalLM(config).to(config.dtype).eval()
-    whole.generation_config.eos_token_id = None
-    model = parallelize(whole, plan=PLAN, device=device.type, probe=False, **options)
+    whole = build(shape).to(device)
+    model = parallelize(whole, device=device.type, probe=False, **options)
     gc.collect()
     return model
 
@@ -112,9 +96,9 @@ def measured(models: dict[str, Any], shape: str, rounds: int, device: Any) -> li
     import torch
 
     lengths = SHAPES[shape]
-    tokens, (rows, length) = lengths["tokens"], lengths["long"]
+    tokens, (rows, length) = lengths.tokens, lengths.long
     draw = torch.Generator().manual_seed(2)
-    long = torch.randint(2, lengths["sizes"][-1], (rows, length), generator=draw).to(device)
+    long = torch.randint(2, lengths.sizes["vocab_size"], (rows, length), generator=draw).to(device)
 
     def decode(model: Any, number: int) -> Any:
         prompt = long[:number, :PROMPT]

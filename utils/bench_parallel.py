@@ -4,6 +4,9 @@ Against one device, against transformers' own tensor parallelism on the same wei
 bytes of weights that a device reads over its bandwidth, plus the collectives. A llama-shaped model of 5.9 billion
 parameters in bfloat16 on GPUs, a tiny one on CPUs. Every measurement runs in processes of its own with a time limit,
 and its figures are written to a file of JSON lines as they come; `--render` makes the page from such a file alone.
+
+`--models t5-3b,gemma3-3b` (or `all`) compares other architectures on one and on two devices instead. The runs on one
+device stand side by side, each on a GPU of its own.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -53,19 +57,20 @@ class Bench:
 
     def __init__(self, options: argparse.Namespace, weights: str) -> None:
         self.options, self.weights = options, weights
-        self.rows: list[Row] = []
+        self.lock = threading.Lock()
 
     def keep(self, row: Row) -> None:
-        self.rows.append(row)
-        with open(self.options.results, "a", encoding="utf-8") as file:
+        with self.lock, open(self.options.results, "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
-        print(json.dumps(row), flush=True)
+            print(json.dumps(row), flush=True)
 
-    def run(self, name: str, devices: int, processes: int = 1, parts: str = "") -> None:
+    def run(self, name: str, devices: int, processes: int = 1, shape: str = "", gpu: int | None = None) -> None:
         """One measurement: its processes, killed together when the time is up or one fails."""
         start = time.monotonic()
-        group = [self._start(name, devices, rank, processes, parts) for rank in range(processes)]
-        readers = [threading.Thread(target=self._read, args=(child, name, devices)) for child in group]
+        shape = shape or self.options.shape
+        about = {"run": name, "shape": shape, "devices": devices}
+        group = [self._start(about, rank, processes, gpu) for rank in range(processes)]
+        readers = [threading.Thread(target=self._read, args=(child, about)) for child in group]
         for reader in readers:
             reader.start()
         problem = ""
@@ -83,10 +88,10 @@ class Bench:
             child.wait()
             reader.join()
         if problem:
-            self.keep({"run": name, "devices": devices, "name": "problem", "value": problem})
-        self.keep({"run": name, "devices": devices, "name": "seconds", "value": round(time.monotonic() - start, 1)})
+            self.keep({**about, "name": "problem", "value": problem})
+        self.keep({**about, "name": "seconds", "value": round(time.monotonic() - start, 1)})
 
-    def _start(self, name: str, devices: int, rank: int, processes: int, parts: str) -> subprocess.Popen[str]:
+    def _start(self, about: Row, rank: int, processes: int, gpu: int | None) -> subprocess.Popen[str]:
         environment = {**os.environ, "BENCH_WEIGHTS": self.weights, "PYTHONUNBUFFERED": "1"}
         if processes > 1:
             self.port = free_port() if rank == 0 else self.port
@@ -97,17 +102,19 @@ class Bench:
                 "MASTER_ADDR": "127.0.0.1",
                 "MASTER_PORT": str(self.port),
             }
-        command = [sys.executable, str(HERE / "parallel_runs.py"), name, "--shape", self.options.shape]
-        command += ["--devices", str(devices), "--parts", parts or self.options.parts]
+        if gpu is not None:
+            environment["CUDA_VISIBLE_DEVICES"] = str(gpu)
+        command = [sys.executable, str(HERE / "parallel_runs.py"), about["run"], "--shape", about["shape"]]
+        command += ["--devices", str(about["devices"]), "--parts", self.options.parts]
         return subprocess.Popen(
             command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True, cwd=HERE.parent
         )
 
-    def _read(self, child: subprocess.Popen[str], name: str, devices: int) -> None:
+    def _read(self, child: subprocess.Popen[str], about: Row) -> None:
         assert child.stdout is not None
         for line in child.stdout:
             if line.startswith("{"):
-                self.keep({"run": name, "devices": devices, **json.loads(line)})
+                self.keep({**about, **json.loads(line)})
             else:
                 print(line, end="", file=sys.stderr)
 
@@ -186,12 +193,51 @@ def _profile(known: dict[tuple[str, int], dict[str, Any]]) -> list[str]:
     return [*lines, ""]
 
 
+COMPARED = (
+    ("forward long, ms", "forward_long_ms"),
+    ("forward short, ms", "forward_short_ms"),
+    ("decoding, ms a token", "decode_ms"),
+    ("compiled, ms a token", "compiled_decode_ms"),
+)
+
+
+def models_page(rows: list[Row]) -> str:
+    """The table of `--models`: each figure on one device, on two, and how much faster two are."""
+    found: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        if row["run"] in ("one", "ours"):
+            found.setdefault(row["shape"], {}).setdefault(row["run"], {})[row["name"]] = row["value"]
+    about = figures([row for row in rows if row["run"] == "about"]).get(("about", 0), {})
+    lines = [", ".join(str(about.get(name, "")) for name in ("date", "versions", "hardware")) + ".", ""]
+    head = ["one device → two", "parameters", *(title for title, _ in COMPARED), "start, s", "compiling, s"]
+    lines += ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    for shape, runs in found.items():
+        one, ours = runs.get("one", {}), runs.get("ours", {})
+        size = f"{one['weights_bytes'] / one['weight_bytes'] / 1e9:.2f} B" if "weight_bytes" in one else ""
+        cells = [shape, size, *(_ratio(one.get(key), ours.get(key)) for _, key in COMPARED)]
+        lines.append("| " + " | ".join([*cells, _cell(ours.get("start_s")), _cell(ours.get("compile_s"))]) + " |")
+    problems = [
+        f"* {shape}, {run}: {v['problem']}"
+        for shape, runs in found.items()
+        for run, v in runs.items()
+        if "problem" in v
+    ]
+    return "\n".join([*lines, "", *problems]).rstrip() + "\n"
+
+
+def _ratio(one: float | None, two: float | None) -> str:
+    if one is None or two is None:
+        return f"{_cell(one)} → {_cell(two)}" if one or two else ""
+    return f"{_cell(one)} → {_cell(two)} ({one / two:.2f} ×)"
+
+
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--devices", help="numbers of devices, such as 2,4; all powers of two that there are")
     parser.add_argument("--runs", default="one,ours,bounds,library", help="which to do, in this order")
     parser.add_argument("--parts", default=PARTS, help=f"what to measure: {PARTS}")
     parser.add_argument("--shape", help="llama-6b or tiny")
+    parser.add_argument("--models", help="shapes of bench_model.py, or `all`: one device against two")
     parser.add_argument("--limit", type=int, default=240, help="seconds for one measurement")
     parser.add_argument("--results", default="bench-parallel.jsonl", help="file of JSON lines, appended to")
     parser.add_argument("--weights", help="folder for the weights of transformers' run; a temporary one")
@@ -215,18 +261,23 @@ def measure_all(options: argparse.Namespace) -> None:
     counts = [int(n) for n in options.devices.split(",")] if options.devices else every
     weights = options.weights or tempfile.mkdtemp(prefix="bench-parallel-")
     bench = Bench(options, weights)
-    lengths = SHAPES[options.shape]
-    sizes = lengths["sizes"]
+    shape = SHAPES[options.shape]
+    sizes = ", ".join(f"{name} {value}" for name, value in shape.sizes.items())
     about = {
         "date": datetime.date.today().isoformat(),
         "versions": ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers")),
         "hardware": hardware(),
-        "layers": sizes[2],
-        "model": "Hidden {}, intermediate {}, {} layers, {} heads, {} key/value heads, vocabulary {}; ".format(*sizes)
-        + "long forward {} × {} tokens, short {} × {}.".format(*lengths["long"], *lengths["short"]),
+        "layers": shape.sizes["num_hidden_layers"],
+        "model": "{}: {}; long forward {} × {} tokens, short {} × {}.".format(
+            shape.kind, sizes, *shape.long, *shape.short
+        ),
     }
     for name, value in about.items():
         bench.keep({"run": "about", "devices": 0, "name": name, "value": value})
+    if options.models:
+        chosen = [name for name in SHAPES if not name.startswith("tiny")]
+        measure_models(bench, chosen if options.models == "all" else options.models.split(","), gpus)
+        return
     try:
         for run in options.runs.split(","):
             if run == "one":
@@ -241,14 +292,26 @@ def measure_all(options: argparse.Namespace) -> None:
             shutil.rmtree(weights, ignore_errors=True)
 
 
+def measure_models(bench: Bench, shapes: list[str], gpus: int) -> None:
+    """One device, for as many models at a time as there are GPUs; then two devices, for one model after the other."""
+    together = max(gpus, 1)
+    for first in range(0, len(shapes), together):
+        some = shapes[first : first + together]
+        with ThreadPoolExecutor(together) as pool:
+            for gpu, shape in enumerate(some):
+                pool.submit(bench.run, "one", 1, shape=shape, gpu=gpu if gpus else None)
+        for shape in some:
+            bench.run("ours", 2, shape=shape)
+
+
 def main() -> None:
     options = parse()
     if not options.render:
         measure_all(options)
     rows = [json.loads(line) for line in Path(options.results).read_text(encoding="utf-8").splitlines()]
-    text = page(rows)
+    text = models_page(rows) if options.models else page(rows)
     if options.update:
-        write_part(options.update, "bench", text)
+        write_part(options.update, "bench-models" if options.models else "bench", text)
     print(text)
 
 

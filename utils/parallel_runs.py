@@ -19,10 +19,7 @@ from typing import Any
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, ROOT)
-from bench_model import PLAN, SHAPES, build  # noqa: E402
-
-
-PROMPT = 32
+from bench_model import SHAPES, build, forward_inputs, prompt  # noqa: E402
 
 
 def emit(name: str, value: Any) -> None:
@@ -55,35 +52,29 @@ def measure(model: Any, shape: str, parts: set[str], say: Callable[[str, Any], N
     """All figures that every way of running a model has; inputs lie on the first device."""
     import torch
 
-    place = "cuda" if torch.cuda.is_available() else "cpu"
-    vocabulary, tokens = SHAPES[shape]["sizes"][-1], SHAPES[shape]["tokens"]
-    draw = torch.Generator().manual_seed(2)
-
-    def ids(batch: int, length: int) -> Any:
-        return torch.randint(3, vocabulary, (batch, length), generator=draw).to(place)
-
-    prompt = ids(1, PROMPT)
+    place, tokens = "cuda" if torch.cuda.is_available() else "cpu", SHAPES[shape].tokens
+    static = {"cache_implementation": "static"}
 
     def generate(number: int, **more: Any) -> Any:
-        mask = torch.ones_like(prompt)
-        return model.generate(prompt, attention_mask=mask, max_new_tokens=number, do_sample=False, **more)
+        return model.generate(
+            **prompt(shape, place), max_new_tokens=number, min_new_tokens=number, do_sample=False, **more
+        )
 
     with torch.no_grad():
         if "forward" in parts:
             for name in ("short", "long"):
-                forward = functools.partial(model, input_ids=ids(*SHAPES[shape][name]), use_cache=False)
-                say(f"forward_{name}_ms", took(forward))
-        if "decode" in parts:
-            first = took(lambda: generate(1))
+                say(f"forward_{name}_ms", took(functools.partial(model, **forward_inputs(shape, name, place))))
+        if tokens and "decode" in parts:
+            first = took(lambda: generate(1), 3, 1)
             say("decode_ms", (took(lambda: generate(tokens + 1), 3, 1) - first) / tokens)
-        if "compiled" in parts:
-            static = {"cache_implementation": "static"}
+        if tokens and "compiled" in parts:
             start = time.perf_counter()
             generate(tokens + 1, **static)  # the longest first: shorter ones keep its cache, and need no other graph
             say("compile_s", time.perf_counter() - start)
             longest = took(lambda: generate(tokens + 1, **static), 3, 2)
-            say("compiled_decode_ms", (longest - took(lambda: generate(1, **static))) / tokens)
-        say("answer", generate(8)[0, PROMPT:].tolist())
+            say("compiled_decode_ms", (longest - took(lambda: generate(1, **static), 3, 1)) / tokens)
+        if tokens:
+            say("answer", generate(8)[0, -8:].tolist())
 
 
 def run_one(shape: str, devices: int, parts: set[str]) -> None:
@@ -97,9 +88,16 @@ def run_one(shape: str, devices: int, parts: set[str]) -> None:
     model = build(shape).to(place)
     emit("memory_mib", [usage(place)["allocated"] / 2**20])
     emit("weights_bytes", sum(p.numel() * p.element_size() for p in model.parameters()))
+    emit("weight_bytes", next(model.parameters()).element_size())
     measure(model, shape, parts)
-    if "profile" in parts:
-        per_token(lambda number, more: [profile(lambda: _generate(model, shape, place, number, more), place)], parts)
+    if SHAPES[shape].tokens and "profile" in parts:
+        with torch.no_grad():
+            per_token(
+                lambda number, more: [
+                    profile(lambda: model.generate(**_of_generate(shape, place, number, more)), place)
+                ],
+                parts,
+            )
 
 
 def run_ours(shape: str, devices: int, parts: set[str]) -> None:
@@ -110,19 +108,17 @@ def run_ours(shape: str, devices: int, parts: set[str]) -> None:
 
     model = build(shape)
     start = time.perf_counter()
-    parallelize(model, num_gpus=devices, plan=PLAN)
+    parallelize(model, num_gpus=devices)
     emit("start_s", time.perf_counter() - start)
     emit("memory_mib", [value / 2**20 for value in model.memory_allocated().values()])
     place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     measure(model, shape, parts)
     if "forward" in parts:
         emit("overhead_ms", overhead(model, shape, place))
-    if "profile" in parts:
-        prompt = torch.ones(1, PROMPT, dtype=torch.int64)
+    if SHAPES[shape].tokens and "profile" in parts:
 
         def profiled(number: int, more: dict[str, Any]) -> list[dict[str, float]]:
-            given = {"max_new_tokens": number, "do_sample": False, "attention_mask": torch.ones_like(prompt), **more}
-            return list(model._placement.profile("generate", (prompt,), given))
+            return list(model._placement.profile("generate", (), _of_generate(shape, "cpu", number, more)))
 
         per_token(profiled, parts)
     emit("peak_memory_mib", [value / 2**20 for value in model.memory_reserved().values()])
@@ -131,26 +127,18 @@ def run_ours(shape: str, devices: int, parts: set[str]) -> None:
 
 def overhead(model: Any, shape: str, place: Any) -> float:
     """The median time of a call beyond the slowest rank's own time, in milliseconds."""
-    import torch
-
-    given = torch.ones(SHAPES[shape]["short"], dtype=torch.int64, device=place)
+    given = forward_inputs(shape, "short", place)
     found = []
     for _ in range(20):
         synchronize()
         start = time.perf_counter()
-        model(input_ids=given, use_cache=False)
+        model(**given)
         found.append((time.perf_counter() - start - max(model._placement.times)) * 1e3)
     return statistics.median(found)
 
 
-def _generate(model: Any, shape: str, place: Any, number: int, more: dict[str, Any]) -> Any:
-    import torch
-
-    prompt = torch.ones(1, PROMPT, dtype=torch.int64, device=place)
-    with torch.no_grad():
-        return model.generate(
-            prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=number, do_sample=False, **more
-        )
+def _of_generate(shape: str, place: Any, number: int, more: dict[str, Any]) -> dict[str, Any]:
+    return {**prompt(shape, place), "max_new_tokens": number, "min_new_tokens": number, "do_sample": False, **more}
 
 
 def per_token(profiled: Callable[[int, dict[str, Any]], list[dict[str, float]]], parts: set[str]) -> None:
@@ -210,7 +198,7 @@ def run_bounds(shape: str, devices: int, parts: set[str]) -> None:
     if gpu:
         torch.cuda.set_device(rank)
     dist.init_process_group("nccl" if gpu else "gloo", device_id=place if gpu else None)
-    hidden, batch = SHAPES[shape]["sizes"][0], SHAPES[shape]["long"]
+    hidden, batch = next(iter(SHAPES[shape].sizes.values())), SHAPES[shape].long
     dtype = torch.bfloat16 if gpu else torch.float32
     big = torch.ones((1 << 31) if gpu else (1 << 24), dtype=torch.uint8, device=place).view(torch.int64)
     reading = took(lambda: [big.amax() for _ in range(10)]) / 10

@@ -19,13 +19,22 @@ def utils():
     sys.path.remove(str(UTILS))
 
 
-def test_its_plan_is_the_derived_one(utils):
-    pytest.importorskip("transformers")
-    from modular_converter.parallel.plans.plan import Plan
-    from modular_converter.parallel.proof.prove import derive_model
-    from modular_converter.parallel.tiny.build import target_of
+def test_the_table_of_models_compares_one_device_with_two(utils):
+    rows = [("one", "a", "decode_ms", 20.0), ("ours", "a", "decode_ms", 10.0), ("one", "a", "weights_bytes", 8e9)]
+    rows += [("one", "a", "weight_bytes", 2), ("ours", "a", "start_s", 7.5), ("ours", "b", "problem", "slow")]
+    rows += [("one", "b", "forward_long_ms", 300.0)]
+    text = utils("bench_parallel").models_page([dict(zip(("run", "shape", "name", "value"), row)) for row in rows])
+    assert "| a | 4.00 B |  |  | 20.00 → 10.00 (2.00 ×) |  | 7.50 |  |" in text
+    assert "| b |  | 300 →  |" in text and "* b, ours: slow" in text
 
-    assert Plan.parse(utils("bench_model").PLAN).rules == derive_model(target_of("llama", "causal")).plan.rules
+
+@pytest.mark.parametrize("shape", ["tiny", "tiny-t5"])
+def test_models_of_the_benchmark_run(utils, shape):
+    pytest.importorskip("transformers")
+    said: dict[str, object] = {}
+    runs, models = utils("parallel_runs"), utils("bench_model")
+    runs.measure(models.build(shape), shape, {"forward", "decode"}, said.__setitem__)
+    assert said["forward_long_ms"] > 0 and len(said["answer"]) == 8
 
 
 def test_the_page_is_written_between_its_markers(tmp_path):
