@@ -8,8 +8,9 @@ from dataclasses import replace
 
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
+from modular_converter.convert.source.library import given_text
 from modular_converter.convert.workers import Progress
-from modular_converter.rules import input_files
+from modular_converter.findings import ConversionError
 from modular_converter.settings.load import load_settings, load_settings_of
 from modular_converter.settings.values import Settings
 
@@ -26,13 +27,12 @@ def convert_source(source: str, path: str | os.PathLike[str], settings: Settings
         The generated texts by path, with the findings. There are no texts when a finding is an error.
     """
     absolute = os.path.abspath(path)
+    settings = settings or load_settings(os.path.dirname(absolute))
     try:
-        source.encode("utf-8")
-    except UnicodeEncodeError as error:  # a lone surrogate, which no file can hold
-        return Conversion(absolute, {}, (input_files.in_the_text(absolute, source, error.start),))
-    text = source.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")  # as files are read
-    run = Run(settings or load_settings(os.path.dirname(absolute)), {absolute: text}, workers=1)
-    return run.convert([absolute])[0]
+        text = given_text(absolute, source, settings)
+    except ConversionError as error:
+        return Conversion(absolute, {}, error.findings)
+    return Run(settings, {absolute: text}, workers=1).convert([absolute])[0]
 
 
 def convert_file(path: str | os.PathLike[str], settings: Settings | None = None) -> Conversion:

@@ -272,6 +272,29 @@ def absorb_command(file: str, neighbour: bool, diff: bool) -> None:
     raise SystemExit(run(file, neighbour=neighbour, diff=diff))
 
 
+@click.command(context_settings=CONTEXT_SETTINGS)
+@click.option("--stdio", is_flag=True, help="Talk over the standard input and output, which is the only way.")
+@config_option
+@version_option("modular-convert lsp")
+def lsp_command(stdio: bool) -> None:
+    """Serve an editor over the language server protocol.
+
+    Findings and their cures while you type, the way from a line to its parent and to the generated file and back, the
+    merged text of what is under the cursor, and renames across modular files. Nothing is written, and nothing that is
+    read is imported or run.
+
+    \b
+    Exit code: 0 the editor has ended it; 2 the package pygls is missing.
+    """
+    try:
+        from modular_converter.lsp.server import serve_editor
+    except ModuleNotFoundError as error:
+        if error.name not in ("pygls", "lsprotocol"):
+            raise
+        raise click.UsageError("The language server needs the package `pygls`: `pip install pygls`") from None
+    serve_editor()
+
+
 @click.group(context_settings=CONTEXT_SETTINGS)
 def merge_driver_command() -> None:
     """Let git resolve conflicts in generated files by converting them from the merged modular files."""
@@ -309,6 +332,7 @@ SUBCOMMANDS = {
     "absorb": absorb_command,
     "graph": graph_command,
     "init": init_command,
+    "lsp": lsp_command,
     "marks": marks_command,
     "merge-driver": merge_driver_command,
     "modularize": modularize_command,

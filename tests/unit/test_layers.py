@@ -33,6 +33,7 @@ FLOORS = {
         "breaking",
         "marks",
         "authoring",
+        "lsp",
         "commands",
         "parallel",
         "__main__",

@@ -178,7 +178,7 @@ def test_bases_are_ordered_in_time_with_their_number():
         names = [f"Base{one}" for one in range(number)]
         text = "".join(f"class {name}: ...\n" for name in names) + f"class New({', '.join(names)}): ..."
         tree = ast.parse(text)
-        return count(lambda: list(base_faults(tree, lambda module: False)))
+        return count(lambda: list(base_faults(tree, text, lambda module: False)))
 
     few, many = ordered(FEW), ordered(MANY)
     assert many / few <= MOST_GROWTH * MANY / FEW, f"{few:,} -> {many:,}"

@@ -1,0 +1,379 @@
+"""The language server: what an editor says and asks, answered by the functions of this package. One thread does the work,
+so that a keystroke waits for no more than the conversion before it, and only the last of several is converted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, ParamSpec, TypeVar
+
+from lsprotocol import types
+from pygls.exceptions import JsonRpcException, JsonRpcInvalidParams, JsonRpcInvalidRequest
+from pygls.lsp.server import LanguageServer
+
+from modular_converter.authoring.fixes import fixed_text
+from modular_converter.authoring.ignores import with_ignores
+from modular_converter.files.arguments import is_modular_name
+from modular_converter.findings import UNPARSABLE, ConversionError, Finding, Location
+from modular_converter.lsp import answers
+from modular_converter.lsp.open_files import OpenFiles, Refusal, project_settings
+from modular_converter.lsp.rename import renamable, rename
+from modular_converter.lsp.values import Values, changed_lines, path_of, uri_of
+from modular_converter.version import __version__
+
+
+GENERATED = "modular-converter.generated"
+"""The command that gives the generated text: of a class, or of all files. Arguments: the URI, and the name or ""."""
+PREVIEW = "modular-converter.preview"
+"""The command of a code lens, which the editor has: it shows what `GENERATED` gives. The same arguments."""
+WATCHED = ("**/*.py", "**/pyproject.toml", "**/ruff.toml", "**/.ruff.toml")
+"""The files whose changes on disk the editor reports."""
+
+Given = ParamSpec("Given")
+T = TypeVar("T")
+
+
+class Server(LanguageServer):
+    """The server with the files that the editor has open."""
+
+    def __init__(self) -> None:
+        super().__init__("modular-convert", __version__, types.TextDocumentSyncKind.Full)
+        self.files = OpenFiles()
+        self.waiting: dict[str, str | None] = {}
+        """Path -> its newest text that was not looked at yet; None for a closed file."""
+        self.loop: asyncio.AbstractEventLoop
+        self.worker = ThreadPoolExecutor(1, "modular-convert")
+
+    async def ask(self, answer: Callable[Given, T], *given: Given.args, **named: Given.kwargs) -> T:
+        """An answer from the thread that knows the files, after all that the editor has said before."""
+
+        def work() -> T:
+            self.catch_up()
+            return answer(*given, **named)
+
+        return await asyncio.get_running_loop().run_in_executor(self.worker, work)
+
+    def catch_up(self) -> None:
+        """Take what the editor has said, and send the findings of what is converted; in the worker's thread."""
+        found: set[str] = set()
+        while self.waiting:
+            path, text = self.waiting.popitem()
+            found.update(self.files.close(path) if text is None else self.files.put(path, text))
+        self.publish(found)
+
+    def say(self, path: str, text: str | None) -> None:
+        """Remember what the editor has said, and look at it as soon as the thread is free."""
+        if path:
+            self.waiting[path] = text
+            self.worker.submit(self.catch_up).add_done_callback(_log)
+
+    def look_again(self, paths: Sequence[str] | None) -> None:
+        """Convert what has read some files that changed on disk (None: all); in the worker's thread."""
+        self.publish(self.files.changed(paths))
+
+    def publish(self, modular: Iterable[str]) -> None:
+        """Send the findings of modular files."""
+        for path in sorted(modular):
+            if self.files.is_open(path):
+                found = [self.values.diagnostic(one, path) for one in self.files.conversion(path).findings]
+                self.send(path, found)
+
+    def send(self, path: str, found: list[types.Diagnostic]) -> None:
+        """Send what an editor shows for a file."""
+        params = types.PublishDiagnosticsParams(uri_of(path), found)
+        self.loop.call_soon_threadsafe(self.text_document_publish_diagnostics, params)
+
+    @property
+    def values(self) -> Values:
+        """Makes the values of the protocol for this client."""
+        return Values(self.workspace.position_codec, self.text_of)
+
+    def text_of(self, path: str) -> str:
+        """The text of a file as the editor has it; "" for one that cannot be read."""
+        try:
+            return self.files.texts.get(path) or self.files.library(path).text_if_readable(path) or ""
+        except ConversionError:
+            return ""
+
+
+def make_server() -> Server:
+    """A server with all features."""
+    server = Server()
+    _follow_documents(server)
+    _answer_places(server)
+    _answer_documents(server)
+    _answer_changes(server)
+    return server
+
+
+def serve_editor() -> None:
+    """Serve an editor over the standard input and output until it ends the session."""
+    logging.getLogger("pygls.protocol.json_rpc").addFilter(_is_fault)
+    with os.fdopen(os.dup(0), "rb") as from_editor, os.fdopen(os.dup(1), "wb") as to_editor:
+        os.dup2(2, 1)  # nothing else may write where the editor reads
+        make_server().start_io(from_editor, to_editor)
+
+
+def _is_fault(record: logging.LogRecord) -> bool:
+    """Whether a line of the log is about more than an answer that was refused with its reason."""
+    return not (record.exc_info and isinstance(record.exc_info[1], JsonRpcException))
+
+
+def _log(done: Future[None]) -> None:
+    """Tell of a fault of the server itself in its log; it goes on."""
+    if (error := done.exception()) is not None:
+        logging.getLogger(__name__).error("a change was not looked at", exc_info=error)
+
+
+def _is_modular(path: str) -> bool:
+    return is_modular_name(os.path.basename(path))
+
+
+def _follow_documents(server: Server) -> None:
+    """What the editor says about its files."""
+
+    @server.feature(types.INITIALIZE)
+    def initialize(params: types.InitializeParams) -> None:
+        server.loop = asyncio.get_running_loop()
+
+    @server.feature(types.INITIALIZED)
+    def initialized(params: types.InitializedParams) -> None:
+        capabilities = server.client_capabilities.workspace
+        watched = capabilities.did_change_watched_files if capabilities else None
+        if watched and watched.dynamic_registration:
+            options = types.DidChangeWatchedFilesRegistrationOptions([types.FileSystemWatcher(one) for one in WATCHED])
+            method = types.WORKSPACE_DID_CHANGE_WATCHED_FILES
+            server.client_register_capability(
+                types.RegistrationParams([types.Registration("watched", method, options)])
+            )
+
+    @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
+    def did_open(params: types.DidOpenTextDocumentParams) -> None:
+        server.say(path_of(params.text_document.uri), params.text_document.text)
+
+    @server.feature(types.TEXT_DOCUMENT_DID_CHANGE)
+    def did_change(params: types.DidChangeTextDocumentParams) -> None:
+        uri = params.text_document.uri
+        server.say(path_of(uri), server.workspace.get_text_document(uri).source)
+
+    @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
+    def did_close(params: types.DidCloseTextDocumentParams) -> None:
+        path = path_of(params.text_document.uri)
+        server.say(path, None)
+        if path:
+            server.send(path, [])
+
+    @server.feature(types.TEXT_DOCUMENT_DID_SAVE)
+    async def did_save(params: types.DidSaveTextDocumentParams) -> None:
+        path = path_of(params.text_document.uri)
+        if path and not _is_modular(path):  # the texts of modular files are known
+            await server.ask(server.look_again, [path])
+
+    @server.feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
+    async def did_change_on_disk(params: types.DidChangeWatchedFilesParams) -> None:
+        paths = [path for one in params.changes if (path := path_of(one.uri)) not in server.files.texts and path]
+        if any(path.endswith(".toml") for path in paths):
+            await server.ask(server.look_again, None)
+        elif paths:
+            await server.ask(server.look_again, paths)
+
+
+def _answer_places(server: Server) -> None:
+    """Where something comes from, where it goes to, and what it becomes."""
+
+    @server.feature(types.TEXT_DOCUMENT_DEFINITION)
+    async def definition(params: types.DefinitionParams) -> list[types.Location]:
+        return await server.ask(_locations, server, params, answers.definitions, is_modular=True)
+
+    @server.feature(types.TEXT_DOCUMENT_IMPLEMENTATION)
+    async def implementation(params: types.ImplementationParams) -> list[types.Location]:
+        def answer(path: str, line: int, column: int, files: OpenFiles) -> Any:
+            return answers.generated_lines(path, line, files)
+
+        return await server.ask(_locations, server, params, answer, is_modular=True)
+
+    @server.feature(types.TEXT_DOCUMENT_DECLARATION)
+    async def declaration(params: types.DeclarationParams) -> list[types.Location]:
+        def answer(path: str, line: int, column: int, files: OpenFiles) -> Any:
+            return answers.source_lines(path, line, files)
+
+        return await server.ask(_locations, server, params, answer, is_modular=False)
+
+    @server.feature(types.TEXT_DOCUMENT_HOVER)
+    async def hover(params: types.HoverParams) -> types.Hover | None:
+        return await server.ask(_hover, server, params)
+
+
+def _locations(
+    server: Server,
+    params: types.DefinitionParams | types.ImplementationParams | types.DeclarationParams,
+    answer: Callable[..., Any],
+    *,
+    is_modular: bool,
+) -> list[types.Location]:
+    path = path_of(params.text_document.uri)
+    if not path or _is_modular(path) != is_modular:
+        return []
+    line, column = server.values.place(path, params.position)
+    try:
+        return [server.values.location(one) for one in answer(path, line, column, server.files)]
+    except (Refusal, ConversionError, *UNPARSABLE) as error:
+        _tell(server, str(error))
+        return []
+
+
+def _tell(server: Server, message: str) -> None:
+    params = types.ShowMessageParams(types.MessageType.Info, message)
+    server.loop.call_soon_threadsafe(server.window_show_message, params)
+
+
+def _hover(server: Server, params: types.HoverParams) -> types.Hover | None:
+    path = path_of(params.text_document.uri)
+    if not _is_modular(path):
+        return None
+    line, _ = server.values.place(path, params.position)
+    try:
+        library = server.files.library(path)
+        spot = answers.spot_at(library.module(path), line)
+        if spot is None or not (spot.method or answers.is_head(spot, line)):
+            return None
+        text = answers.generated_text(spot, server.files.conversion(path), library)
+    except (Refusal, ConversionError, *UNPARSABLE):
+        return None
+    return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, f"```python\n{answers.hover_text(text)}\n```"))
+
+
+def _answer_documents(server: Server) -> None:
+    """What stands above classes, and the preview of what is generated."""
+
+    @server.feature(types.TEXT_DOCUMENT_CODE_LENS)
+    async def code_lens(params: types.CodeLensParams) -> list[types.CodeLens]:
+        return await server.ask(_lenses, server, params.text_document.uri)
+
+    @server.command(GENERATED)
+    async def generated(uri: str, name: str = "") -> dict[str, str]:
+        return await server.ask(_generated, server, uri, name)
+
+
+def _lenses(server: Server, uri: str) -> list[types.CodeLens]:
+    path = path_of(uri)
+    if not _is_modular(path):
+        return []
+    try:
+        found = [*answers.lenses(path, server.files)]
+    except (Refusal, ConversionError, *UNPARSABLE):
+        return []
+    return [
+        types.CodeLens(
+            server.values.range(Location(path, one.line, 1, one.line, 1)),
+            types.Command(one.title, PREVIEW, None, [uri, one.name]),
+        )
+        for one in found
+    ]
+
+
+def _generated(server: Server, uri: str, name: str) -> dict[str, str]:
+    """The text that a modular file generates: of one class, or of all files."""
+    path = path_of(uri)
+    if not _is_modular(path):
+        raise JsonRpcInvalidParams(f"not a modular file: {uri}")
+    try:
+        conversion = server.files.conversion(path)
+        if not name:
+            if conversion.failed:
+                raise Refusal(conversion.findings[0].message)
+            return {"name": os.path.basename(path), "text": "\n\n".join(conversion.files.values())}
+        library = server.files.library(path)
+        statement = library.module(path).definitions.get(name)
+        if statement is None:
+            raise Refusal(f"{os.path.basename(path)} has no `{name}`")
+        return {"name": name, "text": answers.generated_text(answers.CodeSpot(statement), conversion, library) + "\n"}
+    except (Refusal, ConversionError, *UNPARSABLE) as error:
+        raise JsonRpcInvalidRequest(str(error)) from None
+
+
+def _answer_changes(server: Server) -> None:
+    """Cures of findings, and renames."""
+    kinds = [types.CodeActionKind.QuickFix]
+
+    @server.feature(types.TEXT_DOCUMENT_CODE_ACTION, types.CodeActionOptions(kinds, resolve_provider=True))
+    async def code_actions(params: types.CodeActionParams) -> list[types.CodeAction]:
+        return await server.ask(_actions, server, params)
+
+    @server.feature(types.CODE_ACTION_RESOLVE)
+    async def resolve(action: types.CodeAction) -> types.CodeAction:
+        return await server.ask(_resolved, server, action)
+
+    @server.feature(types.TEXT_DOCUMENT_PREPARE_RENAME)
+    async def prepare(params: types.PrepareRenameParams) -> types.PrepareRenameResult | None:
+        def answer() -> types.PrepareRenameResult:
+            path = path_of(params.text_document.uri)
+            word, _ = renamable(path, *server.values.place(path, params.position), server.files)
+            return types.PrepareRenameDefaultBehavior(bool(word))
+
+        return await server.ask(_or_reason, answer)
+
+    @server.feature(types.TEXT_DOCUMENT_RENAME, types.RenameOptions(prepare_provider=True))
+    async def renamed(params: types.RenameParams) -> types.WorkspaceEdit:
+        def answer() -> types.WorkspaceEdit:
+            path = path_of(params.text_document.uri)
+            place = server.values.place(path, params.position)
+            return server.values.workspace_edit(rename(path, *place, params.new_name, server.files))
+
+        return await server.ask(_or_reason, answer)
+
+
+def _or_reason(answer: Callable[[], T]) -> T:
+    """An answer, or an error of the protocol that says why there is none."""
+    try:
+        return answer()
+    except (Refusal, ConversionError, *UNPARSABLE) as error:
+        raise JsonRpcInvalidRequest(str(error)) from None
+
+
+def _key(finding: Finding) -> list[Any]:
+    return [finding.code, finding.message, finding.location.line, finding.location.column]
+
+
+def _actions(server: Server, params: types.CodeActionParams) -> list[types.CodeAction]:
+    """The fix of each finding at a place, and a comment that silences it. The texts follow when one is chosen."""
+    path = path_of(params.text_document.uri)
+    if not _is_modular(path):
+        return []
+    lines = range(params.range.start.line + 1, params.range.end.line + 2)
+    found: list[types.CodeAction] = []
+    for one in server.files.conversion(path).findings:
+        place = one.location
+        if place.path != path or place.line >= lines.stop or (place.end_line or place.line) < lines.start:
+            continue
+        titles = [("fix", f"{one.code}: {one.fix.title}")] if one.fix else []
+        titles += [("ignore", f"{one.code}: ignore it here")] if one.rule.can_be_ignored else []
+        for kind, title in titles:
+            action = types.CodeAction(title, types.CodeActionKind.QuickFix, [server.values.diagnostic(one, path)])
+            action.is_preferred = kind == "fix" and one.applicability == "safe"
+            action.data = {"path": path, "kind": kind, "finding": _key(one)}
+            found.append(action)
+    return found
+
+
+def _resolved(server: Server, action: types.CodeAction) -> types.CodeAction:
+    """An action with its edit. A fix is proven by a conversion."""
+    data: Any = action.data
+    path, files = data["path"], server.files
+    conversion = files.conversion(path)
+    finding = next((one for one in conversion.findings if _key(one) == data["finding"]), None)
+    text = files.texts.get(path)
+    if finding is None or text is None:
+        raise JsonRpcInvalidRequest("the text has changed meanwhile")
+    if data["kind"] == "ignore":
+        new: str | None = with_ignores(text, [finding])
+    else:
+        new = fixed_text(finding, conversion, project_settings(path), files.overlay(without=path))
+    if new is None:
+        raise JsonRpcInvalidRequest(f"the fix of {finding.code} would change other lines too, so it is not applied")
+    action.edit = server.values.workspace_edit({path: changed_lines(text, new)})
+    return action
