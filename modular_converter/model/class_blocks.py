@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import ast
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -20,23 +22,26 @@ from modular_converter.model.nodes import parse, walk, written
 INDENT = "    "
 
 
-class TakenLines(NamedTuple):
-    """Lines of the child, or of its renamed parent, both counted from 1 within the class."""
+class SourceLines(NamedTuple):
+    """Lines of a class of the modular file, or of its renamed parent, both counted from 1 within the class."""
 
     is_own: bool
-    """Whether they are the child's."""
+    """Whether they are the heir's."""
     first: int
     last: int
 
 
-class ClassPiece(NamedTuple):
-    """Some lines of a merged class; the pieces of a class are consecutive and leave out no line."""
+class ClassSpan(NamedTuple):
+    """Whole lines of a generated class; the spans of a class in order are its text."""
 
-    lines: int
-    taken: tuple[TakenLines, ...]
-    """The lines that it was made from, the most important first. None for lines that the merge has added."""
-    statements: tuple[TakenLines, ...] = ()
-    """Of a merged method: the lines that each statement of its body was made from."""
+    text: str
+    sources: tuple[SourceLines, ...] = ()
+    """The lines that it was made from, the most important first; none for lines that the merge adds."""
+
+
+def taken(text: str, is_own: bool, line: int) -> ClassSpan:
+    """Lines that stay as they are; `line` is the first of them in their class."""
+    return ClassSpan(text, (SourceLines(is_own, line, line + text.count("\n") - 1),))
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,10 +59,10 @@ class Member:
     """The strings directly below an attribute, whole lines with the comments above them."""
     inherited_reads: frozenset[str] = frozenset()
     """For an override: the names that its lines from the parent read."""
-    overridden: Member | None = None
-    """For an override: the parent's member, whose place, lead and documentation it may take."""
-    statements: tuple[TakenLines, ...] = ()
-    """For a merged method: the source of each statement of its body."""
+    is_own: bool = True
+    """Whether it stands in the class of the modular file, not in the parent."""
+    merged: tuple[ClassSpan, ...] = ()
+    """For a member that the merge has made or completed: all its spans."""
 
     @property
     def is_function(self) -> bool:
@@ -107,6 +112,26 @@ class Member:
         value = self.node.value if isinstance(self.node, ast.Expr) else None
         return isinstance(self.node, ast.Pass) or isinstance(value, (ast.Constant, ast.Name, ast.Attribute))
 
+    @property
+    def spans(self) -> tuple[ClassSpan, ...]:
+        """Its lead, its text and its documentation."""
+        return self.merged or (self.lead_span, self.text_span, self.documentation_span)
+
+    @property
+    def lead_span(self) -> ClassSpan:
+        """The lines above it."""
+        return taken(self.lead, self.is_own, self.line - self.lead.count("\n"))
+
+    @property
+    def text_span(self) -> ClassSpan:
+        """Its own lines."""
+        return taken(self.text, self.is_own, self.line)
+
+    @property
+    def documentation_span(self) -> ClassSpan:
+        """The lines below it."""
+        return taken(self.documentation, self.is_own, self.line + self.text.count("\n"))
+
     def render(self) -> str:
         """The text of the member, with its lead and its documentation."""
         return self.lead + self.text + self.documentation
@@ -144,7 +169,7 @@ class ClassChange(NamedTuple):
 
 def changes_below(text: str) -> tuple[ClassChange, ...]:
     """The statements that are joined to a class, in order."""
-    lines = _lines(text)
+    lines = lines_of(text)
     end = _end(text, lines)
     if not any(map(str.strip, lines[end:])):
         return ()
@@ -195,14 +220,17 @@ class ClassBlock:
         return not members
 
 
-def parse_class(text: str) -> ClassBlock:
-    """Take a class at the top level of a module apart. Its body is given back with an indentation of four spaces."""
+def parse_class(text: str, is_own: bool = True) -> ClassBlock:
+    """Take a class at the top level of a module apart. Its body is given back with an indentation of four spaces.
+    `is_own` says whether it is the class of the modular file, or the parent of one.
+    """
     node, lines = block_lines(text)
     end = first_line(node.body[0], lines) - 1
     # Comments between the header and the body belong to the first member.
     while not lines[end - 1].strip() or lines[end - 1].lstrip().startswith("#"):
         end -= 1
-    members = _with_documentation(_members(node.body, lines, end))
+    statements = (Member(*one, is_own=is_own) for one in cut_block(node.body, lines, end, INDENT))
+    members = _with_documentation(statements)
     docstring = members.pop(0).render() if members and is_docstring(members[0].node) else ""
     decorators = "".join(lines[first_line(node, lines) - 1 : node.lineno - 1])
     return ClassBlock(node, decorators, docstring, tuple(members), end + 1)
@@ -221,7 +249,7 @@ def block_lines(text: str) -> tuple[ast.ClassDef, list[str]]:
     return node, [*lines, *changes]
 
 
-def _lines(text: str) -> list[str]:
+def lines_of(text: str) -> list[str]:
     """The lines of a text. Not `splitlines`: form feeds and Unicode separators end no line of Python."""
     return [line + "\n" for line in text.removesuffix("\n").split("\n")]
 
@@ -235,7 +263,7 @@ def _parse(text: str) -> tuple[ast.ClassDef, list[str], list[str]]:
     """The syntax tree of a class and its lines, with a body that begins on a line of its own, and the lines of the changes
     below it.
     """
-    lines = _lines(text)
+    lines = lines_of(text)
     node, end = class_node(text), _end(text, lines)
     if any(map(str.strip, lines[end:])):
         return (*_parse("".join(lines[:end]))[:2], lines[end:])
@@ -248,29 +276,34 @@ def _parse(text: str) -> tuple[ast.ClassDef, list[str], list[str]]:
     return node, lines, []
 
 
-def _members(nodes: list[ast.stmt], lines: list[str], start: int) -> list[Member]:
-    """Cut the lines from `start` (from 0) on into the statements `nodes`; those that share a line are parted."""
-    members: list[Member] = []
-    for position, node in enumerate(nodes):
-        following = nodes[position + 1] if position + 1 < len(nodes) else None
+class CutStatement(NamedTuple):
+    """A statement of a block; see `Member`."""
+
+    node: ast.stmt
+    lead: str
+    text: str
+    line: int
+
+
+def cut_block(nodes: Sequence[ast.stmt], lines: list[str], start: int, indentation: str) -> Iterator[CutStatement]:
+    """Cut the lines from `start` (from 0) on into the statements of a block; those that share a line are parted."""
+    for node, following in itertools.zip_longest(nodes, nodes[1:]):
         first, end = first_line(node, lines) - 1, node.end_lineno or 0
-        shares = following is not None and first_line(following, lines) == end
-        if shares:
+        if following is not None and first_line(following, lines) == end:
             row = lines[end - 1]
             row = row[: character_column(row, node.end_col_offset or 0)]
             last, rows = end, [*lines[first : end - 1], row + "\n"]
         else:
             limit = first_line(following, lines) - 1 if following else len(lines)
-            last = end_with_footer(lines, end, limit, len(INDENT))
+            last = end_with_footer(lines, end, limit, len(indentation))
             rows = lines[first:last]
-        if first < start:  # behind a semicolon
-            rows[0] = INDENT + rows[0][character_column(rows[0], node.col_offset) :]
-        members.append(Member(node, "".join(lines[start:first]), "".join(rows), first + 1))
+        if first < start:  # behind a semicolon, or behind the colon of the block
+            rows[0] = indentation + rows[0][character_column(rows[0], node.col_offset) :]
+        yield CutStatement(node, "".join(lines[start:first]), "".join(rows), first + 1)
         start = last
-    return members
 
 
-def _with_documentation(members: list[Member]) -> list[Member]:
+def _with_documentation(members: Iterable[Member]) -> list[Member]:
     """The members, with the strings that stand directly below an attribute as its documentation."""
     found: list[Member] = []
     for member in members:

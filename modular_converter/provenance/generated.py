@@ -1,5 +1,5 @@
 """Where each line of the files that a modular file generates comes from: lines of definitions as they are read, and of
-merged classes as the merge has recorded their pieces.
+merged classes as the plan of the merge has them.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 import bisect
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,10 +19,9 @@ from modular_converter.convert.inline.generated import EmittedDefinition, Genera
 from modular_converter.convert.pipeline import first_steps
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import without_copy_comments
-from modular_converter.model.class_blocks import ClassPiece, TakenLines, block_lines
+from modular_converter.model.class_blocks import ClassSpan, SourceLines, block_lines
 from modular_converter.model.index import index_module
 from modular_converter.model.module import Module, Statement
-from modular_converter.model.nodes import parse
 from modular_converter.provenance.alignment import align, same_names, words_of
 from modular_converter.provenance.records import LineRange, Lines, LineSource, joined
 
@@ -108,7 +107,7 @@ class _Tracer:
     def _emitted(self, definition: EmittedDefinition) -> Lines:
         """The lines of a definition as the steps of the conversion give it, those above it included."""
         built = self.classes.get(definition.name)
-        if built is not None and built.pieces and built.parent is not None:
+        if built is not None and built.plan and built.parent is not None:
             return self._merged(built)
         if definition.origin.path == self.modular:
             own = built.statement if built is not None else self.module.definitions[definition.name]
@@ -134,7 +133,7 @@ class _Tracer:
             parent_text = rename_class(parent_text, name, built.name, self.neighbours.target.names)
         own = text_lines(built.statement, self.modular, "")
         halves = Halves(*_as_merged(built.statement.text, own), *_as_merged(parent_text, inherited[above:]))
-        return inherited[:above] + merged_lines(built.text, built.pieces, halves)
+        return inherited[:above] + merged_lines(built.plan, halves)
 
 
 def _as_merged(text: str, places: Lines) -> tuple[str, Lines]:
@@ -155,36 +154,29 @@ class Halves:
     parent_text: str
     parent: Lines
 
-    def at(self, taken: TakenLines) -> tuple[list[str], Lines]:
+    def at(self, source: SourceLines) -> tuple[list[str], Lines]:
         """The lines of a part, and where they come from."""
-        text, places = (self.own_text, self.own) if taken.is_own else (self.parent_text, self.parent)
+        text, places = (self.own_text, self.own) if source.is_own else (self.parent_text, self.parent)
         lines = text.split("\n")
-        return lines[taken.first - 1 : taken.last], places[taken.first - 1 : taken.last]
+        return lines[source.first - 1 : source.last], places[source.first - 1 : source.last]
 
 
-def merged_lines(text: str, pieces: Sequence[ClassPiece], halves: Halves) -> Lines:
+def merged_lines(plan: Sequence[ClassSpan], halves: Halves) -> Lines:
     """Where each line of a merged class comes from."""
-    lines = text.removesuffix("\n").split("\n")
-    found: Lines = []
-    for piece in pieces:
-        here = lines[len(found) : len(found) + piece.lines]
-        if piece.statements:
-            found += _method(here, piece, halves)
-        else:
-            found += _from_any(here, piece.taken, halves)
-    return [*found, *((),) * (len(lines) - len(found))]
+    return [places for span in plan for places in _from_any(span, halves)]
 
 
-def _from_any(lines: list[str], taken: Sequence[TakenLines], halves: Halves) -> Lines:
-    """The lines of a piece: paired one by one if there are as many sources, else aligned by their words."""
-    if len(taken) == 1:
-        _, places = halves.at(taken[0])
+def _from_any(span: ClassSpan, halves: Halves) -> Lines:
+    """The lines of a span: paired one by one if there are as many sources, else aligned by their words."""
+    lines = span.text.removesuffix("\n").split("\n")
+    if len(span.sources) == 1:
+        _, places = halves.at(span.sources[0])
         if len(places) == len(lines):
             return places
     found: Lines = [()] * len(lines)
     lacking = [Counter(words_of(line)) for line in lines]
-    for part in taken:
-        texts, places = halves.at(part)
+    for source in span.sources:
+        texts, places = halves.at(source)
         for number, sources in enumerate(align(lines, texts)):
             if lacking[number] or not found[number]:
                 there = sum((Counter(words_of(texts[source])) for source in sources), Counter[str]())
@@ -193,45 +185,6 @@ def _from_any(lines: list[str], taken: Sequence[TakenLines], halves: Halves) -> 
                     found[number] = joined((*found[number], *more))
                     lacking[number] -= there
     return found
-
-
-def _method(lines: list[str], piece: ClassPiece, halves: Halves) -> Lines:
-    """The lines of a merged method: its signature from both halves, each statement from its own."""
-    ends = list(_ends(lines))
-    if len(ends) != len(piece.statements) + 1:
-        return _from_any(lines, piece.taken, halves)
-    found = _from_any(lines[: ends[0]], piece.taken, halves)
-    for taken, start, end in zip(piece.statements, ends, ends[1:]):
-        above = _comments_above(lines[start:end])
-        found += _from_any(lines[start : start + above], [_above(taken, halves)], halves)
-        found += _from_any(lines[start + above : end], [taken], halves)
-    return found + _from_any(lines[ends[-1] :], piece.taken[:1], halves)
-
-
-def _ends(lines: Sequence[str]) -> Iterator[int]:
-    """The lines, from 0 and exclusive, at which the signature of a method and each statement of its body end."""
-    method = parse("class _:\n" + "\n".join(lines)).body[0].body[0]  # type: ignore[attr-defined]
-    first = method.body[0]
-    start = min([first.lineno, *(one.lineno for one in getattr(first, "decorator_list", ()))]) - 2
-    while start and (not lines[start - 1].strip() or lines[start - 1].lstrip().startswith("#")):
-        start -= 1
-    yield start
-    yield from (node.end_lineno - 1 for node in method.body)
-
-
-def _comments_above(lines: Sequence[str]) -> int:
-    """The number of blank lines and comments with which a statement begins."""
-    code = (number for number, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#"))
-    return next(code, len(lines))
-
-
-def _above(taken: TakenLines, halves: Halves) -> TakenLines:
-    """The comments and blank lines above a statement of one of the halves."""
-    lines = (halves.own_text if taken.is_own else halves.parent_text).split("\n")
-    first = taken.first
-    while first > 1 and (not lines[first - 2].strip() or lines[first - 2].lstrip().startswith("#")):
-        first -= 1
-    return TakenLines(taken.is_own, first, taken.first - 1)
 
 
 def lead_lines(statement: Statement, path: str, copy_comment: str) -> Lines:

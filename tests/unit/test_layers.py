@@ -138,14 +138,12 @@ FLOORS = {
 }
 """Package that holds packages -> the files and packages directly in it, the lowest first."""
 HEAVY = {"libcst", "torch", "transformers", "black", "isort"}
-OVERRIDES = ("override", "statements", "super_calls")
-"""The files of `convert/inherit` that are imported when a class has an override to merge."""
 MAY_IMPORT = {
     "modular_converter.convert.emit.format_black": {"black"},
     "modular_converter.convert.emit.format_isort": {"isort"},
     "modular_converter.convert.source.global_names": {"libcst"},
     "modular_converter.model.indentation": {"libcst"},
-    **{f"modular_converter.convert.inherit.{name}": {"libcst"} for name in OVERRIDES},
+    "modular_converter.convert.inherit.rewrite": {"libcst"},
 }
 
 
@@ -201,8 +199,14 @@ def test_help_imports_only_click() -> None:
     assert not loaded & {"rich", "libcst", "modular_converter.convert.pipeline", "modular_converter.settings.load"}
 
 
-@pytest.mark.parametrize(("body", "is_loaded"), [("pass", False), ("def f(self):\n        super().f()", True)])
-def test_only_overrides_need_libcst(body: str, is_loaded: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("body", "is_loaded"),
+    [
+        ("def f(self):\n        return super().f()", False),
+        ("def f(self, **super_kwargs):\n        super().f()", True),
+    ],
+)
+def test_only_merged_signatures_need_libcst(body: str, is_loaded: bool, tmp_path: Path) -> None:
     texts = {
         "old/modeling_old.py": "class OldMLP:\n    def f(self):\n        return 1\n",
         "new/modular_new.py": f"from ..old.modeling_old import OldMLP\n\n\nclass NewMLP(OldMLP):\n    {body}\n",

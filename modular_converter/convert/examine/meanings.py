@@ -24,7 +24,7 @@ from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFile, GeneratedFiles
 from modular_converter.convert.inline.needed import OWN
 from modular_converter.convert.source.library import Library
-from modular_converter.model.class_blocks import ClassBlock, ClassPiece, Member, parse_class
+from modular_converter.model.class_blocks import ClassBlock, ClassSpan, Member, parse_class
 from modular_converter.model.module import ImportedName, Role, Statement
 from modular_converter.model.overriding import AddedDecorators, inherited_decorators
 from modular_converter.model.resolver import Definition
@@ -139,7 +139,7 @@ def _shared_changes(
     for name in sorted(built.parent.uses & built.statement.uses & definition.uses & bound):
         change = names.change(name, built.neighbour, definition, file)
         if change is not None and name in parents_globals(
-            built.statement.text, built.parent.text, built.pieces, built.added
+            built.statement.text, built.parent.text, built.plan, built.added
         ):
             yield change
 
@@ -314,12 +314,12 @@ def _statement(definition: EmittedDefinition) -> Statement:
 
 
 def parents_globals(
-    child_text: str, parent_text: str, pieces: Sequence[ClassPiece], added: AddedDecorators
+    child_text: str, parent_text: str, plan: Sequence[ClassSpan], added: AddedDecorators
 ) -> frozenset[str]:
-    """The globals that the parent's code reads in the class that was merged from both and has these pieces."""
+    """The globals that the parent's code reads in the class that was merged from both by this plan."""
     child, parent = parse_class(child_text), parse_class(parent_text)
     # A member that others need while the class is made stays, though the child replaces it: `f` in `alias = f`.
-    stays = {piece.taken[0].first for piece in pieces if piece.taken and not piece.taken[0].is_own}
+    stays = {span.sources[0].first for span in plan if span.sources and not span.sources[0].is_own}
     own = {name: member for member in child.members for name in member.binds}
     body = "".join(
         member.text

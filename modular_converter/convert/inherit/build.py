@@ -15,7 +15,7 @@ from modular_converter.convert.source.names import ModelNames
 from modular_converter.convert.source.rename import RenamedModule
 from modular_converter.facts import Surroundings
 from modular_converter.findings import ClassFinding, ConversionError, Finding, Location, locate
-from modular_converter.model.class_blocks import ClassPiece, parse_class
+from modular_converter.model.class_blocks import ClassSpan, parse_class
 from modular_converter.model.module import Role, Statement
 from modular_converter.model.overriding import NOTHING_ADDED, AddedDecorators
 from modular_converter.rules import input_files
@@ -84,8 +84,8 @@ class BuiltClass:
     """Its parent, renamed."""
     findings: tuple[Finding, ...] = ()
     """Findings about losses of the merge."""
-    pieces: tuple[ClassPiece, ...] = ()
-    """Of a class with a parent: where the lines of `text` come from."""
+    plan: tuple[ClassSpan, ...] = ()
+    """Of a class with a parent: the pieces of `text`."""
     added: AddedDecorators = NOTHING_ADDED
 
     @property
@@ -156,7 +156,7 @@ def _merge(
         reason = f"{error.msg}, as libcst reads this class or its parent"
         raise ConversionError(input_files.syntax_error(place, reason)) from None
     findings = tuple(_finding(finding, statement, neighbours.target.path) for finding in merged.findings)
-    return BuiltClass(statement, merged.text, parent.lead, merged.uses, dotted, parent, findings, merged.pieces, added)
+    return BuiltClass(statement, merged.text, parent.lead, merged.uses, dotted, parent, findings, merged.plan, added)
 
 
 def _in_front(

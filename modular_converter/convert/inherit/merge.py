@@ -6,48 +6,50 @@ import ast
 import functools
 import itertools
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from modular_converter.convert.inherit.bases import ClassShape, class_header, merge_bases, replaced_base
 from modular_converter.convert.inherit.merge_members import merge_members
+from modular_converter.convert.inherit.override import finish_new, merge_override
 from modular_converter.convert.inherit.prefix import common_suffix
-from modular_converter.convert.inherit.taken import pieces_of
+from modular_converter.convert.inherit.statements import Overrides
 from modular_converter.convert.source.names import ModelNames
 from modular_converter.convert.source.rename import Renamer
 from modular_converter.facts import Surroundings, TwoClasses
-from modular_converter.findings import ClassFinding, finding_at
+from modular_converter.findings import ClassFinding
 from modular_converter.model import lexer
-from modular_converter.model.class_blocks import ClassBlock, ClassPiece, Member, changes_below, parse_class
-from modular_converter.model.index import is_docstring
-from modular_converter.model.overriding import (
-    NO_DECORATORS,
-    AddedDecorators,
-    calls_base,
-    inherited_decorators,
+from modular_converter.model.class_blocks import (
+    INDENT,
+    ClassBlock,
+    ClassSpan,
+    SourceLines,
+    changes_below,
+    parse_class,
+    taken,
 )
-from modular_converter.rules import class_comparisons, merged_bodies
+from modular_converter.model.index import is_docstring
+from modular_converter.model.overriding import NO_DECORATORS, AddedDecorators
+from modular_converter.rules import class_comparisons
 from modular_converter.settings.values import Settings
 
 
-if TYPE_CHECKING:  # libcst is imported late
-    from modular_converter.convert.inherit.statements import Overrides
-
 PRIVATE_NAME = re.compile(r"\b__[^\W\d]\w*(?<!__)\b")
 """An identifier that Python mangles with the name of the class."""
-COMMENT_BEFORE_PARAMETERS = re.compile(r"def \w+[^\n(]*\(\s*#")
 
 
 @dataclass(frozen=True)
 class Merged:
     """A generated class."""
 
-    text: str
+    plan: tuple[ClassSpan, ...]
+    """Its text, in the pieces that come from one of the two classes each."""
     findings: tuple[ClassFinding, ...] = ()
-    pieces: tuple[ClassPiece, ...] = ()
-    """Where the lines of `text` come from."""
+
+    @cached_property
+    def text(self) -> str:
+        """Its text."""
+        return "".join(span.text for span in self.plan)
 
     @cached_property
     def uses(self) -> frozenset[str]:
@@ -77,7 +79,7 @@ def merge_class(
     child = parse_class(child_text)
     if child.node.name != parent_name:
         parent_text = rename_class(parent_text, parent_name, child.node.name, names)
-    parent = parse_class(_with_private_names(parent_text, child_text, child.node.name))
+    parent = parse_class(_with_private_names(parent_text, child_text, child.node.name), is_own=False)
     if child.docstring:  # it is the class's `__doc__`, which an assignment of the parent would replace
         parent = replace(parent, members=tuple(one for one in parent.members if one.binds != {"__doc__"}))
     bases = merge_bases(child, parent, parent_base, around.ancestors, settings.implied_bases)
@@ -88,67 +90,29 @@ def merge_class(
         parent = replace(parent, members=tuple(kept))
         classes = replace(classes, parent=parent)
     findings = [finding for compare in class_comparisons() for finding in compare(classes)]
-    merger = _MethodMerger(ClassShape(classes, settings), {}, findings)
-    members = merge_members(child, parent, merger.override, merger.new, around.added)
-    decorators = _decorators(child, parent)
-    docstring = _docstring(child) or parent.docstring
-    body = "".join([docstring, *(member.render() for member in members)]) or "    pass\n"
-    header = class_header(child, parent, bases)
+    shape, overrides = ClassShape(classes, settings), Overrides()
+    members = merge_members(
+        child,
+        parent,
+        lambda own, inherited: merge_override(own, inherited, shape, overrides, findings),
+        lambda own: finish_new(own, shape, findings),
+        around.added,
+    )
+    plan = [
+        _decorators(child, parent),
+        ClassSpan(
+            class_header(child, parent, bases),
+            tuple(SourceLines(one is child, one.node.lineno, one.body_line - 1) for one in (child, parent)),
+        ),
+        _docstring(child, parent),
+        *(span for member in members for span in member.spans),
+    ]
+    if not any(span.text for span in plan[2:]):
+        plan.append(ClassSpan(f"{INDENT}pass\n"))
     inherited = [change for change in changes_below(parent_text) if child.leaves(change)]
-    changes = (inherited, changes_below(child_text))
-    below = "".join(change.text for some in changes for change in some)
-    pieces = pieces_of(child, parent, (decorators, header, docstring), members, changes)
-    return Merged(f"{decorators}{header}{body}{below}", tuple(merger.findings), pieces)
-
-
-@dataclass(frozen=True)
-class _MethodMerger:
-    """Merges the methods of one class; libcst is imported for the first that needs it."""
-
-    shape: ClassShape
-    overrides: Overrides
-    findings: list[ClassFinding]
-
-    def override(self, child: Member, parent: Member) -> Member:
-        """A method that the parent has too."""
-        if not self._takes_from(child, parent):
-            return replace(child, lead=parent.lead)
-        from modular_converter.convert.inherit.override import merge_override
-
-        return self._unless_deep(
-            child, lambda: merge_override(child, parent, self.shape, self.overrides, self.findings)
-        )
-
-    def new(self, child: Member) -> Member:
-        """A method that the parent does not have."""
-        if not calls_base(child.text, child.function.name):
-            return child
-        from modular_converter.convert.inherit.override import call_super_for_bases
-
-        reached = self.shape.reached_by(child.function.name)
-        return self._unless_deep(child, lambda: call_super_for_bases(child, reached, self.findings))
-
-    def _unless_deep(self, child: Member, merge: Callable[[], Member]) -> Member:
-        """The merged method; if it is nested too deeply for libcst, the child's own with a finding."""
-        try:
-            return merge()
-        except RecursionError:
-            self.findings.append(finding_at(child.node, merged_bodies.too_deep, child.function.name))
-            return child
-
-    def _takes_from(self, child: Member, parent: Member) -> bool:
-        """Whether an override takes anything from the parent's method, or has calls to rewrite."""
-        own, inherited = child.function, parent.function
-        return (
-            "super" in child.text  # `**super_kwargs` too
-            or NO_DECORATORS in child.text
-            or COMMENT_BEFORE_PARAMETERS.search(child.text) is not None
-            or COMMENT_BEFORE_PARAMETERS.search(parent.text) is not None
-            or calls_base(child.text, child.function.name)
-            or (own.returns is None and inherited.returns is not None)
-            or bool(inherited_decorators(own, inherited, self.shape.around.added))
-            or (not is_docstring(own.body[0]) and is_docstring(inherited.body[0]))
-        )
+    plan += (taken(one.text, False, one.line) for one in inherited)
+    plan += (taken(one.text, True, one.line) for one in changes_below(child_text))
+    return Merged(tuple(span for span in plan if span.text), tuple(findings))
 
 
 def _with_private_names(parent_text: str, child_text: str, name: str) -> str:
@@ -180,15 +144,19 @@ def rename_class(text: str, old: str, new: str, names: ModelNames) -> str:
     return lexer.replace_spans(text, ((*match.span(), new) for match in found))
 
 
-def _decorators(child: ClassBlock, parent: ClassBlock) -> str:
+def _decorators(child: ClassBlock, parent: ClassBlock) -> ClassSpan:
     """The child's decorators when it has any, else the parent's; `@no_inherit_decorator` alone means none."""
     own = child.node.decorator_list
     if len(own) == 1 and ast.unparse(own[0]) == NO_DECORATORS:
-        return ""
-    return child.decorators or parent.decorators
+        return ClassSpan("")
+    block = child if child.decorators else parent
+    return taken(block.decorators, block is child, 1)
 
 
-def _docstring(child: ClassBlock) -> str:
-    """The child's docstring; a string that stands alone further down in the class counts as docstring."""
-    stray = (member.text for member in child.members if is_docstring(member.node))
-    return child.docstring or next(stray, "")
+def _docstring(child: ClassBlock, parent: ClassBlock) -> ClassSpan:
+    """The child's docstring, else the parent's; a string that stands alone further down in the class counts as docstring."""
+    stray = next((member for member in child.members if is_docstring(member.node)), None)
+    if stray is not None and not child.docstring:
+        return stray.text_span
+    block = child if child.docstring else parent
+    return taken(block.docstring, block is child, block.body_line)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from modular_converter.model.bindings import Function
-from modular_converter.model.class_blocks import INDENT, ClassBlock, Member
+from modular_converter.model.class_blocks import INDENT, ClassBlock, ClassSpan, Member
 from modular_converter.model.nodes import parse
 from modular_converter.model.overriding import (
     AddedDecorators,
@@ -125,7 +125,7 @@ class _Merger:
         if member.is_function:
             self._add_method(member)
         elif is_removal(member):
-            self._put(self._deletions(member.binds), None)
+            self._put(self._deletions(member, member.binds), None)
         else:
             found = [self.attributes[name] for name in member.binds if name in self.attributes]
             place = min(found, key=lambda one: one[0])[1] if found else None
@@ -140,9 +140,9 @@ class _Merger:
         elif place is None:
             self._put([*self.waiting.get(key, ()), self.new(member)], None)
         elif is_raising_stub(member):
-            self._put(self._deletions({member.function.name}) if place not in self.gone else [], None)
+            self._put(self._deletions(member, member.binds) if place not in self.gone else [], None)
         else:
-            merged = replace(self.override(member, place), inherited_reads=place.reads, overridden=place)
+            merged = replace(self.override(member, place), inherited_reads=place.reads)
             self._put([*self.waiting.get(key, ()), merged], place)
 
     def _put(self, members: list[Member], place: Member | None) -> None:
@@ -156,12 +156,13 @@ class _Merger:
         """Whether a statement of the parent that stays below a place binds some names: `f = wrap(g)` below `f`."""
         return any(self.bound_last.get(name, -1) > self.positions[place] for name in names)
 
-    def _deletions(self, names: Iterable[str]) -> list[Member]:
+    def _deletions(self, stub: Member, names: Iterable[str]) -> list[Member]:
         """`del` statements for removed names that the remaining members still bind."""
         bound = _bound(member for member in self.inherited if member not in self.gone)
         return [
-            Member(parse(f"del {name}").body[0], "", f"{INDENT}del {name}\n")
+            Member(parse(f"del {name}").body[0], "", text, merged=(stub.text_span._replace(text=text),))
             for name in sorted(bound.intersection(names))
+            for text in (f"{INDENT}del {name}\n",)
         ]
 
     def members(self) -> list[Member]:
@@ -278,9 +279,10 @@ def _completed(member: Member, place: Member, alone: bool) -> Member:
     """An attribute with the parts that it takes from the parent's: the documentation below it, the value of a bare
     annotation. `alone` means that no other statement of the child binds its name.
     """
-    member = replace(member, documentation=member.documentation or place.documentation, overridden=place)
     node, value = member.node, getattr(place.node, "value", None)
+    text = member.text
     if isinstance(node, ast.AnnAssign) and _is_bare(member) and alone and value is not None and place.is_attribute:
         text = f"{INDENT}{ast.unparse(node.target)}: {ast.unparse(node.annotation)} = {ast.unparse(value)}\n"
-        return replace(member, text=text)
-    return member
+    span = ClassSpan(text, (*member.text_span.sources, *place.text_span.sources))
+    below = (member if member.documentation else place).documentation_span
+    return replace(member, text=text, documentation=below.text, merged=(member.lead_span, span, below))

@@ -1,27 +1,43 @@
-"""The body of a method as a list of statements, each as a node of libcst, which keeps the text, and of `ast`."""
+"""The body of a method as a list of statements, each with its text and its syntax tree."""
 
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import libcst as cst
-
-from modular_converter.model.bindings import Bindings, Effects, Function, bindings_of, covers, targets_of
-from modular_converter.model.index import is_docstring
+from modular_converter.findings import character_column
+from modular_converter.model import lexer
+from modular_converter.model.bindings import Bindings, Effects, bindings_of, covers, targets_of
+from modular_converter.model.class_blocks import INDENT, ClassSpan, Member, SourceLines, cut_block, lines_of, taken
+from modular_converter.model.index import first_line, is_docstring
 from modular_converter.model.nodes import parse, written
+
+
+BODY_INDENT = 2 * INDENT
+"""The indentation of a method's statements."""
 
 
 @dataclass(frozen=True, eq=False)
 class Line:
     """One statement. Statements that semicolons separate are lines of their own."""
 
-    tree: cst.BaseStatement
     node: ast.stmt
+    spans: tuple[ClassSpan, ...]
+    """The comments and blank lines above it, and last the statement itself."""
     written: ast.stmt | None = None
     """The statement before the merge removed a part of it."""
+
+    @property
+    def text(self) -> str:
+        """Its own lines."""
+        return self.spans[-1].text
+
+    def with_text(self, text: str) -> Line:
+        """The same line with another text of its own."""
+        return replace(self, spans=(*self.spans[:-1], self.spans[-1]._replace(text=text)))
 
     @property
     def origin(self) -> ast.stmt:
@@ -60,96 +76,84 @@ class Line:
 
     def without_targets(self, targets: set[str]) -> Line | None:
         """An assignment or `del` without some of its targets; None when no target is left."""
-        assert isinstance(self.tree, cst.SimpleStatementLine)
-        small, all_targets = self.tree.body[0], self.targets or self.deleted
+        all_targets = self.targets or self.deleted
         kept = [position for position, target in enumerate(all_targets) if target not in targets]
         if not kept:
             return None
-        if isinstance(small, cst.Assign) and isinstance(self.node, ast.Assign):
+        if isinstance(self.node, ast.Assign):
             node = ast.Assign([self.node.targets[position] for position in kept], self.node.value)
-            small = small.with_changes(targets=[small.targets[position] for position in kept])
-            return Line(self.tree.with_changes(body=[small]), ast.copy_location(node, self.node), self.origin)
+            parts = _parts_of_assignment(self.text, len(all_targets))
+            text = BODY_INDENT + "".join(parts[position] for position in (*kept, -1)).lstrip()
+            return replace(self.with_text(text), node=ast.copy_location(node, self.node), written=self.origin)
         rest = line(f"del {', '.join(all_targets[position] for position in kept)}", self.node)
         return replace(rest, written=self.origin)
 
 
+def _parts_of_assignment(text: str, targets: int) -> list[str]:
+    """`a = `, `b = ` and `value` of `a = b = value`."""
+    code = lexer.code_only(text)
+    depth, ends = 0, [0]
+    for place, character in enumerate(code):
+        depth += (character in "([{") - (character in ")]}")
+        if character == "=" and not depth and len(ends) <= targets:
+            ends.append(place + 1 + (text[place + 1] == " "))
+    return [text[start:end] for start, end in itertools.pairwise([*ends, len(text)])]
+
+
 @dataclass(frozen=True)
 class Body:
-    """The body of a method."""
+    """A method taken apart."""
 
+    header: ClassSpan
+    """Its decorators, and its signature up to the colon."""
     docstring: Line | None
     lines: list[Line]
-    footer: tuple[cst.EmptyLine, ...]
-    """Comments behind the last statement."""
+    footer: ClassSpan
+    """The comments behind the last statement."""
 
 
-def body_of(function: cst.FunctionDef, node: Function, statements: Sequence[str]) -> Body:
-    """Take the body of a method apart.
-
-    Args:
-        function: the tree of the shortened method.
-        node: the tree of the whole method.
-        statements: see `Shortened.statements`.
-    """
-    body = function.body
-    trees: list[cst.BaseStatement] = []
-    footer: tuple[cst.EmptyLine, ...] = ()
-    if isinstance(body, cst.IndentedBlock):
-        footer = tuple(body.footer)
-        for tree in body.body:
-            trees += _parted(tree) if isinstance(tree, cst.SimpleStatementLine) else [tree]
-    elif isinstance(body, cst.SimpleStatementSuite):
-        whole = cst.SimpleStatementLine(body.body, trailing_whitespace=body.trailing_whitespace)
-        trees += _parted(whole)
-    trees = [_whole(tree, text) if text else tree for tree, text in zip(trees, statements, strict=True)]
-    lines = [Line(tree, statement) for tree, statement in zip(trees, node.body, strict=True)]
-    docstring = lines.pop(0) if lines and is_docstring(lines[0].node) else None
-    return Body(docstring, lines, footer)
-
-
-def _parted(tree: cst.SimpleStatementLine) -> Iterator[cst.SimpleStatementLine]:
-    """The statements of one line, each as a line. Comments above go to the first, a comment behind to the last."""
-    last = len(tree.body) - 1
-    for position, small in enumerate(tree.body):
-        yield cst.SimpleStatementLine(
-            body=[small.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)],
-            leading_lines=tree.leading_lines if not position else (),
-            trailing_whitespace=tree.trailing_whitespace if position == last else cst.TrailingWhitespace(),
-        )
+def body_of(method: Member) -> Body:
+    """Take a method apart. Statements get the usual indentation."""
+    lines = [*itertools.repeat("", method.line - 1), *lines_of(method.text)]
+    nodes = method.function.body
+    first = first_line(nodes[0], lines) - 1
+    above = lines[first][: character_column(lines[first], nodes[0].col_offset)]
+    if above.strip():  # on the line of the colon
+        start = first + 1
+        header = "".join(lines[method.line - 1 : first]) + above.rstrip() + "\n"
+    elif above != BODY_INDENT:
+        return body_of(_with_usual_indentation(method))
+    else:
+        start = first
+        while not lines[start - 1].strip() or lines[start - 1].lstrip().startswith("#"):
+            start -= 1
+        header = "".join(lines[method.line - 1 : start])
+    found: list[Line] = []
+    end = start
+    for node, lead, text, number in cut_block(nodes, lines, start, BODY_INDENT):
+        lead_span = taken(lead, method.is_own, number - lead.count("\n"))
+        found.append(Line(node, (lead_span, taken(text, method.is_own, number))))
+        end = number - 1 + text.count("\n")
+    docstring = found.pop(0) if is_docstring(nodes[0]) else None
+    footer = taken("".join(lines[end:]), method.is_own, end + 1)
+    return Body(taken(header, method.is_own, method.line), docstring, found, footer)
 
 
-class _Verbatim(cst.Name):
-    """A statement that is printed as it is. libcst prints the text of a name so, but checks that it is a name."""
+def _with_usual_indentation(method: Member) -> Member:
+    from modular_converter.model.indentation import with_standard_indentation
 
-    def _validate(self) -> None:
-        pass
-
-    def visit(self, visitor: cst.CSTVisitorT) -> _Verbatim:
-        return self
-
-
-def _whole(tree: cst.BaseStatement, text: str) -> cst.BaseStatement:
-    """The line of a placeholder with its statement."""
-    return tree.with_changes(body=[cst.Expr(_Verbatim(text))])
+    heading = "class _:\n"
+    text = with_standard_indentation(heading + method.text, INDENT)
+    (block,) = parse("\n" * (method.line - 2) + text).body
+    assert isinstance(block, ast.ClassDef)
+    return replace(method, node=block.body[0], text=text.removeprefix(heading))
 
 
-def line(text: str, near: ast.AST) -> Line:
-    """A new statement; findings about it have the place of `near`."""
-    node = parse(text).body[0]
-    return Line(cst.SimpleStatementLine([cst.Expr(_Verbatim(text))]), ast.copy_location(node, near))
-
-
-def with_body(
-    function: cst.FunctionDef, docstring: Line | None, lines: list[Line], footer: Sequence[cst.EmptyLine]
-) -> cst.FunctionDef:
-    """The method with another body."""
-    statements = [part.tree for part in ([docstring] if docstring else []) + lines] or [
-        cst.SimpleStatementLine([cst.Pass()])
-    ]
-    old = function.body
-    if isinstance(old, cst.IndentedBlock):
-        return function.with_changes(body=old.with_changes(body=statements, footer=footer))
-    return function.with_changes(body=cst.IndentedBlock(statements, footer=footer))
+def line(text: str, near: ast.stmt) -> Line:
+    """A new statement; findings about it have the place of `near`, a statement of the child."""
+    node = ast.copy_location(parse(text).body[0], near)
+    source = SourceLines(True, near.lineno, near.end_lineno or near.lineno)
+    return Line(node, (ClassSpan(f"{BODY_INDENT}{text}\n", (source,)),))
 
 
 def deleted_again(lines: Sequence[Line]) -> Iterator[Line]:

@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import libcst as cst
-
 from modular_converter.convert.inherit.arguments import bind_arguments
 from modular_converter.convert.inherit.bases import ClassShape
 from modular_converter.convert.inherit.differences import (
@@ -24,6 +22,7 @@ from modular_converter.convert.inherit.differences import (
 )
 from modular_converter.convert.inherit.hidden_effects import HiddenEffects
 from modular_converter.convert.inherit.statements import (
+    BODY_INDENT,
     Body,
     Line,
     Overrides,
@@ -110,10 +109,10 @@ def merge_statements(merge: Merge) -> list[Line]:
         *check_names(bodies, [*before, *merged, *appended], merged, merge.shape.around.module_names),
     ]
     merge.findings.extend(told)
-    if inherited and merge.parent_body.footer:
-        merged, appended = _with_footer(merge.parent_body.footer, merged, appended)
     if appended:
-        merged = _reach_the_end(merge, merged, call, appended)
+        if inherited:  # the comments behind the parent's last statement
+            appended[0] = replace(appended[0], spans=(merge.parent_body.footer, *appended[0].spans))
+        merged = _reach_the_end(merge, merged, appended)
     merge.findings.extend(check_kinds(merge.child, merge.parent, call.node, len(before) + len(after)))
     merge.findings.extend(check_scopes(merge.child, merge.parent, call.node))
     nodes = {id(node) for node in merge.parent.body}
@@ -283,18 +282,7 @@ def _check_local_names(merge: Merge, bodies: Bodies, body: _Merged) -> Iterator[
                 yield finding_at(override.node, merged_bodies.read_by_parent, target, reader.normal, merge.name)
 
 
-def _with_footer(
-    footer: tuple[cst.EmptyLine, ...], merged: list[Line], appended: list[Line]
-) -> tuple[list[Line], list[Line]]:
-    """Put the comments behind the parent's last statement above the lines that follow."""
-    if appended:
-        tree = appended[0].tree
-        leading = (*footer, *getattr(tree, "leading_lines", ()))
-        return merged, [replace(appended[0], tree=tree.with_changes(leading_lines=leading)), *appended[1:]]
-    return merged, appended
-
-
-def _reach_the_end(merge: Merge, merged: list[Line], call: Line, appended: list[Line]) -> list[Line]:
+def _reach_the_end(merge: Merge, merged: list[Line], appended: list[Line]) -> list[Line]:
     """The parent's statements without the `return` at their end, so that appended lines are reached."""
     returns = [node for part in merged for node in returns_in(part.node)]
     if not returns:
@@ -304,11 +292,11 @@ def _reach_the_end(merge: Merge, merged: list[Line], call: Line, appended: list[
         value = last.node.value
         if value is None or isinstance(value, (ast.Name, ast.Constant)):
             return merged[:-1]
-        assert isinstance(last.tree, cst.SimpleStatementLine) and isinstance(last.tree.body[0], cst.Return)
-        result = last.tree.body[0].value
-        assert result is not None
-        tree = last.tree.with_changes(body=[cst.Expr(result)])
-        return [*merged[:-1], Line(tree, ast.copy_location(ast.Expr(value), last.node))]
+        text = BODY_INDENT + last.text.lstrip().removeprefix("return").lstrip(" \t\\\n")
+        return [
+            *merged[:-1],
+            Line(ast.copy_location(ast.Expr(value), last.node), last.with_text(text).spans, last.node),
+        ]
     merge.findings.append(finding_at(appended[0].node, merged_bodies.returns_before, merge.name))
     return merged
 

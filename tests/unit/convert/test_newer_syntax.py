@@ -26,8 +26,8 @@ def old_act(x):
 """
 HEAD = "from ..old.modeling_old import OldMLP\nfrom ..old.modeling_old import old_act as act\n\n\n"
 NEEDS_LIBCST = {
-    "an override with the parent's lines": (
-        "class NewMLP(OldMLP):\n    def forward(self, x):\n        x = x + 1\n        return super().forward(x)\n",
+    "an override with the parent's parameters": (
+        "class NewMLP(OldMLP):\n    def forward(self, **super_kwargs):\n        return super().forward(**super_kwargs)\n",
         (6, "MC204"),
     ),
     "a body with other indentation": (
@@ -68,7 +68,8 @@ def test_what_libcst_cannot_parse_is_named(body, expected, tmp_path, monkeypatch
 
 def test_what_needs_no_libcst_is_converted_without_it(tmp_path, monkeypatch):
     monkeypatch.setattr(libcst, "parse_module", None)
-    assert convert(tmp_path, HEAD + "class NewMLP(OldMLP):\n    size = 1\n").files
+    body = "    def forward(self, x):\n        x = x + 1\n        return super().forward(x)\n"
+    assert convert(tmp_path, HEAD + f"class NewMLP(OldMLP):\n    size = 1\n\n{body}").files
 
 
 def test_what_ruff_cannot_parse_is_named(tmp_path, monkeypatch):
