@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from modular_converter.commands.options import CONTEXT_SETTINGS, version_option
+from modular_converter.parallel.commands.advise import advise_command, memory_command
 from modular_converter.parallel.commands.common import (
     derived_of,
     form_option,
@@ -145,7 +146,7 @@ def coverage(
     sys.exit(0 if all(row["state"] == "verified" for row in asked) else 1)
 
 
-for command in (show, diff, write, export_command, committed, run, predict_schedule):
+for command in (show, diff, write, export_command, committed, run, predict_schedule, memory_command, advise_command):
     main.add_command(command)
 
 

@@ -40,6 +40,10 @@ class BuildError(PlanError):
     """A model that cannot be built small or run; the message has the reason and settings that may help."""
 
 
+class AdviceError(PlanError):
+    """A question about memory or time that has no answer: unknown devices, optimizers, or sizes that do not divide."""
+
+
 class TraceError(PlanError):
     """A forward that ran but could not be recorded."""
 

@@ -102,6 +102,7 @@ FLOORS = {
         "schedule",
         "engine",
         "costs",
+        "advice",
         "api",
         "tables",
         "exports",

@@ -75,19 +75,19 @@ def model_at_size(request: CountRequest, device: torch.device) -> FullModel:
 
     Raises ``PlanError`` if the model is unknown, cannot be built, or is not a chain.
     """
-    target, config = _subject(request)
+    target, config = target_and_config(request)
     path = _layers_of(target)
-    model = _made(target, config, request, device)
+    model = model_of(target, config, request, device)
     found = len(list(model.get_submodule(path).children()))
     if request.layers is not None and found != request.layers:
         raise ScheduleError(
             f"{request.model}: `{path}` has {found} layers, not {request.layers}; give the field that sets their number "
             "with --set, such as --set text_config.num_hidden_layers=8"
         )
-    return FullModel(model, path, _inputs(model, request, device))
+    return FullModel(model, path, inputs_of(model, request, device))
 
 
-def _subject(request: CountRequest) -> tuple[Target, Any]:
+def target_and_config(request: CountRequest) -> tuple[Target, Any]:
     """The requested class and configuration; the class with a language-model head if the type has one."""
     place = Path(request.model)
     saved = place / "config.json" if place.is_dir() else place
@@ -132,7 +132,7 @@ def _layers_of(target: Target) -> str:
     return chain.groups[chain.layers].key
 
 
-def _made(target: Target, config: Any, request: CountRequest, device: torch.device) -> torch.nn.Module:
+def model_of(target: Target, config: Any, request: CountRequest, device: torch.device) -> torch.nn.Module:
     kind, _ = target.load()
     try:
         with warnings.catch_warnings(), torch.random.fork_rng(), device:
@@ -147,7 +147,7 @@ def _made(target: Target, config: Any, request: CountRequest, device: torch.devi
     return model.train(request.trains)
 
 
-def _inputs(model: Any, request: CountRequest, device: torch.device) -> dict[str, Any]:
+def inputs_of(model: Any, request: CountRequest, device: torch.device) -> dict[str, Any]:
     """Inputs of one micro-batch: ids of the requested length, other tensors of the model's own sizes."""
     found = next(candidates(model, text_alone=True), None) or next(candidates(model), None)
     if found is None:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import flop_registry
 
 from modular_converter.parallel.choice.skeleton import Guesses
+from modular_converter.parallel.costs.fused_attention import FusedAttention, PlainInputs
 from modular_converter.parallel.errors import BuildError, ScheduleError, one_line
 from modular_converter.parallel.schedule.stage_costs import ChainWork, PartWork
 from modular_converter.parallel.torch_private import TorchDispatchMode, pytree
@@ -44,8 +43,8 @@ def count_chain(model: torch.nn.Module, path: str, inputs: Mapping[str, Any]) ->
             torch.set_grad_enabled(model.training),
             keeps,
             Guesses(finds_nothing=False),
-            _PlainInputs(),
-            _Attention(counter),
+            PlainInputs(),
+            FusedAttention(functools.partial(counter.count, with_weight=False)),
             _Operations(counter),
         ):
             result = model(**inputs)
@@ -186,56 +185,3 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         elif packet in flop_registry:
             self.counter.count(float(flop_registry[packet](*args, **(kwargs or {}), out_val=result)), with_weight)
         return result
-
-
-class _PlainInputs(TorchFunctionMode):
-    """Lets ``all(…)`` be true without data: here masks hide nothing, and positions are consecutive."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = getattr(func, "__name__", "")
-        if name == "__bool__" and getattr(args[0], "_is_all", False):
-            return True
-        result = func(*args, **(kwargs or {}))
-        if name == "all" and isinstance(result, torch.Tensor) and result.is_meta:
-            result._is_all = True  # type: ignore[attr-defined]
-        return result
-
-
-class _Attention(TorchFunctionMode):
-    """Counts attention like a fused kernel, which keeps no matrix of scores; a causal kernel does half of the work."""
-
-    def __init__(self, counter: _Counter) -> None:
-        super().__init__()
-        self.counter = counter
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is not torch.nn.functional.scaled_dot_product_attention:
-            return func(*args, **(kwargs or {}))
-        return self._fused(*args, **(kwargs or {}))
-
-    def _fused(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        attn_mask: torch.Tensor | None = None,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        **_: Any,
-    ) -> torch.Tensor:
-        rows = math.prod(query.shape[:-1])
-        pairs = rows * key.shape[-2] * (0.5 if is_causal else 1.0)
-        self.counter.count(2 * pairs * (query.shape[-1] + value.shape[-1]), with_weight=False)
-        found: torch.Tensor = _FusedAttention.apply(query, key, value)  # type: ignore[no-untyped-call]
-        return found
-
-
-class _FusedAttention(torch.autograd.Function):
-    """The shapes of fused attention, and the tensors that it keeps: inputs, output, and a number for each row."""
-
-    @staticmethod
-    def forward(ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-        output = query.new_empty(*query.shape[:-1], value.shape[-1])
-        sums = query.new_empty(query.shape[:-1], dtype=torch.float32)
-        ctx.save_for_backward(query, key, value, output, sums)
-        return output

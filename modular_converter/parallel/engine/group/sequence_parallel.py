@@ -25,7 +25,6 @@ from modular_converter.parallel.choice.skeleton import (
 )
 from modular_converter.parallel.choice.small_instances import small_instance, small_settings, target_like
 from modular_converter.parallel.engine.group.agreed_plan import from_first_process
-from modular_converter.parallel.engine.group.data_ranks import outermost_layers
 from modular_converter.parallel.engine.group.held_weights import SCATTERS
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid
 from modular_converter.parallel.errors import ApplyError, one_line
@@ -40,6 +39,7 @@ from modular_converter.parallel.shard.collectives import (
     run_on_threads,
     whole_sequence,
 )
+from modular_converter.parallel.shard.layer_units import outermost_layers
 from modular_converter.parallel.styles.layout import SUMMED_GRADIENT, Side
 from modular_converter.parallel.tiny.inputs import make_inputs
 from modular_converter.parallel.torch_private import current_graph_task_id, pytree

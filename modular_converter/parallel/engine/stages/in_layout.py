@@ -18,7 +18,7 @@ from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN, 
 from modular_converter.parallel.engine.checkpoint.load_model import is_folder
 from modular_converter.parallel.engine.checkpoint.save_model import save_model, saves_as_library
 from modular_converter.parallel.engine.group.agreed_plan import agreed_unproven
-from modular_converter.parallel.engine.group.data_ranks import recompute_layers, refuse_options, spread_over_data
+from modular_converter.parallel.engine.group.data_ranks import refuse_options, spread_over_data
 from modular_converter.parallel.engine.group.held_weights import hold_weights
 from modular_converter.parallel.engine.group.in_process_group import opened, plan_and_skeleton
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid, join_group, process_grid
@@ -33,6 +33,7 @@ from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.stage import StageModule
 from modular_converter.parallel.plans.resolve import Resolution, names_of_tied, resolve
 from modular_converter.parallel.shard.collectives import ProcessGroup, forget_entered
+from modular_converter.parallel.shard.layer_units import recompute_layers
 from modular_converter.parallel.tiny.adapters import adapters_of
 from modular_converter.parallel.training import Training
 

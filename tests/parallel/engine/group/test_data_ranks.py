@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from modular_converter.parallel.engine.group.data_ranks import own_layers  # noqa: E402
+from modular_converter.parallel.shard.layer_units import own_layers  # noqa: E402
 
 
 class Experts(nn.ModuleList):

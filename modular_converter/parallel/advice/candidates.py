@@ -1,0 +1,198 @@
+"""The layouts that a cluster and a model allow, each with its memory and time, and the reason of each that is out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from modular_converter.parallel.advice.devices import GIB, Cluster
+from modular_converter.parallel.advice.footprints import footprint
+from modular_converter.parallel.advice.memory import Footprint, LayoutSetting
+from modular_converter.parallel.advice.step_time import StepTime, time_of_step
+from modular_converter.parallel.advice.subject import ModelInQuestion
+from modular_converter.parallel.errors import PlanError
+from modular_converter.parallel.layout import Layout
+
+
+MOST_SHARED = 16
+"""Ranks that divide a layer; more exchange more than they compute."""
+MOST_CHUNKS = 64
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is to be run where.
+
+    Attributes:
+        batch: rows of a step over all devices; without training, rows answered at once.
+        optimizer: a name in ``OPTIMIZERS``.
+        tokens: of an answer, without training.
+        weight_type: of weights and optimizer, if products are in another type.
+    """
+
+    cluster: Cluster
+    batch: int
+    optimizer: str = "adamw"
+    tokens: int = 128
+    weight_type: str = ""
+
+
+@dataclass(frozen=True)
+class LayoutForecast:
+    """A layout with its options.
+
+    Attributes:
+        why_not: why it cannot run, or is not advised; empty for the advised one.
+    """
+
+    setting: LayoutSetting
+    memory: Footprint | None
+    time: StepTime | None
+    why_not: str = ""
+
+    @property
+    def runs(self) -> bool:
+        """Whether the model allows it and it fits."""
+        return self.time is not None and self.memory is not None and not self.why_not.startswith("needs")
+
+
+@dataclass(frozen=True)
+class Advice:
+    """The candidates: those that fit, the fastest first; then those that do not, the smallest first.
+
+    Attributes:
+        length: tokens of a row.
+    """
+
+    question: Question
+    model: str
+    parameters: int
+    length: int
+    candidates: tuple[LayoutForecast, ...]
+
+    @property
+    def best(self) -> LayoutForecast | None:
+        """The fastest that fits."""
+        first = self.candidates[0] if self.candidates else None
+        return first if first is not None and first.runs else None
+
+
+def advise(subject: ModelInQuestion, question: Question) -> Advice:
+    """Compare all layouts. Raises ``PlanError`` if not even one device could run the model without data."""
+    settings = list(_training_settings(subject, question) if subject.trains else _inference_settings(question))
+    found = [_judged(subject, setting, question) for setting in settings]
+    fits = sorted((one for one in found if one.runs), key=_per_row)
+    small = sorted((one for one in found if not one.runs and one.memory), key=lambda one: _needed(one))
+    out = [one for one in found if one.memory is None]
+    kept = _best_of_each(fits)
+    if kept:
+        kept = [kept[0], *(replace(one, why_not=_why_slower(one, kept[0], question)) for one in kept[1:])]
+    fitting = {str(one.setting.layout) for one in kept}
+    small = [one for one in _best_of_each(small) if str(one.setting.layout) not in fitting]
+    listed = (*kept, *small, *_best_of_each(out))
+    return Advice(question, type(subject.model).__name__, subject.parameters, subject.length, listed)
+
+
+def _best_of_each(candidates: Sequence[LayoutForecast]) -> list[LayoutForecast]:
+    """The first of each layout: with the micro-batches, the schedule and the options that are best."""
+    found: dict[str, LayoutForecast] = {}
+    for one in candidates:
+        found.setdefault(f"{one.setting.layout} {one.setting.reshard}", one)
+    return list(found.values())
+
+
+def _needed(one: LayoutForecast) -> float:
+    return one.memory.total if one.memory else math.inf
+
+
+def _per_row(one: LayoutForecast) -> float:
+    """Seconds for each row: layouts for answers have different numbers of replicas."""
+    assert one.time is not None
+    return one.time.seconds / (one.setting.rows * one.setting.layout.data)
+
+
+def _judged(subject: ModelInQuestion, setting: LayoutSetting, question: Question) -> LayoutForecast:
+    """A candidate, with the reason if it cannot run."""
+    device = question.cluster.device
+    try:
+        memory = footprint(subject, setting, device)
+        if memory.total > device.memory:
+            more = (memory.total - device.memory) / GIB
+            return LayoutForecast(setting, memory, None, f"needs {more:.1f} GiB more than a {device.name} has")
+        return LayoutForecast(setting, memory, time_of_step(subject, setting, question.cluster))
+    except PlanError as error:
+        return LayoutForecast(setting, None, None, str(error).splitlines()[0])
+
+
+def _why_slower(one: LayoutForecast, best: LayoutForecast, question: Question) -> str:
+    """The largest part of the time that it has more than the best."""
+    assert one.time is not None and best.time is not None
+    setting = one.setting
+    ranks = setting.layout.shares * setting.layout.dp_shard
+    slow = question.cluster.nodes > 1 and ranks > question.cluster.each
+    names = {
+        "bubble": f"ranks wait for other stages ({one.time.bubble / one.time.seconds:.0%} of a step)",
+        "exchange": f"{'links between nodes' if slow else 'links'}: exchanges that nothing hides",
+        "compute": "computes layers twice"
+        if setting.recompute and not best.setting.recompute
+        else "smaller operations",
+        "update": "updates more weights on each device",
+    }
+    each = {name: getattr(one.time, name) / setting.rows / setting.layout.data for name in names}
+    least = {name: getattr(best.time, name) / best.setting.rows / best.setting.layout.data for name in names}
+    worst = max(names, key=lambda name: each[name] - least[name])
+    times = _per_row(one) / _per_row(best)
+    return f"{times:.2f} times as long: {names[worst]}"
+
+
+def _divisors(number: int) -> list[int]:
+    return [one for one in range(1, number + 1) if number % one == 0]
+
+
+def layouts_for(cluster: Cluster, batch: int, has_experts: bool) -> Iterator[Layout]:
+    """All layouts of a cluster: data ranks divide the batch, and ranks that divide layers are in one node."""
+    size = cluster.size
+    for pp in _divisors(size):
+        for shares in _divisors(size // pp):
+            data = size // pp // shares
+            if batch % data or shares > min(MOST_SHARED, cluster.each):
+                continue
+            for replicas in {1, data, *({data // cluster.each} if data % cluster.each == 0 else ())}:
+                for ep in (False, True) if has_experts and shares > 1 else (False,):
+                    yield Layout(replicas, data // replicas, **{"ep" if ep else "tp": shares}, pp=pp)
+
+
+def _training_settings(subject: ModelInQuestion, question: Question) -> Iterator[LayoutSetting]:
+    experts = subject.has_experts
+    for layout in layouts_for(question.cluster, question.batch, experts):
+        rows = question.batch // layout.data
+        usual = LayoutSetting(layout, rows, question.optimizer, weight_type=question.weight_type)
+        for recompute in (False, True):
+            one = replace(usual, recompute=recompute)
+            if layout.pp > 1:
+                yield from _staged_settings(one, rows)
+                continue
+            yield one
+            if layout.dp_shard > 1:
+                yield replace(one, reshard=False)
+        if layout.dp_shard > 1 and layout.pp == 1:
+            yield replace(usual, recompute=True, offload=True)
+
+
+def _staged_settings(setting: LayoutSetting, rows: int) -> Iterator[LayoutSetting]:
+    """The fewest micro-batches that fill the stages, four times as many, and as many as there are rows."""
+    pp = setting.layout.pp
+    wanted = {min(number, rows) for number in (pp, 4 * pp, MOST_CHUNKS)}
+    for chunks in sorted({max((one for one in _divisors(rows) if one <= number), default=1) for number in wanted}):
+        for schedule in ("1F1B", "Interleaved1F1B") if chunks % pp == 0 else ("GPipe",):
+            yield replace(setting, chunks=chunks, schedule=schedule)
+
+
+def _inference_settings(question: Question) -> Iterator[LayoutSetting]:
+    """Whole replicas, each divided over ranks of one node."""
+    for tp in _divisors(question.cluster.each):
+        replicas = question.cluster.size // tp
+        if question.batch % replicas == 0 or question.batch < replicas:
+            rows = max(question.batch // replicas, 1)
+            yield LayoutSetting(Layout(tp=tp), rows, tokens=question.tokens)

@@ -1,0 +1,302 @@
+"""The bytes of a device in a layout, at each moment of a step: weights, gradients, optimizer, activations, gathered weights.
+
+Weights and optimizer are exact. What ``fully_shard`` holds beside them is that of torch: a unit (a layer, or all that is
+outside of the layers) is gathered while it computes, the output of a gather stays until the next gather, and the summed
+gradients of a unit are in flight while the next unit computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import NamedTuple
+
+import torch
+
+from modular_converter.parallel.advice.devices import GIB, Device
+from modular_converter.parallel.advice.optimizer_state import OptimizerUse, TrainedWeight, optimizer_use
+from modular_converter.parallel.advice.profile import RunUse, SegmentUse
+from modular_converter.parallel.advice.subject import ModelInQuestion, WeightPart
+from modular_converter.parallel.layout import Layout
+
+
+@dataclass(frozen=True)
+class LayoutSetting:
+    """A layout with its options.
+
+    Attributes:
+        rows: of one data rank, in a forward; with stages, of all micro-batches of a step.
+        optimizer: a name in ``OPTIMIZERS``.
+        weight_type: of weights and optimizer, if products are in another type.
+        tokens: that are generated after the rows, without training.
+    """
+
+    layout: Layout
+    rows: int
+    optimizer: str = "adamw"
+    recompute: bool = False
+    reshard: bool = True
+    offload: bool = False
+    chunks: int = 1
+    schedule: str = "1F1B"
+    weight_type: str = ""
+    tokens: int = 0
+
+    @property
+    def shares(self) -> str:
+        """The dimension over which each layer is divided."""
+        return "ep" if self.layout.ep > 1 else "tp"
+
+    @property
+    def spreads(self) -> bool:
+        """Whether ``fully_shard`` holds the weights."""
+        return self.layout.data > 1
+
+    @property
+    def micro_rows(self) -> int:
+        """The rows of one forward."""
+        return self.rows // self.chunks
+
+    def options(self) -> str:
+        """The options as arguments of ``Training``."""
+        said = [f"{name}=True" for name in ("recompute", "offload") if getattr(self, name)]
+        said += ["reshard=False"] if self.layout.dp_shard > 1 and not self.reshard else []
+        if self.layout.pp > 1:
+            said += [f"chunks={self.chunks}", f'schedule="{self.schedule}"']
+        return ", ".join(said)
+
+    def __str__(self) -> str:
+        said = self.options().replace("=True", "").replace('"', "")
+        return f"{self.layout}{f' ({said})' if said else ''}"
+
+
+class Moment(NamedTuple):
+    """Bytes at a moment of a step, beside weights, optimizer and buffers."""
+
+    name: str
+    gradients: float
+    activations: float
+    gathered: float
+
+    @property
+    def size(self) -> float:
+        return self.gradients + self.activations + self.gathered
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """The bytes of one device, the one that needs most.
+
+    Attributes:
+        weights, gradients, optimizer: exact; between steps, with all gradients.
+        buffers: of the model, whole on each device.
+        peak: the moment with the most bytes.
+        caches: bytes of the caches of all rows, which are part of the activations.
+        workspace: of libraries, inside of torch's allocator.
+        outside: of the driver's context and the buffers of collectives.
+        spare: what an allocator cannot use.
+        replicated: (name, bytes) of the weights that each of the ranks of a layer has whole, the largest first.
+    """
+
+    weights: float
+    gradients: float
+    optimizer: float
+    buffers: float
+    peak: Moment
+    caches: float
+    workspace: float
+    outside: float
+    spare: float
+    replicated: tuple[tuple[str, float], ...] = field(default=(), repr=False)
+
+    @property
+    def allocated(self) -> float:
+        """What ``torch.cuda.max_memory_allocated`` reports."""
+        return self.weights + self.optimizer + self.buffers + self.peak.size + self.workspace
+
+    @property
+    def total(self) -> float:
+        """All that the device must have."""
+        return self.allocated + self.outside + self.spare
+
+
+class WeightUnit(NamedTuple):
+    """The weights of a unit of ``fully_shard``: this process's part, gathered; gradients, in the type of sums, and summed."""
+
+    part: float = 0.0
+    gathered: float = 0.0
+    gradients: float = 0.0
+    sums: float = 0.0
+    reduced: float = 0.0
+
+
+def unstaged_footprint(
+    subject: ModelInQuestion, setting: LayoutSetting, device: Device, parts: Sequence[WeightPart], use: RunUse
+) -> Footprint:
+    """The memory of a device without stages."""
+    optimizer = optimizer_of(setting, parts) if subject.trains else OptimizerUse(0.0, 0.0, ())
+    units = weight_units(setting, parts)
+    weights = sum(unit.part for unit in units.values())
+    on_host = setting.offload
+    if not subject.trains:
+        moments = list(_inference_moments(use, setting))
+    else:
+        moments = list(training_moments(use.segments, units, setting))
+        step = 0.0 if on_host else optimizer.step
+        gradients = 0.0 if on_host else sum(unit.reduced for unit in units.values())
+        moments.append(Moment("the optimizer's step", gradients, step, 0.0))
+    return assembled(
+        subject,
+        setting,
+        device,
+        parts,
+        weights=0.0 if on_host else weights,
+        gradients=sum(unit.reduced for unit in units.values()) if subject.trains and not on_host else 0.0,
+        optimizer=0.0 if on_host else optimizer.state,
+        peak=max(moments, key=lambda one: one.size),
+        caches=0.0 if subject.trains else use.kept - use.result,
+    )
+
+
+def assembled(
+    subject: ModelInQuestion,
+    setting: LayoutSetting,
+    device: Device,
+    parts: Sequence[WeightPart],
+    weights: float,
+    gradients: float,
+    optimizer: float,
+    peak: Moment,
+    caches: float = 0.0,
+) -> Footprint:
+    """The footprint with what does not depend on the moment."""
+    inputs = 16.0 * setting.rows * subject.length
+    whole = sorted(((one.name, _bytes(one.shape, one.width)) for one in parts if one.replicated), key=lambda p: -p[1])
+    inside = weights + optimizer + subject.buffers + peak.size
+    return Footprint(
+        weights,
+        gradients,
+        optimizer,
+        subject.buffers,
+        peak._replace(activations=peak.activations + inputs),
+        caches,
+        device.workspace_mib * 2**20,
+        (device.context_gib + device.group_gib * (setting.layout.size > 1)) * GIB,
+        inside * device.spare,
+        tuple(whole) if setting.layout.shares > 1 else (),
+    )
+
+
+def trained_weights(setting: LayoutSetting, parts: Sequence[WeightPart]) -> list[TrainedWeight]:
+    """The part of each weight that this process updates."""
+    own_type = getattr(torch, setting.weight_type) if setting.weight_type else None
+    found = []
+    for one in parts:
+        if one.trained:
+            kind = own_type or {2: torch.bfloat16, 4: torch.float32, 8: torch.float64}.get(one.width, torch.bfloat16)
+            found.append(TrainedWeight(_shard(one.shape, setting.layout.dp_shard), one.whole, kind))
+    return found
+
+
+def optimizer_of(setting: LayoutSetting, parts: Sequence[WeightPart]) -> OptimizerUse:
+    """The use of the optimizer on this process's parts."""
+    return optimizer_use(setting.optimizer, trained_weights(setting, parts))
+
+
+def _shard(shape: tuple[int, ...], ranks: int) -> tuple[int, ...]:
+    """The part of ``fully_shard``'s first rank: of the first dimension, in equal parts of which the last may be shorter."""
+    return (-(-shape[0] // ranks), *shape[1:]) if shape and ranks > 1 else shape
+
+
+def _bytes(shape: tuple[int, ...], width: float) -> float:
+    return float(prod(shape)) * width
+
+
+def weight_units(setting: LayoutSetting, parts: Sequence[WeightPart]) -> dict[str, WeightUnit]:
+    """Path of a unit -> its bytes. Without data ranks nothing is gathered."""
+    ranks, width = setting.layout.dp_shard, getattr(torch, setting.weight_type).itemsize if setting.weight_type else 0
+    found = {"": WeightUnit()}
+    for one in parts:
+        shard = _shard(one.shape, ranks)
+        kept, whole = _bytes(shard, width or one.width), _bytes(shard, one.width) * ranks
+        gradients = (whole, kept * ranks, kept) if one.trained else (0.0, 0.0, 0.0)
+        more = (kept, whole if setting.spreads else 0.0, *gradients)
+        found[one.unit] = WeightUnit(*(a + b for a, b in zip(found.get(one.unit, WeightUnit()), more)))
+    return found
+
+
+def _inference_moments(use: RunUse, setting: LayoutSetting) -> Iterator[Moment]:
+    for number, live in enumerate(use.live()[: len(use.segments)]):
+        yield Moment(f"forward of {use.segments[number].path or 'the code around the layers'}", 0.0, live, 0.0)
+    if setting.tokens:
+        caches = use.kept - use.result
+        layers = [one.forward.net for one in use.segments if one.path] or [0.0]
+        longest = max(layers) * 2 + use.result * 2
+        yield Moment("the last token", 0.0, caches + longest, 0.0)
+
+
+def training_moments(
+    segments: Sequence[SegmentUse], units: dict[str, WeightUnit], setting: LayoutSetting, keeps: bool = False
+) -> Iterator[Moment]:
+    """The moments of a forward and backward.
+
+    Args:
+        keeps: whether gathered weights and gradients stay whole, as they do until the last micro-batch of stages.
+    """
+    spreads, reshard = setting.spreads, setting.reshard and setting.layout.dp_shard > 1 and not keeps
+    root = units[""]
+    held, gathered_all = 0.0, sum(unit.gathered for unit in units.values())
+    before, so_far = 0.0, root.gathered
+    for one in segments:
+        name = f"forward of {one.path or 'the code around the layers'}"
+        unit = units.get(one.path, root) if one.path else root
+        inside = unit is not root
+        if not spreads:
+            yield Moment(name, 0.0, held + one.forward.peak, 0.0)
+        elif reshard:
+            own = 2 * unit.gathered + unit.part * setting.offload if inside else before
+            yield Moment(name, 0.0, held + one.forward.peak, root.gathered + own)
+            yield Moment(f"gather of {one.path}", 0.0, held, root.gathered + own + (before if inside else 0.0))
+        else:
+            so_far += unit.gathered if inside else 0.0
+            yield Moment(name, 0.0, held + one.forward.peak, (gathered_all if keeps else so_far) + unit.gathered)
+        before = unit.gathered if inside else before
+        held += one.forward.net
+    yield from _backward_moments(segments, units, setting, held, keeps)
+
+
+def _backward_moments(
+    segments: Sequence[SegmentUse], units: dict[str, WeightUnit], setting: LayoutSetting, held: float, keeps: bool
+) -> Iterator[Moment]:
+    spreads, reshard = setting.spreads, setting.reshard and setting.layout.dp_shard > 1 and not keeps
+    root = units[""]
+    order = [one.path for one in segments if one.path and one.path in units]
+    left = sum(unit.gathered for unit in units.values())
+    reduced, of_root, in_flight, whole = 0.0, 0.0, 0.0, 0.0
+    done: set[str] = set()
+    for one in reversed(segments):
+        unit = units.get(one.path, root) if one.path else root
+        inside, name = unit is not root, f"backward of {one.path or 'the code around the layers'}"
+        live = held + one.backward.peak
+        held += one.backward.net
+        if not spreads or keeps:
+            yield Moment(name, whole, live, left if spreads else 0.0)
+            whole += one.backward.gradients
+            continue
+        ahead = next((path for path in reversed(order) if path not in done and path != one.path), "")
+        prefetched = units[ahead].gathered if ahead else 0.0
+        there = root.gathered + (unit.gathered if inside else 0.0) + prefetched if reshard else left
+        yield Moment(name, reduced + of_root + in_flight, live, there)
+        if not inside:
+            of_root += one.backward.gradients
+            continue
+        done.add(one.path)
+        own, sums = one.backward.gradients, unit.sums
+        left -= unit.gathered
+        after = root.gathered + prefetched if reshard else left
+        yield Moment(f"sum of the gradients of {one.path}", reduced + of_root + own + sums + unit.reduced, held, after)
+        reduced, in_flight = reduced + (0.0 if setting.offload else unit.reduced), sums
+    if spreads and not keeps:
+        sums = root.sums
+        yield Moment("sum of the other gradients", reduced + of_root + sums + root.reduced, 0.0, 0.0)

@@ -1,0 +1,332 @@
+"""A run of a model on tensors without data: the bytes that come and go, the work and the collectives, segment by segment.
+
+A segment is one call of a layer, or the code between two calls. All sizes are those that torch's own operations and its
+own autograd engine make on the meta device; no formula of an architecture is written down here.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any
+
+import torch
+from torch.utils.flop_counter import flop_registry
+
+from modular_converter.parallel.choice.skeleton import META, Guesses
+from modular_converter.parallel.costs.fused_attention import FusedAttention, PlainInputs
+from modular_converter.parallel.errors import AdviceError, BuildError, one_line
+from modular_converter.parallel.shard.collectives import FakeGroup
+from modular_converter.parallel.torch_private import TorchDispatchMode, pytree
+from modular_converter.parallel.trace.record import tensors_in
+
+
+FORWARD, BACKWARD = "forward", "backward"
+MOST_OPERATIONS = 300_000
+"""The limit for one run, forward and backward; models that loop over their tokens exceed it."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One operation: floating-point operations of its products, and the bytes that it reads and writes."""
+
+    flops: float
+    moved: float
+
+
+@dataclass
+class SegmentRun:
+    """One segment in one phase.
+
+    Attributes:
+        first: the number of events before it.
+        kernels: the operations that are no views.
+        collectives: (name, bytes of the tensor) over the ranks that share each layer.
+        gradients: bytes of the gradients of weights that it makes.
+    """
+
+    phase: str
+    segment: int
+    first: int
+    kernels: list[Kernel] = field(default_factory=list)
+    collectives: list[tuple[str, float]] = field(default_factory=list)
+    gradients: float = 0.0
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A whole run.
+
+    Attributes:
+        segments: the path of the layer that each segment calls; empty for the code between.
+        stretches: in order of time; segments of the backward in reverse.
+        events: bytes that came (positive) or went (negative), in order of time.
+        result: bytes of the model's output, without caches.
+    """
+
+    segments: tuple[str, ...]
+    stretches: tuple[SegmentRun, ...]
+    events: tuple[float, ...]
+    result: float
+
+
+class RecordedGroup(FakeGroup):
+    """One rank of a group that does not exist; it makes the tensors that a real one makes, and notes its calls."""
+
+    note: Callable[[str, float], None] | None = None
+
+    def all_reduce(self, tensor: torch.Tensor) -> torch.Tensor:
+        self._tell("all-reduce", tensor)
+        return tensor.detach().clone(memory_format=torch.contiguous_format)
+
+    def all_gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
+        self._tell("all-gather", tensor)
+        source = tensor.detach().contiguous()
+        return [torch.empty_like(source) for _ in range(self.size)]
+
+    def _tell(self, name: str, tensor: torch.Tensor) -> None:
+        if self.note is not None:
+            self.note(name, float(tensor.numel() * tensor.element_size()))
+
+
+def record_run(
+    model: Any, layers: Mapping[str, torch.nn.Module], inputs: Mapping[str, Any], group: RecordedGroup, trains: bool
+) -> Recording:
+    """Run a model on the meta device, with its backward if it ``trains``.
+
+    Args:
+        layers: path -> layer.
+        group: of the ranks that the model's weights are divided over.
+
+    Raises ``BuildError`` if the run fails without data, ``AdviceError`` if it has too many operations.
+    """
+    noted = _Notes(model, layers)
+    group.note = noted.collective
+    modes = (Guesses(finds_nothing=False), PlainInputs(), FusedAttention(noted.attention), META, _Operations(noted))
+    try:
+        with torch.set_grad_enabled(trains), modes[0], modes[1], modes[2], modes[3], modes[4]:
+            result = model(**inputs)
+            left = _bytes(tensors_in(result))
+            if trains:
+                noted.turn()
+                loss = _loss(result)
+                del result
+                _backward(loss)
+                del loss
+        noted.close()
+    except (AdviceError, BuildError):
+        raise
+    except Exception as error:  # a model's own code may raise anything without data
+        raise BuildError(f"{type(model).__name__}: its run fails without data: {one_line(error)}") from error
+    finally:
+        noted.remove_hooks()
+        group.note = None
+        model.zero_grad(set_to_none=True)
+    return Recording(tuple(noted.segments), tuple(noted.stretches), tuple(noted.events), left)
+
+
+def _backward(loss: torch.Tensor) -> None:
+    """The backward of a loss by its edge: with the tensor itself, the modes would be off where layers run again."""
+    edge, start = torch.autograd.graph.get_gradient_edge(loss), torch.ones_like(loss)
+    torch.autograd.backward(edge, start)
+
+
+def _loss(result: Any) -> torch.Tensor:
+    """The loss of the model, or the sum of its floating outputs."""
+    loss = getattr(result, "loss", None)
+    if isinstance(loss, torch.Tensor):
+        return loss
+    floating = [one for one in tensors_in(result) if one.is_floating_point() and one.requires_grad]
+    if not floating:
+        raise BuildError("its output has no gradient, so that it cannot be trained")
+    return sum((one.float().mean() for one in floating), start=torch.zeros((), device=META))
+
+
+def _bytes(tensors: Iterable[torch.Tensor]) -> float:
+    found = {_storage(one): float(one.untyped_storage().nbytes()) for one in tensors}
+    return sum(found.values())
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    """The number of a tensor's storage, which its views share."""
+    return int(tensor.untyped_storage()._cdata)
+
+
+class _Account:
+    """The storages that have come and not gone, and the events of both.
+
+    Args:
+        state: tensors that are there throughout.
+    """
+
+    def __init__(self, state: Iterable[torch.Tensor]) -> None:
+        self.events: list[float] = []
+        self.held: dict[int, float] = {}
+        self.state = {_storage(one) for one in state}
+        self.open = True
+        self._refs: list[Any] = []
+
+    def made(self, tensor: torch.Tensor) -> None:
+        """A storage has come, unless it is known; note when it goes."""
+        storage = tensor.untyped_storage()
+        key, size = int(storage._cdata), float(storage.nbytes())
+        if key in self.state or key in self.held or not size:
+            return
+        self.held[key] = size
+        self.events.append(size)
+        self._refs.append(weakref.ref(storage, lambda _: self._gone(key)))
+
+    def _gone(self, key: int) -> None:
+        size = self.held.pop(key, None)
+        if size is not None and self.open:
+            self.events.append(-size)
+
+
+class _Notes:
+    """What is noted in a run. Segments alternate: code between layers (even numbers), calls of layers (odd numbers)."""
+
+    def __init__(self, model: torch.nn.Module, layers: Mapping[str, torch.nn.Module]) -> None:
+        self.segments, self.phase, self.operations = [""], FORWARD, 0
+        self.account = _Account((*model.parameters(), *model.buffers()))
+        self.events = self.account.events
+        self.stretches = [SegmentRun(FORWARD, 0, 0)]
+        self.finished: list[float] = []
+        self.owners = [one for one in model.parameters() if one.requires_grad]
+        self.handles = [one.register_post_accumulate_grad_hook(self._gradient) for one in self.owners]
+        self.inside = 0
+        for path, layer in layers.items():
+            self.handles.append(layer.register_forward_pre_hook(self._entering(path), with_kwargs=True))
+            self.handles.append(layer.register_forward_hook(self._left))
+
+    def _entering(self, path: str) -> Callable[..., None]:
+        def enter(module: Any, args: Any, kwargs: Any) -> None:
+            if self.phase == FORWARD and not self.inside:
+                self._watch(tensors_in((args, kwargs)), len(self.segments) - 1)
+                self._begin(path)
+            self.inside += 1
+
+        return enter
+
+    def _left(self, module: Any, args: Any, result: Any) -> None:
+        self.inside -= 1
+        if self.phase == FORWARD and not self.inside:
+            self._watch(tensors_in(result), len(self.segments) - 1)
+            self._begin("")
+
+    def _watch(self, tensors: list[torch.Tensor], segment: int) -> None:
+        """When the gradient of a tensor is known, the backward of a segment begins, unless an earlier one has."""
+
+        def reached(gradient: torch.Tensor) -> None:
+            if self.phase == BACKWARD and segment < self.stretches[-1].segment:
+                self._next(segment)
+
+        for tensor in tensors:
+            if tensor.requires_grad and tensor.grad_fn is not None:
+                tensor.register_hook(reached)  # type: ignore[no-untyped-call]
+
+    def _begin(self, path: str) -> None:
+        self.segments.append(path)
+        self._next(len(self.segments) - 1)
+
+    def _next(self, segment: int) -> None:
+        """Begin a stretch; the gradients of weights leave the account of activations at the end of the one that made them."""
+        self._hand_over()
+        self.stretches.append(SegmentRun(self.phase, segment, len(self.events)))
+
+    def _hand_over(self) -> None:
+        self.events += [-size for size in self.finished]
+        self.finished.clear()
+
+    def turn(self) -> None:
+        """The forward has ended."""
+        self.phase = BACKWARD
+        self._next(len(self.segments) - 1)
+
+    def close(self) -> None:
+        self._hand_over()
+        self.account.open = False
+
+    def _gradient(self, weight: torch.Tensor) -> None:
+        """A weight has its gradient, which from now on counts as one, and not as a tensor in passing."""
+        key = _storage(weight.grad) if weight.grad is not None else 0
+        if key in self.account.held:
+            self.finished.append(self.account.held.pop(key))
+            self.stretches[-1].gradients += self.finished[-1]
+            self.account.state.add(key)
+
+    def operation(self, func: Any, flops: float, given: list[torch.Tensor], results: list[torch.Tensor]) -> None:
+        """Note an operation; views and questions about tensors cost nothing."""
+        self.operations += 1
+        if self.operations > MOST_OPERATIONS:
+            raise AdviceError(
+                f"a run takes more than {MOST_OPERATIONS} operations: the model loops over its tokens; give a smaller "
+                "--sequence"
+            )
+        known = {_storage(one) for one in given}
+        new = [one for one in results if _storage(one) not in known]
+        for one in new:
+            self.account.made(one)
+        if new and func.name() != "aten::empty" or results and func._schema.is_mutable:
+            moved = sum(float(one.numel() * one.element_size()) for one in (*given, *results))
+            self.stretches[-1].kernels.append(Kernel(flops, moved))
+
+    def attention(self, flops: float) -> None:
+        self.stretches[-1].kernels.append(Kernel(flops, 0.0))
+
+    def collective(self, name: str, size: float) -> None:
+        self.stretches[-1].collectives.append((name, size))
+
+    def remove_hooks(self) -> None:
+        self.account.open = False
+        for handle in self.handles:
+            handle.remove()
+
+
+class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Hands each operation of torch, with its tensors, to the notes."""
+
+    def __init__(self, noted: _Notes) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.noted = noted
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        given = [value for value in pytree.tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
+        flops, packet = 0.0, func._overloadpacket
+        if "grouped_mm" in str(packet):  # rows of several experts, each with its own matrix
+            flops = 2.0 * result.numel() * args[0].shape[-1]
+        elif packet in flop_registry:
+            flops = float(flop_registry[packet](*args, **(kwargs or {}), out_val=result))
+        self.noted.operation(func, flops, given, tensors_in(result))
+        return result
+
+
+class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """A context that counts operations and the most bytes of new tensors at once.
+
+    Args:
+        state: tensors that are there before.
+    """
+
+    def __init__(self, state: Iterable[torch.Tensor]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._account = _Account(state)
+        self.kernels: list[Kernel] = []
+
+    @property
+    def peak(self) -> float:
+        """The most bytes at once."""
+        return max(accumulate(self._account.events, initial=0.0))
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        given = [value for value in pytree.tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
+        known = {_storage(one) for one in given}
+        for one in tensors_in(result):
+            if _storage(one) not in known:
+                self._account.made(one)
+        moved = sum(float(one.numel() * one.element_size()) for one in (*given, *tensors_in(result)) if one.is_meta)
+        self.kernels.append(Kernel(0.0, moved))
+        return result

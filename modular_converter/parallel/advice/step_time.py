@@ -1,0 +1,199 @@
+"""The seconds of a step or of a token in a layout: products, moved bytes, launches, collectives and the bubble.
+
+Each operation takes the longer of its products and its bytes on the device; the host launches them one by one, so a run of
+many small operations takes the host's time. Gathers and sums of ``fully_shard`` run beside the computation of a unit; the
+collectives of ``tp`` and ``ep`` do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from modular_converter.parallel.advice.devices import Cluster, Device
+from modular_converter.parallel.advice.memory import LayoutSetting, WeightUnit, optimizer_of, weight_units
+from modular_converter.parallel.advice.profile import RunUse, SegmentUse, StretchUse
+from modular_converter.parallel.advice.recording import Kernel
+from modular_converter.parallel.advice.stages import Stage, order_of_passes, stages_of
+from modular_converter.parallel.advice.subject import ModelInQuestion
+from modular_converter.parallel.schedule.simulate import simulate
+from modular_converter.parallel.schedule.stage_costs import StageCost
+
+
+ERROR = 0.25
+"""The part of a predicted time by which the measured one may differ: see the table in docs/advise.md."""
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """Seconds of a step in training, or of all tokens of an answer.
+
+    Attributes:
+        compute: of operations on the device, or of their launches.
+        exchange: of collectives that nothing hides.
+        bubble: of ranks that wait for other stages.
+        update: of the optimizer.
+        token: of one more token, without training.
+    """
+
+    compute: float
+    exchange: float
+    bubble: float = 0.0
+    update: float = 0.0
+    token: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        return self.compute + self.exchange + self.bubble + self.update
+
+    @property
+    def band(self) -> tuple[float, float]:
+        """The shortest and the longest time within the error of the figures."""
+        return self.seconds * (1 - ERROR), self.seconds * (1 + ERROR)
+
+
+class Links:
+    """The seconds of collectives over groups of a layout. Ranks of ``tp`` are neighbours, then data ranks, then stages."""
+
+    def __init__(self, cluster: Cluster, setting: LayoutSetting) -> None:
+        self.device, self.each = cluster.device, cluster.each
+        layout = setting.layout
+        self.shares = self._speed(1, layout.shares)
+        self.shards = self._speed(layout.shares, layout.dp_shard)
+        self.replicas = self._speed(layout.shares * layout.dp_shard, layout.dp_replicate)
+        self.stages = self._speed(layout.shares * layout.data, layout.pp)
+
+    def _speed(self, inside: int, ranks: int) -> float:
+        """GB/s of each device of a group whose neighbours are ``inside`` devices apart."""
+        return self.device.link if inside * ranks <= self.each else self.device.network
+
+    def collective(self, name: str, size: float, ranks: int, speed: float) -> float:
+        """Seconds of a collective whose whole tensor has so many bytes (of an all-gather of shares: of one share)."""
+        if ranks < 2 or not size:
+            return 0.0
+        whole = size * ranks if name == "all-gather" else size
+        passes = 2 if name == "all-reduce" else 1
+        return passes * whole * (ranks - 1) / ranks / (speed * 1e9) + self.device.link_us * 1e-6
+
+
+def time_of_step(subject: ModelInQuestion, setting: LayoutSetting, cluster: Cluster) -> StepTime:
+    """The time of a step. Raises ``PlanError`` as ``footprint`` does."""
+    links, layout = Links(cluster, setting), setting.layout
+    parts = subject.parts(setting.shares, layout.shares)
+    dtype = subject.request.dtype
+    speed = Speed(cluster.device, dtype)
+    if layout.pp > 1:
+        return _staged(subject, setting, speed, links, stages_of(subject, setting, parts))
+    use = subject.use(setting.micro_rows, setting.shares, layout.shares, setting.recompute)
+    if not subject.trains:
+        return _inference(subject, setting, speed, links, use)
+    units = weight_units(setting, parts)
+    compute, exchange = _pass_times(use.segments, units, setting, speed, links)
+    update = speed.seconds(optimizer_of(setting, parts).kernels)
+    if setting.offload:  # weights to the device twice, gradients back, and the update on the host
+        moved = sum(2 * one.part + one.reduced for one in units.values())
+        exchange += moved / (speed.device.host_link * 1e9)
+        update *= speed.device.bandwidth / HOST_BANDWIDTH
+    return StepTime(compute, exchange, update=update)
+
+
+HOST_BANDWIDTH = 100.0
+"""GB/s of the memory of a host, for one process."""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """The speed of a device for operations of one type."""
+
+    device: Device
+    dtype: str
+
+    def seconds(self, kernels: Iterable[Kernel]) -> float:
+        """Seconds of the device for operations."""
+        one, total = self.device, 0.0
+        peak, moves, least = one.peak(self.dtype), one.bandwidth * 1e9 * one.moves, one.kernel_us * 1e-6
+        for kernel in kernels:
+            part = one.products if kernel.moved else one.attention  # only fused attention counts no bytes
+            total += max(kernel.flops / (peak * part), kernel.moved / moves, least)
+        return total
+
+    def stretch(self, use: StretchUse) -> float:
+        """Seconds of a segment in one phase: of the device, or of the host that launches."""
+        return max(self.seconds(use.kernels), len(use.kernels) * self.device.launch_us * 1e-6)
+
+
+def _exchanges(use: StretchUse, setting: LayoutSetting, links: Links) -> float:
+    ranks = setting.layout.shares
+    return sum(links.collective(name, size, ranks, links.shares) for name, size in use.collectives)
+
+
+def _pass_times(
+    segments: Sequence[SegmentUse], units: dict[str, WeightUnit], setting: LayoutSetting, speed: Speed, links: Links
+) -> tuple[float, float]:
+    """Seconds of computation, and of what it does not hide, of a forward and backward."""
+    layout = setting.layout
+    compute = exchange = 0.0
+    waiting = 0.0  # seconds of gathers and sums that may run beside the computation
+    for one in segments:
+        unit = units.get(one.path) if one.path else None
+        times = speed.stretch(one.forward), speed.stretch(one.backward)
+        exchange += _exchanges(one.forward, setting, links) + _exchanges(one.backward, setting, links)
+        compute += sum(times)
+        if unit is None or not setting.spreads:
+            continue
+        gather = links.collective("gather", unit.gathered, layout.dp_shard, links.shards)
+        sums = links.collective("sum", unit.sums, layout.dp_shard, links.shards)
+        sums += links.collective("all-reduce", unit.reduced, layout.dp_replicate, links.replicas)
+        again = gather if setting.reshard and layout.dp_shard > 1 else 0.0
+        waiting += max(0.0, gather - times[0]) + max(0.0, again + sums - times[1])
+    if setting.spreads:
+        root = units[""]
+        waiting += links.collective("gather", root.gathered, layout.dp_shard, links.shards)
+        waiting += links.collective("sum", root.sums, layout.dp_shard, links.shards)
+        waiting += links.collective("all-reduce", root.reduced, layout.dp_replicate, links.replicas)
+    return compute, exchange + waiting
+
+
+def _inference(subject: ModelInQuestion, setting: LayoutSetting, speed: Speed, links: Links, use: RunUse) -> StepTime:
+    """A forward of the rows, and the tokens after it: each reads all weights and caches once."""
+    compute = sum(speed.stretch(one.forward) for one in use.segments)
+    exchange = sum(_exchanges(one.forward, setting, links) for one in use.segments)
+    one = speed.device
+    weights = sum(
+        unit.part for unit in weight_units(setting, subject.parts(setting.shares, setting.layout.shares)).values()
+    )
+    read = (weights + use.kept - use.result) / (one.bandwidth * 1e9 * one.moves)
+    launches = sum(len(segment.forward.kernels) for segment in use.segments) * one.launch_us * 1e-6
+    calls = sum(len(segment.forward.collectives) for segment in use.segments) * one.link_us * 1e-6
+    token = max(read, launches) + (calls if setting.layout.shares > 1 else 0.0)
+    return StepTime(compute + token * max(setting.tokens - 1, 0), exchange, token=token)
+
+
+def _staged(
+    subject: ModelInQuestion, setting: LayoutSetting, speed: Speed, links: Links, stages: Sequence[Stage]
+) -> StepTime:
+    costs, updates = [], []
+    waiting = 0.0
+    for stage in stages:
+        units = weight_units(setting, stage.parts)
+        forward = sum(speed.stretch(one.forward) + _exchanges(one.forward, setting, links) for one in stage.segments)
+        backward = sum(
+            speed.stretch(one.backward) + _exchanges(one.backward, setting, links) for one in stage.segments
+        )
+        costs.append(StageCost(forward, backward / 2, backward / 2))
+        if subject.trains:
+            updates.append(speed.seconds(optimizer_of(setting, stage.parts).kernels))
+        layout = setting.layout
+        gathered, sums = (sum(one.gathered for one in units.values()), sum(one.sums for one in units.values()))
+        own = links.collective("gather", gathered, layout.dp_shard, links.shards)
+        own += links.collective("sum", sums, layout.dp_shard, links.shards)
+        reduced = sum(one.reduced for one in units.values())
+        own += links.collective("all-reduce", reduced, layout.dp_replicate, links.replicas)
+        waiting = max(waiting, own)
+    order = order_of_passes(setting, subject.trains)
+    sent = max((abs(one.segments[0].backward.net) for one in stages[1:]), default=0.0) / (links.stages * 1e9)
+    line = simulate(order, costs, sent + speed.device.link_us * 1e-6)
+    busy = max(use.busy for use in line.uses)
+    per_rank = len(stages) // setting.layout.pp
+    update = max(updates, default=0.0) * per_rank
+    return StepTime(busy, waiting * per_rank, line.step - busy, update)

@@ -1,0 +1,243 @@
+"""The model in question without data: whole, as one of several ranks holds it, and its run with few layers of each kind."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.advice.profile import Recordings, RunUse
+from modular_converter.parallel.advice.recording import RecordedGroup, record_run
+from modular_converter.parallel.choice.fit import fit
+from modular_converter.parallel.choice.select_plan import expert_plan
+from modular_converter.parallel.choice.skeleton import META, Skeleton, assemble_model, skeleton_of
+from modular_converter.parallel.choice.small_instances import derived_plan, small_settings, target_like
+from modular_converter.parallel.choice.trials import kinds_by_modules
+from modular_converter.parallel.costs.full_model import CountRequest, inputs_of, model_of, target_and_config
+from modular_converter.parallel.errors import ApplyError, BuildError
+from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.plans.resolve import Piece, fitting, resolve
+from modular_converter.parallel.plans.text_checks import placed
+from modular_converter.parallel.shard.apply import apply
+from modular_converter.parallel.shard.layer_units import outermost_layers, own_layers, recompute_layers
+from modular_converter.parallel.shard.shares import largest_share
+
+
+RECORDED_ROWS = (2, 3)
+OF_EACH_KIND = 3
+"""The first layers of a kind may differ from the others: their input has no gradient, or lives longer."""
+
+
+@dataclass(frozen=True)
+class WeightPart:
+    """The part of a weight that one of the ranks holds before data ranks divide it.
+
+    Attributes:
+        unit: the path of the layer that holds it; empty for weights outside of the layers.
+        whole: the shape of the whole weight.
+        shape: of the part.
+        width: bytes of an entry.
+        trained: whether it has a gradient.
+    """
+
+    name: str
+    unit: str
+    whole: tuple[int, ...]
+    shape: tuple[int, ...]
+    width: int
+    trained: bool
+
+    @property
+    def replicated(self) -> bool:
+        return self.whole == self.shape
+
+
+@dataclass
+class ModelInQuestion:
+    """A model at the size of its configuration, on the meta device.
+
+    Attributes:
+        trains: whether its runs have a backward.
+        model: whole, in the type of the weights.
+        layers: path -> layer, of the outermost lists.
+    """
+
+    request: CountRequest
+    model: Any
+    layers: dict[str, torch.nn.Module] = field(repr=False)
+    _plans: dict[tuple[str, int], Plan] = field(default_factory=dict, repr=False)
+    _runs: dict[tuple[str, int, bool], Recordings] = field(default_factory=dict, repr=False)
+    _uses: dict[tuple[str, int, bool, int], RunUse] = field(default_factory=dict, repr=False)
+
+    @property
+    def trains(self) -> bool:
+        return self.request.trains
+
+    @property
+    def parameters(self) -> int:
+        return sum(one.numel() for one in self.model.parameters())
+
+    @property
+    def length(self) -> int:
+        """Tokens of a row; 0 for a model without tokens."""
+        ids = inputs_of(self.model, self.request, META).get("input_ids")
+        return int(ids.shape[1]) if isinstance(ids, torch.Tensor) else 0
+
+    @property
+    def has_experts(self) -> bool:
+        return any("expert" in name for name, _ in self.model.named_modules())
+
+    def parts(self, shares: str = "tp", ranks: int = 1) -> list[WeightPart]:
+        """The weights of the rank with the largest shares, tied weights once. Raises ``PlanError`` without a plan."""
+        units = {id(layer): path for path, layer in self.layers.items()}
+        own = {id(layer) for layer in own_layers(self.model)}
+        inside = {
+            id(one): units[id(layer)]
+            for layer in self.layers.values()
+            if id(layer) in own
+            for one in layer.parameters()
+        }
+        pieces: dict[str, Piece] = {}
+        if ranks > 1:
+            pieces = resolve(fitting(self.plan(shares, ranks), self.model), self.model).pieces
+        found = []
+        for name, one in self.model.named_parameters():
+            shape = tuple(one.shape)
+            part = largest_share(shape, pieces.get(name), ranks)
+            trained = one.requires_grad and one.is_floating_point()
+            found.append(WeightPart(name, inside.get(id(one), ""), shape, part, one.element_size(), trained))
+        return found
+
+    @property
+    def buffers(self) -> float:
+        """Bytes of buffers, which each rank has whole."""
+        return float(sum(one.numel() * one.element_size() for one in self.model.buffers()))
+
+    def plan(self, shares: str, ranks: int) -> Plan:
+        """The plan of the model, as it fits so many ranks. Raises ``PlanError`` if there is none, or it does not fit."""
+        if (shares, ranks) not in self._plans:
+            if shares == "ep":
+                plan, _ = expert_plan(self.model, None, ranks)
+            else:
+                found = derived_plan(target_like(self.model), small_settings(self.model), 2)
+                if not found.verdict.passed or not found.plan.rules:
+                    why = placed(found.verdict.layer, found.verdict.reason) or "nothing can be sharded"
+                    raise ApplyError(f"{type(self.model).__name__} has no plan: {why}")
+                plan = fitting(found.plan, self.model)
+            short, _ = self._short()
+            plan = fit(short, fitting(plan, assemble_model(short, META)[0]), ranks).plan
+            self._plans[shares, ranks] = plan
+        return self._plans[shares, ranks]
+
+    def use(self, rows: int, shares: str = "tp", ranks: int = 1, recompute: bool = False) -> RunUse:
+        """The use of one run of so many rows on one of the ranks. Raises ``PlanError`` if it cannot be run without data."""
+        key = (shares, ranks, recompute)
+        if key not in self._runs:
+            self._runs[key] = self._recorded(*key)
+        at = (*key, rows)
+        if at not in self._uses:
+            self._uses[at] = self._runs[key].at(rows)
+        return self._uses[at]
+
+    def _recorded(self, shares: str, ranks: int, recompute: bool) -> Recordings:
+        short, alike = self._short()
+        try:
+            return self._both(short, alike, shares, ranks, recompute)
+        except BuildError:  # the code counts its layers
+            if not alike:
+                raise
+            return self._both(skeleton_of(self.model), {}, shares, ranks, recompute)
+
+    def _both(self, skeleton: Skeleton, alike: dict[str, str], shares: str, ranks: int, recompute: bool) -> Recordings:
+        first, second = (self._run(skeleton, rows, shares, ranks, recompute) for rows in RECORDED_ROWS)
+        return Recordings(RECORDED_ROWS, (first, second), alike)
+
+    def _run(self, skeleton: Skeleton, rows: int, shares: str, ranks: int, recompute: bool) -> Any:
+        model: Any = assemble_model(skeleton, META)[0]
+        model.train(self.trains)
+        group = RecordedGroup(ranks)
+        inputs = inputs_of(model, replace(self.request, samples=rows), META)
+        accepted = inspect.signature(model.forward).parameters
+        if "use_cache" in accepted:
+            inputs["use_cache"] = not self.trains
+        if not self.trains and "logits_to_keep" in accepted:  # as `generate` calls it
+            inputs["logits_to_keep"] = 1
+        if ranks > 1:
+            apply(model, fitting(self.plan(shares, ranks), model), group)
+        if recompute:
+            if not getattr(model, "supports_gradient_checkpointing", False):
+                raise ApplyError(f"{type(model).__name__} has no gradient checkpointing")
+            recompute_layers(model)
+        return record_run(model, dict(named_layers(model)), inputs, group, self.trains)
+
+    def _short(self) -> tuple[Skeleton, dict[str, str]]:
+        """The model with the first layers of each list, up to three of each kind; and the kinds of the others."""
+        if not hasattr(self, "_first_layers"):
+            self._first_layers = with_first_layers(self.model, self.layers)
+        return self._first_layers
+
+
+def model_in_question(request: CountRequest) -> ModelInQuestion:
+    """The model of a request. Raises ``PlanError`` if it is unknown or cannot be made without data."""
+    target, config = target_and_config(request)
+    model = model_of(target, config, request, META)
+    return ModelInQuestion(request, model, dict(named_layers(model)))
+
+
+def named_layers(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
+    """The members of the outermost lists of layers, with their paths."""
+    names = {id(module): path for path, module in model.named_modules()}
+    for layer in outermost_layers(model):
+        yield names[id(layer)], layer
+
+
+def with_first_layers(model: torch.nn.Module, layers: dict[str, torch.nn.Module]) -> tuple[Skeleton, dict[str, str]]:
+    """The skeleton of a model with the first layers of each list, and layer that was left out -> layer of its kind.
+
+    A list keeps its layers up to the third of each kind, so that code that counts its layers sees the same numbers.
+    """
+    facts = kinds_by_modules(model)
+    kinds = {path: (facts.get(path), _sizes_of(layer)) for path, layer in layers.items()}
+    lists: dict[str, list[str]] = {}
+    for path in layers:
+        lists.setdefault(path.rpartition(".")[0], []).append(path)
+    alike: dict[str, str] = {}
+    kept: dict[str, dict[str, Any]] = {}
+    for owner, members in lists.items():
+        number = _prefix([kinds[path] for path in members])
+        last = {kinds[path]: path for path in members[:number]}
+        alike |= {path: last[kinds[path]] for path in members[number:]}
+        module = model.get_submodule(owner)
+        kept[owner] = dict(module._modules)
+        module.__dict__["_modules"] = dict(list(module._modules.items())[:number])
+    try:
+        return skeleton_of(model), alike
+    finally:
+        for owner, modules in kept.items():
+            model.get_submodule(owner).__dict__["_modules"] = modules
+
+
+def _prefix(kinds: list[Any]) -> int:
+    """The number of first layers among which each kind is as often as it must be."""
+    missing = Counter({kind: min(OF_EACH_KIND, number) for kind, number in Counter(kinds).items()})
+    for number, kind in enumerate(kinds, start=1):
+        missing[kind] -= 1
+        if max(missing.values()) <= 0:
+            return number
+    return len(kinds)
+
+
+def _sizes_of(layer: torch.nn.Module) -> tuple[Any, ...]:
+    """The shapes of a layer's weights, and the whole numbers of its modules but its own place."""
+    weights = tuple((name, tuple(one.shape), one.dtype) for name, one in layer.named_parameters())
+    numbers = tuple(
+        (path, name, value)
+        for path, module in layer.named_modules()
+        for name, value in vars(module).items()
+        if (value is None or type(value) in (int, float)) and not name.endswith(("_idx", "_index", "_id"))
+    )
+    return weights, numbers

@@ -1,0 +1,186 @@
+"""``modular-plan memory`` and ``modular-plan advise``: which layout of a model fits, how fast it is, why others lose."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from modular_converter.parallel.commands.common import overrides_of, quiet_library, reports_errors, set_option
+from modular_converter.parallel.errors import AdviceError
+
+
+if TYPE_CHECKING:
+    from modular_converter.parallel.advice.devices import Cluster
+    from modular_converter.parallel.advice.memory import LayoutSetting
+    from modular_converter.parallel.advice.subject import ModelInQuestion
+
+COUNT = click.IntRange(1)
+_TYPES = click.Choice(["bfloat16", "float16", "float32"])
+
+
+def _shared(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of both commands."""
+    options = (
+        click.option(
+            "--batch", type=COUNT, help="Rows of a step over all devices; by default one for each data rank."
+        ),
+        click.option(
+            "--sequence", "--length", "length", type=COUNT, help="Tokens of a row; by default MODEL's, at most 2048."
+        ),
+        click.option("--infer", is_flag=True, help="Answers instead of training."),
+        click.option(
+            "--tokens", type=COUNT, default=128, show_default=True, help="With --infer, the tokens of an answer."
+        ),
+        click.option("--dtype", type=_TYPES, default="bfloat16", show_default=True, help="The type of products."),
+        click.option("--weights-in", type=_TYPES, help="The type of weights and optimizer, if it is another."),
+        click.option(
+            "--cluster", type=click.Path(path_type=Path), metavar="FILE", help="A table of devices of your own."
+        ),
+        click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True),
+        set_option,
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@click.command("memory")
+@click.argument("model")
+@click.option("--layout", default="tp1", show_default=True, help="Such as fsdp8.tp2.")
+@click.option("--optimizer", "--train", default="adamw", show_default=True, help="adamw, adamw-fused, sgd, …")
+@click.option("--recompute", is_flag=True, help="Layers keep their inputs alone.")
+@click.option("--keep-gathered", is_flag=True, help="With fsdp: Training(reshard=False).")
+@click.option("--offload", is_flag=True, help="Weights and optimizer on the host.")
+@click.option("--chunks", type=COUNT, default=1, show_default=True, help="With pp: micro-batches.")
+@click.option("--schedule", default="1F1B", show_default=True, help="With pp.")
+@click.option("--devices", default="H100-80GB", show_default=True, help="The device.")
+@click.option("--strict", is_flag=True, help="Weights that each rank of tp or ep has whole are an error.")
+@_shared
+@reports_errors
+def memory_command(model: str, **options: Any) -> None:
+    """Say what a device holds of MODEL in a layout: weights, gradients, optimizer, activations, buffers, contexts.
+
+    MODEL is a model type (of the size that its configuration class publishes), a class path, or a folder or file with a
+    configuration (config.json). Nothing is loaded: the model runs without data. Bytes of weights and optimizer are exact.
+
+    \b
+    Exit code: 0 it fits, 1 it does not (or, with --strict, weights are whole on several ranks), 2 not possible.
+    """
+    from modular_converter.parallel.advice.devices import cluster_of
+    from modular_converter.parallel.advice.footprints import footprint
+    from modular_converter.parallel.advice.report import (
+        memory_table,
+        memory_value,
+        plain_table,
+        replicated_lines,
+    )
+
+    setting = _setting(options)
+    device = cluster_of(options["devices"], options["cluster"]).device
+    subject = _subject(model, options)
+    found = footprint(subject, setting, device)
+    whole = replicated_lines(found, setting.layout.shares)
+    if options["form"] == "json":
+        click.echo(json.dumps({"model": model, "device": device.name, **memory_value(found, setting)}, indent=2))
+    else:
+        rows = f"{setting.rows} x {subject.request.length or 'its'} tokens"
+        click.echo(
+            f"{type(subject.model).__name__}, {subject.parameters / 1e9:.3g} billion parameters, {setting}, {rows}"
+        )
+        for line in [*plain_table(memory_table(found, device)), *whole]:
+            click.echo(line)
+    if options["strict"] and whole:
+        click.echo(f"modular-plan: --strict: {whole[0]}", err=True)
+        sys.exit(1)
+    sys.exit(0 if found.total <= device.memory else 1)
+
+
+def _setting(options: dict[str, Any]) -> LayoutSetting:
+    from modular_converter.parallel.advice.memory import LayoutSetting
+    from modular_converter.parallel.layout import Layout
+    from modular_converter.parallel.schedule.orders import schedule_named
+
+    layout = Layout.parse(options["layout"])
+    batch = options["batch"] or layout.data * options["chunks"]
+    if batch % layout.data:
+        raise AdviceError(f"--batch {batch} does not divide over the {layout.data} data ranks of {layout}")
+    return LayoutSetting(
+        layout,
+        batch // layout.data,
+        options["optimizer"],
+        options["recompute"],
+        not options["keep_gathered"],
+        options["offload"],
+        options["chunks"],
+        schedule_named(options["schedule"]).name,
+        options["weights_in"] or "",
+        options["tokens"] if options["infer"] else 0,
+    )
+
+
+def _subject(model: str, options: dict[str, Any]) -> ModelInQuestion:
+    from modular_converter.parallel.advice.subject import model_in_question
+    from modular_converter.parallel.costs.full_model import CountRequest
+
+    quiet_library()
+    overrides = overrides_of(options["settings"])
+    return model_in_question(
+        CountRequest(model, overrides, None, 1, options["length"], not options["infer"], options["dtype"])
+    )
+
+
+@click.command("advise")
+@click.argument("model")
+@click.option("--devices", help="Such as 2x8xH100-80GB: two nodes of eight; by default the GPUs of this machine.")
+@click.option(
+    "--train", "optimizer", default="adamw", show_default=True, help="The optimizer: adamw, sgd, adafactor, …"
+)
+@click.option("--most", type=COUNT, default=10, show_default=True, help="Rows of the table that run, and that do not.")
+@_shared
+@reports_errors
+def advise_command(model: str, **options: Any) -> None:
+    """Say which layout of MODEL to take on a cluster: memory and time of each, and why the others lose.
+
+    MODEL is as for `modular-plan memory`. All figures are predicted, from a run without data; docs/advise.md compares them
+    with measured ones. The last line runs the choice.
+
+    \b
+    Exit code: 0 a layout fits, 1 none does, 2 not possible.
+    """
+    from modular_converter.parallel.advice.candidates import Question, advise
+    from modular_converter.parallel.advice.report import (
+        advice_table,
+        advice_value,
+        line_to_run,
+        plain_table,
+        recommendation,
+    )
+
+    cluster = _cluster(options)
+    batch = options["batch"] or cluster.size
+    question = Question(
+        cluster,
+        batch,
+        options["optimizer"],
+        options["tokens"] if options["infer"] else 0,
+        options["weights_in"] or "",
+    )
+    found = advise(_subject(model, options), question)
+    if options["form"] == "json":
+        click.echo(json.dumps(advice_value(found, model), indent=2))
+    else:
+        click.echo(recommendation(found))
+        for line in ["", *plain_table(advice_table(found, options["most"])), "", line_to_run(found, model)]:
+            click.echo(line)
+    sys.exit(0 if found.best is not None else 1)
+
+
+def _cluster(options: dict[str, Any]) -> Cluster:
+    from modular_converter.parallel.advice.devices import cluster_at_hand, cluster_of
+
+    return cluster_of(options["devices"], options["cluster"]) if options["devices"] else cluster_at_hand()

@@ -1,0 +1,47 @@
+"""The layers of a model as units: of weights that are gathered together, and of activations that are computed again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+
+def own_layers(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    """The layers of the outermost lists whose weights no other module has."""
+    users = _users(model)
+    for layer in outermost_layers(model):
+        inside = _users(layer)
+        if inside and all(users[key] == count for key, count in inside.items()):
+            yield layer
+
+
+def _users(model: torch.nn.Module) -> Counter[int]:
+    """Identity of a parameter -> the number of modules that have it."""
+    return Counter(id(one) for module in model.modules() for one in module._parameters.values() if one is not None)
+
+
+def outermost_layers(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    """The members of the outermost lists of layers."""
+    is_list = isinstance(module, torch.nn.ModuleList) and _is_container(module)
+    for child in module.children():
+        if is_list and not _is_container(child):
+            yield child
+        else:
+            yield from outermost_layers(child)
+
+
+def _is_container(module: torch.nn.Module) -> bool:
+    """Whether a module is a list or dict without a forward: ``fully_shard`` gathers weights around forwards."""
+    kinds = (torch.nn.ModuleList, torch.nn.ModuleDict)
+    return isinstance(module, kinds) and type(module).forward is torch.nn.Module.forward
+
+
+def recompute_layers(model: Any) -> None:
+    """Let each layer of a model keep only its inputs, and recompute the rest in the backward."""
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    config: Any = getattr(model, "config", None)
+    if getattr(config, "use_cache", None):
+        config.use_cache = False

@@ -1,0 +1,72 @@
+"""The bytes of an optimizer's state: those of torch's own optimizer after a step with data."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from modular_converter.parallel.advice.memory import LayoutSetting, optimizer_of, trained_weights
+from modular_converter.parallel.advice.optimizer_state import OPTIMIZERS, TrainedWeight, optimizer_use
+from modular_converter.parallel.advice.subject import model_in_question
+from modular_converter.parallel.costs.full_model import CountRequest
+from modular_converter.parallel.errors import AdviceError
+from modular_converter.parallel.layout import Layout
+from modular_converter.parallel.tiny.build import build, target_of
+
+
+TYPES = ["llama", "gpt2", "mixtral", "t5", "bert", "mamba", "vit", "albert", "whisper", "deepseek_v3"]
+
+
+def real_bytes(name: str, weights: list[torch.nn.Parameter]) -> int:
+    """The state after a step, without the numbers of steps, which are on the host."""
+    optimizer = OPTIMIZERS[name](weights)
+    for weight in weights:
+        weight.grad = torch.zeros_like(weight)
+    optimizer.step()
+    tensors = [value for state in optimizer.state.values() for value in state.values() if torch.is_tensor(value)]
+    return sum(one.numel() * one.element_size() for one in tensors if one.dim())
+
+
+@pytest.mark.parametrize("name", ["adamw", "adamw-fused", "sgd", "sgd-momentum", "adafactor"])
+@pytest.mark.parametrize("kind", TYPES)
+def test_state_is_that_of_the_real_optimizer(kind: str, name: str) -> None:
+    weights = list({id(one): one for one in build(target_of(kind)).model.parameters()}.values())
+    found = optimizer_use(name, [TrainedWeight(tuple(w.shape), tuple(w.shape), w.dtype) for w in weights])
+    assert found.state == real_bytes(name, weights)
+
+
+def test_a_share_of_fully_shard_has_a_share_of_the_state_but_whole_sums_over_rows() -> None:
+    part = TrainedWeight((8, 6), (16, 6), torch.float32)
+    assert optimizer_use("adamw", [part]).state == 2 * 8 * 6 * 4
+    assert optimizer_use("adafactor", [part]).state == (16 + 6) * 4
+
+
+def test_a_step_of_lists_needs_the_weights_once_more() -> None:
+    weight = TrainedWeight((64, 32), (64, 32), torch.bfloat16)
+    assert optimizer_use("adamw", [weight] * 3).step == 3 * weight.size
+    assert optimizer_use("adamw-fused", [weight] * 3).step == 0
+
+
+def test_an_unknown_optimizer_names_the_known_ones() -> None:
+    with pytest.raises(AdviceError, match="unknown optimizer 'adam'; known: adamw"):
+        optimizer_use("adam", [])
+
+
+def test_weights_divide_over_data_ranks_and_tensor_ranks() -> None:
+    small = {
+        "hidden_size": 64,
+        "intermediate_size": 96,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "vocab_size": 99,
+    }
+    subject = model_in_question(CountRequest("llama", {**small, "num_key_value_heads": 2}, None, 1, 16))
+    setting = LayoutSetting(Layout.parse("fsdp2.tp2"), 1)
+    shapes = {one.name: one.shape for one in subject.parts("tp", 2)}
+    assert shapes["model.layers.0.mlp.up_proj.weight"] == (48, 64)
+    assert shapes["model.layers.0.input_layernorm.weight"] == (64,)
+    assert shapes["lm_head.weight"] == (50, 64)
+    assert [one.shape for one in trained_weights(setting, subject.parts("tp", 2))][-1] == (25, 64)
+    assert optimizer_of(setting, subject.parts("tp", 2)).state == 2 * sum(
+        one.size for one in trained_weights(setting, subject.parts("tp", 2))
+    )
