@@ -155,6 +155,8 @@ def _with_all_layers(segments: Sequence[SegmentUse], alike: Mapping[str, str]) -
         owner = path.rpartition(".")[0]
         last[owner] = max(last.get(owner, 0), number)
     for path, known in alike.items():
+        if known not in place:  # a tower without inputs
+            continue
         number = place[known]
         copies = after.setdefault(last[path.rpartition(".")[0]], [])
         copies += [segments[number - 1], replace(segments[number], path=path)]
