@@ -90,6 +90,13 @@ def find_conversions(
     return Conversions({path: one for path, one in known.items() if path not in made}, made)
 
 
+def convert_given(texts: Mapping[str, str], settings: Settings) -> Conversions:
+    """The conversions of modular files whose texts are given; the cache knows only files."""
+    from modular_converter.convert.batch import Run
+
+    return Conversions({}, {one.path: one for one in Run(settings, dict(texts)).convert(texts)})
+
+
 def files_required(
     paths: Collection[str], settings: Settings, cache_folder: str | None, library: Library
 ) -> dict[str, frozenset[str]]:

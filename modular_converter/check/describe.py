@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from modular_converter.check.alike import AlikeFiles, find_groups
@@ -19,19 +19,29 @@ BETWEEN = "\n\n\n"
 """The blank lines between the classes and functions of a formatted file."""
 
 
-def describe(stale: Sequence[StaleFile], settings: Settings, wrong: Finding | None = None) -> list[Difference]:
+GIVEN = Cause("the given text of the modular file is not the one on disk", is_in_sources=True)
+"""The cause where git need not be asked."""
+
+
+def describe(
+    stale: Sequence[StaleFile], settings: Settings, wrong: Finding | None = None, given: Collection[str] = ()
+) -> list[Difference]:
     """Each stale file with the definitions that differ and, where git can tell, the cause.
 
     Args:
         stale: the files, sorted by path.
         settings: the settings of the run.
+        given: the modular files whose texts are not those on disk.
         wrong: the finding about the formatter's version or the release, which keeps them from being written.
     """
     history = CommitHistory()
     outdated = {one.path for one in stale}
     there = [one for one in stale if one.old is not None or os.path.lexists(one.target)]
     causes = {
-        one.path: history.cause(one.target, one.new, one.sources - outdated, one.sources & outdated) for one in there
+        one.path: GIVEN
+        if one.conversion.path in given
+        else history.cause(one.target, one.new, one.sources - outdated, one.sources & outdated)
+        for one in there
     }
     groups = find_groups(there, causes, settings)
     return [_describe(one, causes, groups, wrong) for one in stale]

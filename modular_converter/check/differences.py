@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -22,7 +22,12 @@ from modular_converter.settings.values import Settings
 
 
 def find_differences(
-    found: Conversions, settings: Settings, wrong: Sequence[Finding], *, fix_in: str | None
+    found: Conversions,
+    settings: Settings,
+    wrong: Sequence[Finding],
+    *,
+    fix_in: str | None,
+    given: Collection[str] = (),
 ) -> Differences:
     """Compare the conversions of this run with the disk, and write the differences if asked to.
 
@@ -31,6 +36,7 @@ def find_differences(
         settings: the settings of the run.
         wrong: the errors about the formatter's version, which keep everything from being written.
         fix_in: the folder that nothing is written out of, "" for the one of the settings; None to write nothing.
+        given: the modular files whose texts are not those on disk.
     """
     stale, unreadable = compare(found.made.values(), settings)
     if wrong:
@@ -39,7 +45,7 @@ def find_differences(
     if stale:
         from modular_converter.check.describe import describe
 
-        differences = describe(stale, settings, wrong[0] if wrong else about_release(settings))
+        differences = describe(stale, settings, wrong[0] if wrong else about_release(settings), given)
     fixed = Fixed(left=differences)
     if fix_in is not None and not wrong:
         root = os.path.abspath(fix_in) if fix_in else settings.root

@@ -10,12 +10,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from modular_converter.check.cache.key import remembered_versions
-from modular_converter.check.conversions import Bar, Differences, find_conversions, no_bar
+from modular_converter.check.conversions import Bar, Differences, convert_given, find_conversions, no_bar
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.banner import is_generated
 from modular_converter.convert.emit.formatter_version import wrong_versions
 from modular_converter.convert.silence import release_first
-from modular_converter.files.arguments import ALL, Selection, folders_below, select_files
+from modular_converter.files.arguments import ALL, Selection, folders_below, select_files, select_given
 from modular_converter.files.generated_files import is_about_release, path_of_generated
 from modular_converter.files.listing import Listings, Unignored
 from modular_converter.files.read import heads
@@ -42,6 +42,8 @@ class CheckOptions(NamedTuple):
     cache: str | None = None
     """The folder of the cache; None to go without."""
     accept_release: str | None = None
+    content: bytes | None = None
+    """The text of the only file that `arguments` name, which is read in place of it."""
     errors_only: bool = False
     """Whether warnings are left out."""
     bar: Bar = no_bar
@@ -82,14 +84,18 @@ def check(options: CheckOptions) -> CheckResult:
         wrong = wrong_versions(settings, map(os.path.dirname, paths), remembered_versions(options.cache))
         if wrong:  # the code can still be compared, and nothing is written
             settings = settings.with_any_formatter
-        found = find_conversions(paths, settings, options.cache, errors_only=options.errors_only, bar=options.bar)
+        if selection.given:
+            found = convert_given(selection.given, settings)
+        else:
+            found = find_conversions(paths, settings, options.cache, errors_only=options.errors_only, bar=options.bar)
     except ConversionError as error:
         return CheckResult(findings=[*unchecked, *error.findings], incomplete=True)
     differences = Differences()
     if found.made or wrong:
         from modular_converter.check.differences import find_differences  # a check of current files needs none of it
 
-        differences = find_differences(found, settings, wrong, fix_in=(options.root or "") if options.fix else None)
+        folder = (options.root or "") if options.fix else None
+        differences = find_differences(found, settings, wrong, fix_in=folder, given=selection.given)
     unchecked += differences.wrong_versions
     findings = [finding for conversion in found.all for finding in conversion.findings]
     findings += [*differences.failures, *_findings_of(differences.left)]
@@ -138,16 +144,11 @@ class _Unignored:
 
 
 def _select(options: CheckOptions, listings: Listings) -> Selection:
+    overrides = {"workers": options.workers, "strict": options.strict, "accept_release": options.accept_release}
+    if options.content is not None:
+        return select_given(options.arguments[0], options.content, overrides)
     return select_files(
-        options.arguments,
-        package=options.package,
-        root=options.root,
-        listings=listings,
-        overrides={
-            "workers": options.workers,
-            "strict": options.strict,
-            "accept_release": options.accept_release,
-        },
+        options.arguments, package=options.package, root=options.root, listings=listings, overrides=overrides
     )
 
 

@@ -17,8 +17,10 @@ from modular_converter.commands.options import (
     exit_zero_option,
     files_argument,
     format_option,
+    given_on_stdin,
     package_option,
     root_option,
+    stdin_option,
     strict_option,
     version_option,
     workers_option,
@@ -31,6 +33,7 @@ from modular_converter.commands.options import (
     "--write", "--fix_and_overwrite", "--fix-and-overwrite", "fix", is_flag=True, help="Write the files that differ."
 )
 @click.option("--changed-since", metavar="REF", help="Check only files that changes since this commit can affect.")
+@stdin_option
 @workers_option
 @package_option
 @root_option
@@ -78,7 +81,10 @@ def check_command(files: tuple[str, ...], listed: tuple[str, ...], exit_zero: bo
     if breaking != (against is not None) or (markdown and not breaking):
         raise click.UsageError("--breaking needs --against REF, such as --against main; --markdown needs both.")
     gc.disable()  # the search for cyclic garbage takes a fortieth of a run that converts nothing
-    arguments = (*files, *listed) or ("all",)
+    stdin_filename, content = options.pop("stdin_filename"), None
+    if stdin_filename:
+        content = given_on_stdin((*files, *listed), {**options, "breaking": breaking}, _ABOUT_FILES)
+    arguments = (stdin_filename,) if stdin_filename else (*files, *listed) or ("all",)
     if breaking:
         from modular_converter.commands import run_breaking
 
@@ -86,9 +92,19 @@ def check_command(files: tuple[str, ...], listed: tuple[str, ...], exit_zero: bo
         raise SystemExit(code_for_shell(code, exit_zero))
     from modular_converter.commands.run_check import run
 
-    code = run(arguments, **options)
+    code = run(arguments, content=content, **options)
     gc.freeze()  # otherwise the interpreter searches once more at its end
     raise SystemExit(code_for_shell(code, exit_zero))
+
+
+_ABOUT_FILES = {
+    "fix": "--write",
+    "add_ignores": "--add-ignores",
+    "changed_since": "--changed-since",
+    "breaking": "--breaking",
+    "package": "--package",
+    "root": "--root",
+}
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -18,8 +18,10 @@ from modular_converter.commands.options import (
     exit_zero_option,
     files_argument,
     format_option,
+    given_on_stdin,
     package_option,
     root_option,
+    stdin_option,
     strict_option,
     version_option,
     workers_option,
@@ -67,6 +69,7 @@ class _ConvertCommand(FilesCommand):
 @click.option("--diff", is_flag=True, help="Print the changes, and write nothing.")
 @click.option("--dry-run", is_flag=True, help="Convert and report, and write nothing.")
 @click.option("--watch", is_flag=True, help="Keep running, and convert again whenever a file is saved.")
+@stdin_option
 @workers_option
 @click.option("--formatter", type=click.Choice(("ruff", "black", "none")), help="The formatter of generated files.")
 @strict_option
@@ -102,13 +105,19 @@ def convert_command(
     from modular_converter.findings import did_you_mean
 
     arguments = (*files, *listed) or (("all",) if watch else ())
-    if not arguments:
+    if options["stdin_filename"]:
+        options["content"] = given_on_stdin(arguments, options, _WRITING)
+        arguments = (options.pop("stdin_filename"),)
+    elif not arguments:
         raise click.UsageError("Name the files to convert: paths, globs, folders, model names, or `all`.")
     chosen = ConvertOptions(arguments=arguments, **options)
     code = _watch(chosen) if watch else run(chosen)
     if code == 2 and not os.path.exists(arguments[0]) and (hint := did_you_mean(arguments[0], SUBCOMMANDS)):
         click.echo(f"{hint}It is a command: `modular-convert --help` lists them.", err=True)
     raise SystemExit(code_for_shell(code, exit_zero))
+
+
+_WRITING = {"fix": "--fix", "output_dir": "--output-dir", "package": "--package", "root": "--root"}
 
 
 def _list_rules(output_format: str) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -64,6 +65,28 @@ format_option = click.option(
     default="text",
     help="The format of the findings.",
 )
+
+
+stdin_option = click.option(
+    "--stdin-filename",
+    metavar="PATH",
+    help="Read the text of this modular file from the standard input; nothing is written.",
+)
+
+
+def given_on_stdin(arguments: Sequence[str], options: Mapping[str, Any], contradicting: Mapping[str, str]) -> bytes:
+    """The standard input. Raises `UsageError` for files beside it, and for an option that contradicts it.
+
+    Args:
+        arguments: the files that the command line names.
+        options: the options by name.
+        contradicting: the names of those that would write or look at other files, with their spelling.
+    """
+    if arguments:
+        raise click.UsageError("--stdin-filename names the only file: leave out the others.")
+    if found := [spelling for name, spelling in contradicting.items() if options.get(name)]:
+        raise click.UsageError(f"{found[0]} cannot be combined with --stdin-filename, with which nothing is written.")
+    return sys.stdin.buffer.read() if sys.stdin is not None else b""
 
 
 exit_zero_option = click.option(

@@ -49,6 +49,7 @@ def run(
     select: Sequence[str] = (),
     full: bool = False,
     add_ignores: bool = False,
+    content: bytes | None = None,
 ) -> int:
     """Check the files that the command line means, print the result, and return the exit code."""
     started = time.perf_counter()
@@ -60,7 +61,7 @@ def run(
     is_overview = not (quiet or full) and any(map(means_many, arguments))
     bar = functools.partial(progress, "converting", quiet=quiet)
     options = CheckOptions(
-        arguments, package, root, fix, changed_since, workers, strict, cache, accept_release, errors_only, bar
+        arguments, package, root, fix, changed_since, workers, strict, cache, accept_release, content, errors_only, bar
     )
     result = check(options)
     if add_ignores and result.settings is not None:

@@ -9,18 +9,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
+import click
+
 from modular_converter.commands.fix_files import fix_files
 from modular_converter.commands.output import fixable, print_diff, progress, report
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion, Origin
 from modular_converter.convert.silence import release_first
-from modular_converter.files.arguments import Selection, select_files
+from modular_converter.files.arguments import Selection, select_files, select_given
 from modular_converter.files.generated_files import current_text, is_about_release, path_of_generated, put_in_place
 from modular_converter.files.read import is_installed
 from modular_converter.findings import ConversionError, Finding, Location, exit_code
 from modular_converter.reporting.display import count
 from modular_converter.rules import input_files
-from modular_converter.settings.values import Settings
 
 
 @dataclass(frozen=True)
@@ -42,11 +43,19 @@ class ConvertOptions:
     quiet: bool = False
     verbose: bool = False
     output_format: str = "text"
+    stdin_filename: str | None = None
+    content: bytes | None = None
+    """The text of the only modular file, which was given on the standard input."""
 
     @property
     def writes(self) -> bool:
         """Whether generated files are written."""
-        return not (self.diff or self.dry_run)
+        return not (self.diff or self.dry_run or self.prints)
+
+    @property
+    def prints(self) -> bool:
+        """Whether the generated texts are printed in place of being written."""
+        return self.content is not None and not (self.diff or self.dry_run)
 
     @property
     def stream(self) -> TextIO:
@@ -80,7 +89,7 @@ def run(options: ConvertOptions) -> int:
     findings = list(dict.fromkeys(findings))  # a formatter that cannot be used stops every file
     result = ConvertResult(conversions, findings)
     for conversion in conversions:
-        _place(conversion, options, selection.settings, result)
+        _place(conversion, options, selection, result)
     result.findings = release_first(result.findings, selection.settings)
     report(result.findings, options.output_format, quiet=options.quiet)
     if options.verbose:
@@ -93,7 +102,7 @@ def run(options: ConvertOptions) -> int:
 def _convert(options: ConvertOptions, selection: Selection) -> Sequence[Conversion]:
     """The conversions of the selected files, with `--fix` those of the fixed files."""
     with progress("converting", len(selection.paths), quiet=options.quiet) as advance:
-        batch = Run(selection.settings, workers=selection.settings.workers, progress=advance)
+        batch = Run(selection.settings, dict(selection.given), workers=selection.settings.workers, progress=advance)
         conversions = batch.convert(selection.paths)
     if not options.fix:
         return conversions
@@ -124,6 +133,8 @@ def prepare(options: ConvertOptions) -> Selection:
         "output_dir": os.path.abspath(options.output_dir) if options.output_dir else None,
         "root": os.path.abspath(options.root) if options.root else None,
     }
+    if options.content is not None:
+        return select_given(options.arguments[0], options.content, overrides)
     selection = select_files(options.arguments, package=options.package, root=options.root, overrides=overrides)
     if refusal := _refuse_installed(selection, options):
         raise ConversionError(*selection.findings, refusal)
@@ -138,22 +149,31 @@ def _refuse_installed(selection: Selection, options: ConvertOptions) -> Finding 
     return input_files.installed(Location(os.path.dirname(installed)))
 
 
-def _place(conversion: Conversion, options: ConvertOptions, settings: Settings, result: ConvertResult) -> None:
-    """Write or compare the files of one conversion, and count them."""
-    result.modular_lines += _lines_of(conversion.path, settings)
+def _place(conversion: Conversion, options: ConvertOptions, selection: Selection, result: ConvertResult) -> None:
+    """Write, print or compare the files of one conversion, and count them."""
+    settings = selection.settings
+    result.modular_lines += _lines_of(conversion.path, selection)
     for path, text in conversion.files.items():
         target = path_of_generated(path, settings)
         result.generated_lines += text.count("\n")
         if options.verbose:
             _print_origins(target, conversion.origins.get(path, ()), options.stream)
         try:
-            if options.writes:
+            if options.prints:
+                _print_text(target, text, alone=len(conversion.files) == 1)
+            elif options.writes:
                 result.written += put_in_place(target, text, conversion.path, settings)
             elif (old := current_text(target, settings)) != text:
                 result.changed += 1
                 _print_change(target, old, text, options)
         except ConversionError as error:
             result.findings += (one for one in error.findings if one not in result.findings)
+
+
+def _print_text(target: str, text: str, *, alone: bool) -> None:
+    """Print a generated text, as `head` prints files: several are headed by their names."""
+    heading = "" if alone else f"==> {os.path.relpath(target)} <==\n"
+    click.echo(f"{heading}{text}", nl=False)
 
 
 def _print_change(target: str, old: str | None, text: str, options: ConvertOptions) -> None:
@@ -164,10 +184,12 @@ def _print_change(target: str, old: str | None, text: str, options: ConvertOptio
         print(f"{os.path.relpath(target)}: {action}", file=options.stream)
 
 
-def _lines_of(path: str, settings: Settings) -> int:
+def _lines_of(path: str, selection: Selection) -> int:
     """The number of lines of a file; 0 when it cannot be read, which the conversion has reported."""
+    if path in selection.given:
+        return selection.given[path].count("\n")
     try:
-        return (current_text(path, settings) or "").count("\n")
+        return (current_text(path, selection.settings) or "").count("\n")
     except ConversionError:
         return 0
 
@@ -187,6 +209,7 @@ def _summarize(options: ConvertOptions, result: ConvertResult, seconds: float) -
     total = count(len(result.conversions), "modular file")
     parts = [f"{done} of {total} converted" if failed else total]
     action = f"{result.written} written" if options.writes else f"{result.changed} would change"
+    action = "printed" if options.prints else action
     parts.append(f"{count(files, 'generated file')} ({action})")
     parts.append(f"{result.modular_lines:,} -> {result.generated_lines:,} lines")
     warnings = sum(not finding.is_error for finding in result.findings)

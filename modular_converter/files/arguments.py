@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 from modular_converter.files.generated_files import same_targets
 from modular_converter.files.listing import Listings, ModelFolders
+from modular_converter.files.read import given_text
 from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.rules import input_files, settings_tables
 from modular_converter.settings.load import load_settings, load_settings_of
-from modular_converter.settings.parent_folders import project_above
+from modular_converter.settings.parent_folders import models_folder_of, project_above
 from modular_converter.settings.values import Settings
 
 
@@ -198,6 +199,8 @@ class Selection(NamedTuple):
     """A finding for each argument that means no file, each folder that cannot be listed, and each pair of files with
     one target.
     """
+    given: Mapping[str, str] = {}
+    """Texts that are read in place of files."""
 
 
 def select_files(
@@ -225,11 +228,28 @@ def select_files(
     models = models_folder(package, root, listings)
     found = discover(arguments, models, listings)
     settings = _project_settings(found.paths, arguments, listings) if found.paths else here()
-    given = {name: value for name, value in (overrides or {}).items() if value is not None and value is not False}
-    settings = replace(settings, **given)
+    settings = _overridden(settings, overrides)
     clashes = same_targets(found.paths, settings)
     paths = tuple(path for path in found.paths if path not in clashes)
     return Selection(settings, models, paths, (*found.findings, *listings.findings, *clashes.values()))
+
+
+def select_given(path: str, content: bytes, overrides: Mapping[str, Any] | None = None) -> Selection:
+    """A modular file whose text is given, whether there is a file or not; its neighbours are found from its path.
+
+    Raises `ConversionError` for a path that is no modular file's, for a text that cannot be read, and for wrong settings.
+    """
+    if not _is_modular(path):
+        reason = "not a modular file: its name is not `modular_<model>.py`"
+        raise ConversionError(input_files.nothing_to_convert(path, reason=reason))
+    path = os.path.abspath(path)
+    settings = _overridden(load_settings_of([path]), overrides)
+    return Selection(settings, models_folder_of(path), (path,), (), {path: given_text(path, content, settings)})
+
+
+def _overridden(settings: Settings, overrides: Mapping[str, Any] | None) -> Settings:
+    given = {name: value for name, value in (overrides or {}).items() if value is not None and value is not False}
+    return replace(settings, **given)
 
 
 def _project_settings(paths: Sequence[str], arguments: Sequence[str], listings: Listings) -> Settings:

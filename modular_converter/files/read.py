@@ -134,3 +134,34 @@ def in_form_of(path: str, text: str) -> str:
         old = file.read()
     text = text.replace("\n", "\r\n") if "\r\n" in old else text
     return "\ufeff" + text if old.startswith("\ufeff") else text
+
+
+def text_of_content(path: str, content: bytes) -> str:
+    """The text of a file with this content: `\\n` line ends, no byte order mark. Raises `ConversionError` if not UTF-8."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConversionError(
+            input_files.not_utf8(_place(path, content, error.start), content[error.start], error.start)
+        ) from None
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def given_text(path: str, source: str | bytes, settings: Settings) -> str:
+    """A text that is read in place of the file at `path`, as the file would be read.
+
+    Raises `ConversionError` for one that is too large, not UTF-8, or has no encoding (a lone surrogate).
+    """
+    try:
+        content = source if isinstance(source, bytes) else source.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ConversionError(input_files.in_the_text(path, str(source), error.start)) from None
+    if len(content) > settings.max_file_bytes:
+        raise ConversionError(input_files.too_large(Location(path), len(content), settings.max_file_bytes))
+    return text_of_content(path, content)
+
+
+def _place(path: str, content: bytes, offset: int) -> Location:
+    """The line and column of a byte."""
+    before = content[:offset].decode("utf-8", "replace")
+    return Location(path, before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1)

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
-from modular_converter.convert.source.library import Library, given_text
+from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import is_modular_name
+from modular_converter.files.read import given_text
 from modular_converter.findings import ConversionError
 from modular_converter.provenance.generated import line_sources
 from modular_converter.provenance.records import LineSource
