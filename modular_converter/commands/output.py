@@ -86,6 +86,11 @@ class _Line:
         self.done += done
         self.show()
 
+    def begin(self, action: str) -> None:
+        self.action = action
+        if self.is_shown:
+            self.show()
+
     def clear(self) -> None:
         if self.is_shown:
             self._write("")
@@ -110,15 +115,31 @@ def progress(action: str, total: int | None = None, *, quiet: bool = False) -> I
     if quiet or not shows_progress() or (total is not None and total < FILES_FOR_PROGRESS):
         yield lambda done: None
         return
-    line = _Line(action, total or 0)
+    with _shown(_Line(action, total or 0), at_once=total is not None) as line:
+        yield line.advance
+
+
+@contextmanager
+def steps(first: str, *, quiet: bool = False) -> Iterator[Callable[[str], None]]:
+    """The same for several steps that cannot be counted. Gives a function to call with the step that begins."""
+    if quiet or not shows_progress():
+        yield lambda step: None
+        return
+    with _shown(_Line(first, 0), at_once=False) as line:
+        yield line.begin
+
+
+@contextmanager
+def _shown(line: _Line, *, at_once: bool) -> Iterator[_Line]:
+    """A line that is shown at once, or once a step has taken a while, and is gone at the end."""
     later = threading.Timer(SECONDS_FOR_PROGRESS, line.show)
     later.daemon = True
-    if total is None:
-        later.start()
-    else:
+    if at_once:
         line.show()
+    else:
+        later.start()
     try:
-        yield line.advance
+        yield line
     finally:
         later.cancel()
         line.clear()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 import click
 
+from modular_converter.commands.output import progress
 from modular_converter.parallel.errors import LIBRARIES, MissingLibraryError, PlanError
 
 
@@ -81,7 +82,8 @@ def derived_of(model: str, settings: tuple[str, ...], head: str = "base") -> Der
     from modular_converter.parallel.tiny.build import target_of
 
     quiet_library()
-    return derived_with_numbers(derive_model(target_of(model, head), overrides_of(settings), uses=True))
+    with progress(f"{model}: deriving a plan"):
+        return derived_with_numbers(derive_model(target_of(model, head), overrides_of(settings), uses=True))
 
 
 def quiet_library() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from modular_converter.commands.output import progress
 from modular_converter.parallel.commands.common import (
     derived_of,
     overrides_of,
@@ -118,8 +119,9 @@ def verify_kind(
     with RankPool(ranks) as pool:
         for route in ["ours", "library"] if library else ["ours"]:
             name = "library loader" if route == "library" else "our application"
-            verdict = prove(found, plan, pool, route)
-            verdict = verdict if route == "library" else with_numbers(verdict, found, plan, ranks)
+            with progress(f"{model}: proving the plan on {ranks} processes"):
+                verdict = prove(found, plan, pool, route)
+                verdict = verdict if route == "library" else with_numbers(verdict, found, plan, ranks)
             passed &= say(model, f"{ranks} ranks, {name}", verdict)
     return passed
 

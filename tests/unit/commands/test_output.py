@@ -36,6 +36,18 @@ def test_a_step_without_a_count_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "converting …" in text and text.endswith("\r\x1b[K")
 
 
+def test_the_step_that_runs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Terminal()
+    monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(output, "SECONDS_FOR_PROGRESS", 0.0)
+    with output.steps("parallelize") as begin:
+        while not stream.getvalue():
+            pass
+        begin("choosing a plan")
+    assert stream.getvalue() == "\r\x1b[Kparallelize …\r\x1b[Kchoosing a plan …\r\x1b[K"
+
+
 @pytest.mark.parametrize(
     ("stream", "total", "quiet"), [(io.StringIO(), 9, False), (Terminal(), 2, False), (Terminal(), None, True)]
 )

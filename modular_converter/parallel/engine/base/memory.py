@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import psutil
@@ -42,9 +42,10 @@ def print_usage(model: Any, share: float, plan: str, figures: Mapping[str, Mappi
             print(f"{name}: {value['summary']}")
 
 
-def tell(step: str, verbose: str | None) -> None:
-    """Log what begins; with ``verbose``, also on the standard error."""
+def tell(step: str, verbose: str | None, show: Callable[[str], None] = lambda step: None) -> None:
+    """Log what begins, and show it; with ``verbose``, print it on the standard error."""
     logger.info(step)
+    show(step)
     if verbose is not None:
         print(step, file=sys.stderr, flush=True)
 

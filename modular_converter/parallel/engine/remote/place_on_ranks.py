@@ -6,11 +6,13 @@ Before the hand-over, answers of the ranks are compared with answers of the main
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
+from modular_converter.commands.output import steps
 from modular_converter.parallel.choice.select_plan import given_plan, kept, log_kept, select_plan
 from modular_converter.parallel.choice.skeleton import META, Skeleton, assemble_model, dismantle, kept_types
 from modular_converter.parallel.choice.small_instances import (
@@ -172,8 +174,14 @@ class _Ready:
 def place_on_ranks(given: Arguments) -> Any:
     """Put a model, or the model of a folder, on the ranks of the given session or of a new one; return the model.
 
-    Raises ``PlanError`` if the model or the machine does not allow it, or a rank failed; a new session is ended then.
+    A terminal shows the step that takes long. Raises ``PlanError`` if the model or the machine does not allow it, or a rank
+    failed; a new session is ended then.
     """
+    with steps("parallelize", quiet=given.verbose is not None) as begin:
+        return _in_steps(given, lambda step: tell(step, given.verbose, begin))
+
+
+def _in_steps(given: Arguments, begin: Callable[[str], None]) -> Any:
     session = given.session
     if session is None:
         session = Session(
@@ -187,19 +195,19 @@ def place_on_ranks(given: Arguments) -> Any:
     ready: _Ready | None = None
     try:
         if not session.ranks:
-            tell(f"starting ranks on {', '.join(session.devices)}", given.verbose)
+            begin(f"starting ranks on {', '.join(session.devices)}")
         session.begin()  # ranks take seconds to import and join; meanwhile the model is opened and the plan is chosen
         if is_folder(given.model):
             checkpoint = open_checkpoint(given.model, given.weight_type, given.model_class)
             given = _with_plan(replace(given, model=checkpoint.model, dtype=None, fp16=False))
-        tell("choosing a plan", given.verbose)
+        begin("choosing a plan")
         ready = _prepare(given, session, checkpoint)
         session.start()
         share_constants_of_code(given.model, session)
-        tell("trying layers on the ranks", given.verbose)
+        begin("trying layers on the ranks")
         ready = _compared(given, session, ready) if given.probe else _with_origin(ready, "")
         logger.info("%s on %s: %s", type(given.model).__name__, ", ".join(session.devices), ready.origin)
-        tell("handing over the weights", given.verbose)
+        begin("handing over the weights")
         placement = _place(given, session, ready)
     except BaseException:
         if ready is not None and ready.has_lost_weights():
