@@ -6,69 +6,44 @@ import ast
 import functools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from modular_converter.authoring.normal_form import normal
+from modular_converter.convert.inherit.statements import BODY_INDENT, Body, Line, body_of
 from modular_converter.model import lexer
-from modular_converter.model.bindings import Bindings, Function, bindings_in, bindings_of, own_nodes, targets_of
-from modular_converter.model.class_blocks import Member
-from modular_converter.model.index import is_docstring
+from modular_converter.model.bindings import Function, bindings_in, bindings_of, own_nodes
+from modular_converter.model.class_blocks import Member, lines_of
 from modular_converter.model.members import SUPER_KWARGS
 from modular_converter.model.nodes import parse
 from modular_converter.model.overriding import is_super_statement
 
 
-INDENT = " " * 8
 _KINDS = frozenset(
     {"property", "cached_property", "classmethod", "staticmethod", "setter", "getter", "deleter", "overload"}
 )
 """Decorators that turn a method into another kind of member."""
 
 
-@dataclass(frozen=True)
-class BodyLine:
-    """A statement of a method's body with the comments and blank lines above it."""
-
-    node: ast.stmt = field(compare=False)
-    text: str
-
-    @cached_property
-    def key(self) -> str:
-        """The key that equal statements share, with the blank line above."""
-        return _key(self)
-
-    @cached_property
-    def bindings(self) -> Bindings:
-        """What it does with names."""
-        return bindings_of(self.node)
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        """The targets of an assignment; () for any other statement."""
-        return targets_of(self.node)
-
-
-@functools.lru_cache(maxsize=8192)  # the classes that one is compared with share most of their statements
-def _key(line: BodyLine) -> str:
-    return ("¶" if re.match(r"[ \t]*\n", line.text) else "") + normal(line.text) + ast.dump(line.node)
-
-
 @dataclass(frozen=True, eq=False)
 class MethodText:
-    """A method cut into its header, docstring and statements."""
+    """A method taken apart, with the keys by which its parts are compared."""
 
     function: Function
     decorators: str
     header: str
-    docstring: str
-    body: tuple[BodyLine, ...]
-    footer: str
+    """The signature up to the colon."""
+    body: Body
+
+    @property
+    def docstring(self) -> str:
+        """Its docstring; "" without one."""
+        return self.body.docstring.whole if self.body.docstring is not None else ""
 
     @cached_property
     def keys(self) -> list[str]:
         """The keys of the statements."""
-        return [line.key for line in self.body]
+        return [_key(line.whole) for line in self.body.lines]
 
     @cached_property
     def returns(self) -> bool:
@@ -76,46 +51,24 @@ class MethodText:
         return any(isinstance(node, ast.Return) for node in own_nodes(self.function))
 
 
+@functools.lru_cache(maxsize=8192)  # the classes that one is compared with share most of their statements
+def _key(statement: str) -> str:
+    """The key that equal statements share, with the blank line above."""
+    mark = "¶" if re.match(r"[ \t]*\n", statement) else ""
+    return mark + normal(statement) + ast.dump(parse(f"if _:\n{statement}"))
+
+
 @functools.lru_cache(maxsize=1024)  # a method is compared with many
 def cut_method(member: Member) -> MethodText | None:
     """The parts of a method; None where two of them share a line."""
-    function, lines = member.function, member.text.splitlines(keepends=True)
-    offset = function.lineno - len(_before_def(member, lines)) - 1  # lines of the class above the text
-    start = function.lineno - offset - 1
-    if function.body[0].lineno == function.lineno:
+    function = member.function
+    ends = [function.lineno, *(node.end_lineno or 0 for node in function.body)]
+    if any(node.lineno == end for node, end in zip(function.body, ends)):
         return None
-    position = _header_end(function, lines, offset)
-    header = "".join(lines[start:position])
-    docstring = ""
-    body: list[BodyLine] = []
-    for node in function.body:
-        end = (node.end_lineno or node.lineno) - offset
-        if end <= position:
-            return None
-        text = "".join(lines[position:end])
-        position = end
-        if is_docstring(node) and not body and not docstring:
-            docstring = text
-        else:
-            body.append(BodyLine(node, text))
-    return MethodText(function, "".join(lines[:start]), header, docstring, tuple(body), "".join(lines[position:]))
-
-
-def _before_def(member: Member, lines: Sequence[str]) -> list[str]:
-    """The lines of the decorators."""
-    decorators = member.function.decorator_list
-    first = min((one.lineno for one in decorators), default=member.function.lineno)
-    return list(lines[: member.function.lineno - first])
-
-
-def _header_end(function: Function, lines: Sequence[str], offset: int) -> int:
-    """The number of lines up to the colon of the header."""
-    ends = [one.end_lineno or 0 for one in ast.walk(function.args) if isinstance(one, (ast.expr, ast.arg))]
-    ends += [function.lineno, *([function.returns.end_lineno or 0] if function.returns else [])]
-    position = max(ends) - offset
-    while not re.search(r":\s*(#.*)?$", lines[position - 1]) or lines[position - 1].lstrip().startswith("#"):
-        position += 1
-    return position
+    body = body_of(member)
+    lines = lines_of(body.header.text)
+    above = function.lineno - member.line
+    return MethodText(function, "".join(lines[:above]), "".join(lines[above:]), body)
 
 
 def shorter_override(wanted: Member, parent: Member) -> str | None:
@@ -123,7 +76,9 @@ def shorter_override(wanted: Member, parent: Member) -> str | None:
     a merge with the parent decides whether it gives the wanted method.
     """
     own, inherited = cut_method(wanted), cut_method(parent)
-    if own is None or inherited is None or not inherited.body or own.footer.strip() != inherited.footer.strip():
+    if own is None or inherited is None or not inherited.body.lines:
+        return None
+    if own.body.footer.text.strip() != inherited.body.footer.text.strip():
         return None
     body = _body(own, inherited)
     if body is None:
@@ -135,7 +90,7 @@ def shorter_override(wanted: Member, parent: Member) -> str | None:
         header = f"    {_def(own.function)} {own.function.name}({own.function.args.args[0].arg}, **{SUPER_KWARGS}):\n"
         call = f"{_awaited(own.function)}super().{own.function.name}(**{SUPER_KWARGS})"
     returns = "return " if inherited.returns else ""
-    lines = [one if one is not None else f"{INDENT}{returns}{call}\n" for one in body]
+    lines = [one if one is not None else f"{BODY_INDENT}{returns}{call}\n" for one in body]
     decorators = "" if normal(own.decorators) == normal(inherited.decorators) else own.decorators
     text = f"{decorators}{header}{docstring}{''.join(lines)}"
     if text.count("\n") >= wanted.text.count("\n") or _reads_locals_of_parent(text, wanted):
@@ -153,7 +108,7 @@ def full_override(wanted: Member, parent: Member, bases: Sequence[str]) -> str:
     own, inherited = cut_method(wanted), cut_method(parent)
     if own is None or inherited is None:
         return text
-    if own.body and own.docstring and normal(own.docstring) == normal(inherited.docstring):
+    if own.body.lines and own.docstring and normal(own.docstring) == normal(inherited.docstring):
         text = text.replace(own.docstring, "", 1)
     if normal(own.decorators) == normal(inherited.decorators) and _is_plain(own.function):
         text = text.removeprefix(own.decorators)
@@ -197,57 +152,59 @@ def _body(own: MethodText, inherited: MethodText) -> list[str | None] | None:
     if own.keys == inherited.keys:
         return [None]
     name = own.function.name
-    mine, theirs = list(own.body), list(inherited.body)
-    is_same_start = bool(mine) and bool(theirs) and mine[0].key == theirs[0].key
+    mine, theirs = list(own.body.lines), list(inherited.body.lines)
+    is_same_start = bool(mine) and bool(theirs) and _key(mine[0].whole) == _key(theirs[0].whole)
     if name == "__init__" and is_same_start and is_super_statement(theirs[0].node, name):
         mine.pop(0)
         theirs.pop(0)
     if inherited.returns:
         kept = len(mine) - len(theirs)
-        if kept > 0 and [one.key for one in mine[kept:]] == [one.key for one in theirs]:
-            return [*(one.text for one in mine[:kept]), None]
+        if kept > 0 and [_key(one.whole) for one in mine[kept:]] == [_key(one.whole) for one in theirs]:
+            return [*(one.whole for one in mine[:kept]), None]
         return None
     return _merged_body(mine, theirs)
 
 
-def _merged_body(mine: Sequence[BodyLine], theirs: Sequence[BodyLine]) -> list[str | None] | None:
+def _merged_body(mine: Sequence[Line], theirs: Sequence[Line]) -> list[str | None] | None:
     """The statements around the call of a method that returns nothing."""
-    keys = {one.key for one in theirs}
-    common = {one.key for one in mine} & keys
+    keys = {_key(one.whole) for one in theirs}
+    common = {_key(one.whole) for one in mine} & keys
     if not common:
         return None
-    targets = {target for one in mine if one.key not in keys for target in one.targets}
+    targets = {target for one in mine if _key(one.whole) not in keys for target in one.targets}
     removed: list[str] = []
     for one in theirs:
-        if one.key in common or (one.targets and set(one.targets) <= targets):
+        if _key(one.whole) in common or (one.targets and set(one.targets) <= targets):
             continue
         if not one.targets or not all(re.fullmatch(r"self\.\w+", target) for target in one.targets):
             return None
         removed += one.targets
     parents = {target for one in theirs for target in one.targets}
-    repeated = _locals_for([one for one in mine if one.key not in common], mine)
+    repeated = _locals_for([one for one in mine if _key(one.whole) not in common], mine)
     before: list[str] = []
     after: list[str] = []
     seen_common = False
     for one in mine:
-        seen_common |= one.key in common
-        if one.key in common and one.key not in repeated:
+        seen_common |= _key(one.whole) in common
+        if _key(one.whole) in common and _key(one.whole) not in repeated:
             continue
-        (after if seen_common or set(one.targets) & parents else before).append(one.text)
-    return [*before, None, *(f"{INDENT}del {target}\n" for target in removed), *after]
+        (after if seen_common or set(one.targets) & parents else before).append(one.whole)
+    return [*before, None, *(f"{BODY_INDENT}del {target}\n" for target in removed), *after]
 
 
-def _locals_for(written: list[BodyLine], mine: Sequence[BodyLine]) -> set[str]:
+def _locals_for(written: list[Line], mine: Sequence[Line]) -> set[str]:
     """The keys of the assignments whose local names some statements read, directly or through other assignments."""
     needed: set[str] = set()
     read = [one.bindings.read_paths for one in written]
-    while more := [one for one in mine if one.key not in needed and one not in written and _binds_any(one, read)]:
-        needed.update(one.key for one in more)
+    while more := [
+        one for one in mine if _key(one.whole) not in needed and one not in written and _binds_any(one, read)
+    ]:
+        needed.update(_key(one.whole) for one in more)
         read = [one.bindings.read_paths for one in more]
     return needed
 
 
-def _binds_any(line: BodyLine, names: Sequence[frozenset[str]]) -> bool:
+def _binds_any(line: Line, names: Sequence[frozenset[str]]) -> bool:
     """Whether an assignment binds one of some local names."""
     return any(not line.bindings.binds.isdisjoint(some) for some in names)
 

@@ -35,6 +35,11 @@ class Line:
         """Its own lines."""
         return self.spans[-1].text
 
+    @property
+    def whole(self) -> str:
+        """Its own lines and those above."""
+        return "".join(span.text for span in self.spans)
+
     def with_text(self, text: str) -> Line:
         """The same line with another text of its own."""
         return replace(self, spans=(*self.spans[:-1], self.spans[-1]._replace(text=text)))
