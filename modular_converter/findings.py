@@ -19,10 +19,6 @@ from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec
 if TYPE_CHECKING:
     import ast
 
-Example = tuple[tuple[str, str], ...]
-"""A tiny tree of files, each with its path below the root and its text."""
-
-
 SIMILAR = 0.8
 """The similarity of a word to a known name, 1 for the same, from which it is taken for misspelt although not all names
 are known: `scael` has 0.8 to `scale`, `hidden_size` 0.67 to `hidden_act`.
@@ -52,10 +48,6 @@ class Rule(NamedTuple):
     """One line, without a full stop."""
     explanation: str
     """Markdown: what happens, why it matters, and what to write instead."""
-    examples: tuple[Example, Example] = ((), ())
-    """Files whose conversion gives this finding and no other, and the same files put right, whose conversion gives none;
-    `()` where files cannot show it.
-    """
     is_first: bool = False
     """Whether it is about a whole run, so that reports begin with it."""
     by_default: bool = True
@@ -64,16 +56,6 @@ class Rule(NamedTuple):
     """Whether its fix changes the generated files, since the finding says that they are not as the author means them."""
     formerly: str | None = None
     """The code of the rule that it was a part of, which still means it in settings and comments."""
-
-    @property
-    def bad(self) -> Example:
-        """Files that break it."""
-        return self.examples[0]
-
-    @property
-    def good(self) -> Example:
-        """The same files put right."""
-        return self.examples[1]
 
     @property
     def fix_applicability(self) -> str:

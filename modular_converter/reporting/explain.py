@@ -6,8 +6,8 @@ import io
 import json
 from collections.abc import Iterable
 
-from modular_converter.findings import Example, Rule
-from modular_converter.rules import fixes
+from modular_converter.findings import Rule
+from modular_converter.rules import Files, example_files, fixes
 
 
 _OFF = (
@@ -25,8 +25,10 @@ def page(rule: Rule) -> str:
         f"{'' if rule.by_default else _OFF.format(code=rule.code)}",
         rule.explanation.strip(),
     ]
-    if rule.bad:
-        parts += ["## Instead of", _files(rule.bad), "## Write", _files(_changed(rule))]
+    bad, good = example_files(rule)
+    if bad:
+        changed = tuple(file for file in good if file not in bad)
+        parts += ["## Instead of", _in_markdown(bad), "## Write", _in_markdown(changed)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -48,13 +50,8 @@ def explain(rule: Rule, *, color: bool = False) -> str:
     return buffer.getvalue()
 
 
-def _changed(rule: Rule) -> Example:
-    """The files of the good example that differ from the bad example."""
-    return tuple(file for file in rule.good if file not in rule.bad)
-
-
-def _files(example: Example) -> str:
-    return "\n\n".join(f"`{path}`\n\n```python\n{text.rstrip()}\n```" for path, text in example)
+def _in_markdown(files: Files) -> str:
+    return "\n\n".join(f"`{path}`\n\n```python\n{text.rstrip()}\n```" for path, text in files)
 
 
 def render(rules: Iterable[Rule], output_format: str = "text") -> str:

@@ -1,6 +1,6 @@
 """The rules. Those about one subject share a file. Each has there its text (`DEL_STILL_READ = Rule(…)`), its message
 (`del_still_read`), mostly its check (`check_del_still_read` of a finished conversion, `compare_…` of a class with its
-parent), and its fix if that is plain (`fix_…`). A mistake that the conversion itself finds while it reads or writes files
+parent), and its fix if that is plain (`fix_…`). Its examples are files in `examples/del-still-read.txt`. A mistake that the conversion itself finds while it reads or writes files
 needs no check: that code calls the function of the message. To add a rule, add it to a file, or add a file. Nothing
 else lists the rules.
 """
@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from modular_converter.findings import Finding, Fix, Rule, did_you_mean
 
@@ -37,6 +37,19 @@ Check = Callable[["Facts"], Iterable[Finding]]
 
 Comparison = Callable[["TwoClasses"], Iterable["ClassFinding"]]
 """Yields the findings of one rule about a class that is merged with its parent."""
+
+
+Files = tuple[tuple[str, str], ...]
+"""A tiny tree of files, each with its path below the root and its text."""
+
+
+class Examples(NamedTuple):
+    """Two trees, or none where files cannot show a rule."""
+
+    bad: Files = ()
+    """Files whose conversion gives the finding of the rule and no other."""
+    good: Files = ()
+    """The same files put right, whose conversion gives none."""
 
 
 class UnknownRuleError(LookupError):
@@ -63,6 +76,24 @@ def checks() -> tuple[Check, ...]:
 def class_comparisons() -> tuple[Comparison, ...]:
     """The comparisons of all rules that have one, in the order of the codes."""
     return tuple(_functions("compare").values())
+
+
+def example_files(rule: Rule) -> Examples:
+    """The examples of a rule, from its file in `examples/`: each text stands behind a line `=== path`, with `(bad)` or
+    `(good)` behind the path where the two trees differ, and before an empty line.
+    """
+    path = os.path.join(os.path.dirname(__file__), "examples", f"{rule.name}.txt")
+    if not os.path.exists(path):
+        return Examples()
+    with open(path, encoding="utf-8") as file:
+        parts = re.split("^=== ", file.read(), flags=re.MULTILINE)[1:]
+    found: dict[str, list[tuple[str, str]]] = {"(bad)": [], "(good)": []}
+    for part in parts:
+        heading, _, text = part.partition("\n")
+        name, _, tree = heading.partition(" ")
+        for files in [found[tree]] if tree else found.values():
+            files.append((name, text.rstrip("\n") + "\n"))
+    return Examples(*map(tuple, found.values()))
 
 
 def place_of(rule: Rule) -> str:

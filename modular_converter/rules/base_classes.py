@@ -10,7 +10,6 @@ from modular_converter.findings import ClassFinding, Finding, Location, Rule, Se
 from modular_converter.model.class_blocks import parse_class
 from modular_converter.model.nodes import dotted, super_attribute, walk
 from modular_converter.model.overriding import is_class_method
-from modular_converter.rules._examples import NEW_MLP, OLD_MLP, examples
 from modular_converter.rules._words import not_mergeable
 
 
@@ -34,39 +33,6 @@ inherit from it.
 Name such a base behind the parent, define the method in your class, or let the replacing class inherit from the
 replaced one.
 """,
-    examples=examples(
-        OLD_MLP,
-        bad="""\
-from ..old.modeling_old import OldMLP
-
-
-class NewScale:
-    def forward(self, hidden_states):
-        return 2 * super().forward(hidden_states)
-
-
-class NewMLP(NewScale, OldMLP):
-    pass
-
-
-__all__ = ["NewMLP"]
-""",
-        good="""\
-from ..old.modeling_old import OldMLP
-
-
-class NewScale:
-    def forward(self, hidden_states):
-        return 2 * hidden_states
-
-
-class NewMLP(NewScale, OldMLP):
-    pass
-
-
-__all__ = ["NewMLP"]
-""",
-    ),
     formerly="MC204",
 )
 
@@ -160,11 +126,6 @@ name, its method gets the base as `cls`; through `super()` it gets the class on 
 
 Write the call in another method, or silence the finding if the class is meant.
 """,
-    examples=examples(
-        OLD_MLP,
-        bad=MODULAR.format("return nn.Module.load(path)"),
-        good=MODULAR.format("return cls().read(path)"),
-    ),
 )
 
 
@@ -208,49 +169,6 @@ from it, or twice.
 
 Write the more special class first, as in `class NewMLP(NewMixin, OldMLP)`.
 """,
-    examples=examples(
-        OLD_MLP,
-        bad="""\
-from torch import nn
-
-from ..old.modeling_old import OldMLP
-
-
-class NewMixin(nn.Module):
-    pass
-
-
-class NewMLP(nn.Module, NewMixin):
-    pass
-
-
-class NewHead(OldMLP):
-    pass
-
-
-__all__ = ["NewMLP", "NewHead"]
-""",
-        good="""\
-from torch import nn
-
-from ..old.modeling_old import OldMLP
-
-
-class NewMixin(nn.Module):
-    pass
-
-
-class NewMLP(NewMixin, nn.Module):
-    pass
-
-
-class NewHead(OldMLP):
-    pass
-
-
-__all__ = ["NewMLP", "NewHead"]
-""",
-    ),
 )
 
 
@@ -277,20 +195,6 @@ model's package or modular file.
 
 Import the class by its name and inherit from it: `from ..old.modeling_old import OldMLP`.
 """,
-    examples=examples(
-        OLD_MLP,
-        bad="""\
-from ..old import modeling_old
-
-
-class NewMLP(modeling_old.OldMLP):
-    pass
-
-
-__all__ = ["NewMLP"]
-""",
-        good=NEW_MLP,
-    ),
 )
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from modular_converter.findings import ClassFinding, Finding, Location, Rule, Severity, did_you_mean, finding_at
 from modular_converter.model.members import SUPER_KWARGS, super_method
 from modular_converter.model.nodes import super_attribute, walk
-from modular_converter.rules._examples import OLD_MLP, examples, new_mlp, old_mlp
 from modular_converter.rules._words import not_mergeable
 
 
@@ -30,20 +29,6 @@ parent itself does not define this method, so there are no parameters to insert.
 
 Write the parameters out, use an ordinary `**kwargs`, or correct the name of the method.
 """,
-    examples=examples(
-        old_mlp("""\
-    def forward(self, hidden_states, scale=1.0):
-        return scale * hidden_states
-"""),
-        bad=new_mlp("""\
-    def rescale(self, hidden_states, **super_kwargs):
-        return hidden_states
-"""),
-        good=new_mlp("""\
-    def forward(self, hidden_states, **super_kwargs):
-        return 2 * scale * hidden_states
-"""),
-    ),
 )
 
 
@@ -86,21 +71,6 @@ the parent's parameters and yours have to be a signature together.
 
 Pass each argument by itself, or take the parameter into your signature.
 """,
-    examples=examples(
-        old_mlp("""\
-    def forward(self, hidden_states):
-        return 2 * hidden_states
-"""),
-        bad=new_mlp("""\
-    def forward(self, *arguments):
-        return super().forward(*arguments)
-"""),
-        good=new_mlp("""\
-    def forward(self, hidden_states):
-        hidden_states = hidden_states + 1
-        return super().forward(hidden_states)
-"""),
-    ),
     formerly="MC204",
 )
 
@@ -151,26 +121,6 @@ Python.
 
 If you want the method of a base, name the base: `nn.Module.m(self, …)`. Otherwise check the name of the method.
 """,
-    examples=examples(
-        OLD_MLP,
-        bad=new_mlp("""\
-    def extra_repr(self):
-        return super().extra_repr()
-"""),
-        good="""\
-from torch import nn
-
-from ..old.modeling_old import OldMLP
-
-
-class NewMLP(OldMLP):
-    def extra_repr(self):
-        return nn.Module.extra_repr(self)
-
-
-__all__ = ["NewMLP"]
-""",
-    ),
 )
 
 
@@ -209,19 +159,6 @@ or does something else.
 Write the parent's lines out and change what you need, or put the call on a line of its own and your lines around it.
 In another method `self.m(…)` reaches the parent's lines, where your class has no `m`.
 """,
-    examples=examples(
-        OLD_MLP,
-        bad=new_mlp("""\
-    def forward(self, hidden_states):
-        output = super().forward(hidden_states)
-        return 2 * output
-"""),
-        good=new_mlp("""\
-    def forward(self, hidden_states):
-        hidden_states = 2 * hidden_states
-        return super().forward(hidden_states)
-"""),
-    ),
 )
 
 
@@ -323,24 +260,6 @@ argument that the parent's method does not take, for which Python would raise a 
 Assign the value to that name before the call, and pass it: with one tuple assignment (`q, k = k, q`) where arguments
 read each other's names.
 """,
-    examples=examples(
-        old_mlp("""\
-    def __init__(self, config, bias=False):
-        super().__init__()
-        self.up_proj = nn.Linear(8, 8, bias=bias)
-"""),
-        bad=new_mlp("""\
-    def __init__(self, config, bias=False):
-        super().__init__(config, bias=not bias)
-        self.size = 8
-"""),
-        good=new_mlp("""\
-    def __init__(self, config, bias=False):
-        bias = not bias
-        super().__init__(config, bias=bias)
-        self.size = 8
-"""),
-    ),
 )
 
 

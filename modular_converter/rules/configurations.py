@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from modular_converter.findings import SIMILAR, Finding, Location, Rule, Severity, nearest
 from modular_converter.model.nodes import parse, walk
-from modular_converter.rules._examples import configuration_old, examples, old_mlp
 
 
 if TYPE_CHECKING:
@@ -27,52 +26,6 @@ REMOVED_SETTING_READ = Rule(
 
 Override that method without the attribute, or keep the attribute.
 """,
-    examples=examples(
-        configuration_old("""\
-class OldConfig:
-    hidden_size: int = 8
-    mlp_bias: bool = False
-"""),
-        old_mlp("""\
-    def __init__(self, config):
-        super().__init__()
-        self.up_proj = nn.Linear(config.hidden_size, 8, bias=config.mlp_bias)
-"""),
-        bad="""\
-from ..old.configuration_old import OldConfig
-from ..old.modeling_old import OldMLP
-
-
-class NewConfig(OldConfig):
-    mlp_bias = AttributeError()
-
-
-class NewMLP(OldMLP):
-    pass
-
-
-__all__ = ["NewConfig", "NewMLP"]
-""",
-        good="""\
-from torch import nn
-
-from ..old.configuration_old import OldConfig
-from ..old.modeling_old import OldMLP
-
-
-class NewConfig(OldConfig):
-    mlp_bias = AttributeError()
-
-
-class NewMLP(OldMLP):
-    def __init__(self, config):
-        super().__init__(config)
-        self.up_proj = nn.Linear(config.hidden_size, 8, bias=False)
-
-
-__all__ = ["NewConfig", "NewMLP"]
-""",
-    ),
 )
 
 
@@ -145,35 +98,6 @@ the neighbour that it inherits from, so a saved model of it would be loaded as t
 
 Drop the line: the parent's `model_type` is renamed by itself. Or write the type of your model.
 """,
-    examples=examples(
-        configuration_old("""\
-class OldConfig:
-    model_type = "old"
-    hidden_size: int = 8
-"""),
-        bad="""\
-from ..old.configuration_old import OldConfig
-
-
-class NewConfig(OldConfig):
-    model_type = "old"
-    hidden_size: int = 16
-
-
-__all__ = ["NewConfig"]
-""",
-        good="""\
-from ..old.configuration_old import OldConfig
-
-
-class NewConfig(OldConfig):
-    model_type = "new"
-    hidden_size: int = 16
-
-
-__all__ = ["NewConfig"]
-""",
-    ),
 )
 
 
@@ -230,14 +154,6 @@ from, as far as these can be read, but it has an attribute of nearly that name. 
 
 Correct the name, or add the attribute to the configuration.
 """,
-    examples=examples(
-        configuration_old("""\
-class OldConfig:
-    hidden_size: int = 8
-"""),
-        bad=NEW.format(setting="gate_rnk"),
-        good=NEW.format(setting="gate_rank"),
-    ),
 )
 
 

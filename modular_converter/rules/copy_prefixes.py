@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import NEW_MLP, examples, modeling_old
 from modular_converter.rules._words import name_heirs
 
 
@@ -33,58 +32,6 @@ Give all classes that inherit from one file the same prefix. Where two parts of 
 the second part from another model's file, or from a class of this file,
 or override the code that uses the class of the other part.
 """,
-    examples=examples(
-        modeling_old("""\
-from torch import nn
-
-
-class OldNorm(nn.Module):
-    def forward(self, hidden_states):
-        return hidden_states
-
-
-class OldMLP(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.norm = OldNorm()
-
-    def forward(self, hidden_states):
-        return self.norm(hidden_states)
-
-
-class OldAttention(nn.Module):
-    def forward(self, hidden_states):
-        return hidden_states
-"""),
-        bad="""\
-from ..old.modeling_old import OldAttention, OldMLP
-
-
-class NewTextMLP(OldMLP):
-    pass
-
-
-class NewVisionAttention(OldAttention):
-    pass
-
-
-__all__ = ["NewTextMLP", "NewVisionAttention"]
-""",
-        good="""\
-from ..old.modeling_old import OldAttention, OldMLP
-
-
-class NewTextMLP(OldMLP):
-    pass
-
-
-class NewTextAttention(OldAttention):
-    pass
-
-
-__all__ = ["NewTextMLP", "NewTextAttention"]
-""",
-    ),
 )
 
 
@@ -161,41 +108,6 @@ prefix of the new names: `NewTextMLP(OldMLP)` asks for `NewText…`. But the par
 Choose a prefix that the other file does not use, usually the model's own name (`NewMLP`), or inherit from the class
 with the matching name (`OldTextMLP`).
 """,
-    examples=examples(
-        modeling_old("""\
-from torch import nn
-
-
-class OldNorm(nn.Module):
-    def forward(self, hidden_states):
-        return hidden_states
-
-
-class OldMLP(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.norm = OldNorm()
-
-    def forward(self, hidden_states):
-        return self.norm(hidden_states)
-
-
-class OldTextMLP(nn.Module):
-    def forward(self, hidden_states):
-        return 2 * hidden_states
-"""),
-        bad="""\
-from ..old.modeling_old import OldMLP
-
-
-class NewTextMLP(OldMLP):
-    pass
-
-
-__all__ = ["NewTextMLP"]
-""",
-        good=NEW_MLP,
-    ),
 )
 
 

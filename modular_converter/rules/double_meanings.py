@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from modular_converter.findings import ClassFinding, Finding, Location, Rule, Severity, finding_at
 from modular_converter.model.class_blocks import ClassBlock, Member
 from modular_converter.model.nodes import is_super, walk
-from modular_converter.rules._examples import NEW_MLP, OLD_MLP, examples, modeling_old, new_mlp
 from modular_converter.rules._words import not_mergeable
 
 
@@ -30,40 +29,6 @@ one name from two places the generated file has the first.
 
 Import a name once, and above its definition if it has one. Alternatives belong into one `try` or `if`.
 """,
-    examples=examples(
-        OLD_MLP,
-        bad="""\
-from ..old.modeling_old import OldMLP
-
-
-def scale(hidden_states, factor):
-    return hidden_states * factor
-
-
-from torch import mul as scale
-
-
-class NewMLP(OldMLP):
-    def scaled(self, hidden_states):
-        return scale(hidden_states, 2.0)
-
-
-__all__ = ["NewMLP"]
-""",
-        good="""\
-from torch import mul as scale
-
-from ..old.modeling_old import OldMLP
-
-
-class NewMLP(OldMLP):
-    def scaled(self, hidden_states):
-        return scale(hidden_states, 2.0)
-
-
-__all__ = ["NewMLP"]
-""",
-    ),
 )
 
 
@@ -100,18 +65,6 @@ parent as a class finds none: its name, `super()` as a value, `__class__` in the
 
 Call the parent's method by `super()` in a statement of its own, or write out what you take from it.
 """,
-    examples=examples(
-        OLD_MLP,
-        bad=new_mlp("""\
-    def forward(self, hidden_states):
-        return 2 * OldMLP.forward(self, hidden_states)
-"""),
-        good=new_mlp("""\
-    def forward(self, hidden_states):
-        hidden_states = 2 * hidden_states
-        return super().forward(hidden_states)
-"""),
-    ),
     formerly="MC204",
 )
 
@@ -221,70 +174,6 @@ Keep the two apart. Classes get other names when the modular file names the heir
 their own (`NewTextAttention`). A function or constant has to be written out in the modular file under another name,
 and the method that uses it as well.
 """,
-    examples=examples(
-        modeling_old("""\
-from torch import nn
-
-
-def scale(hidden_states):
-    return hidden_states * 2
-
-
-class OldMLP(nn.Module):
-    def forward(self, hidden_states):
-        return scale(hidden_states)
-"""),
-        (
-            "models/other/modeling_other.py",
-            """\
-from torch import nn
-
-
-def scale(hidden_states):
-    return hidden_states / 1000
-
-
-class OtherAttention(nn.Module):
-    def forward(self, hidden_states):
-        return scale(hidden_states)
-""",
-        ),
-        bad="""\
-from ..old.modeling_old import OldMLP
-from ..other.modeling_other import OtherAttention
-
-
-class NewMLP(OldMLP):
-    pass
-
-
-class NewAttention(OtherAttention):
-    pass
-
-
-__all__ = ["NewMLP", "NewAttention"]
-""",
-        good="""\
-from ..old.modeling_old import OldMLP
-from ..other.modeling_other import OtherAttention
-
-
-def scale_down(hidden_states):
-    return hidden_states / 1000
-
-
-class NewMLP(OldMLP):
-    pass
-
-
-class NewAttention(OtherAttention):
-    def forward(self, hidden_states):
-        return scale_down(hidden_states)
-
-
-__all__ = ["NewMLP", "NewAttention"]
-""",
-    ),
 )
 
 
@@ -338,48 +227,6 @@ not inherit from it.
 
 Inherit from a class that is copied, and use the heir; or ask for the heir.
 """,
-    examples=examples(
-        modeling_old("""\
-import enum
-
-from torch import nn
-
-
-class OldMode(enum.Enum):
-    FAST = 1
-
-
-class OldMLP(nn.Module):
-    def forward(self, hidden_states, mode=OldMode.FAST):
-        return hidden_states if mode is OldMode.FAST else 2 * hidden_states
-"""),
-        bad="""\
-from ..old.modeling_old import OldMLP, OldMode
-
-
-class NewMLP(OldMLP):
-    def mode(self):
-        return OldMode.FAST
-
-
-__all__ = ["NewMLP"]
-""",
-        good="""\
-from ..old.modeling_old import OldMLP, OldMode
-
-
-class NewMode(OldMode):
-    pass
-
-
-class NewMLP(OldMLP):
-    def mode(self):
-        return NewMode.FAST
-
-
-__all__ = ["NewMLP"]
-""",
-    ),
     formerly="MC320",
 )
 
@@ -415,34 +262,6 @@ decorators, defaults and class body. A generated file has one definition for eac
 
 Give the two different names. If they are a neighbour's, write the definition that uses the first one out.
 """,
-    examples=examples(
-        modeling_old("""\
-from torch import nn
-
-
-SIZE = 1
-
-
-class OldMLP(nn.Module):
-    def forward(self, hidden_states, size=SIZE):
-        return size * hidden_states
-
-
-SIZE = 2
-"""),
-        bad=NEW_MLP,
-        good="""\
-from torch import nn
-
-
-class NewMLP(nn.Module):
-    def forward(self, hidden_states, size=1):
-        return size * hidden_states
-
-
-__all__ = ["NewMLP"]
-""",
-    ),
     formerly="MC320",
 )
 

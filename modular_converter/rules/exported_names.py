@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from modular_converter.findings import Edit, Finding, Fix, Location, Rule, Severity, did_you_mean, split_lines
 from modular_converter.rules._edits import at, exports, subject
-from modular_converter.rules._examples import NEW_MLP, OLD_MLP, configuration_old, examples, modeling_old
 
 
 if TYPE_CHECKING:
@@ -29,56 +28,6 @@ import it from the package, although its parent is in the `__all__` of its own f
 
 Add its name to `__all__`.
 """,
-    examples=examples(
-        configuration_old("""\
-class OldConfig:
-    hidden_size: int = 8
-
-
-__all__ = ["OldConfig"]
-"""),
-        modeling_old("""\
-from torch import nn
-
-
-class OldModel(nn.Module):
-    def forward(self, hidden_states):
-        return hidden_states
-
-
-__all__ = ["OldModel"]
-"""),
-        bad="""\
-from ..old.configuration_old import OldConfig
-from ..old.modeling_old import OldModel
-
-
-class NewConfig(OldConfig):
-    hidden_size: int = 16
-
-
-class NewModel(OldModel):
-    pass
-
-
-__all__ = ["NewConfig"]
-""",
-        good="""\
-from ..old.configuration_old import OldConfig
-from ..old.modeling_old import OldModel
-
-
-class NewConfig(OldConfig):
-    hidden_size: int = 16
-
-
-class NewModel(OldModel):
-    pass
-
-
-__all__ = ["NewConfig", "NewModel"]
-""",
-    ),
 )
 
 
@@ -153,20 +102,6 @@ imports of the package.
 
 Correct its spelling, define it, or take it out of `__all__`.
 """,
-    examples=examples(
-        OLD_MLP,
-        bad="""\
-from ..old.modeling_old import OldMLP
-
-
-class NewMLP(OldMLP):
-    pass
-
-
-__all__ = ["NewMLP", "NewModel"]
-""",
-        good=NEW_MLP,
-    ),
 )
 
 
@@ -225,42 +160,6 @@ the class is misspelt, or was renamed.
 
 Correct the entry.
 """,
-    examples=examples(
-        modeling_old("""\
-from torch import nn
-
-
-class OldLayer(nn.Module):
-    def forward(self, hidden_states):
-        return hidden_states
-
-
-class OldPreTrainedModel(nn.Module):
-    _no_split_modules = ["OldLayer"]
-"""),
-        bad="""\
-from ..old.modeling_old import OldLayer, OldPreTrainedModel
-
-
-class NewLayer(OldLayer):
-    pass
-
-
-class NewPreTrainedModel(OldPreTrainedModel):
-    _no_split_modules = ["NewLayr"]
-""",
-        good="""\
-from ..old.modeling_old import OldLayer, OldPreTrainedModel
-
-
-class NewLayer(OldLayer):
-    pass
-
-
-class NewPreTrainedModel(OldPreTrainedModel):
-    _no_split_modules = ["NewLayer"]
-""",
-    ),
 )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import NEW_MLP, OLD_MLP, examples, modeling_old, new_mlp, old_mlp
 
 
 UNDEFINED_NAME = Rule(
@@ -20,28 +19,6 @@ in a quoted annotation, which Python does not evaluate, is a warning.
 
 Import the name in the modular file or define it there: what a class uses is carried along with it.
 """,
-    examples=examples(
-        OLD_MLP,
-        bad=new_mlp("""\
-    def forward(self, hidden_states):
-        return double(hidden_states)
-"""),
-        good="""\
-from ..old.modeling_old import OldMLP
-
-
-def double(hidden_states):
-    return 2 * hidden_states
-
-
-class NewMLP(OldMLP):
-    def forward(self, hidden_states):
-        return double(hidden_states)
-
-
-__all__ = ["NewMLP"]
-""",
-    ),
 )
 
 
@@ -72,17 +49,6 @@ at the class of the modular file from which the text comes. A mistake in one of 
 
 Write the method out, without `super()`, so that nothing of the parent's is put into it.
 """,
-    examples=examples(
-        old_mlp("""\
-    def mix(self, old_states, new_states):
-        return old_states + new_states
-"""),
-        bad=NEW_MLP,
-        good=new_mlp("""\
-    def mix(self, states, added_states):
-        return states + added_states
-"""),
-    ),
 )
 
 
@@ -108,45 +74,6 @@ Python up to 3.13 evaluates the annotations of a signature when the file is impo
 Write `from __future__ import annotations` at the top of the modular file: it is carried into the generated files whose
 annotations need it. Or write the annotation in quotes, or import the name outside of `if TYPE_CHECKING:`.
 """,
-    examples=examples(
-        OLD_MLP,
-        bad="""\
-from typing import TYPE_CHECKING
-
-from ..old.modeling_old import OldMLP
-
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-
-class NewMLP(OldMLP):
-    def forward(self, hidden_states: Sequence):
-        return hidden_states[0]
-
-
-__all__ = ["NewMLP"]
-""",
-        good="""\
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from ..old.modeling_old import OldMLP
-
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-
-class NewMLP(OldMLP):
-    def forward(self, hidden_states: Sequence):
-        return hidden_states[0]
-
-
-__all__ = ["NewMLP"]
-""",
-    ),
 )
 
 
@@ -172,51 +99,6 @@ fails. Most often the name stands in an annotation of an inherited method: `OldC
 
 Define the name in the modular file, or override the method with an annotation of names that the model has.
 """,
-    examples=examples(
-        modeling_old("""\
-from torch import nn
-
-
-from .configuration_old import OldConfig, OldTextConfig
-
-
-class OldMLP(nn.Module):
-    def __init__(self, config: OldConfig | OldTextConfig):
-        super().__init__()
-
-    def forward(self, hidden_states):
-        return hidden_states
-"""),
-        bad="""\
-from ..old.modeling_old import OldMLP
-
-
-class NewConfig:
-    pass
-
-
-class NewMLP(OldMLP):
-    pass
-
-
-__all__ = ["NewConfig", "NewMLP"]
-""",
-        good="""\
-from ..old.modeling_old import OldMLP
-
-
-class NewConfig:
-    pass
-
-
-class NewMLP(OldMLP):
-    def __init__(self, config: NewConfig):
-        super().__init__(config)
-
-
-__all__ = ["NewConfig", "NewMLP"]
-""",
-    ),
 )
 
 

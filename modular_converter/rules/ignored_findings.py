@@ -5,7 +5,6 @@ from __future__ import annotations
 from modular_converter.findings import Edit, Finding, Fix, Location, Rule, Severity, split_lines
 from modular_converter.rules import NotIgnorableError, UnknownRuleError, ignorable_prefix
 from modular_converter.rules._edits import subject
-from modular_converter.rules._examples import NEW_MLP, OLD_MLP, examples
 
 
 UNUSED_IGNORE = Rule(
@@ -20,20 +19,6 @@ A comment that stays would silence the next finding there, which nobody has look
 Remove the rule from the comment, and a comment without rules as a whole. If the finding still exists, move the comment
 to the line that the finding names.
 """,
-    examples=examples(
-        OLD_MLP,
-        bad="""\
-from ..old.modeling_old import OldMLP
-
-
-class NewMLP(OldMLP):  # modular: ignore[MC307]
-    pass
-
-
-__all__ = ["NewMLP"]
-""",
-        good=NEW_MLP,
-    ),
 )
 
 
@@ -79,20 +64,6 @@ This comment names no rule, or a rule that does not exist, or an error. Errors m
 wrong, so no comment and no setting silences them: cure the error instead. Name each rule that you mean: a comment
 without names would also silence what nobody has seen yet.
 """,
-    examples=examples(
-        OLD_MLP,
-        bad="""\
-from ..old.modeling_old import OldMLP
-
-
-class NewMLP(OldMLP):  # modular: ignore[MC399]
-    pass
-
-
-__all__ = ["NewMLP"]
-""",
-        good=NEW_MLP,
-    ),
 )
 
 

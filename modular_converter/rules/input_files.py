@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterable
 
 from modular_converter.findings import Finding, Location, Rule, Severity, did_you_mean
-from modular_converter.rules._examples import NEW_MLP, OLD_MLP, examples
 
 
 SYNTAX_ERROR = Rule(
@@ -22,20 +21,6 @@ that was never closed.
 Correct the file first: `python -m py_compile FILE` must pass. When the file uses syntax of a newer Python than the
 one that runs the converter, run the converter with that newer Python.
 """,
-    examples=examples(
-        OLD_MLP,
-        bad="""\
-from ..old.modeling_old import OldMLP
-
-
-class NewMLP(OldMLP)
-    pass
-
-
-__all__ = ["NewMLP"]
-""",
-        good=NEW_MLP,
-    ),
 )
 
 

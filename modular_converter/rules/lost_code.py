@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import NEW_MLP, OLD_MLP, examples, modeling_old
 
 
 if TYPE_CHECKING:
@@ -26,57 +25,6 @@ unchanged copy `NewEmbeddings`, and your change has no effect.
 Either give your class the name of the copy (`NewEmbeddings`), so that it replaces the copy everywhere, or assign your
 class in the `__init__` of the model: `self.embeddings = NewRotaryTable()`.
 """,
-    examples=examples(
-        modeling_old("""\
-from torch import nn
-
-
-class OldEmbeddings(nn.Module):
-    def forward(self, input_ids):
-        return input_ids
-
-
-class OldModel(nn.Module):
-    def __init__(self, config):
-        super().__init__()
-        self.embeddings = OldEmbeddings()
-
-    def forward(self, input_ids):
-        return self.embeddings(input_ids)
-"""),
-        bad="""\
-from ..old.modeling_old import OldEmbeddings, OldModel
-
-
-class NewRotaryTable(OldEmbeddings):
-    def forward(self, input_ids):
-        return 2 * input_ids
-
-
-class NewModel(OldModel):
-    pass
-
-
-__all__ = ["NewModel"]
-""",
-        good="""\
-from ..old.modeling_old import OldEmbeddings, OldModel
-
-
-class NewRotaryTable(OldEmbeddings):
-    def forward(self, input_ids):
-        return 2 * input_ids
-
-
-class NewModel(OldModel):
-    def __init__(self, config):
-        super().__init__(config)
-        self.embeddings = NewRotaryTable()
-
-
-__all__ = ["NewModel"]
-""",
-    ),
 )
 
 
@@ -138,23 +86,6 @@ registers is lost, too, and so is a change below the parent of an heir that the 
 
 Write each definition at the top level, and what belongs to a class inside of it.
 """,
-    examples=examples(
-        OLD_MLP,
-        bad="""\
-from ..old.modeling_old import OldMLP
-
-
-class NewMLP(OldMLP):
-    pass
-
-
-print(NewMLP)
-
-
-__all__ = ["NewMLP"]
-""",
-        good=NEW_MLP,
-    ),
 )
 
 
@@ -213,38 +144,6 @@ uses this definition, neither directly nor through another definition, so no gen
 Use the definition or remove it. If it is meant to replace a function of another model, it must have the name that this
 function has after renaming (`new_helper` for `old_helper`).
 """,
-    examples=examples(
-        OLD_MLP,
-        bad="""\
-from ..old.modeling_old import OldMLP
-
-
-def double(hidden_states):
-    return 2 * hidden_states
-
-
-class NewMLP(OldMLP):
-    pass
-
-
-__all__ = ["NewMLP"]
-""",
-        good="""\
-from ..old.modeling_old import OldMLP
-
-
-def double(hidden_states):
-    return 2 * hidden_states
-
-
-class NewMLP(OldMLP):
-    def forward(self, hidden_states):
-        return double(hidden_states)
-
-
-__all__ = ["NewMLP"]
-""",
-    ),
 )
 
 

@@ -11,7 +11,6 @@ from modular_converter.findings import ClassFinding, Finding, Location, Rule, Se
 from modular_converter.model.bindings import attributes_set
 from modular_converter.model.class_blocks import ClassBlock
 from modular_converter.model.overriding import NO_DECORATORS
-from modular_converter.rules._examples import NEW_MLP, examples, modeling_old, old_mlp
 from modular_converter.rules._words import WRITE_OUT, fields_of, listed, not_mergeable
 
 
@@ -50,29 +49,6 @@ them.
 
 Write the class out, or do as the message says.
 """,
-    examples=examples(
-        old_mlp("""\
-    def __init_subclass__(cls):
-        cls.scale = 2
-
-    def forward(self, hidden_states):
-        return hidden_states
-"""),
-        bad=NEW_MLP,
-        good="""\
-from torch import nn
-
-
-class NewMLP(nn.Module):
-    scale = 2
-
-    def forward(self, hidden_states):
-        return hidden_states
-
-
-__all__ = ["NewMLP"]
-""",
-    ),
     formerly="MC204",
 )
 
@@ -229,42 +205,6 @@ are gone. Where your class has decorators, the parent's are gone altogether, and
 
 Repeat the parent's decorators and options, or write the class out.
 """,
-    examples=examples(
-        modeling_old("""\
-import dataclasses
-
-
-@dataclasses.dataclass(order=True)
-class OldMLP:
-    width: int = 16
-"""),
-        bad="""\
-import dataclasses
-
-from ..old.modeling_old import OldMLP
-
-
-@dataclasses.dataclass
-class NewMLP(OldMLP):
-    depth: int = 2
-
-
-__all__ = ["NewMLP"]
-""",
-        good="""\
-import dataclasses
-
-from ..old.modeling_old import OldMLP
-
-
-@dataclasses.dataclass(order=True)
-class NewMLP(OldMLP):
-    depth: int = 2
-
-
-__all__ = ["NewMLP"]
-""",
-    ),
     formerly="MC323",
 )
 

@@ -20,7 +20,6 @@ from modular_converter.model.overriding import (
     is_super_statement,
     method_key,
 )
-from modular_converter.rules._examples import configuration_old, examples, modeling_old, new_mlp, old_mlp
 from modular_converter.rules._words import not_mergeable
 
 
@@ -42,22 +41,6 @@ names (`self.__x`), into which Python puts the name of the class, have that of y
 
 Give your name another spelling.
 """,
-    examples=examples(
-        old_mlp("""\
-    def __init__(self, config):
-        super().__init__()
-        self.__scale = 2
-"""),
-        bad=new_mlp("""\
-    def forward(self, hidden_states):
-        return self._OldMLP__scale * hidden_states
-"""),
-        good=new_mlp("""\
-    def forward(self, hidden_states):
-        self.__factor = 3
-        return self.__factor * hidden_states
-"""),
-    ),
     formerly="MC204",
 )
 
@@ -124,43 +107,6 @@ inheritance would leave the property without one.
 
 Write both halves.
 """,
-    examples=examples(
-        configuration_old("""\
-from ...configuration_utils import PreTrainedConfig
-
-
-class OldConfig(PreTrainedConfig):
-    width: int = 16
-
-    @property
-    def depth(self):
-        return self.num_layers
-
-    @depth.setter
-    def depth(self, value):
-        self.num_layers = value
-"""),
-        bad="""\
-from ..old.configuration_old import OldConfig
-
-
-class NewConfig(OldConfig):
-    width = 32
-
-
-__all__ = ["NewConfig"]
-""",
-        good="""\
-from ..old.configuration_old import OldConfig
-
-
-class NewConfig(OldConfig):
-    width: int = 32
-
-
-__all__ = ["NewConfig"]
-""",
-    ),
 )
 
 
@@ -226,28 +172,6 @@ parent's do not apply to the parent's lines in it.
 
 Write the decorator, or `@no_inherit_decorator` for none.
 """,
-    examples=examples(
-        modeling_old("""\
-import functools
-
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    @functools.lru_cache
-    def scale(self):
-        return 2
-"""),
-        bad=new_mlp("""\
-    def scale(self):
-        return 3
-"""),
-        good=new_mlp("""\
-    @no_inherit_decorator
-    def scale(self):
-        return 3
-"""),
-    ),
     formerly="MC323",
 )
 
@@ -341,17 +265,6 @@ seen by the others. Each generated class has the parent's body, and so an object
 Give each class an object of its own, which has the same meaning in both, or put the object at the top level of the
 modular file, and use it in the methods.
 """,
-    examples=examples(
-        modeling_old("""\
-class OldMLP:
-    cache = {}
-
-    def put(self, key, value):
-        self.cache[key] = value
-"""),
-        bad=HEIRS.format("pass"),
-        good=HEIRS.format("cache = {}"),
-    ),
 )
 
 MUTABLE = frozenset(["Counter", "OrderedDict", "bytearray", "defaultdict", "deque", "dict", "list", "set"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from modular_converter.findings import Finding, Fix, Location, Rule, Severity
 from modular_converter.rules._edits import remove_statement
-from modular_converter.rules._examples import examples, new_mlp, old_mlp
 from modular_converter.rules._words import not_mergeable
 
 
@@ -22,24 +21,6 @@ Write the parent's lines out in the override, and change what you need. Other ob
 (the parent as a class), MC207 (the order of bases), MC208 (how the class is made), MC209 (names in the class), MC210
 (parameters without a value), MC211 (local names of both methods).
 """,
-    examples=examples(
-        old_mlp("""\
-    def forward(self, hidden_states):
-        if hidden_states is None:
-            return None
-        return 2 * hidden_states
-"""),
-        bad=new_mlp("""\
-    def forward(self, hidden_states):
-        super().forward(hidden_states)
-        self.calls += 1
-"""),
-        good=new_mlp("""\
-    def forward(self, hidden_states):
-        self.calls += 1
-        return super().forward(hidden_states)
-"""),
-    ),
 )
 
 
@@ -103,25 +84,6 @@ has the names of both. Where only the values differ, MC321 warns.
 
 Give your name another spelling.
 """,
-    examples=examples(
-        old_mlp("""\
-    def forward(self, hidden_states):
-        residual = hidden_states
-        self.last = residual
-"""),
-        bad=new_mlp("""\
-    def forward(self, hidden_states):
-        residual = 2 * hidden_states
-        super().forward(hidden_states)
-        return residual
-"""),
-        good=new_mlp("""\
-    def forward(self, hidden_states):
-        doubled = 2 * hidden_states
-        super().forward(hidden_states)
-        return doubled
-"""),
-    ),
     formerly="MC204",
 )
 
@@ -192,26 +154,6 @@ inheritance would leave it as you made it, and `self.tokenizer.decoder = decoder
 
 Use another name if you mean a value of your own, or write the parent's lines out.
 """,
-    examples=examples(
-        old_mlp("""\
-    def __init__(self, config):
-        super().__init__()
-        size = config.hidden_size
-        self.up_proj = nn.Linear(size, size)
-        size = 2 * config.hidden_size
-        self.down_proj = nn.Linear(size, size)
-"""),
-        bad=new_mlp("""\
-    def __init__(self, config):
-        super().__init__(config)
-        size = 16
-"""),
-        good=new_mlp("""\
-    def __init__(self, config):
-        super().__init__(config)
-        self.size = 16
-"""),
-    ),
 )
 
 
@@ -250,24 +192,6 @@ name, or the value from before your own assignment to it further down.
 
 Use another name, assign it above the call, or write the parent's lines out.
 """,
-    examples=examples(
-        old_mlp("""\
-    def forward(self, hidden_states):
-        hidden_states = self.up_proj(hidden_states)
-        return hidden_states
-"""),
-        bad=new_mlp("""\
-    def forward(self, hidden_states):
-        super().forward(hidden_states)
-        return hidden_states + 1
-"""),
-        good=new_mlp("""\
-    def forward(self, hidden_states):
-        residual = hidden_states
-        super().forward(hidden_states)
-        return residual + 1
-"""),
-    ),
 )
 
 
@@ -303,42 +227,6 @@ no difference. A statement that appends, counts or calls something would run twi
 
 Leave it out if once is enough. If you mean it twice, write it in another way.
 """,
-    examples=examples(
-        old_mlp("""\
-    def __init__(self, config):
-        super().__init__()
-        self.layers = nn.ModuleList()
-        self.layers.append(nn.Linear(8, 8))
-"""),
-        bad="""\
-from torch import nn
-
-from ..old.modeling_old import OldMLP
-
-
-class NewMLP(OldMLP):
-    def __init__(self, config):
-        super().__init__(config)
-        self.layers.append(nn.Linear(8, 8))
-
-
-__all__ = ["NewMLP"]
-""",
-        good="""\
-from torch import nn
-
-from ..old.modeling_old import OldMLP
-
-
-class NewMLP(OldMLP):
-    def __init__(self, config):
-        super().__init__(config)
-        self.layers.extend([nn.Linear(8, 8)])
-
-
-__all__ = ["NewMLP"]
-""",
-    ),
 )
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity, did_you_mean
-from modular_converter.rules._examples import NEW_MLP, OLD_MLP, configuration_old, examples, modeling_old
 
 
 if TYPE_CHECKING:
@@ -27,20 +26,6 @@ spelling of the model and of the file (`..llama.modeling_llama`). If the neighbo
 modular file in the same run. If it belongs to another package, install that package in the environment that runs this
 tool: with pip, and in a hook of pre-commit by `additional_dependencies: ["transformers==5.24.0"]`.
 """,
-    examples=examples(
-        OLD_MLP,
-        bad="""\
-from ..odl.modeling_odl import OldMLP
-
-
-class NewMLP(OldMLP):
-    pass
-
-
-__all__ = ["NewMLP"]
-""",
-        good=NEW_MLP,
-    ),
 )
 
 
@@ -79,52 +64,6 @@ Import it from the file that defines it:
 
     from ..old.configuration_old import OldConfig
 """,
-    examples=examples(
-        configuration_old("""\
-class OldConfig:
-    hidden_size: int = 8
-"""),
-        modeling_old("""\
-from torch import nn
-
-from .configuration_old import OldConfig
-
-
-class OldMLP(nn.Module):
-    def __init__(self, config: OldConfig):
-        super().__init__()
-        self.up_proj = nn.Linear(config.hidden_size, config.hidden_size)
-"""),
-        bad="""\
-from ..old.modeling_old import OldConfig, OldMLP
-
-
-class NewConfig(OldConfig):
-    hidden_size: int = 16
-
-
-class NewMLP(OldMLP):
-    pass
-
-
-__all__ = ["NewConfig", "NewMLP"]
-""",
-        good="""\
-from ..old.configuration_old import OldConfig
-from ..old.modeling_old import OldMLP
-
-
-class NewConfig(OldConfig):
-    hidden_size: int = 16
-
-
-class NewMLP(OldMLP):
-    pass
-
-
-__all__ = ["NewConfig", "NewMLP"]
-""",
-    ),
 )
 
 
@@ -154,41 +93,6 @@ Import from the module that defines the name:
     from transformers.modeling_utils import PreTrainedModel
     from transformers.models.llama.modeling_llama import LlamaMLP
 """,
-    examples=examples(
-        OLD_MLP,
-        bad="""\
-from transformers import PreTrainedModel
-
-from ..old.modeling_old import OldMLP
-
-
-class NewPreTrainedModel(PreTrainedModel):
-    pass
-
-
-class NewMLP(OldMLP):
-    pass
-
-
-__all__ = ["NewPreTrainedModel", "NewMLP"]
-""",
-        good="""\
-from transformers.modeling_utils import PreTrainedModel
-
-from ..old.modeling_old import OldMLP
-
-
-class NewPreTrainedModel(PreTrainedModel):
-    pass
-
-
-class NewMLP(OldMLP):
-    pass
-
-
-__all__ = ["NewPreTrainedModel", "NewMLP"]
-""",
-    ),
 )
 
 
@@ -235,53 +139,6 @@ first. In a circle there is no first file.
 Break the circle at one place: let one of the files import from a model outside it, or write the class out in full
 there.
 """,
-    examples=(
-        (
-            FIRST,
-            (
-                "models/second/modular_second.py",
-                """\
-from torch import nn
-
-from ..first.modeling_first import FirstAttention
-
-
-class SecondAttention(FirstAttention):
-    pass
-
-
-class SecondMLP(nn.Module):
-    def forward(self, hidden_states):
-        return hidden_states
-
-
-__all__ = ["SecondAttention", "SecondMLP"]
-""",
-            ),
-        ),
-        (
-            FIRST,
-            (
-                "models/second/modular_second.py",
-                """\
-from torch import nn
-
-
-class SecondAttention(nn.Module):
-    def forward(self, hidden_states):
-        return hidden_states
-
-
-class SecondMLP(nn.Module):
-    def forward(self, hidden_states):
-        return hidden_states
-
-
-__all__ = ["SecondAttention", "SecondMLP"]
-""",
-            ),
-        ),
-    ),
 )
 
 
@@ -306,20 +163,6 @@ copied. `from ..old.modeling_old import *` names none of them, so `OldMLP` would
 
 Name what you use: `from ..old.modeling_old import OldMLP`.
 """,
-    examples=examples(
-        OLD_MLP,
-        bad="""\
-from ..old.modeling_old import *
-
-
-class NewMLP(OldMLP):
-    pass
-
-
-__all__ = ["NewMLP"]
-""",
-        good=NEW_MLP,
-    ),
 )
 
 
@@ -350,34 +193,6 @@ Otherwise correct the name, write the module, or define the class in the modular
 `configuration_new.py`. Imports under `try`, or under a condition at the top level, are not checked, nor are modules
 above the folder of models, which a part of a library may lack.
 """,
-    examples=examples(
-        OLD_MLP,
-        bad="""\
-from ..old.modeling_old import OldMLP
-from .configuration_new import NewConfig
-
-
-class NewMLP(OldMLP):
-    config_class = NewConfig
-
-
-__all__ = ["NewMLP"]
-""",
-        good="""\
-from ..old.modeling_old import OldMLP
-
-
-class NewConfig:
-    pass
-
-
-class NewMLP(OldMLP):
-    config_class = NewConfig
-
-
-__all__ = ["NewConfig", "NewMLP"]
-""",
-    ),
 )
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from modular_converter.findings import Edit, Finding, Fix, Location, Rule, Severity, did_you_mean
 from modular_converter.model.nodes import parse, walk
 from modular_converter.rules._edits import at, subject
-from modular_converter.rules._examples import NEW_MLP, OLD_MLP, examples, modeling_old, new_mlp
 
 
 if TYPE_CHECKING:
@@ -28,20 +27,6 @@ in another file of that model, such as `configuration_old` instead of `modeling_
 Import the name as the neighbour's source spells it. A name that the neighbour itself imports must be
 imported from the module that defines it. A name with only the model's name in another case is MC329, a warning.
 """,
-    examples=examples(
-        OLD_MLP,
-        bad="""\
-from ..old.modeling_old import OldMlp
-
-
-class NewMLP(OldMlp):
-    pass
-
-
-__all__ = ["NewMLP"]
-""",
-        good=NEW_MLP,
-    ),
 )
 
 
@@ -68,32 +53,6 @@ Inherit from the class that gives most, and write the methods that you want from
 such as `super().forward(…)` beside your own lines. Ordinary bases that come from no neighbour (`nn.Module`, mixins of
 the library) may be added freely.
 """,
-    examples=examples(
-        OLD_MLP,
-        (
-            "models/other/modeling_other.py",
-            """\
-class OtherMixin:
-    def scale(self, hidden_states):
-        return 2 * hidden_states
-""",
-        ),
-        bad="""\
-from ..old.modeling_old import OldMLP
-from ..other.modeling_other import OtherMixin
-
-
-class NewMLP(OldMLP, OtherMixin):
-    pass
-
-
-__all__ = ["NewMLP"]
-""",
-        good=new_mlp("""\
-    def scale(self, hidden_states):
-        return 2 * hidden_states
-"""),
-    ),
 )
 
 
@@ -119,20 +78,6 @@ or a dotted name (`nn.Module`). A call, a subscript or a condition has a value o
 
 Give the class by its name. If the expression chooses between classes, write one class for each.
 """,
-    examples=examples(
-        OLD_MLP,
-        bad="""\
-from ..old.modeling_old import OldMLP
-
-
-class NewMLP(type(OldMLP())):
-    pass
-
-
-__all__ = ["NewMLP"]
-""",
-        good=NEW_MLP,
-    ),
 )
 
 
@@ -158,39 +103,6 @@ the generated file imports from that model, and a reader does not see all code o
 Inherit from the class that holds the code (`FirstMLP`), or first rewrite the parent's file so that it does not import
 from another model.
 """,
-    examples=examples(
-        (
-            "models/first/modeling_first.py",
-            """\
-from torch import nn
-
-
-class FirstMLP(nn.Module):
-    def forward(self, hidden_states):
-        return hidden_states
-""",
-        ),
-        modeling_old("""\
-from ..first.modeling_first import FirstMLP
-
-
-class OldMLP(FirstMLP):
-    def rescale(self, hidden_states):
-        return 2 * hidden_states
-"""),
-        bad=NEW_MLP,
-        good="""\
-from ..first.modeling_first import FirstMLP
-
-
-class NewMLP(FirstMLP):
-    def rescale(self, hidden_states):
-        return 2 * hidden_states
-
-
-__all__ = ["NewMLP"]
-""",
-    ),
 )
 
 
@@ -224,21 +136,6 @@ one of the two has to be repeated in the other, and a reader cannot see that the
 Inherit the class (`class NewMLP(OldMLP): pass`) or import the function. Where several models have the text, the oldest
 is named. What the definition uses must be the same, too: `modular-convert modularize MODEL --diff` proves the change.
 """,
-    examples=examples(
-        OLD_MLP,
-        bad="""\
-from torch import nn
-
-
-class NewMLP(nn.Module):
-    def forward(self, hidden_states):
-        return hidden_states
-
-
-__all__ = ["NewMLP"]
-""",
-        good=NEW_MLP,
-    ),
     by_default=False,
 )
 
@@ -266,20 +163,6 @@ everywhere, so what it generates is right. The modular file is not: Python raise
 
 Write the name as the neighbour does. Any other name that the neighbour does not define is MC105.
 """,
-    examples=examples(
-        OLD_MLP,
-        bad="""\
-from ..old.modeling_old import OLDMLP
-
-
-class NewMLP(OLDMLP):
-    pass
-
-
-__all__ = ["NewMLP"]
-""",
-        good=NEW_MLP,
-    ),
 )
 
 

@@ -20,7 +20,6 @@ from modular_converter.findings import (
 )
 from modular_converter.model.nodes import walk
 from modular_converter.rules._edits import at, remove_statement, subject
-from modular_converter.rules._examples import configuration_old, examples, modeling_old, new_mlp, old_mlp
 
 
 if TYPE_CHECKING:
@@ -41,33 +40,6 @@ source of an ancestor cannot be read (`nn.Module`), a name that is close to one 
 Correct the name, or drop the line. An attribute that is assigned in a method (`self.x = …`) is removed with
 `del self.x` after the `super()` call in that method.
 """,
-    examples=examples(
-        configuration_old("""\
-class OldConfig:
-    hidden_size: int = 8
-    mlp_bias: bool = False
-"""),
-        bad="""\
-from ..old.configuration_old import OldConfig
-
-
-class NewConfig(OldConfig):
-    mlp_bais = AttributeError()
-
-
-__all__ = ["NewConfig"]
-""",
-        good="""\
-from ..old.configuration_old import OldConfig
-
-
-class NewConfig(OldConfig):
-    mlp_bias = AttributeError()
-
-
-__all__ = ["NewConfig"]
-""",
-    ),
 )
 
 
@@ -116,27 +88,6 @@ The parent's method has no such statement at its top level, so nothing is taken 
 Correct the name. Where a base of the parent sets the attribute, or the parent's method sets it within an `if` or a
 loop or together with others, the `del` stays in the generated method, and there is no finding.
 """,
-    examples=examples(
-        old_mlp("""\
-    def __init__(self, config):
-        super().__init__()
-        self.up_proj = nn.Linear(8, 8)
-        self.dropout = nn.Dropout()
-
-    def forward(self, hidden_states):
-        return self.up_proj(hidden_states)
-"""),
-        bad=new_mlp("""\
-    def __init__(self, config):
-        super().__init__(config)
-        del self.drop_out
-"""),
-        good=new_mlp("""\
-    def __init__(self, config):
-        super().__init__(config)
-        del self.dropout
-"""),
-    ),
 )
 
 
@@ -215,30 +166,6 @@ would fail with an `AttributeError` when it is called.
 
 Override that method too, without the attribute, or keep the attribute.
 """,
-    examples=examples(
-        old_mlp("""\
-    def __init__(self, config):
-        super().__init__()
-        self.up_proj = nn.Linear(8, 8)
-        self.dropout = nn.Dropout()
-
-    def forward(self, hidden_states):
-        return self.dropout(self.up_proj(hidden_states))
-"""),
-        bad=new_mlp("""\
-    def __init__(self, config):
-        super().__init__(config)
-        del self.dropout
-"""),
-        good=new_mlp("""\
-    def __init__(self, config):
-        super().__init__(config)
-        del self.dropout
-
-    def forward(self, hidden_states):
-        return self.up_proj(hidden_states)
-"""),
-    ),
 )
 
 
@@ -286,30 +213,6 @@ class.
 
 Override the caller as well, or keep the method.
 """,
-    examples=examples(
-        old_mlp("""\
-    def rescale(self, hidden_states):
-        return 2 * hidden_states
-
-    def forward(self, hidden_states):
-        return self.rescale(hidden_states)
-"""),
-        bad=new_mlp("""\
-    is_scaled = False
-
-    def rescale(self, hidden_states):
-        raise AttributeError("not needed here")
-"""),
-        good=new_mlp("""\
-    is_scaled = False
-
-    def rescale(self, hidden_states):
-        raise AttributeError("not needed here")
-
-    def forward(self, hidden_states):
-        return hidden_states
-"""),
-    ),
 )
 
 
@@ -367,25 +270,6 @@ so the generated class has a method that raises.
 
 Put one blank line above the stub, and a docstring or another member between it and `class`.
 """,
-    examples=examples(
-        old_mlp("""\
-    def rescale(self, hidden_states):
-        return 2 * hidden_states
-
-    def forward(self, hidden_states):
-        return hidden_states
-"""),
-        bad=new_mlp("""\
-    def rescale(self, hidden_states):
-        raise AttributeError("not needed here")
-"""),
-        good=new_mlp("""\
-    is_scaled = False
-
-    def rescale(self, hidden_states):
-        raise AttributeError("not needed here")
-"""),
-    ),
 )
 
 
@@ -431,18 +315,6 @@ parentheses, the attribute stays, and its value is the exception class.
 
 Write `AttributeError()`.
 """,
-    examples=examples(
-        modeling_old("""\
-class OldMLP:
-    scale = 2
-"""),
-        bad=new_mlp("""\
-    scale = AttributeError
-"""),
-        good=new_mlp("""\
-    scale = AttributeError()
-"""),
-    ),
 )
 
 

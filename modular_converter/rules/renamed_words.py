@@ -12,7 +12,6 @@ from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.model.bindings import bindings_of
 from modular_converter.model.lexer import QUOTED_WORD
 from modular_converter.model.nodes import BY_NAME, parse, walk
-from modular_converter.rules._examples import NEW_MLP, examples, modeling_old, new_mlp, old_mlp
 
 
 if TYPE_CHECKING:
@@ -32,24 +31,6 @@ that does not exist, or sets one that inherited code does not read; a method of 
 
 Write the name that the generated class has.
 """,
-    examples=examples(
-        old_mlp("""\
-    def __init__(self, config):
-        super().__init__()
-        self.old_proj = nn.Linear(8, 8)
-
-    def forward(self, hidden_states):
-        return self.old_proj(hidden_states)
-"""),
-        bad=new_mlp("""\
-    def reset(self):
-        self.old_proj.reset_parameters()
-"""),
-        good=new_mlp("""\
-    def reset(self):
-        self.new_proj.reset_parameters()
-"""),
-    ),
 )
 
 _WORD = re.compile(r"\w+")
@@ -220,33 +201,6 @@ renamed.
 
 Override the method, and name what it uses in code.
 """,
-    examples=examples(
-        modeling_old("""\
-from torch import nn
-
-
-def scaled(hidden_states):
-    return hidden_states * 2
-
-
-class OldMLP(nn.Module):
-    def forward(self, hidden_states):
-        function = globals()["scaled"]
-        return function(hidden_states)
-"""),
-        bad=NEW_MLP,
-        good="""\
-from ..old.modeling_old import OldMLP, scaled
-
-
-class NewMLP(OldMLP):
-    def forward(self, hidden_states):
-        return scaled(hidden_states)
-
-
-__all__ = ["NewMLP"]
-""",
-    ),
 )
 
 LOOKUPS = frozenset({"globals", "eval", "exec"})
@@ -344,31 +298,6 @@ method of an object that need not be the model's may mean something else than th
 If the word means the model, silence this finding. Else override what uses it, or write `torch.clip(x)`: attributes of
 what the neighbour imports are not renamed.
 """,
-    examples=examples(
-        modeling_old("""\
-import torch
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def forward(self, hidden_states):
-        return torch.nn.functional.interpolate(hidden_states, mode="old")
-"""),
-        bad=NEW_MLP,
-        good="""\
-import torch
-
-from ..old.modeling_old import OldMLP
-
-
-class NewMLP(OldMLP):
-    def forward(self, hidden_states):
-        return torch.nn.functional.interpolate(hidden_states, mode="old")
-
-
-__all__ = ["NewMLP"]
-""",
-    ),
 )
 
 
@@ -394,28 +323,6 @@ names.
 
 Write the code that uses the two out in the modular file, with other names.
 """,
-    examples=examples(
-        old_mlp("""\
-    def forward(self, hidden_states):
-        new_states = 2 * hidden_states
-        old_states = hidden_states + 1
-        return old_states + new_states
-"""),
-        bad=NEW_MLP,
-        good="""\
-from torch import nn
-
-
-class NewMLP(nn.Module):
-    def forward(self, hidden_states):
-        new_states = 2 * hidden_states
-        earlier_states = hidden_states + 1
-        return earlier_states + new_states
-
-
-__all__ = ["NewMLP"]
-""",
-    ),
     formerly="MC320",
 )
 

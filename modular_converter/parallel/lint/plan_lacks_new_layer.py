@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.model.nodes import walk
-from modular_converter.parallel.lint._layers import TENSOR_PARALLEL, LinearLayer, example, linear_layers, plan_entries
+from modular_converter.parallel.lint._layers import TENSOR_PARALLEL, LinearLayer, linear_layers, plan_entries
 
 
 if TYPE_CHECKING:
     from modular_converter.facts import ClassFacts, Facts, GeneratedDefinition
     from modular_converter.model.members import Members
 
-
-_LAYERS = "self.gate_proj = nn.Linear(8, 16)"
-_RESULT = "self.down_proj(self.gate_proj(hidden_states) * self.up_proj(hidden_states))"
 
 RULE = Rule(
     code="MC314",
@@ -34,10 +31,6 @@ meet, the shapes do not fit.
 Override the plan in the configuration of the modular file, with an entry for the new layer.
 `modular-plan write` finds the plan that the model needs and puts it there.
 """,
-    examples=(
-        example(_LAYERS, _RESULT),
-        example(_LAYERS, _RESULT, {"mlp.gate_proj": "colwise", "mlp.up_proj": "colwise", "mlp.down_proj": "rowwise"}),
-    ),
 )
 
 

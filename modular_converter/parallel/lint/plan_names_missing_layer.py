@@ -7,15 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity, did_you_mean
-from modular_converter.parallel.lint._layers import PlanEntry, example, plan_entries
+from modular_converter.parallel.lint._layers import PlanEntry, plan_entries
 
 
 if TYPE_CHECKING:
     from modular_converter.facts import Facts, GeneratedDefinition
 
-
-_LAYERS = "del self.up_proj\n        self.gate_up_proj = nn.Linear(8, 16)"
-_RESULT = "self.down_proj(self.gate_up_proj(hidden_states))"
 
 RULE = Rule(
     code="MC311",
@@ -29,10 +26,6 @@ its place is not split at all, or is split the wrong way.
 
 Override the plan in the configuration of the modular file, with the names that the generated model has.
 """,
-    examples=(
-        example(_LAYERS, _RESULT),
-        example(_LAYERS, _RESULT, {"mlp.gate_up_proj": "colwise", "mlp.down_proj": "rowwise"}),
-    ),
 )
 
 

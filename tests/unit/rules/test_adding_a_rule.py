@@ -1,4 +1,4 @@
-"""A new rule is one new file: it is listed, explained, documented, reported and run without any other change."""
+"""A new rule is one new file, and one of examples: it is listed, explained, documented, reported and run without any other change."""
 
 from __future__ import annotations
 
@@ -19,17 +19,12 @@ NEW_RULE = '''\
 
 from modular_converter.findings import Finding, Rule, Severity
 
-MODULAR = "models/new/modular_new.py"
 RULE = Rule(
     code="MC398",
     name="no-docstring",
     severity=Severity.WARNING,
     summary="a class has no docstring",
     explanation="Readers\\nneed\\none.",
-    examples=(
-        ((MODULAR, "class NewMLP:\\n    pass\\n"),),
-        ((MODULAR, "class NewMLP:\\n    \\"\\"\\"A layer.\\"\\"\\"\\n"),),
-    ),
 )
 
 
@@ -40,6 +35,17 @@ def check_no_docstring(facts):
 '''
 
 
+EXAMPLES = '''\
+=== models/new/modular_new.py (bad)
+class NewMLP:
+    pass
+
+=== models/new/modular_new.py (good)
+class NewMLP:
+    """A layer."""
+'''
+
+
 @pytest.fixture(scope="module")
 def tool(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """A copy of the tool with one rule more, and a modular file that breaks it."""
@@ -47,6 +53,7 @@ def tool(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     shutil.copytree(PACKAGE, folder / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(PACKAGE.parent / "utils", folder / "utils", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / PACKAGE.name / "rules" / "no_docstring.py").write_text(NEW_RULE)
+    (folder / PACKAGE.name / "rules" / "examples" / "no-docstring.txt").write_text(EXAMPLES)
     (folder / "models" / "new").mkdir(parents=True)
     (folder / "models" / "new" / "modular_new.py").write_text("class NewMLP:\n    pass\n")
     return folder

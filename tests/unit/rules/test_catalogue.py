@@ -57,23 +57,24 @@ def test_an_explanation_teaches_in_a_few_lines(rule: Rule) -> None:
 
 @ALL
 def test_examples_are_small_trees_with_a_modular_file(rule: Rule) -> None:
-    assert bool(rule.bad) == bool(rule.good)
-    for example in filter(None, (rule.bad, rule.good)):
+    bad, good = rules.example_files(rule)
+    assert bool(bad) == bool(good)
+    for example in filter(None, (bad, good)):
         paths = [path for path, _ in example]
         assert len(set(paths)) == len(paths)
         assert any(path.split("/")[-1].startswith("modular_") for path in paths)
         for path, text in example:
             assert path.startswith("models/") and text.endswith("\n") and not text.endswith("\n\n")
-            if not (rule.name == "syntax-error" and example is rule.bad):
+            if not (rule.name == "syntax-error" and example is bad):
                 ast.parse(text)
 
 
 @ALL
 def test_good_and_bad_differ_in_the_modular_file_alone(rule: Rule) -> None:
-    good = dict(rule.good)
-    changed = [path for path, text in rule.bad if path in good and good[path] != text]
+    bad, good = map(dict, rules.example_files(rule))
+    changed = [path for path, text in bad.items() if path in good and good[path] != text]
     assert all("/modular_" in path for path in changed)
-    assert changed or not rule.bad
+    assert changed or not bad
 
 
 @ALL
@@ -120,3 +121,8 @@ def test_a_profile_may_make_a_warning_of_a_replaced_dependency() -> None:
     names = ("NewFancyEmbeddings", "NewEmbeddings", "NewModel")
     assert lost_code.replaced_dependency(Location("modular"), *names).is_error
     assert not lost_code.replaced_dependency(Location("modular"), *names, severity=Severity.WARNING).is_error
+
+
+def test_every_file_of_examples_is_of_a_rule() -> None:
+    folder = pathlib.Path(rules.__file__).parent / "examples"
+    assert {path.stem for path in folder.iterdir()} <= {rule.name for rule in rules.all_rules()}

@@ -9,19 +9,19 @@ import pytest
 from modular_converter import rules
 from modular_converter.authoring.inheritable import find_inheritable
 from modular_converter.convert.batch import Run
-from modular_converter.findings import Example, Finding, Rule
+from modular_converter.findings import Finding, Rule
 from modular_converter.settings.load import profile_settings
 
 
 WHOLE_RUN = {"cycle"}
 """Rules about several modular files at once: their examples are converted in `tests/unit/convert/test_batch.py`."""
 
-WITH_EXAMPLES = [rule for rule in rules.all_rules() if rule.bad and rule.name not in WHOLE_RUN]
+WITH_EXAMPLES = [rule for rule in rules.all_rules() if rules.example_files(rule).bad and rule.name not in WHOLE_RUN]
 OFF = {"inheritable-definition": find_inheritable}
 """Rules that are off by default, each with the function that finds what breaks them."""
 
 
-def findings_of(example: Example, folder: pathlib.Path) -> tuple[list[str], tuple[Finding, ...]]:
+def findings_of(example: rules.Files, folder: pathlib.Path) -> tuple[list[str], tuple[Finding, ...]]:
     """The codes of what is found in an example, and the findings of the conversion."""
     for path, text in example:
         file = folder / path
@@ -38,7 +38,7 @@ def findings_of(example: Example, folder: pathlib.Path) -> tuple[list[str], tupl
 
 @pytest.mark.parametrize("rule", WITH_EXAMPLES, ids=lambda rule: rule.name)
 def test_a_bad_example_breaks_its_rule_alone(rule: Rule, tmp_path: pathlib.Path) -> None:
-    codes, found = findings_of(rule.bad, tmp_path)
+    codes, found = findings_of(rules.example_files(rule).bad, tmp_path)
     assert codes == [rule.code]
     for finding in found:
         assert finding.severity is rule.severity
@@ -48,7 +48,7 @@ def test_a_bad_example_breaks_its_rule_alone(rule: Rule, tmp_path: pathlib.Path)
 
 @pytest.mark.parametrize("rule", WITH_EXAMPLES, ids=lambda rule: rule.name)
 def test_a_good_example_breaks_no_rule(rule: Rule, tmp_path: pathlib.Path) -> None:
-    codes, _ = findings_of(rule.good, tmp_path)
+    codes, _ = findings_of(rules.example_files(rule).good, tmp_path)
     assert codes == []
 
 
