@@ -104,7 +104,12 @@ def written_by(script: str) -> dict[str, str]:
 
 def test_rule_pages_are_current():
     written = written_by("write_rule_docs")
-    pages = {"rules.md", *(f"rules/{path.name}" for path in (ROOT / "docs" / "rules").iterdir())}
+    pages = {
+        "rules.md",
+        "writing.md",
+        "llms.txt",
+        *(f"rules/{path.name}" for path in (ROOT / "docs" / "rules").iterdir()),
+    }
     assert pages == written.keys(), "run `python utils/write_rule_docs.py`"
     for name, text in written.items():
         assert (ROOT / "docs" / name).read_text(encoding="utf-8") == text, "run `python utils/write_rule_docs.py`"
@@ -211,3 +216,12 @@ def test_the_guide_lists_the_kinds_of_the_profile():
     rows = re.findall(r"^\| (`.+`) \| `(\w+)_<model>\.py` \|$", table, re.MULTILINE)
     listed = {suffix: kind for suffixes, kind in rows for suffix in re.findall(r"`(\w+)`", suffixes)}
     assert listed == profile_settings().kinds
+
+
+def test_notes_of_changes_have_a_kind():
+    tomllib = pytest.importorskip("tomllib", reason="Python 3.11")
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["towncrier"]
+    kinds = {one["directory"] for one in config["type"]}
+    notes = [path.name.split(".") for path in (ROOT / config["directory"]).iterdir()]
+    assert all(len(parts) == 3 and parts[0][0] == "+" and parts[1] in kinds and parts[2] == "md" for parts in notes)
+    assert config["start_string"] in (ROOT / config["filename"]).read_text(encoding="utf-8")
