@@ -11,9 +11,11 @@ from dataclasses import replace
 from modular_converter.findings import character_column
 from modular_converter.model.bindings import EVERYTHING, FUNCTIONS, bindings_of
 from modular_converter.model.module import DEFINITIONS, ImportedName, Module, Role, Statement
-from modular_converter.model.nodes import parse, running_parts, walk, walk_until
+from modular_converter.model.nodes import dotted, parse, running_parts, walk, walk_until
 
 
+NOBODYS = "_"
+"""The name of functions that nobody calls by it."""
 _RELATIVE_IMPORT = re.compile(r"from[ \t]*\.")  # matches in strings, too
 
 
@@ -103,13 +105,13 @@ def _attach_stores(statements: list[Statement]) -> list[Statement]:
     imported: set[str] = set()
     for statement in statements:
         if statement.binds and not statement.imports and statement.binds.isdisjoint(places):
-            places.update(dict.fromkeys(_names_bound(statement), len(attached)))
+            places.update(dict.fromkeys(statement.names_bound, len(attached)))
             attached.append(statement)
             continue
         if statement.binds and not statement.imports:
             attached = _with_block(attached, statement)
             defined = (at for at, one in enumerate(attached) if one.role in DEFINITIONS)
-            places = {name: at for at in defined for name in _names_bound(attached[at])}
+            places = {name: at for at in defined for name in attached[at].names_bound}
             continue
         imported.update(one.bound for one in statement.imports)
         place = places.get(statement.name) if statement.name else None
@@ -126,11 +128,6 @@ def _attach_stores(statements: list[Statement]) -> list[Statement]:
     return attached
 
 
-def _names_bound(statement: Statement) -> frozenset[str]:
-    """The names that a definition binds."""
-    return statement.binds | {statement.name}
-
-
 def _joined(whole: Statement, one: Statement) -> Statement:
     """A definition with a statement below it, which changes it or binds a name of it anew."""
     begins = (whole.text.count("\n") + 1, one.line - one.lead.count("\n"))
@@ -139,7 +136,7 @@ def _joined(whole: Statement, one: Statement) -> Statement:
         whole,
         text=f"{whole.text}\n{one.lead}{one.text}",
         joined=(*whole.joined, begins, *later),
-        binds=_names_bound(whole) | _names_bound(one) if one.binds else whole.binds,
+        binds=whole.names_bound | one.names_bound if one.binds else whole.binds,
         inner_imports=(*whole.inner_imports, *one.inner_imports),
         is_store=whole.is_store and one.is_store,
     )
@@ -149,7 +146,7 @@ def _with_block(above: list[Statement], block: Statement) -> list[Statement]:
     """The statements with a block that defines names: joined with the definitions of these names above it, in its place,
     or in that of the first of them where that is a class or a statement between them reads the names at once.
     """
-    joined = [one for one in above if one.role in DEFINITIONS and not _names_bound(one).isdisjoint(block.binds)]
+    joined = [one for one in above if one.role in DEFINITIONS and not one.names_bound.isdisjoint(block.binds)]
     if not joined:
         return [*above, block]
     if len(joined) > 1 and any(one.role is Role.CLASS for one in joined):  # a class is a definition of its own
@@ -178,7 +175,7 @@ def _rebinds(statement: Statement) -> bool:
 
 
 def _binds_nothing(statement: Statement) -> bool:
-    return isinstance(parse(statement.text).body[0], (ast.Expr, ast.Delete))
+    return isinstance(parse(statement.text).body[0], (ast.Expr, ast.Delete, *FUNCTIONS))
 
 
 def first_line(node: ast.stmt, lines: list[str]) -> int:
@@ -226,7 +223,8 @@ def _statement(node: ast.stmt, text: str, line: int, lead: str) -> Statement:
     if isinstance(node, ast.ClassDef):
         return Statement(Role.CLASS, node.name, text, line, lead, bases=tuple(map(ast.unparse, node.bases)))
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        return Statement(Role.FUNCTION, node.name, text, line, lead)
+        holder = _entered_in(node) if node.name == NOBODYS else ""
+        return Statement(Role.OTHER if holder else Role.FUNCTION, holder or node.name, text, line, lead)
     if isinstance(node, (ast.If, ast.Try)):
         imports = tuple(name for child in _imports_in(node) for name in imported_names(child))
         if imports:
@@ -241,6 +239,12 @@ def _statement(node: ast.stmt, text: str, line: int, lead: str) -> Statement:
         return Statement(Role.ASSIGNMENT if name else Role.OTHER, name or changed, text, line, lead)
     binds = bindings_of(node).binds - set(_passing_names(node))
     return Statement(Role.OTHER, "", text, line, lead, binds=binds, changes=_changes(node))
+
+
+def _entered_in(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    """The global that a function without a name of its own is entered in: `show` by `@show.register`; "" for none."""
+    called = (one.func if isinstance(one, ast.Call) else one for one in function.decorator_list)
+    return next((dotted(one).partition(".")[0] for one in called if isinstance(one, ast.Attribute)), "")
 
 
 def _passing_names(node: ast.stmt) -> Iterator[str]:

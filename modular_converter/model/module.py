@@ -7,12 +7,17 @@ from __future__ import annotations
 import ast
 import enum
 import functools
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from modular_converter.model import lexer
-from modular_converter.model.nodes import parse
+from modular_converter.model.bindings import bindings_of
+from modular_converter.model.nodes import parse, walk
+
+
+_HEADING = re.compile(r"^(?:async\s+def|def|class)\b", re.MULTILINE)
 
 
 @functools.lru_cache(maxsize=1024)  # the checks ask for the names of one neighbour once for each of its heirs
@@ -145,10 +150,22 @@ class Statement:
     known_uses: frozenset[str] | None = None
     """The identifiers in `text`, if they are known without searching it."""
 
+    @property
+    def names_bound(self) -> frozenset[str]:
+        """The names that a definition binds."""
+        return self.binds | {self.name}
+
     @cached_property
     def uses(self) -> frozenset[str]:
         """Every identifier in its code."""
         return lexer.identifiers(self.text) if self.known_uses is None else self.known_uses
+
+
+def _changed_by(function: Statement, names: Collection[str]) -> set[str]:
+    """The globals, of some, whose objects a function changes, or a function within it."""
+    scopes = bindings_of(*parse(function.text).body).everywhere
+    paths = (path for scope in scopes for path in scope.changed_paths)
+    return {name for path in paths if (name := path.partition(".")[0]) in names}
 
 
 @dataclass(frozen=True)
@@ -181,6 +198,30 @@ class Module:
         """The names in its `__all__`."""
         listed = self.definitions.get("__all__")
         return exported_names(listed.text) if listed is not None else ()
+
+    @cached_property
+    def registered(self) -> Mapping[str, frozenset[str]]:
+        """Definition -> the functions and classes that their decorators enter in it, so that it needs them: `TABLE` ->
+        `relu` for `@register` with `TABLE[name] = function` in it, `show` -> `show_int` for `@show.register`.
+        """
+        found: dict[str, set[str]] = {}
+        for name, statement in self.definitions.items():
+            for holder in self.registered_in(statement) if statement.text.startswith("@") else ():
+                found.setdefault(holder, set()).add(name)
+        return {holder: frozenset(names) for holder, names in found.items()}
+
+    def registered_in(self, statement: Statement) -> frozenset[str]:
+        """The definitions in which the decorators of a function or class enter it."""
+        holders = {name: one for name, one in self.definitions.items() if one.role is not Role.CLASS}
+        lines = _HEADING.split(statement.text, maxsplit=1)[0]  # parsing each decorated class would take long
+        if holders.keys().isdisjoint(re.findall(r"\w+", lines)):
+            return frozenset()
+        parts = list(walk(*getattr(parse(statement.text).body[0], "decorator_list", ())))
+        found = {one.value.id for one in parts if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name)}
+        for one in parts:
+            if isinstance(one, ast.Name) and one.id in holders and holders[one.id].role is Role.FUNCTION:
+                found |= _changed_by(holders[one.id], holders)
+        return frozenset(found & holders.keys() - {statement.name})
 
     @cached_property
     def classes(self) -> tuple[str, ...]:

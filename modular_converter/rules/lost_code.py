@@ -81,8 +81,9 @@ A generated file is put together from imports and definitions: functions, classe
 `for`, `with`) that bind names, each with the changes that follow it (`TABLE["x"] = 1`, `helper.calls = 0`, a loop
 that fills `TABLE`). Any other statement has no name by which a generated file could include it: a class under `if`, a
 call, a block that no class uses. A change of a neighbour's definition (`TABLE["x"] = 1` below an import of `TABLE`)
-has no place either, nor has a change of an imported object that no class uses. A function that only a decorator
-registers is lost, too, and so is a change below the parent of an heir that the heir's own lines stand against.
+has no place either, nor has a change of an imported object that no class uses. A function that a decorator registers and
+whose name is defined again is lost, too (`def _` twice), and so is a change below the parent of an heir that the heir's
+own lines stand against.
 
 Write each definition at the top level, and what belongs to a class inside of it.
 """,
@@ -116,13 +117,12 @@ def in_neighbour(location: Location, changed: str, place: str, *, is_class: bool
 
 
 def registered(location: Location, name: str) -> Finding:
-    """A decorator enters the function or class `name` somewhere, but nothing uses it by this name."""
+    """A decorator enters the function or class `name` somewhere, and the name is defined again below."""
     return Finding(
         LOST_STATEMENT,
         location,
-        f"`{name}` is registered by its decorator, and would reach no generated file",
-        help="Give it a name of its own, and register it in a statement: below `show`, `show.register(int, show_int)`, "
-        "with `show_int` above `show`.",
+        f"`{name}` is registered by its decorator, but defined again below: it would reach no generated file",
+        help="Give each of them a name of its own.",
     )
 
 

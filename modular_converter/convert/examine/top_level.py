@@ -17,7 +17,7 @@ from modular_converter.findings import Finding, Location, locate_word
 from modular_converter.model.bindings import bindings_of, covers
 from modular_converter.model.class_blocks import ClassChange, changes_below, parse_class
 from modular_converter.model.module import DEFINITIONS, ImportedName, Module, Role, Statement, has_unread_names
-from modular_converter.model.nodes import parse, walk
+from modular_converter.model.nodes import parse
 from modular_converter.rules import double_meanings, lost_code
 
 
@@ -25,8 +25,6 @@ SHOWN = 60
 """The most characters of a statement that a finding quotes."""
 
 _MAIN = re.compile("__name__ == '__main__'|'__main__' == __name__")
-
-_HEADING = re.compile(r"^(?:async\s+def|def|class)\b", re.MULTILINE)
 
 
 def report_lost_statements(neighbours: Neighbourhood, files: GeneratedFiles, library: Library) -> Iterator[Finding]:
@@ -37,7 +35,7 @@ def report_lost_statements(neighbours: Neighbourhood, files: GeneratedFiles, lib
     used = frozenset[str]().union(*(one.uses for file in files.files for one in file.definitions.values()))
     own = {name for file in files.files for name, one in file.definitions.items() if one.origin.path == target.path}
     for statement in target.module.statements:
-        if _is_registration_lost(statement, target.module, own):
+        if _is_registration_lost(statement, target.module):
             yield lost_code.registered(Location(target.path, statement.line), statement.name).with_source(text)
         is_lost = statement.name not in own if statement.is_store else _is_lost(statement, own)
         if is_lost or (statement.role is Role.PROTECTED_IMPORT and _is_lost_with_imports(statement, used)):
@@ -76,9 +74,7 @@ def _changed_parents(neighbours: Neighbourhood, files: GeneratedFiles, text: str
     copied = {name for file in files.files for name in file.definitions} - set(neighbours.classes)
     for dotted, renamed in neighbours.neighbours.items():
         module, rename = renamed.neighbour.module, renamed.definitions.renamer.name
-        for name, line, changed in _changes(module):
-            if (own := rename(name)) and (own in copied or (dotted, own) in heirs):
-                continue
+        for line, changed in _changes(module):
             for one in changed:
                 of_class = heirs.get((dotted, rename(one)), [])
                 if of_class or rename(one) in copied:
@@ -106,15 +102,15 @@ def _line_of(change: ClassChange, statement: Statement) -> int:
     return line + change.node.lineno - 1 - row
 
 
-def _changes(module: Module) -> Iterator[tuple[str, int, Sequence[str]]]:
-    """The statements that may change definitions of which they are no part, such as `show(TABLE)`: the name of the
-    definition that each is, its line, and the names of those that it may change.
+def _changes(module: Module) -> Iterator[tuple[int, Sequence[str]]]:
+    """The statements that may change definitions of which they are no part, such as `show(TABLE)`: the line of each, and the
+    names of those that it may change.
     """
     for one in module.statements:
         if one.role is Role.OTHER:
-            yield "", one.line, sorted(one.uses & module.definitions.keys()) if _is_lost(one) else []
-        elif one.text.startswith("@"):
-            yield one.name if _is_last(one, module) else "", one.line, _registered_in(one, module)
+            yield one.line, sorted(one.uses & module.definitions.keys()) if _is_lost(one) else []
+        elif one.text.startswith("@") and not _is_last(one, module):
+            yield one.line, sorted(module.registered_in(one))
 
 
 def _is_last(statement: Statement, module: Module) -> bool:
@@ -122,38 +118,15 @@ def _is_last(statement: Statement, module: Module) -> bool:
     return module.definitions.get(statement.name) is statement
 
 
-def _is_registration_lost(statement: Statement, module: Module, own: set[str]) -> bool:
-    """Whether the decorators of a definition enter it somewhere, but no generated file has it: it is not used by its
-    name, or the name is defined again, as with `def _` twice below `@show.register`. An overload has no effect.
-
-    Args:
-        own: the names of the module's definitions that generated files have.
+def _is_registration_lost(statement: Statement, module: Module) -> bool:
+    """Whether the decorators of a definition may enter it somewhere whose name is defined again, as with `def _` twice below
+    `@show.register`. An overload has no effect.
     """
-    if not statement.text.startswith("@") or not statement.name:
+    if not statement.text.startswith("@") or not statement.name or _is_last(statement, module):
         return False
-    if _is_last(statement, module):
-        return statement.name not in own and not own.isdisjoint(_registered_in(statement, module))
     node = parse(statement.text).body[0]
     decorators = [ast.unparse(one) for one in getattr(node, "decorator_list", ())]
     return any(one.rpartition(".")[2] != "overload" for one in decorators)
-
-
-def _registered_in(statement: Statement, module: Module) -> Sequence[str]:
-    """The globals in which the decorators of a definition enter it: `@register` with `TABLE[name] = function` in it.
-
-    `@show.register` enters it in `show`.
-    """
-    holders = {name: one for name, one in module.definitions.items() if one.role is not Role.CLASS}
-    lines = _HEADING.split(statement.text, maxsplit=1)[0]  # parsing each decorated class would take long
-    if holders.keys().isdisjoint(re.findall(r"\w+", lines)):
-        return []
-    node = parse(statement.text).body[0]
-    parts = list(walk(*getattr(node, "decorator_list", ())))
-    found = {one.value.id for one in parts if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name)}
-    for one in parts:
-        if isinstance(one, ast.Name) and one.id in holders and holders[one.id].role is Role.FUNCTION:
-            found |= {name for name in holders[one.id].uses & holders.keys() if holders[name].role is Role.ASSIGNMENT}
-    return sorted(found & holders.keys())
 
 
 def _is_lost(statement: Statement, own: Collection[str] = ()) -> bool:

@@ -6,13 +6,14 @@ import ast
 import copy
 import itertools
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 
 from modular_converter.convert.inherit.bases import ClassShape
 from modular_converter.convert.inherit.statements import BODY_INDENT, Body, Line, Overrides, body_of
 from modular_converter.convert.inherit.super_calls import Merge, merge_statements
 from modular_converter.findings import ClassFinding, character_column, finding_at
-from modular_converter.model.bindings import Function, bindings_in, parameters_of
+from modular_converter.model.bindings import Function, bindings_in, bindings_of, parameters_of
 from modular_converter.model.class_blocks import ClassSpan, Member
 from modular_converter.model.index import is_docstring
 from modular_converter.model.members import SUPER_KWARGS
@@ -153,8 +154,8 @@ def _inherited_docstring(parent: Body, shape: ClassShape) -> Line | None:
 
 
 def with_parents_parameters(child: Member, parent: Function) -> Member:
-    """`def f(self, x, *args, **kwargs)` that hands all to `super().f(x, *args, **kwargs)`, and does nothing else with `args`
-    and `kwargs`, with the parent's parameters in place of both. Any other override stays as it is.
+    """`def f(self, x, **kwargs)` that hands all its `*args` and `**kwargs` to `super().f(x, **kwargs)`, with the parameters
+    of the parent's method that only they can give in their place. Any other override stays as it is.
     """
     function, own = child.function, child.function.args
     call = next((found for node in function.body if (found := method_call(node, function.name))), None)
@@ -164,15 +165,22 @@ def with_parents_parameters(child: Member, parent: Function) -> Member:
     scope, names = bindings_in(function), parameters_of(parent) - {theirs[0].arg}
     if names & (scope.local | scope.module_names) - {*parameters_of(function)}:
         return child
-    parameters = _parameters_of_both(own, parent.args)
+    parameters = _parameters_of_both(own, parent) if own.vararg else _with_keywords_of(parent, own, call)
     if parameters is None:
         return child
     assert own.kwarg is not None
-    passed = [one.arg for one in theirs[1:]]
-    passed += [f"*{parent.args.vararg.arg}"] if parent.args.vararg else []
-    passed += [f"{one.arg}={one.arg}" for one in parent.args.kwonlyargs]
+    if own.vararg:
+        first: ast.expr | ast.keyword = call.args[0]
+        passed = [one.arg for one in theirs[1:]]
+        passed += [f"*{parent.args.vararg.arg}"] if parent.args.vararg else []
+        passed += [f"{one.arg}={one.arg}" for one in parent.args.kwonlyargs]
+    else:
+        first = call.keywords[-1]
+        names -= {one.arg for one in (*own.args, *own.kwonlyargs)}
+        added = (one.arg for one in (*parameters.args, *parameters.kwonlyargs) if one.arg in names)
+        passed = [f"{one}={one}" for one in added]
     passed += [f"**{parent.args.kwarg.arg}"] if parent.args.kwarg else []
-    text = _replaced(child, call.args[0], call.keywords[-1], ", ".join(passed))
+    text = _replaced(child, first, call.keywords[-1], ", ".join(passed))
     text = _replaced(replace(child, text=text), own.args[0], own.kwarg, ast.unparse(parameters))
     holder = parse("\n" * (child.line - 2) + f"class _:\n{text}").body[0]
     assert isinstance(holder, ast.ClassDef)
@@ -180,35 +188,73 @@ def with_parents_parameters(child: Member, parent: Function) -> Member:
 
 
 def _only_passes_on(function: Function, call: ast.Call) -> bool:
-    """Whether a method has `*args` and `**kwargs`, and hands them to one call alone, behind its other parameters."""
+    """Whether a method has `**kwargs`, and hands them to one call alone; with `*args`, behind its other parameters."""
     own = function.args
-    if not (own.vararg and own.kwarg and own.args) or own.posonlyargs or own.kwonlyargs:
+    if own.kwarg and own.kwarg.arg == SUPER_KWARGS and not own.vararg:
         return False
-    given = [ast.unparse(one) for one in call.args] + [ast.unparse(one) for one in call.keywords]
-    names = {own.vararg.arg, own.kwarg.arg}
+    if not (own.kwarg and own.args) or own.posonlyargs or (own.vararg and own.kwonlyargs):
+        return False
+    names = {one.arg for one in (own.vararg, own.kwarg) if one}
     uses = [one for one in walk(*function.body) if isinstance(one, ast.Name) and one.id in names]
+    given = [ast.unparse(one) for one in (*call.args, *call.keywords)]
+    if not own.vararg:
+        return (
+            given[-1:] == [f"**{own.kwarg.arg}"] and len(uses) == 1 and not any("*" in one[:1] for one in given[:-1])
+        )
     wanted = [*(one.arg for one in own.args[1:]), f"*{own.vararg.arg}", f"**{own.kwarg.arg}"]
     return given == wanted and len(uses) == len(names)
 
 
-def _parameters_of_both(own: ast.arguments, parent: ast.arguments) -> ast.arguments | None:
+def _with_keywords_of(parent: Function, own: ast.arguments, call: ast.Call) -> ast.arguments | None:
+    """The child's parameters, and those of the parent's that the call leaves to `**kwargs`; None if the parent's method reads
+    none of them.
+
+    They are keywords, as for the caller of the child; without a default, behind `*`.
+    """
+    theirs = parent.args
+    given = len(call.args) + 1
+    defaults = dict(_with_defaults(theirs))
+    passed = {one.arg for one in call.keywords} | {one.arg for one in (*own.args, *own.kwonlyargs)}
+    ordinary = [*theirs.posonlyargs, *theirs.args]
+    rest = [one for one in (*ordinary[given:], *theirs.kwonlyargs) if one.arg not in passed]
+    reads = bindings_of(*parent.body)
+    if not any(one.arg in reads.reads | reads.reads_later for one in rest) or theirs.posonlyargs[given:]:
+        return None
+    whole = copy.deepcopy(own)
+    whole.kwarg = theirs.kwarg
+    if own.kwonlyargs or any(defaults[one.arg] is None for one in rest):
+        whole.kwonlyargs += rest
+        whole.kw_defaults += [defaults[one.arg] for one in rest]
+    else:
+        whole.args += rest
+        whole.defaults += [value for one in rest if (value := defaults[one.arg]) is not None]
+    return whole
+
+
+def _with_defaults(arguments: ast.arguments) -> Iterator[tuple[str, ast.expr | None]]:
+    """The parameters of a method, each with its default."""
+    positional = [*arguments.posonlyargs, *arguments.args]
+    values = [*[None] * (len(positional) - len(arguments.defaults)), *arguments.defaults, *arguments.kw_defaults]
+    return zip((one.arg for one in (*positional, *arguments.kwonlyargs)), values, strict=True)
+
+
+def _parameters_of_both(own: ast.arguments, parent: Function) -> ast.arguments | None:
     """The child's parameters, with the rest of the parent's in place of `*args` and `**kwargs`; None where the parent's
     begin otherwise, or where one without a default would stand behind one that has one.
     """
-    whole = copy.deepcopy(parent)
+    whole = copy.deepcopy(parent.args)
     theirs = [*whole.posonlyargs, *whole.args]
     names = [one.arg for one in own.args]
-    if names[1:] != [one.arg for one in theirs[1 : len(names)]] or (names[1:] and parent.posonlyargs):
+    if names[1:] != [one.arg for one in theirs[1 : len(names)]] or (names[1:] and whole.posonlyargs):
         return None
     if len(names) == 1:
         theirs[0].arg = names[0]
         return whole
-    defaults = [*[None] * (len(own.args) - len(own.defaults)), *own.defaults]
-    rest = [*[None] * (len(theirs) - len(parent.defaults)), *parent.defaults][len(names) :]
-    values = [value for value in (*defaults, *rest) if value is not None]
-    is_valid = all(value is not None for value in (*defaults, *rest)[len(theirs) - len(values) :])
+    defaults = [value for _, value in itertools.islice(_with_defaults(own), len(names))]
+    defaults += [value for _, value in itertools.islice(_with_defaults(whole), len(names), len(theirs))]
+    values = [value for value in defaults if value is not None]
     whole.args, whole.defaults = [*own.args, *theirs[len(names) :]], values
-    return whole if is_valid else None
+    return whole if None not in defaults[len(theirs) - len(values) :] else None
 
 
 def _replaced(member: Member, first: ast.expr | ast.arg, last: ast.arg | ast.keyword, new: str) -> str:

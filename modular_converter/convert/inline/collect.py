@@ -194,7 +194,11 @@ class _Collector:
     @cached_property
     def table(self) -> Mapping[str, Symbol]:
         """The target's own name space: see `inline.needed`."""
-        table = {name: _own_symbol(statement, self.settings) for name, statement in self.own.items()}
+        entered = self.target.module.registered
+        table = {
+            name: _own_symbol(statement, entered.get(name, frozenset()), self.settings)
+            for name, statement in self.own.items()
+        }
         for dotted, asked in self.neighbours.taken.values():
             symbols = self._symbols(dotted)
             todo = [asked]
@@ -265,7 +269,7 @@ class _RenamedSymbols(Mapping[str, Symbol]):
     def __getitem__(self, name: str) -> Symbol:
         symbol = self.made.get(name)
         if symbol is None:
-            role, uses = self.definitions.role(name), self.definitions.uses(name)
+            role, uses = self.definitions.role(name), self.definitions.uses(name) | self.definitions.registered(name)
             main = self.definitions.main_name(name)
             symbol = self.made[name] = Symbol(
                 main, self.dotted, role, uses, _is_overriding(main, role, False, self.settings)
@@ -282,10 +286,10 @@ class _RenamedSymbols(Mapping[str, Symbol]):
         return len(self.definitions)
 
 
-def _own_symbol(statement: Statement, settings: Settings) -> Symbol:
+def _own_symbol(statement: Statement, entered: frozenset[str], settings: Settings) -> Symbol:
     is_none = statement.text.rpartition("=")[2].strip() == "None"
     overriding = _is_overriding(statement.name, statement.role, is_none, settings)
-    return Symbol(statement.name, OWN, statement.role, statement.uses, overriding)
+    return Symbol(statement.name, OWN, statement.role, statement.uses | entered, overriding)
 
 
 def _is_overriding(name: str, role: Role, is_none: bool, settings: Settings) -> bool:

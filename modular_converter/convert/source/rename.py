@@ -295,6 +295,14 @@ class RenamedModule(Mapping[str, Statement]):
         """The identifiers in a definition, under the new names, without renaming its text."""
         return self.renamer.names(self._originals[name].uses)
 
+    def registered(self, name: str) -> frozenset[str]:
+        """The definitions that their decorators enter in one: see `Module.registered`."""
+        registered = self.module.registered
+        if not registered:
+            return frozenset()
+        whole = self._originals[name]
+        return self.renamer.names(frozenset[str]().union(*(registered.get(one, ()) for one in whole.names_bound)))
+
     @cached_property
     def lines(self) -> Mapping[str, int]:
         """The position of each definition in the neighbour's file."""

@@ -13,8 +13,10 @@ class EmuMLP:
         x = x + 1
         return x, y, rest, z, kw
 
-    def g(self, x, y):
+    def g(self, x, scale=1, *, y):
+        x = x * scale
         return x + y
 
-    def h(self, x, y):
+    def h(self, *, x):
+        y = 2
         return x + y

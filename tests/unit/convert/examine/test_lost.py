@@ -61,23 +61,22 @@ SHOW = "from functools import singledispatch\n\n\n@singledispatch\ndef show(x):\
 LOOP = "    def forward(self, xs):\n        return [show(x) for _, x in enumerate(xs)]\n"
 
 
-def test_each_of_several_definitions_of_one_name_counts_that_is_registered(tmp_path):
-    """The name `_` is in use, but that is the last `_`."""
-    neighbour = SHOW + REGISTERED + "class OldMLP:\n" + LOOP
-    conversion = convert(tmp_path / "neighbours", CHILD, neighbour=neighbour)
-    assert codes(conversion) == [("MC506", 1)]
-    modular = "from ..old.modeling_old import OldMLP\n" + SHOW + REGISTERED + "class NewMLP(OldMLP):\n" + LOOP
-    assert codes(convert(tmp_path / "own", modular, neighbour=NEIGHBOUR)) == [("MC506", 10)]
+@pytest.mark.parametrize("names", [("_", "_"), ("text", "number")])
+def test_functions_come_along_with_what_their_decorators_enter_them_in(tmp_path, names):
+    registered = SHOW + REGISTERED.replace("def _", f"def {names[0]}", 1).replace("def _", f"def {names[1]}", 2)
+    body = "class OldMLP:\n" + LOOP
+    old = execute(convert(tmp_path / "neighbours", CHILD, neighbour=registered + body))
+    modular = "from ..old.modeling_old import OldMLP\n" + registered + body.replace("Old", "New")
+    for made in (old, execute(convert(tmp_path / "own", modular, neighbour=NEIGHBOUR))):
+        assert made["NewMLP"]().forward([1, "a", None]) == ["int", "str", None]
 
 
-def test_a_function_is_left_out_that_is_only_registered(tmp_path):
-    registered = REGISTERED.replace("def _", "def text", 1).replace("def _", "def number")
+def test_a_registered_function_is_told_whose_name_is_defined_again(tmp_path):
+    registered = REGISTERED.replace("def _", "def show_one")
     modular = "from ..old.modeling_old import OldMLP\n" + SHOW + registered + "class NewMLP(OldMLP):\n" + LOOP
-    assert codes(convert(tmp_path, modular, neighbour=NEIGHBOUR)) == [("MC506", 10), ("MC506", 15)]
-    stated = "def text(x):\n    return 's'\n\n\n" + SHOW + "show.register(str, text)\n"
-    modular = "from ..old.modeling_old import OldMLP\n" + stated + "class NewMLP(OldMLP):\n" + LOOP
-    names = execute(convert(tmp_path, modular, neighbour=NEIGHBOUR))
-    assert names["NewMLP"]().forward([1, "a"]) == [1, "s"]
+    assert codes(convert(tmp_path / "own", modular, neighbour=NEIGHBOUR)) == [("MC506", 10)]
+    neighbour = SHOW + registered + "class OldMLP:\n" + LOOP
+    assert codes(convert(tmp_path / "neighbours", CHILD, neighbour=neighbour)) == [("MC506", 1)]
 
 
 def test_overloads_have_no_effect(tmp_path):
@@ -258,15 +257,16 @@ def test_an_heir_keeps_the_changes_below_it(tmp_path, change):
     [
         ("show = functools.singledispatch(lambda x: 1)\n", "@show.register(int)"),
         ("@functools.singledispatch\ndef show(x):\n    return 1\n", "@show.register"),
-        ("KNOWN = []\n\n\ndef enter(f):\n    KNOWN.append(f)\n    return f\n", "@enter"),
+        (
+            "KNOWN = []\n\n\ndef enter(f):\n    KNOWN.append(f)\n    return f\n\n\ndef show(x):\n    return KNOWN[0](x)\n",
+            "@enter",
+        ),
     ],
 )
-def test_a_decorator_enters_what_comes_along_into_what_does_not(tmp_path, above, decorator):
-    table = above.partition(" =")[0] if " =" in above else "show"
-    body = f"class OldMLP:\n    def forward(self, x):\n        return {table}(x)\n"
+def test_what_a_decorator_enters_comes_along(tmp_path, above, decorator):
+    body = "class OldMLP:\n    def forward(self, x):\n        return show(x)\n"
     registered = f"import functools\n\n{above}\n\n{decorator}\ndef other(x: int):\n    return 2\n\n\n"
-    assert codes(convert(tmp_path, CHILD, neighbour=registered + body)) == [("MC506", 1)]
-    assert codes(convert(tmp_path, CHILD, neighbour=registered.replace(decorator, "") + body)) == []
+    assert execute(convert(tmp_path, CHILD, neighbour=registered + body))["NewMLP"]().forward(1) == 2
 
 
 @pytest.mark.parametrize(

@@ -10,3 +10,10 @@ class EmuMLP(LlamaMLP):
         x = x + 1
         return super().f(x, *args, **kwargs)
 
+
+    def g(self, x, scale=1, **kwargs):
+        x = x * scale
+        return super().g(x, **kwargs)
+
+    def h(self, **kwargs):
+        return super().h(y=2, **kwargs)
