@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence, Set
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import ClassFinding, Finding, Location, Rule, Severity, finding_at
-from modular_converter.model.class_blocks import ClassBlock, Member
+from modular_converter.model.bindings import attributes_set
+from modular_converter.model.class_blocks import Member
 from modular_converter.model.nodes import is_super, walk
 from modular_converter.rules._words import not_mergeable
 
@@ -60,8 +61,10 @@ PARENT_AS_CLASS = Rule(
     summary="code uses the parent as a class of its own, which the generated class does not inherit from",
     explanation="""\
 The generated class stands for two: it does not inherit from the parent, whose members it holds. Code that needs the
-parent as a class finds none: its name, `super()` as a value, `__class__` in the parent's methods, `__mro__`,
-`__bases__` and `__subclasses__`. `vars(cls)` and `cls.__annotations__` would hold the members of both.
+parent as a class finds none: `OldMLP.forward(self, x)`, `isinstance(x, OldMLP)`, `super()` as a value, `__class__` in the
+parent's methods, `__mro__`, `__bases__` and `__subclasses__`. `vars(cls)` and `cls.__annotations__` would hold the members
+of both. (Annotations may name the parent, and its class attributes, nested classes, static and class methods can be read
+by its name, if nothing changes them: the generated file imports it.)
 
 Call the parent's method by `super()` in a statement of its own, or write out what you take from it.
 """,
@@ -76,7 +79,7 @@ def parent_as_class(location: Location, override: str, reason: str, help: str | 
 
 def compare_parent_as_class(classes: TwoClasses) -> Iterator[ClassFinding]:
     """Find code that needs the parent as a class of its own."""
-    yield from _uses_of_parent(classes.child, classes.base.partition("[")[0])
+    yield from _uses_of_parent(classes)
     for member in classes.kept:
         if _reads_own_class(member):
             reason = "its `__class__` is the parent, but in the generated class it would be your class"
@@ -87,22 +90,68 @@ def compare_parent_as_class(classes: TwoClasses) -> Iterator[ClassFinding]:
     yield from _looks_at_classes(classes)
 
 
-def _uses_of_parent(child: ClassBlock, base: str) -> Iterator[ClassFinding]:
-    """The parent's name, and `super()` as a value."""
+def _uses_of_parent(classes: TwoClasses) -> Iterator[ClassFinding]:
+    """The parent's name, and `super()` as a value. A generated file imports the class for annotations, and for those of its
+    attributes that are the same for whoever reads them.
+    """
+    child, base = classes.child, classes.base.partition("[")[0]
     for member in child.members:
         if "super(" not in member.text and base not in member.text:  # looking at every node of every member takes long
             continue
         nodes = list(walk(member.node))
         objects = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
+        read = {*map(id, _read_from_outside(member, nodes, classes))} if base in member.text else set()
         for node in nodes:
             if isinstance(node, ast.Call) and is_super(node.func) and id(node) not in objects:
                 reason = f"`super()` is used as a value, and in the generated class it would not reach `{base}`"
                 cure = "Call the method in a statement of its own: `super().<method>(…)`."
                 yield finding_at(node, parent_as_class, min(member.binds, default="super"), reason, cure)
-            elif isinstance(node, ast.Name) and node.id == base:
+            elif isinstance(node, ast.Name) and node.id == base and id(node) not in read:
                 reason = f"the generated class does not inherit from `{base}`, nor is it imported"
                 cure = "Use `super()` in a statement of its own, or write out what you take from it."
                 yield finding_at(node, parent_as_class, base, reason, cure)
+
+
+def _read_from_outside(member: Member, nodes: Sequence[ast.AST], classes: TwoClasses) -> Iterator[ast.expr]:
+    """The expressions of a member that may name the parent though the generated class does not inherit from it: in
+    annotations, and as the holder of a class attribute that is only read, a nested class, a static or a class method.
+    """
+    theirs = {name: one for one in classes.parent.members for name in one.binds}
+    used_up = {id(part) for node in nodes for part in _operands(node)}
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and node.attr in theirs:
+            found = theirs[node.attr]
+            if _is_alike(found) or (not found.is_function and (member.is_attribute or id(node) in used_up)):
+                yield node.value
+        for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
+            if isinstance(annotation, ast.expr):
+                yield from (one for one in walk(annotation) if isinstance(one, ast.Name))
+
+
+def _operands(node: ast.AST) -> Iterator[ast.AST | None]:
+    """The expressions in a node whose objects it only reads: of an operation, a comparison, an unpacking, a loop."""
+    match node:
+        case ast.BinOp(left, _, right):
+            yield from (left, right)
+        case ast.Compare(left, _, others):
+            yield from (left, *others)
+        case ast.Starred(value) | ast.keyword(None, value) | ast.Subscript(value, _, ast.Load()):
+            yield value
+        case ast.For(_, iterated) | ast.comprehension(_, iterated):
+            yield iterated
+        case ast.Dict(keys, values):
+            yield from (value for key, value in zip(keys, values, strict=True) if key is None)
+
+
+def _is_alike(member: Member) -> bool:
+    """Whether a member is the same for whoever takes it from a class: a constant, a class, a method without an instance that
+    changes no class.
+    """
+    if member.is_function:
+        decorators = {ast.unparse(one) for one in member.function.decorator_list}
+        return not decorators.isdisjoint(("staticmethod", "classmethod")) and not attributes_set(member.function)
+    value = getattr(member.node, "value", None)
+    return isinstance(member.node, ast.ClassDef) or (value is not None and isinstance(value, ast.Constant))
 
 
 def _looks_at_classes(classes: TwoClasses) -> Iterator[ClassFinding]:

@@ -26,7 +26,21 @@ USES = {
     "the parent": ("def f(self):\n    return OldMLP", "a = 1", [("MC206", 3)]),
     "the parent in a text": ("def f(self):\n    return 'OldMLP'", "a = 1", []),
     "another class that is called alike": ("def f(self):\n    return OldMLP2, self.OldMLP", "a = 1", []),
-    "the parent above a method": ("a = OldMLP.a", "a = 1", [("MC206", 2)]),
+    "an attribute of the parent for one of the child": ("a = OldMLP.a", "a = []", []),
+    "a constant of the parent": ("def f(self):\n    return OldMLP.a.bit_length()", "a = 1", []),
+    "a list that is read": ("def f(self):\n    return [*OldMLP.a, OldMLP.a + [1], OldMLP.a[0]]", "a = []", []),
+    "a list that is changed": ("def f(self):\n    OldMLP.a.append(1)", "a = []", [("MC206", 3)]),
+    "a list that is given away": ("def f(self):\n    return OldMLP.a", "a = []", [("MC206", 3)]),
+    "a method by the parent's name": ("def f(self):\n    return OldMLP.g(self)", "def g(self): pass", [("MC206", 3)]),
+    "a static method": ("def f(self):\n    return OldMLP.g()", "@staticmethod\ndef g(): pass", []),
+    "a class method that changes its class": (
+        "def f(self):\n    return OldMLP.g()",
+        "@classmethod\ndef g(cls):\n    cls.a = 1",
+        [("MC206", 3)],
+    ),
+    "a class within the parent": ("class Meta(OldMLP.Meta):\n    b = 1", "class Meta:\n    a = 1", []),
+    "the parent in annotations": ("def f(self, x: OldMLP) -> list[OldMLP]:\n    y: OldMLP = x", "a = 1", []),
+    "the parent asked for": ("def f(self, x):\n    return isinstance(x, OldMLP)", "a = 1", [("MC206", 3)]),
 }
 
 
