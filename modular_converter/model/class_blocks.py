@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -145,6 +145,8 @@ class ClassChange(NamedTuple):
     """Its whole lines, with the blank lines and comments above it; ends with a newline."""
     line: int
     """The line that `text` begins with, where the class begins with line 1."""
+    binds_anew: bool = False
+    """Whether it gives the name of the class to something else, on some condition at least."""
 
     @property
     def attribute(self) -> str:
@@ -156,6 +158,14 @@ class ClassChange(NamedTuple):
         """Whether the value that it sets may be an object that only this statement makes."""
         made = (ast.Call, ast.Dict, ast.List, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp, ast.Lambda)
         return any(isinstance(node, made) for node in walk(self._sets[1]))
+
+    @property
+    def is_decoration(self) -> bool:
+        """Whether this is `Class = f(Class)`."""
+        match self.node:
+            case ast.Assign([ast.Name(name)], ast.Call(_, [ast.Name(given)], [])):
+                return name == given
+        return False
 
     @property
     def _sets(self) -> tuple[str, ast.AST]:
@@ -175,9 +185,11 @@ def changes_below(text: str) -> tuple[ClassChange, ...]:
         return ()
     moved = len(block_lines(text)[1]) - len(lines)
     found: list[ClassChange] = []
+    name = class_node(text).name
     for node in parse(text).body[1:]:
         last = node.end_lineno or 0
-        found.append(ClassChange(node, "".join(lines[end:last]), end + 1 + moved))
+        binds_anew = name in bindings_of(node).binds
+        found.append(ClassChange(node, "".join(lines[end:last]), end + 1 + moved, binds_anew))
         end = last
     return tuple(found)
 
@@ -210,10 +222,15 @@ class ClassBlock:
         """The names that its members bind without a `super()` call: nothing of a parent's member is left."""
         return frozenset[str]().union(*(member.binds for member in self.members if "super(" not in member.text))
 
-    def leaves(self, change: ClassChange) -> bool | None:
+    def leaves(self, change: ClassChange, inherited: Set[str]) -> bool | None:
         """Whether this class, an heir, has what a change of its parent sets: False if a member of it comes first; None if
-        one body cannot say it.
+        one body cannot say it. A class that is bound anew by a call, as by a decorator, stands for an heir that overrides none
+        of the members `inherited`; one that is bound anew otherwise, for an heir without any members.
         """
+        if change.binds_anew:
+            has_members = not all(one.carries_nothing for one in self.members)
+            is_apart = not self.decorators and self.binds.isdisjoint(inherited)
+            return True if not has_members or (is_apart and change.is_decoration) else None
         members = [one for one in self.members if change.attribute in one.binds]
         if not change.attribute or any("super" in one.text for one in members):
             return None

@@ -11,7 +11,7 @@ from dataclasses import replace
 from modular_converter.findings import character_column
 from modular_converter.model.bindings import EVERYTHING, FUNCTIONS, bindings_of
 from modular_converter.model.module import DEFINITIONS, ImportedName, Module, Role, Statement
-from modular_converter.model.nodes import dotted, parse, running_parts, walk, walk_until
+from modular_converter.model.nodes import dotted, parse, running_parts, walk, walk_until, written
 
 
 NOBODYS = "_"
@@ -221,7 +221,8 @@ def _statement(node: ast.stmt, text: str, line: int, lead: str) -> Statement:
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         return Statement(Role.IMPORT, "", text, line, lead, imports=imported_names(node))
     if isinstance(node, ast.ClassDef):
-        return Statement(Role.CLASS, node.name, text, line, lead, bases=tuple(map(ast.unparse, node.bases)))
+        bases = tuple(written(one.value if isinstance(one, ast.Subscript) else one) for one in node.bases)
+        return Statement(Role.CLASS, node.name, text, line, lead, bases=bases)
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         holder = _entered_in(node) if node.name == NOBODYS else ""
         return Statement(Role.OTHER if holder else Role.FUNCTION, holder or node.name, text, line, lead)
@@ -235,7 +236,7 @@ def _statement(node: ast.stmt, text: str, line: int, lead: str) -> Statement:
             block = Statement(Role.PROTECTED_IMPORT, "", text, line, lead, imports=imports, condition=condition)
             return replace(block, binds=found.binds - {EVERYTHING}, needs=found.needs, changes=_changes(node))
     name, changed = assigned_name(node), _stored_into(node)
-    if name or changed or isinstance(node, ast.Expr) or any(isinstance(one, ast.ClassDef) for one in walk(node)):
+    if name or changed or isinstance(node, ast.Expr):
         return Statement(Role.ASSIGNMENT if name else Role.OTHER, name or changed, text, line, lead)
     binds = bindings_of(node).binds - set(_passing_names(node))
     return Statement(Role.OTHER, "", text, line, lead, binds=binds, changes=_changes(node))

@@ -130,7 +130,7 @@ class Statement:
     condition: frozenset[str] = frozenset()
     """For a protected import: the identifiers of its tests."""
     bases: tuple[str, ...] = ()
-    """For a class: its bases as written."""
+    """For a class: its bases as written, without subscripts (`Generic` for `Generic[T]`)."""
     binds: frozenset[str] = frozenset()
     """For a block: every name that it binds, or that the definitions joined with it bind."""
     needs: frozenset[str] = frozenset()

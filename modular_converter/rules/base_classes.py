@@ -190,17 +190,19 @@ FOREIGN_BASE = Rule(
     explanation="""\
 A generated file stands alone: a class of another model is flattened into it. This base was left as it is. The
 converter follows a parent only if its name is imported from the module that defines it. It does not follow an
-attribute of an imported module, a base with a subscript, an import under `if` or `try`, or an import from the other
-model's package or modular file.
+attribute of an imported module, an import under `if` or `try`, or an import from the other model's package or modular
+file.
 
 Import the class by its name and inherit from it: `from ..old.modeling_old import OldMLP`.
 """,
 )
 
 
-def foreign_base(location: Location, name: str, base: str, *, module: str = "") -> Finding:
-    """`base` is the base of the generated class `name`, as it stands there; `module` defines it, where that is known."""
-    leaf = base.rpartition(".")[2]
+def foreign_base(location: Location, name: str, base: str, original: str = "", *, module: str = "") -> Finding:
+    """`base` is the base of the generated class `name`, as it stands there; `module` defines it, where that is known, as
+    `original`.
+    """
+    leaf = original or base.rpartition(".")[2]
     source = (
         f"`from {module} import {leaf}`"
         if module

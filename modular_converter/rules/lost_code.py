@@ -106,9 +106,17 @@ def of_neighbours(location: Location, statement: str, changed: str, *, is_class:
     return Finding(LOST_STATEMENT, location, message, help=cure)
 
 
-def in_neighbour(location: Location, changed: str, place: str, *, is_class: bool) -> Finding:
-    """`place` is the file and line of the neighbour's statement that may change its definition `changed`."""
-    if is_class:
+def in_neighbour(
+    location: Location, changed: str, place: str, *, is_class: bool, is_bound_anew: bool = False
+) -> Finding:
+    """`place` is the file and line of the neighbour's statement that may change its definition `changed`, or give the name of
+    the class to something else.
+    """
+    if is_bound_anew:
+        cure = (
+            f"Write the class out without `{changed}`, or leave its body empty: then it is what `{changed}` is there."
+        )
+    elif is_class:
         cure = f"Write what is set there into the body of the class that inherits from `{changed}`."
     else:
         cure = f"Write `{changed}` out in the modular file with all that it holds, or move the change into its definition in the neighbour."

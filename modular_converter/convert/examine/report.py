@@ -220,6 +220,9 @@ def advice_for(
         written = resolution.target.module.definitions.get(definition) if resolution else None
         if method and written is not None and not re.search(rf"\bdef {method}\b", written.text):
             return f'Override the inherited method `{method}`, with the annotation `"{name}"` in quotes.'
+        base = next((one for one in written.bases if one in resolution.taken), "") if written and resolution else ""
+        if name == definition and base:  # no class at the top level, but an assignment, or a class under `if`
+            return f"Give your class another name: the generated file has `{base}` of the neighbour as `{name}`."
         above = "" if name == definition else "; otherwise define it above its use"
         return f'If it is an annotation, write `"{name}"` in quotes{above}.'
     if resolution is not None:

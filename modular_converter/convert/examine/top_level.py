@@ -85,15 +85,20 @@ def _changed_parents(neighbours: Neighbourhood, files: GeneratedFiles, text: str
         for parent in (one for one in module.statements if one.role is Role.CLASS and one.joined):
             of_class = heirs.get((dotted, rename(parent.name)), [])
             is_shared = len(of_class) > 1 or rename(parent.name) in copied
-            for change in changes_below(renamed.definitions[rename(parent.name)].text) if of_class else ():
-                taken = {one.name: parse_class(one.text).leaves(change) for one in of_class}
+            text_of_parent = renamed.definitions[rename(parent.name)].text if of_class else ""
+            inherited = parse_class(text_of_parent).binds if of_class else frozenset()
+            for change in changes_below(text_of_parent) if of_class else ():
+                taken = {one.name: parse_class(one.text).leaves(change, inherited) for one in of_class}
                 lacking = next((name for name, is_so in taken.items() if is_so is None), None)
                 if lacking is None and is_shared and change.makes_object:
                     lacking = next((name for name, is_so in taken.items() if is_so), None)
                 if lacking is not None:
                     place = f"{os.path.basename(renamed.neighbour.path)}:{_line_of(change, parent)}"
                     where = locate_word(neighbours.target.path, lacking, text)
-                    yield lost_code.in_neighbour(where, parent.name, place, is_class=True).with_source(text)
+                    told = lost_code.in_neighbour(
+                        where, parent.name, place, is_class=True, is_bound_anew=change.binds_anew
+                    )
+                    yield told.with_source(text)
 
 
 def _line_of(change: ClassChange, statement: Statement) -> int:

@@ -72,11 +72,12 @@ def merge_class(
         child_text: the class of the modular file.
         parent_text: the class of the neighbour, renamed.
         parent_name: its name in that text.
-        parent_base: the base, as the child writes it, that `parent_text` stands for.
+        parent_base: the base that `parent_text` stands for, as the child writes it, without a subscript.
         around: what stands around the two classes; None for nothing but the decorators of the settings.
     """
     around = around or Surroundings(AddedDecorators(settings.added_decorators))
     child = parse_class(child_text)
+    parent_base = next((one for one in child.bases if one.partition("[")[0] == parent_base), parent_base)
     if child.node.name != parent_name:
         parent_text = rename_class(parent_text, parent_name, child.node.name, names)
     parent = parse_class(_with_private_names(parent_text, child_text, child.node.name), is_own=False)
@@ -109,7 +110,7 @@ def merge_class(
     ]
     if not any(span.text for span in plan[2:]):
         plan.append(ClassSpan(f"{INDENT}pass\n"))
-    inherited = [change for change in changes_below(parent_text) if child.leaves(change)]
+    inherited = [change for change in changes_below(parent_text) if child.leaves(change, parent.binds)]
     plan += (taken(one.text, False, one.line) for one in inherited)
     plan += (taken(one.text, True, one.line) for one in changes_below(child_text))
     return Merged(tuple(span for span in plan if span.text), tuple(findings))

@@ -19,7 +19,7 @@ from modular_converter.model.index import index_module
 from modular_converter.model.module import ImportedName, Module, Role, Statement
 from modular_converter.model.nodes import parse
 from modular_converter.model.resolver import aliased
-from modular_converter.rules import neighbour_imports, parent_classes
+from modular_converter.rules import base_classes, neighbour_imports, parent_classes
 from modular_converter.settings.parent_folders import is_below, models_folder_of
 from modular_converter.settings.values import Settings, split_stem
 
@@ -141,6 +141,10 @@ def resolve_imports(target: ModularFile, library: Library) -> ResolvedImports:
     for base in sorted(bases & target.module.definitions.keys()):
         if (alias := aliased(base, target.module)) in taken:
             taken[base] = taken[alias]  # `Base = LlamaMLP` means the same as `import LlamaMLP as Base`
+    for base in sorted(bases & taken.keys()):
+        module = neighbours[taken[base].neighbour].module
+        if (alias := aliased(taken[base].name, module)) in module.classes:
+            taken[base] = replace(taken[base], name=alias)  # `LlamaRMSNorm = LlamaNorm` of the neighbour
     resolution = ResolvedImports(target, neighbours, taken)
     in_right_case = _with_parents_in_other_case(resolution, library)
     if in_right_case is not None:
@@ -327,7 +331,10 @@ def _check_classes(resolution: ResolvedImports, library: Library) -> list[Findin
                 candidates = tuple(neighbour.module.definitions)
                 at = _locate(target, statement, base, library)
                 findings.append(parent_classes.unknown_parent(at, base, neighbour.dotted, candidates=candidates))
-            if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*(\[.*\])?", base, re.DOTALL):
+            elif base in resolution.taken and (source := _imported_from(base, resolution, library.settings)):
+                at = _locate(target, statement, base, library)
+                findings.append(base_classes.foreign_base(at, statement.name, base, source.name, module=source.module))
+            if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", base):
                 location = _locate(target, statement, statement.name, library)
                 findings.append(parent_classes.base_not_a_name(location, statement.name, base))
     return findings
@@ -338,6 +345,14 @@ def _exists(name: str, resolution: ResolvedImports) -> bool:
     taken = resolution.taken[name]
     module = resolution.neighbours[taken.neighbour].module
     return taken.name in module.definitions or taken.name in module.imported
+
+
+def _imported_from(base: str, resolution: ResolvedImports, settings: Settings) -> ImportedName | None:
+    """The import by which a neighbour itself takes a class from a file of another model; None for a class of its own."""
+    taken = resolution.taken[base]
+    module = resolution.neighbours[taken.neighbour].module
+    found = None if taken.name in module.definitions else module.imported.get(taken.name)
+    return found if found is not None and neighbour_module(found.module, settings) else None
 
 
 def _is_class(definition: Statement | None) -> bool:

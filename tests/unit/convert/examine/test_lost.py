@@ -239,6 +239,33 @@ def test_a_change_of_a_parent_that_one_body_cannot_say(tmp_path, changes, child)
     assert codes(conversion) == [("MC506", 4)]
 
 
+FAST = "class Fast:\n    def forward(self, x):\n        return 'fast'\n\n\n"
+MARKED = "def marked(cls):\n    cls.forward = lambda self, x: 'marked'\n    return cls\n\n\n"
+
+
+@pytest.mark.parametrize(
+    ("bound", "child", "given"),
+    [
+        (f"{FAST}if Fast:\n    OldMLP = Fast\n", "pass", "fast"),
+        (f"{FAST}if Fast:\n    OldMLP = Fast\n", "flag = 1", None),
+        (
+            "try:\n    import no_such_module\n\n    OldMLP = None\nexcept ImportError:\n    pass\n",
+            '"""Mine."""',
+            (1, {"a": 1, "b": 2}),
+        ),
+        (f"{MARKED}OldMLP = marked(OldMLP)\n", "flag = 1", "marked"),
+        (f"{MARKED}OldMLP = marked(OldMLP)\n", "def forward(self, x):\n        return x", None),
+        (f"{MARKED}OldMLP = marked(OldMLP)\n", "pass", "marked"),
+    ],
+)
+def test_a_parent_that_is_bound_anew_below(tmp_path, bound, child, given):
+    conversion = convert(tmp_path, CHILD.replace("pass", child), neighbour=f"{NEIGHBOUR}{bound}")
+    if given is None:
+        assert codes(conversion) == [("MC506", 4)]
+    else:
+        assert execute(conversion)["NewMLP"]().forward(1) == given
+
+
 @pytest.mark.parametrize(
     "change",
     [
