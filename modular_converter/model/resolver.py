@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from modular_converter.findings import UNPARSABLE, ConversionError
@@ -176,7 +177,7 @@ class Resolver:
             return named[-1:] if are_the_same or named[-1] in plain else []
         folder, file_name = os.path.split(path)
         for group in (plain, guarded, for_checkers):
-            if group is for_checkers and file_name == "__init__.py" and self._submodule(folder, name) is not None:
+            if group is not plain and file_name == "__init__.py" and self._submodule(folder, name) is not None:
                 return []  # what runs is the submodule; the hundreds of models behind such a star need not be read
             stars = [one for one in group if one.name == "*" and name in self._star(one.module, path)]
             if stars:
@@ -187,6 +188,31 @@ class Resolver:
         """The names that `from module import *` binds in a file."""
         file = self.file(module, os.path.dirname(path))
         return self.exported(file) if file is not None else frozenset()
+
+    def with_named_imports(self, module: Module, stays: Callable[[str], bool] = lambda source: False) -> Module:
+        """The module with `from x import *` as an import of those names that its code uses, where the file of `x` is found.
+
+        `stays` tells the sources from which `*` is left as it is.
+        """
+        if not any(one.name == "*" for statement in module.statements for one in statement.imports):
+            return module
+        used = frozenset[str]().union(*(one.uses for one in module.statements if not one.imports)) - module.names
+        statements = (
+            self._named(one, used, module.path)
+            if [name.name for name in one.imports] == ["*"] and not stays(one.imports[0].module)
+            else one
+            for one in module.statements
+        )
+        return replace(module, statements=tuple(statements))
+
+    def _named(self, statement: Statement, used: frozenset[str], path: str) -> Statement:
+        if statement.role is not Role.IMPORT:
+            return statement
+        source = statement.imports[0].module
+        names = sorted(used & self._star(source, path))
+        text = f"from {source} import {', '.join(names)}" if names else statement.text
+        found = tuple(ImportedName(source, name) for name in names) or statement.imports
+        return replace(statement, imports=found, text=text)
 
     def exported(self, path: str) -> frozenset[str]:
         """The names that `*` stands for: those of `__all__`, else all public names, also where a list is computed."""

@@ -107,10 +107,10 @@ def missing_in_sibling(
 ) -> Finding:
     """`module` is the sibling, `.configuration_new`; `place` names the definition and line of the generated file.
 
-    `parent` is the class that `name` was before renaming, with its module, where a neighbour imports it.
+    `parent` is what `name` was before renaming, with its module, where a neighbour imports it.
     """
     define = f"Define `{name}` in the modular file"
-    if parent:
+    if parent and name[:1].isupper() and not name.isupper():  # a class, and no constant
         define += f" (`from {parent[0]} import {parent[1]}`, `class {name}({parent[1]})`)"
     return Finding(
         MISSING_IN_SIBLING,

@@ -105,7 +105,9 @@ class NeighbourModule:
 def open_target(path: str, library: Library) -> ModularFile:
     """Read a modular file. Raises `ConversionError` when it cannot be read or is not Python."""
     model = os.path.basename(path)[len("modular_") : -len(".py")]
-    module = library.module(path)
+    module = library.resolver.with_named_imports(
+        library.module(path), lambda source: neighbour_module(source, library.settings) is not None
+    )
     names = library.names(models_folder_of(path)).with_written(model, module.classes)
     return ModularFile(path, model, names, module)
 
@@ -222,7 +224,7 @@ def _open(
         )
         return None
     try:
-        module = library.module(path)
+        module = library.resolver.with_named_imports(library.module(path))
     except ConversionError as error:
         findings += error.findings
         return None

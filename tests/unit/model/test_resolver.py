@@ -24,7 +24,7 @@ FILES = {
     "bad.py": "def (:\n",
     "bare/part.py": "from ..one import *\nfrom .other import *\n",
     "bare/other.py": "from .part import *\nfrom ..package.numbers import *\n_hidden = 1\n",
-    "lazy/__init__.py": "from typing import TYPE_CHECKING\nimport sys\n\nif TYPE_CHECKING:\n    from .tools import *\n"
+    "lazy/__init__.py": "from typing import TYPE_CHECKING\nimport sys\n\n_file = 0\nif TYPE_CHECKING:\n    from .tools import *\n"
     "    from .tools import _named\nelse:\n    _file = 1\n    sys.modules[__name__] = _file\n",
     "lazy/rasp.py": "teeth = 1\n",
     "lazy/tools.py": "__all__ = ['saw', 'rasp']\n\n\ndef saw(): ...\n\n\ndef _named(): ...\n\n\ndef plane(): ...\n\n\ndef rasp(): ...\n",

@@ -1,0 +1,5 @@
+LIMIT = 3
+
+
+def doubled(x):
+    return 2 * x
