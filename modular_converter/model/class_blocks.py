@@ -160,12 +160,12 @@ class ClassChange(NamedTuple):
         return any(isinstance(node, made) for node in walk(self._sets[1]))
 
     @property
-    def is_decoration(self) -> bool:
-        """Whether this is `Class = f(Class)`."""
+    def decorator(self) -> str:
+        """`f` of `Class = f(Class)`; "" for another change."""
         match self.node:
-            case ast.Assign([ast.Name(name)], ast.Call(_, [ast.Name(given)], [])):
-                return name == given
-        return False
+            case ast.Assign([ast.Name(name)], ast.Call(called, [ast.Name(given)], [])) if name == given:
+                return written(called)
+        return ""
 
     @property
     def _sets(self) -> tuple[str, ast.AST]:
@@ -230,7 +230,7 @@ class ClassBlock:
         if change.binds_anew:
             has_members = not all(one.carries_nothing for one in self.members)
             is_apart = not self.decorators and self.binds.isdisjoint(inherited)
-            return True if not has_members or (is_apart and change.is_decoration) else None
+            return True if not has_members or (is_apart and bool(change.decorator)) else None
         members = [one for one in self.members if change.attribute in one.binds]
         if not change.attribute or any("super" in one.text for one in members):
             return None

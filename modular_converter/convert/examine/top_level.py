@@ -8,11 +8,12 @@ import ast
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence, Set
 
-from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
+from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour
 from modular_converter.convert.inline.generated import GeneratedFiles
 from modular_converter.convert.source.library import Library
+from modular_converter.convert.source.rename import RenamedModule
 from modular_converter.findings import Finding, Location, locate_word
 from modular_converter.model.bindings import bindings_of, covers
 from modular_converter.model.class_blocks import ClassChange, changes_below, parse_class
@@ -82,13 +83,17 @@ def _changed_parents(neighbours: Neighbourhood, files: GeneratedFiles, text: str
                     where = locate_word(neighbours.target.path, of_class[0].name if of_class else one, text)
                     is_class = module.definitions[one].role is Role.CLASS
                     yield lost_code.in_neighbour(where, one, place, is_class=is_class).with_source(text)
+        for holder, statement in _entries_displaced(renamed, copied, files):
+            place = f"{os.path.basename(renamed.neighbour.path)}:{statement.line}"
+            where = locate_word(neighbours.target.path, rename(statement.name), text)
+            yield lost_code.in_neighbour(where, holder, place, is_class=False).with_source(text)
         for parent in (one for one in module.statements if one.role is Role.CLASS and one.joined):
             of_class = heirs.get((dotted, rename(parent.name)), [])
             is_shared = len(of_class) > 1 or rename(parent.name) in copied
             text_of_parent = renamed.definitions[rename(parent.name)].text if of_class else ""
             inherited = parse_class(text_of_parent).binds if of_class else frozenset()
             for change in changes_below(text_of_parent) if of_class else ():
-                taken = {one.name: parse_class(one.text).leaves(change, inherited) for one in of_class}
+                taken = {one.name: _leaves(one, change, inherited, renamed.definitions) for one in of_class}
                 lacking = next((name for name, is_so in taken.items() if is_so is None), None)
                 if lacking is None and is_shared and change.makes_object:
                     lacking = next((name for name, is_so in taken.items() if is_so), None)
@@ -99,6 +104,32 @@ def _changed_parents(neighbours: Neighbourhood, files: GeneratedFiles, text: str
                         where, parent.name, place, is_class=True, is_bound_anew=change.binds_anew
                     )
                     yield told.with_source(text)
+
+
+def _leaves(heir: Statement, change: ClassChange, inherited: Set[str], parents: RenamedModule) -> bool | None:
+    """See `ClassBlock.leaves`. What is called with the class may set a member of the heir, if it says its name, or cannot be
+    read.
+    """
+    block = parse_class(heir.text)
+    found = block.leaves(change, inherited)
+    if found and change.decorator and block.binds:
+        function = parents.get(change.decorator)
+        return None if function is None or block.binds & {*re.findall(r"\w+", function.text)} else found
+    return found
+
+
+def _entries_displaced(
+    renamed: RenamedNeighbour, copied: Collection[str], files: GeneratedFiles
+) -> Iterator[tuple[str, Statement]]:
+    """The functions and classes of a neighbour that are entered in a definition which comes along, but that others of the
+    modular file take the place of; each with the name of that definition.
+    """
+    rename, path = renamed.definitions.renamer.name, renamed.neighbour.path
+    for holder, names in renamed.neighbour.module.registered.items():
+        for name in sorted(names) if rename(holder) in copied else ():
+            emitted = (file.definitions[rename(name)] for file in files.files if rename(name) in file.definitions)
+            if any(one.origin.path != path and one.origin.how != "merged" for one in emitted):
+                yield holder, renamed.neighbour.module.definitions[name]
 
 
 def _line_of(change: ClassChange, statement: Statement) -> int:
@@ -139,8 +170,6 @@ def _is_lost(statement: Statement, own: Collection[str] = ()) -> bool:
     if statement.binds and not statement.imports and statement.role is Role.ASSIGNMENT and statement.name not in own:
         imported, nodes = {one.bound for one in statement.inner_imports}, parse(statement.text).body
         return not (_only_imports(nodes, imported) if imported else isinstance(nodes[-1], ast.Assign))
-    if statement.role is Role.PROTECTED_IMPORT:
-        return any(map(_defines, ast.walk(parse(statement.text))))
     if statement.role is not Role.OTHER:
         return False
     node = parse(statement.text).body[0]
@@ -180,10 +209,6 @@ def _does_nothing(node: ast.AST) -> bool:
     if isinstance(node, ast.Delete):
         return all(isinstance(target, ast.Name) for target in node.targets)
     return isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
-
-
-def _defines(node: ast.AST) -> bool:
-    return isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
 
 
 def _is_main(node: ast.stmt) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from modular_converter.convert.inherit.resolve import ModularFile, Neighbour
+from modular_converter.convert.inherit.resolve import ModularFile, Neighbour, neighbour_module
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import Renamer, is_in_models
 from modular_converter.findings import UNPARSABLE, ConversionError
@@ -135,7 +135,7 @@ def _texts_with(words: Collection[str], path: str, library: Library) -> tuple[st
 def _imported(
     neighbour: Neighbour, renamer: Renamer, target: ModularFile, library: Library, own: OwnModels
 ) -> Iterator[str]:
-    """The names of imports from outside of the models: `from llama_cpp import Llama`.
+    """The names of imports from outside of the models, `from llama_cpp import Llama`, and from other models.
 
     A module of the library that is no model's may have such a name for the target too, and the modular file may define
     it: `WavLMOutput` in place of `from ...outputs import Wav2Vec2Output`.
@@ -143,12 +143,18 @@ def _imported(
     for statement in neighbour.module.statements:
         for imported in statement.imports or imports_within(statement.text, renamer.old):
             names = {name for name in (imported.name, imported.asname, imported.bound) if renamer.name(name) != name}
-            if not names or not is_outside(imported, own):
+            if not names or not (is_outside(imported, own) or _is_of_other_model(imported, neighbour, library)):
                 continue
             new = renamer.name(imported.name)
             is_own = imported.is_relative or imported.module.partition(".")[0] in own.packages
             if not is_own or new not in target.module.names | _defined(imported, neighbour, library):
                 yield from names
+
+
+def _is_of_other_model(imported: ImportedName, neighbour: Neighbour, library: Library) -> bool:
+    """Whether an import leads to a file of another model, whose name may contain the neighbour's: `llama4`."""
+    found = neighbour_module(imported.module, library.settings)
+    return found is not None and found.folder != os.path.basename(os.path.dirname(neighbour.path))
 
 
 def _defined(imported: ImportedName, neighbour: Neighbour, library: Library) -> frozenset[str]:

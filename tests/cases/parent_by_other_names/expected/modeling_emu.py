@@ -8,6 +8,7 @@ import sys
 from typing import Generic, TypeVar
 
 from ...shared import LIMIT, doubled
+from ..llama4.modeling_llama4 import Llama4Gate
 
 
 class EmuRMSNorm:
@@ -33,6 +34,7 @@ else:
 class EmuStack(Generic[T]):
     def __init__(self):
         self.table = EmuTable()
+        self.gate = Llama4Gate()
 
     def top(self) -> T:
         return self.table[0]

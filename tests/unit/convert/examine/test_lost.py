@@ -71,6 +71,20 @@ def test_functions_come_along_with_what_their_decorators_enter_them_in(tmp_path,
         assert made["NewMLP"]().forward([1, "a", None]) == ["int", "str", None]
 
 
+def test_a_registered_function_is_told_that_another_one_displaces(tmp_path):
+    neighbour = (
+        SHOW + REGISTERED.replace("def _", "def text", 1).replace("def _", "def number") + "class OldMLP:\n" + LOOP
+    )
+    modular = CHILD.replace("pass", "a = text") + "\n\ndef text(x):\n    return x\n"
+    assert codes(convert(tmp_path, modular, neighbour=neighbour)) == [("MC506", 5)]
+
+
+def test_a_class_may_stand_where_an_import_fails(tmp_path):
+    block = "try:\n    from no_such_module import Thing\nexcept ImportError:\n\n    class Thing:\n        size = 4\n"
+    modular = CHILD.replace("class", f"{block}\n\nclass").replace("pass", "size = Thing().size")
+    assert execute(convert(tmp_path, modular, neighbour=NEIGHBOUR))["NewMLP"].size == 4
+
+
 def test_a_registered_function_is_told_whose_name_is_defined_again(tmp_path):
     registered = REGISTERED.replace("def _", "def show_one")
     modular = "from ..old.modeling_old import OldMLP\n" + SHOW + registered + "class NewMLP(OldMLP):\n" + LOOP
@@ -256,6 +270,8 @@ MARKED = "def marked(cls):\n    cls.forward = lambda self, x: 'marked'\n    retu
         (f"{MARKED}OldMLP = marked(OldMLP)\n", "flag = 1", "marked"),
         (f"{MARKED}OldMLP = marked(OldMLP)\n", "def forward(self, x):\n        return x", None),
         (f"{MARKED}OldMLP = marked(OldMLP)\n", "pass", "marked"),
+        (f"{MARKED}OldMLP = marked(OldMLP)\n", "cls = 1", None),  # a member that the function names
+        ("from marks import marked\n\nOldMLP = marked(OldMLP)\n", "flag = 1", None),
     ],
 )
 def test_a_parent_that_is_bound_anew_below(tmp_path, bound, child, given):

@@ -2,6 +2,7 @@ import sys
 from typing import Generic, TypeVar
 
 from ...shared import *
+from ..llama4.modeling_llama4 import Llama4Gate
 
 
 T = TypeVar("T")
@@ -28,6 +29,7 @@ LlamaRMSNorm = LlamaNorm
 class LlamaStack(Generic[T]):
     def __init__(self):
         self.table = LlamaTable()
+        self.gate = Llama4Gate()
 
     def top(self) -> T:
         return self.table[0]

@@ -1,0 +1,2 @@
+class Llama4Gate:
+    pass
