@@ -61,10 +61,10 @@ PARENT_AS_CLASS = Rule(
     summary="code uses the parent as a class of its own, which the generated class does not inherit from",
     explanation="""\
 The generated class stands for two: it does not inherit from the parent, whose members it holds. Code that needs the
-parent as a class finds none: `OldMLP.forward(self, x)`, `isinstance(x, OldMLP)`, `super()` as a value, `__class__` in the
-parent's methods, `__mro__`, `__bases__` and `__subclasses__`. `vars(cls)` and `cls.__annotations__` would hold the members
-of both. (Annotations may name the parent, and its class attributes, nested classes, static and class methods can be read
-by its name, if nothing changes them: the generated file imports it.)
+parent as a class finds none: `OldMLP.forward(self, x)`, `isinstance(x, OldMLP)`, `super()` as a value, `__class__` in
+the parent's methods, `__mro__`, `__bases__` and `__subclasses__`. `vars(cls)` and `cls.__annotations__` would hold the
+members of both. (Annotations may name the parent, and its class attributes, nested classes, static and class methods
+can be read by its name, if nothing changes them: the generated file imports it.)
 
 Call the parent's method by `super()` in a statement of its own, or write out what you take from it.
 """,

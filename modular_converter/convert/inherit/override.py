@@ -257,7 +257,7 @@ def _parameters_of_both(own: ast.arguments, parent: Function) -> ast.arguments |
     return whole if None not in defaults[len(theirs) - len(values) :] else None
 
 
-def _replaced(member: Member, first: ast.expr | ast.arg, last: ast.arg | ast.keyword, new: str) -> str:
+def _replaced(member: Member, first: ast.expr | ast.arg | ast.keyword, last: ast.arg | ast.keyword, new: str) -> str:
     """The text of a method with another text from one node to another; it keeps the number of its lines."""
     lines = member.text.split("\n")
     starts = [*itertools.accumulate((len(line) + 1 for line in lines), initial=0)]
