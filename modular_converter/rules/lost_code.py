@@ -79,11 +79,10 @@ LOST_STATEMENT = Rule(
     explanation="""\
 A generated file is put together from imports and definitions: functions, classes, assignments, and blocks (`if`,
 `for`, `with`) that bind names, each with the changes that follow it (`TABLE["x"] = 1`, `helper.calls = 0`, a loop
-that fills `TABLE`). Any other statement has no name by which a generated file could include it: a call, a block that no
-class uses. A change of a neighbour's definition (`TABLE["x"] = 1` below an import of `TABLE`)
-has no place either, nor has a change of an imported object that no class uses. A function that a decorator registers
-is lost, too, if its name is defined again, and so is a change below the parent of an heir that the heir's own lines
-stand against.
+that fills `TABLE`). Any other statement has no name by which a generated file could include it: a call, a block that
+no class uses. A change of a neighbour's definition (`TABLE["x"] = 1` below an import of `TABLE`) has no place either,
+nor has a change of an imported object that no class uses. A function that a decorator registers is lost, too, if its
+name is defined again, and so is a change below the parent of an heir that the heir's own lines stand against.
 
 Write each definition at the top level, and what belongs to a class inside of it.
 """,
