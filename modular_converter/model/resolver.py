@@ -196,14 +196,13 @@ class Resolver:
         """
         if not any(one.name == "*" for statement in module.statements for one in statement.imports):
             return module
-        used = frozenset[str]().union(*(one.uses for one in module.statements if not one.imports)) - module.names
-        statements = (
-            self._named(one, used, module.path)
-            if [name.name for name in one.imports] == ["*"] and not stays(one.imports[0].module)
-            else one
-            for one in module.statements
-        )
-        return replace(module, statements=tuple(statements))
+        used = frozenset[str]().union(*(one.uses for one in module.statements if not one.imports))
+        found: list[Statement] = []
+        for statement in reversed(module.statements):  # what is bound below counts
+            is_star = [name.name for name in statement.imports] == ["*"] and not stays(statement.imports[0].module)
+            found.append(self._named(statement, used, module.path) if is_star else statement)
+            used -= {*statement.names_bound, *(name.bound for name in found[-1].imports)}
+        return replace(module, statements=tuple(reversed(found)))
 
     def _named(self, statement: Statement, used: frozenset[str], path: str) -> Statement:
         if statement.role is not Role.IMPORT:

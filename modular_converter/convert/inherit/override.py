@@ -160,7 +160,9 @@ def with_parents_parameters(child: Member, parent: Function) -> Member:
     function, own = child.function, child.function.args
     call = next((found for node in function.body if (found := method_call(node, function.name))), None)
     theirs = [*parent.args.posonlyargs, *parent.args.args]
-    if call is None or not theirs or parent.decorator_list or not _only_passes_on(function, call):
+    if call is None or not theirs or not _only_passes_on(function, call):
+        return child
+    if parent.decorator_list if own.vararg else not first_parameter(function, parent):  # may take other parameters
         return child
     scope, names = bindings_in(function), parameters_of(parent) - {theirs[0].arg}
     if names & (scope.local | scope.module_names) - {*parameters_of(function)}:

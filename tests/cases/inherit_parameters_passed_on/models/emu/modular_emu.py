@@ -17,3 +17,7 @@ class EmuMLP(LlamaMLP):
 
     def h(self, **kwargs):
         return super().h(y=2, **kwargs)
+
+    @classmethod
+    def made(cls, x, **kwargs):
+        return super().made(x, **kwargs)

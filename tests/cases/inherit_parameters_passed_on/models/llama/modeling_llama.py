@@ -10,3 +10,7 @@ class LlamaMLP:
 
     def h(self, x, y):
         return x + y
+
+    @classmethod
+    def made(cls, x, size=3):
+        return cls(x, size)
