@@ -36,7 +36,7 @@ def statements(text: str) -> tuple[Statement, ...]:
         ("import a.b", Role.IMPORT, "", False),
         ("if a:\n    b = 1", Role.ASSIGNMENT, "b", False),
         ("if a:\n    class B: pass", Role.ASSIGNMENT, "B", False),
-        ("@a.b\ndef _(c): pass", Role.ASSIGNMENT, "a", True),
+        ("@a.b\ndef _(c): pass", Role.OTHER, "a", False),
         ("for a in b:\n    c = a", Role.ASSIGNMENT, "c", False),
         ("for a in b:\n    print(a)", Role.OTHER, "", False),
         ("if a:\n    pass\nelse:\n    import b", Role.PROTECTED_IMPORT, "", False),
