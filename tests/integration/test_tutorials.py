@@ -91,3 +91,17 @@ def test_a_first_model(tmp_path: Path) -> None:
 def test_a_first_parallelize(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     assert follow("tutorials/first-parallelize.md", tmp_path) == 1
+
+
+def test_parallelize_in_a_notebook() -> None:
+    pytest.importorskip("torch")
+    nbclient = pytest.importorskip("nbclient", reason="extra dev")
+    import nbformat
+
+    notebook = nbformat.read(ROOT / "docs/tutorials/parallelize.ipynb", as_version=4)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    nbclient.NotebookClient(notebook, timeout=300).execute(env=environment)
+    printed = "".join(one.get("text", "") for cell in notebook.cells for one in cell.get("outputs", ()))
+    assert (
+        "the same: True" in printed and "whole again: True" in printed and "of the weights on each device" in printed
+    )

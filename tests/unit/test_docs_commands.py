@@ -58,7 +58,7 @@ ONLY_PARSED = {
     "modularize all": "takes a minute; tests/unit/authoring",
     "--breaking$": "names the option",
     r"convert (?!all$|gemma$)[a-z]+$": "names the command",
-    "merge-driver": "changes the clone; tests/integration/test_merge_driver.py",
+    "merge-driver": "changes the clone; tests/unit/git/test_merge_driver.py",
 }
 
 
