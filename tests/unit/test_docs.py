@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from modular_converter import convert_paths
+from modular_converter.rules import all_rules
 from modular_converter.settings.load import profile_settings
 
 
@@ -209,6 +210,26 @@ def test_a_page_promises_no_release(page):
 
 def test_the_readme_is_short():
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
+
+
+def test_the_figures_of_the_readme_are_those_of_their_pages():
+    def page(name: str) -> str:
+        return (ROOT / name).read_text(encoding="utf-8")
+
+    readme, corpus = page("README.md"), page("docs/corpus.md")
+    (exact,) = re.findall(r"(\d+ of \d+) generated files of transformers ([\d.]+)", readme)
+    assert f"**{exact[0]}** generated files of `transformers` {exact[1]}" in corpus
+    (programs,) = re.findall(r"([\d,]+) random programs", readme)
+    assert f"* **{programs} programs** on today's code" in corpus
+    (quick,) = re.findall(r"([\d.]+) s for a check of (\d+) models", readme)
+    warm = re.findall(
+        r"^(\d+) modular files.*?^warm, against hashing +([\d.]+)", page("docs/figures/check.md"), re.S | re.M
+    )
+    assert [(f"{float(seconds):.2f}", models) for models, seconds in warm] == [quick]
+    (plans,) = re.findall(r"(\d+ of \d+ model types), derived in ([\d.]+) s", readme)
+    assert re.search(rf"{plans[0]} verified.*?Deriving took {plans[1]}\d* s in the median", page("docs/plans.md"))
+    (rules,) = re.findall(r"more than (\d+) rules", readme)
+    assert len(all_rules()) > int(rules)
 
 
 def test_the_guide_lists_the_kinds_of_the_profile():
