@@ -17,6 +17,8 @@ from modular_converter.parallel.layout import Layout
 
 MOST_SHARED = 16
 """Ranks that divide a layer; more exchange more than they compute."""
+MOST_STAGED = 16
+"""Ranks in stages; more wait for each other longer than a batch takes."""
 MOST_CHUNKS = 64
 
 
@@ -80,18 +82,29 @@ class Advice:
 
 def advise(subject: ModelInQuestion, question: Question) -> Advice:
     """Compare all layouts. Raises ``PlanError`` if not even one device could run the model without data."""
-    settings = list(_training_settings(subject, question) if subject.trains else _inference_settings(question))
-    found = [_judged(subject, setting, question) for setting in settings]
+    layouts = _training_settings(subject, question) if subject.trains else _inference_settings(question)
+    found = [one for levels in layouts for one in _first_that_fit(subject, levels, question)]
     fits = sorted((one for one in found if one.runs), key=_per_row)
-    small = sorted((one for one in found if not one.runs and one.memory), key=lambda one: _needed(one))
-    out = [one for one in found if one.memory is None]
+    small = sorted((one for one in found if not one.runs and one.memory), key=_needed)
     kept = _best_of_each(fits)
     if kept:
         kept = [kept[0], *(replace(one, why_not=_why_slower(one, kept[0], question)) for one in kept[1:])]
     fitting = {str(one.setting.layout) for one in kept}
     small = [one for one in _best_of_each(small) if str(one.setting.layout) not in fitting]
-    listed = (*kept, *small, *_best_of_each(out))
+    listed = (*kept, *small, *_best_of_each([one for one in found if one.memory is None]))
     return Advice(question, type(subject.model).__name__, subject.parameters, subject.length, listed)
+
+
+def _first_that_fit(
+    subject: ModelInQuestion, levels: Sequence[Sequence[LayoutSetting]], question: Question
+) -> list[LayoutForecast]:
+    """The settings of the first level of which one fits: the later ones need less memory, and more time."""
+    found: list[LayoutForecast] = []
+    for level in levels:
+        found += [_judged(subject, setting, question) for setting in level]
+        if any(one.runs for one in found) or all(one.memory is None for one in found):
+            break
+    return found
 
 
 def _best_of_each(candidates: Sequence[LayoutForecast]) -> list[LayoutForecast]:
@@ -153,7 +166,7 @@ def _divisors(number: int) -> list[int]:
 def layouts_for(cluster: Cluster, batch: int, has_experts: bool) -> Iterator[Layout]:
     """All layouts of a cluster: data ranks divide the batch, and ranks that divide layers are in one node."""
     size = cluster.size
-    for pp in _divisors(size):
+    for pp in (one for one in _divisors(size) if one <= MOST_STAGED):
         for shares in _divisors(size // pp):
             data = size // pp // shares
             if batch % data or shares > min(MOST_SHARED, cluster.each):
@@ -163,25 +176,26 @@ def layouts_for(cluster: Cluster, batch: int, has_experts: bool) -> Iterator[Lay
                     yield Layout(replicas, data // replicas, **{"ep" if ep else "tp": shares}, pp=pp)
 
 
-def _training_settings(subject: ModelInQuestion, question: Question) -> Iterator[LayoutSetting]:
-    experts = subject.has_experts
-    for layout in layouts_for(question.cluster, question.batch, experts):
+Levels = list[list[LayoutSetting]]
+
+
+def _training_settings(subject: ModelInQuestion, question: Question) -> Iterator[Levels]:
+    """For each layout its settings: as they are, with layers that are computed again, and with weights on the host."""
+    for layout in layouts_for(question.cluster, question.batch, subject.has_experts):
         rows = question.batch // layout.data
         usual = LayoutSetting(layout, rows, question.optimizer, weight_type=question.weight_type)
+        levels = []
         for recompute in (False, True):
             one = replace(usual, recompute=recompute)
-            if layout.pp > 1:
-                yield from _staged_settings(one, rows)
-                continue
-            yield one
-            if layout.dp_shard > 1:
-                yield replace(one, reshard=False)
+            kept = [replace(one, reshard=False)] if layout.dp_shard > 1 else []
+            levels.append(list(_staged_settings(one, rows)) if layout.pp > 1 else [*kept, one])
         if layout.dp_shard > 1 and layout.pp == 1:
-            yield replace(usual, recompute=True, offload=True)
+            levels.append([replace(usual, recompute=True, offload=True)])
+        yield levels
 
 
 def _staged_settings(setting: LayoutSetting, rows: int) -> Iterator[LayoutSetting]:
-    """The fewest micro-batches that fill the stages, four times as many, and as many as there are rows."""
+    """The fewest micro-batches that fill the stages, and many: at most as many as there are rows."""
     pp = setting.layout.pp
     wanted = {min(number, rows) for number in (pp, 4 * pp, MOST_CHUNKS)}
     for chunks in sorted({max((one for one in _divisors(rows) if one <= number), default=1) for number in wanted}):
@@ -189,10 +203,10 @@ def _staged_settings(setting: LayoutSetting, rows: int) -> Iterator[LayoutSettin
             yield replace(setting, chunks=chunks, schedule=schedule)
 
 
-def _inference_settings(question: Question) -> Iterator[LayoutSetting]:
+def _inference_settings(question: Question) -> Iterator[Levels]:
     """Whole replicas, each divided over ranks of one node."""
     for tp in _divisors(question.cluster.each):
         replicas = question.cluster.size // tp
         if question.batch % replicas == 0 or question.batch < replicas:
             rows = max(question.batch // replicas, 1)
-            yield LayoutSetting(Layout(tp=tp), rows, tokens=question.tokens)
+            yield [[LayoutSetting(Layout(tp=tp), rows, tokens=question.tokens)]]

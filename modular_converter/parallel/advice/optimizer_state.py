@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -87,7 +88,34 @@ def optimizer_use(name: str, weights: Sequence[TrainedWeight]) -> OptimizerUse:
     return OptimizerUse(state, step, (Kernel(0.0, moved),))
 
 
+@functools.lru_cache(4096)
 def _stepped(name: str, kind: TrainedWeight) -> OptimizerUse:
+    """The use for one weight: per entry where all state is like the weight, else of a step at its size."""
+    entry = _per_entry(name, kind.dtype, len(kind.shape))
+    if entry is None:
+        return _at_size(name, kind)
+    entries = torch.Size(kind.shape).numel()
+    kernels = tuple(Kernel(0.0, one.moved * entries) for one in entry.kernels)
+    return OptimizerUse(entry.state * entries, entry.step * entries, kernels)
+
+
+_SIDE = 8
+
+
+@functools.lru_cache(64)
+def _per_entry(name: str, dtype: torch.dtype, dims: int) -> OptimizerUse | None:
+    """The use for each entry of a weight; None if some state is not like the weight, such as sums over rows."""
+    shape = (_SIDE,) * dims
+    state, counter = _state_after_step(name, shape, dtype)
+    tensors = [one for one in state.values() if isinstance(one, torch.Tensor) and one.is_meta]
+    if any(type(one) is not torch.Tensor or tuple(one.shape) != shape for one in tensors):
+        return None
+    entries = _SIDE**dims
+    kernels = tuple(Kernel(0.0, one.moved / entries) for one in counter.kernels)
+    return OptimizerUse(sum(map(_bytes_of, tensors)) / entries, counter.peak / entries, kernels)
+
+
+def _at_size(name: str, kind: TrainedWeight) -> OptimizerUse:
     """The use for one weight. State that is not like the weight, such as sums over rows, is that of the whole weight."""
     part, counter = _state_after_step(name, kind.shape, kind.dtype)
     if kind.whole == kind.shape:

@@ -194,7 +194,8 @@ class _Notes:
         self.stretches = [SegmentRun(FORWARD, 0, 0)]
         self.finished: list[float] = []
         self.owners = [one for one in model.parameters() if one.requires_grad]
-        self.handles = [one.register_post_accumulate_grad_hook(self._gradient) for one in self.owners]
+        owners: list[Any] = self.owners  # torch has no types for it
+        self.handles = [one.register_post_accumulate_grad_hook(self._gradient) for one in owners]
         self.inside = 0
         for path, layer in layers.items():
             self.handles.append(layer.register_forward_pre_hook(self._entering(path), with_kwargs=True))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 
 from modular_converter.parallel.advice.devices import Device
@@ -36,7 +36,7 @@ class Stage:
     segments: tuple[SegmentUse, ...]
     parts: tuple[WeightPart, ...]
 
-    @cached_property
+    @functools.cached_property
     def kept(self) -> float:
         """Bytes of activations that one micro-batch leaves for its backward."""
         return sum(one.forward.net for one in self.segments)
@@ -64,7 +64,7 @@ def stages_of(subject: ModelInQuestion, setting: LayoutSetting, parts: Sequence[
     outside = [one for one in parts if one.unit not in set(divided)]
     behind = {one.name for one in outside if not _is_before(one, subject, run)}
     head, tail = (sum(prod(one.shape) for one in outside if (one.name in behind) is late) for late in (False, True))
-    cuts = balanced([int(sizes[path]) for path in run], count, int(head), int(tail))
+    cuts = _cuts(tuple(int(sizes[path]) for path in run), count, int(head), int(tail))
     found = []
     for number, span in enumerate(spans(cuts, len(run))):
         own = {run[at] for at in span}
@@ -75,6 +75,11 @@ def stages_of(subject: ModelInQuestion, setting: LayoutSetting, parts: Sequence[
         kept += [one for one in outside if number == count - 1 and (one.name in behind or _is_tied(one, subject))]
         found.append(Stage((*ends[0], *inner, *ends[1]), tuple(kept)))
     return found
+
+
+@functools.lru_cache(256)
+def _cuts(costs: tuple[int, ...], stages: int, head: int, tail: int) -> tuple[int, ...]:
+    return balanced(costs, stages, head, tail)
 
 
 def _owner(segments: Sequence[SegmentUse], at: int) -> str:

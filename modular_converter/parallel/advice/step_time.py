@@ -8,7 +8,7 @@ collectives of ``tp`` and ``ep`` do not.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from modular_converter.parallel.advice.devices import Cluster, Device
 from modular_converter.parallel.advice.memory import LayoutSetting, WeightUnit, optimizer_of, weight_units
@@ -107,6 +107,7 @@ class Speed:
 
     device: Device
     dtype: str
+    known: dict[int, tuple[StretchUse, float]] = field(default_factory=dict, compare=False, repr=False)
 
     def seconds(self, kernels: Iterable[Kernel]) -> float:
         """Seconds of the device for operations."""
@@ -119,7 +120,11 @@ class Speed:
 
     def stretch(self, use: StretchUse) -> float:
         """Seconds of a segment in one phase: of the device, or of the host that launches."""
-        return max(self.seconds(use.kernels), len(use.kernels) * self.device.launch_us * 1e-6)
+        found = self.known.get(id(use))  # layers of a kind have the same use
+        if found is None or found[0] is not use:
+            launches = len(use.kernels) * self.device.launch_us * 1e-6
+            found = self.known[id(use)] = use, max(self.seconds(use.kernels), launches)
+        return found[1]
 
 
 def _exchanges(use: StretchUse, setting: LayoutSetting, links: Links) -> float:

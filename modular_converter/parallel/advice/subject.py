@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections import Counter
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from modular_converter.parallel.choice.skeleton import META, Skeleton, assemble_
 from modular_converter.parallel.choice.small_instances import derived_plan, small_settings, target_like
 from modular_converter.parallel.choice.trials import kinds_by_modules
 from modular_converter.parallel.costs.full_model import CountRequest, inputs_of, model_of, target_and_config
-from modular_converter.parallel.errors import ApplyError, BuildError
+from modular_converter.parallel.errors import ApplyError, BuildError, PlanError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, fitting, resolve
 from modular_converter.parallel.plans.text_checks import placed
@@ -69,19 +70,20 @@ class ModelInQuestion:
     request: CountRequest
     model: Any
     layers: dict[str, torch.nn.Module] = field(repr=False)
-    _plans: dict[tuple[str, int], Plan] = field(default_factory=dict, repr=False)
-    _runs: dict[tuple[str, int, bool], Recordings] = field(default_factory=dict, repr=False)
+    _parts: dict[tuple[str, int], list[WeightPart]] = field(default_factory=dict, repr=False)
+    _plans: dict[tuple[str, int], Plan | PlanError] = field(default_factory=dict, repr=False)
+    _runs: dict[tuple[str, int, bool], Recordings | PlanError] = field(default_factory=dict, repr=False)
     _uses: dict[tuple[str, int, bool, int], RunUse] = field(default_factory=dict, repr=False)
 
     @property
     def trains(self) -> bool:
         return self.request.trains
 
-    @property
+    @functools.cached_property
     def parameters(self) -> int:
         return sum(one.numel() for one in self.model.parameters())
 
-    @property
+    @functools.cached_property
     def length(self) -> int:
         """Tokens of a row; 0 for a model without tokens."""
         ids = inputs_of(self.model, self.request, META).get("input_ids")
@@ -93,6 +95,11 @@ class ModelInQuestion:
 
     def parts(self, shares: str = "tp", ranks: int = 1) -> list[WeightPart]:
         """The weights of the rank with the largest shares, tied weights once. Raises ``PlanError`` without a plan."""
+        if (shares, ranks) not in self._parts:
+            self._parts[shares, ranks] = self._cut(shares, ranks)
+        return self._parts[shares, ranks]
+
+    def _cut(self, shares: str, ranks: int) -> list[WeightPart]:
         units = {id(layer): path for path, layer in self.layers.items()}
         own = {id(layer) for layer in own_layers(self.model)}
         inside = {
@@ -120,27 +127,41 @@ class ModelInQuestion:
     def plan(self, shares: str, ranks: int) -> Plan:
         """The plan of the model, as it fits so many ranks. Raises ``PlanError`` if there is none, or it does not fit."""
         if (shares, ranks) not in self._plans:
-            if shares == "ep":
-                plan, _ = expert_plan(self.model, None, ranks)
-            else:
-                found = derived_plan(target_like(self.model), small_settings(self.model), 2)
-                if not found.verdict.passed or not found.plan.rules:
-                    why = placed(found.verdict.layer, found.verdict.reason) or "nothing can be sharded"
-                    raise ApplyError(f"{type(self.model).__name__} has no plan: {why}")
-                plan = fitting(found.plan, self.model)
-            short, _ = self._short()
-            plan = fit(short, fitting(plan, assemble_model(short, META)[0]), ranks).plan
-            self._plans[shares, ranks] = plan
-        return self._plans[shares, ranks]
+            try:
+                self._plans[shares, ranks] = self._fitted(shares, ranks)
+            except PlanError as error:  # derived once, for all layouts that need it
+                self._plans[shares, ranks] = error
+        found = self._plans[shares, ranks]
+        if isinstance(found, PlanError):
+            raise found
+        return found
+
+    def _fitted(self, shares: str, ranks: int) -> Plan:
+        if shares == "ep":
+            plan, _ = expert_plan(self.model, None, ranks)
+        else:
+            found = derived_plan(target_like(self.model), small_settings(self.model), 2)
+            if not found.verdict.passed or not found.plan.rules:
+                why = placed(found.verdict.layer, found.verdict.reason) or "nothing can be sharded"
+                raise ApplyError(f"{type(self.model).__name__} has no plan: {why}")
+            plan = fitting(found.plan, self.model)
+        short, _ = self._short()
+        return fit(short, fitting(plan, assemble_model(short, META)[0]), ranks).plan
 
     def use(self, rows: int, shares: str = "tp", ranks: int = 1, recompute: bool = False) -> RunUse:
         """The use of one run of so many rows on one of the ranks. Raises ``PlanError`` if it cannot be run without data."""
         key = (shares, ranks, recompute)
         if key not in self._runs:
-            self._runs[key] = self._recorded(*key)
+            try:
+                self._runs[key] = self._recorded(*key)
+            except PlanError as error:
+                self._runs[key] = error
+        recorded = self._runs[key]
+        if isinstance(recorded, PlanError):
+            raise recorded
         at = (*key, rows)
         if at not in self._uses:
-            self._uses[at] = self._runs[key].at(rows)
+            self._uses[at] = recorded.at(rows)
         return self._uses[at]
 
     def _recorded(self, shares: str, ranks: int, recompute: bool) -> Recordings:

@@ -1,0 +1,135 @@
+"""Predicted activations beside those of a real run, as torch's own counter sees them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.distributed._tools.mem_tracker import MemTracker
+
+from modular_converter.parallel.advice.devices import cluster_of
+from modular_converter.parallel.advice.footprints import footprint
+from modular_converter.parallel.advice.memory import LayoutSetting
+from modular_converter.parallel.advice.subject import ModelInQuestion, model_in_question
+from modular_converter.parallel.costs.full_model import CountRequest, inputs_of
+from modular_converter.parallel.errors import AdviceError, PlanError
+from modular_converter.parallel.layout import Layout
+
+
+WIDE = {"hidden_size": 128, "num_attention_heads": 4, "vocab_size": 200}
+MODELS = {
+    "llama": {**WIDE, "intermediate_size": 256, "num_hidden_layers": 5, "num_key_value_heads": 2},
+    "gpt2": {"n_embd": 128, "n_layer": 5, "n_head": 4, "vocab_size": 200},
+    "mixtral": {**WIDE, "intermediate_size": 128, "num_hidden_layers": 4, "num_key_value_heads": 2},
+    "opt": {**WIDE, "ffn_dim": 256, "num_hidden_layers": 5, "word_embed_proj_dim": 128},
+    "gemma2": {**WIDE, "intermediate_size": 256, "num_hidden_layers": 6, "num_key_value_heads": 2, "head_dim": 32},
+    "gpt_neox": {**WIDE, "intermediate_size": 256, "num_hidden_layers": 5},
+}
+ROWS, LENGTH = 4, 64
+
+
+def question(kind: str, trains: bool = True, **more: object) -> ModelInQuestion:
+    return model_in_question(CountRequest(kind, MODELS[kind] | more, None, 1, LENGTH, trains, "float32"))
+
+
+def real_peak(subject: ModelInQuestion, recompute: bool) -> int:
+    """The most bytes of activations, gradients and passing tensors in a forward and backward on the CPU."""
+    model = type(subject.model)(subject.model.config).float()
+    model.train(subject.trains)
+    if recompute:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    inputs = inputs_of(model, replace(subject.request, samples=ROWS), torch.device("cpu"))
+    tracker = MemTracker()
+    tracker.track_external(model)
+    with tracker:
+        loss = model(**{**inputs, "use_cache": False}).loss
+        loss.backward()
+    found = tracker.get_tracker_snapshot("peak")[torch.device("cpu")]
+    state = sum(one.numel() * one.element_size() for one in model.parameters())
+    return int(found["Total"]) - state - sum(one.numel() * one.element_size() for one in model.buffers())
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("kind", MODELS)
+def test_never_below_the_truth_and_close_to_it(kind: str, recompute: bool) -> None:
+    subject = question(kind)
+    device = cluster_of("H100-80GB").device
+    peak = footprint(subject, LayoutSetting(Layout(), ROWS, "sgd", recompute), device).peak
+    truth = real_peak(subject, recompute)
+    assert truth <= peak.size
+    assert peak.size <= 1.15 * truth
+
+
+def test_the_first_layers_stand_for_all() -> None:
+    deep, device = question("llama", num_hidden_layers=9), cluster_of("H100-80GB").device
+    whole = question("llama", num_hidden_layers=9)
+    whole._first_layers = (whole._short()[0], {})  # type: ignore[attr-defined]
+    assert len(deep._short()[1]) == 6
+    from modular_converter.parallel.choice.skeleton import skeleton_of
+
+    whole._first_layers = (skeleton_of(whole.model), {})  # type: ignore[attr-defined]
+    for layout in ("tp1", "fsdp2"):
+        found = [footprint(one, LayoutSetting(Layout.parse(layout), 3), device) for one in (deep, whole)]
+        assert found[0] == found[1]
+
+
+def test_gradients_and_weights_divide_with_the_layout() -> None:
+    subject, device = question("llama"), cluster_of("H100-80GB").device
+    whole, sharded, kept = (
+        footprint(subject, LayoutSetting(Layout.parse(name), ROWS, reshard=reshard), device)
+        for name, reshard in (("ddp2", True), ("fsdp2", True), ("fsdp2", False))
+    )
+    assert (sharded.weights, sharded.optimizer) == (whole.weights / 2, whole.optimizer / 2)
+    assert sharded.peak.gathered < kept.peak.gathered <= whole.peak.gathered
+    offloaded = footprint(subject, LayoutSetting(Layout.parse("fsdp2"), ROWS, offload=True), device)
+    assert (offloaded.weights, offloaded.optimizer) == (0, 0)
+
+
+def test_what_each_rank_has_whole_is_named() -> None:
+    found = footprint(question("llama"), LayoutSetting(Layout.parse("tp2"), ROWS), cluster_of("H100-80GB").device)
+    assert {name.rpartition(".")[0].rpartition(".")[2] for name, _ in found.replicated} == {
+        "input_layernorm",
+        "post_attention_layernorm",
+        "norm",
+    }
+
+
+def test_stages_hold_their_own_layers_and_as_many_micro_batches_as_their_order_has() -> None:
+    subject, device = question("llama"), cluster_of("H100-80GB").device
+    one = footprint(subject, LayoutSetting(Layout(), 8), device)
+    fewer, all_at_once = (
+        footprint(subject, LayoutSetting(Layout(pp=2), 8, chunks=8, schedule=name), device)
+        for name in ("1F1B", "GPipe")
+    )
+    assert one.weights / 2 <= fewer.weights < one.weights
+    assert fewer.peak.activations < all_at_once.peak.activations
+
+
+def test_answers_count_caches() -> None:
+    subject, device = question("llama", False), cluster_of("H100-80GB").device
+    found = footprint(subject, LayoutSetting(Layout(), ROWS, tokens=8), device)
+    heads = 2 * 5 * ROWS * LENGTH * 2 * 32 * 4
+    assert heads <= found.caches <= heads + 512 * 5  # and the lengths so far
+    assert (found.optimizer, found.gradients) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("setting", "why"),
+    [
+        (LayoutSetting(Layout(pp=2), 3, chunks=2), "3 rows do not divide into 2 micro-batches"),
+        (LayoutSetting(Layout(pp=6), 6, chunks=6), "5 layers do not make 6 stages"),
+        (LayoutSetting(Layout(), 3, weight_type="float32"), "needs data ranks"),
+        (LayoutSetting(Layout(), 3, "adam"), "unknown optimizer"),
+        (LayoutSetting(Layout(ep=2), 4), "cannot be divided"),
+    ],
+)
+def test_refusals_say_why(setting: LayoutSetting, why: str) -> None:
+    with pytest.raises(PlanError, match=why):
+        footprint(question("llama"), setting, cluster_of("H100-80GB").device)
+
+
+def test_unknown_devices_name_known_ones() -> None:
+    with pytest.raises(AdviceError, match="no device 'H1000'; write one of H100-80GB"):
+        cluster_of("2x8xH1000")
+    assert str(cluster_of("2x8xh100")) == "2x8xH100-80GB"
