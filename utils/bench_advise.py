@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT))
 WIDE = {"hidden_size": 2048, "num_hidden_layers": 12, "num_attention_heads": 16}
 SHAPES: dict[str, dict[str, Any]] = {
     "llama": {**WIDE, "intermediate_size": 5504, "num_key_value_heads": 16, "vocab_size": 32000},
-    "gpt2": {"n_embd": 1536, "n_layer": 16, "n_head": 16},
+    "gpt2": {"n_embd": 1536, "n_layer": 16, "n_head": 16, "n_positions": 2048},
     "qwen3": {**WIDE, "intermediate_size": 6144, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 64000},
     "mixtral": {
         **WIDE,
@@ -50,7 +50,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 TINY: dict[str, dict[str, Any]] = {
     name: {
         key: {"hidden_size": 64, "n_embd": 64, "word_embed_proj_dim": 64, "head_dim": 16, "num_local_experts": 4}.get(
-            key, 4 if "head" in key else 2 if "layer" in key else 256
+            key, 4 if "head" in key else 2 if "layer" in key else 2048 if "positions" in key else 256
         )
         for key in values
     }

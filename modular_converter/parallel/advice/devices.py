@@ -39,6 +39,8 @@ class Device:
     moves: float
     kernel_us: float
     launch_us: float
+    backward_us: float
+    shared_us: float
 
     @property
     def memory(self) -> float:

@@ -118,18 +118,27 @@ class Speed:
             total += max(kernel.flops / (peak * part), kernel.moved / moves, least)
         return total
 
-    def stretch(self, use: StretchUse) -> float:
+    def forward(self, one: SegmentUse) -> float:
+        """Seconds of the forward of a segment."""
+        return self._longer(one.forward, self.device.launch_us)
+
+    def backward(self, one: SegmentUse) -> float:
+        """Seconds of the backward of a segment."""
+        return self._longer(one.backward, self.device.backward_us)
+
+    def _longer(self, use: StretchUse, launch_us: float) -> float:
         """Seconds of a segment in one phase: of the device, or of the host that launches."""
         found = self.known.get(id(use))  # layers of a kind have the same use
         if found is None or found[0] is not use:
-            launches = len(use.kernels) * self.device.launch_us * 1e-6
+            launches = len(use.kernels) * launch_us * 1e-6
             found = self.known[id(use)] = use, max(self.seconds(use.kernels), launches)
         return found[1]
 
 
 def _exchanges(use: StretchUse, setting: LayoutSetting, links: Links) -> float:
     ranks = setting.layout.shares
-    return sum(links.collective(name, size, ranks, links.shares) for name, size in use.collectives)
+    host = links.device.shared_us * 1e-6
+    return sum(links.collective(name, size, ranks, links.shares) + host for name, size in use.collectives)
 
 
 def _pass_times(
@@ -141,7 +150,7 @@ def _pass_times(
     waiting = 0.0  # seconds of gathers and sums that may run beside the computation
     for one in segments:
         unit = units.get(one.path) if one.path else None
-        times = speed.stretch(one.forward), speed.stretch(one.backward)
+        times = speed.forward(one), speed.backward(one)
         exchange += _exchanges(one.forward, setting, links) + _exchanges(one.backward, setting, links)
         compute += sum(times)
         if unit is None or not setting.spreads:
@@ -161,7 +170,7 @@ def _pass_times(
 
 def _inference(subject: ModelInQuestion, setting: LayoutSetting, speed: Speed, links: Links, use: RunUse) -> StepTime:
     """A forward of the rows, and the tokens after it: each reads all weights and caches once."""
-    compute = sum(speed.stretch(one.forward) for one in use.segments)
+    compute = sum(speed.forward(one) for one in use.segments)
     exchange = sum(_exchanges(one.forward, setting, links) for one in use.segments)
     one = speed.device
     weights = sum(
@@ -181,10 +190,8 @@ def _staged(
     waiting = 0.0
     for stage in stages:
         units = weight_units(setting, stage.parts)
-        forward = sum(speed.stretch(one.forward) + _exchanges(one.forward, setting, links) for one in stage.segments)
-        backward = sum(
-            speed.stretch(one.backward) + _exchanges(one.backward, setting, links) for one in stage.segments
-        )
+        forward = sum(speed.forward(one) + _exchanges(one.forward, setting, links) for one in stage.segments)
+        backward = sum(speed.backward(one) + _exchanges(one.backward, setting, links) for one in stage.segments)
         costs.append(StageCost(forward, backward / 2, backward / 2))
         if subject.trains:
             updates.append(speed.seconds(optimizer_of(setting, stage.parts).kernels))

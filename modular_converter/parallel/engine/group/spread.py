@@ -163,7 +163,9 @@ def weights_of_units(model: torch.nn.Module) -> set[int]:
 def _weights_of_units(model: torch.nn.Module) -> Iterator[Any]:
     for module in model.modules():
         if isinstance(module, FSDPModule):
-            yield from (one for group in module._get_fsdp_state()._fsdp_param_groups for one in group.fsdp_params)
+            state: Any = module._get_fsdp_state()
+            groups = getattr(state, "_fsdp_param_groups", None)  # torch 2.11 has one group, under another name
+            yield from (one for group in groups or [state._fsdp_param_group] if group for one in group.fsdp_params)
 
 
 def free_gathered(model: torch.nn.Module) -> None:
