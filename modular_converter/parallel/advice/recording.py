@@ -19,7 +19,7 @@ from modular_converter.parallel.choice.skeleton import META, Guesses
 from modular_converter.parallel.costs.fused_attention import FusedAttention, PlainInputs
 from modular_converter.parallel.errors import AdviceError, BuildError, one_line
 from modular_converter.parallel.shard.collectives import FakeGroup
-from modular_converter.parallel.torch_private import TorchDispatchMode, pytree
+from modular_converter.parallel.torch_private import DisableTorchFunctionSubclass, TorchDispatchMode, pytree
 from modular_converter.parallel.trace.record import tensors_in
 
 
@@ -195,7 +195,8 @@ class _Notes:
         self.finished: list[float] = []
         self.owners = [one for one in model.parameters() if one.requires_grad]
         owners: list[Any] = self.owners  # torch has no types for it
-        self.handles = [one.register_post_accumulate_grad_hook(self._gradient) for one in owners]
+        with DisableTorchFunctionSubclass():  # else a weight with a role registers it on what enters its region
+            self.handles = [one.register_post_accumulate_grad_hook(self._gradient) for one in owners]
         self.inside = 0
         for path, layer in layers.items():
             self.handles.append(layer.register_forward_pre_hook(self._entering(path), with_kwargs=True))

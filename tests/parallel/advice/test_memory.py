@@ -135,3 +135,19 @@ def test_unknown_devices_name_known_ones() -> None:
     with pytest.raises(AdviceError, match="no device 'H1000'; write one of H100-80GB"):
         cluster_of("2x8xH1000")
     assert str(cluster_of("2x8xh100")) == "2x8xH100-80GB"
+
+
+def test_norms_of_heads_under_tensor_ranks() -> None:
+    """Their weights are whole, and their gradients are summed over the ranks."""
+    more = {
+        "hidden_size": 64,
+        "intermediate_size": 96,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "head_dim": 16,
+    }
+    subject = model_in_question(
+        CountRequest("qwen3", {**more, "num_key_value_heads": 2, "vocab_size": 96}, None, 1, LENGTH)
+    )
+    found = footprint(subject, LayoutSetting(Layout(tp=2), 2), cluster_of("H100-80GB").device)
+    assert any("q_norm" in name for name, _ in found.replicated)
