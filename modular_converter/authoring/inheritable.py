@@ -10,7 +10,7 @@ from modular_converter.authoring.library_index import IndexEntry, LibraryIndex, 
 from modular_converter.authoring.normal_form import Abstraction, normal
 from modular_converter.authoring.sources import SourceFile, heirs_of, may_give, open_source
 from modular_converter.convert.inherit.resolve import neighbour_module
-from modular_converter.convert.silence import is_silenced, obey_comments
+from modular_converter.convert.silence import is_silenced, without_silenced
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import ConversionError, Finding, Severity, locate_word
 from modular_converter.model.module import Module, Role, Statement
@@ -38,7 +38,7 @@ def find_inheritable(paths: Iterable[str], settings: Settings) -> list[Finding]:
             indices[models] = read_index(models, library)
         try:
             some = sorted(_in_file(path, indices[models], library), key=lambda one: one.sort_key)
-            some = obey_comments(some, path, library.text(path))
+            some = without_silenced(some, path, library.text(path))
         except ConversionError:
             continue
         found += (one for one in some if one.rule is INHERITABLE_DEFINITION and not is_silenced(one, path, settings))

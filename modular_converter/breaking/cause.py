@@ -30,7 +30,7 @@ class Causes:
 
     def __init__(self, library: Library, changes: Iterable[ModelChange]) -> None:
         self._library = library
-        self._changed = {(one.place.path, one.place.owner, one.rule, one.said): one for one in changes}
+        self._changed = {(one.place.path, one.place.owner, one.rule, one.message): one for one in changes}
 
     def of(self, change: ModelChange) -> CodePlace:
         """The line that causes a change."""
@@ -79,7 +79,7 @@ class Causes:
         else:
             wanted = self._copied(module, modular, place.owner)
         for path, name in wanted:
-            found = self._changed.get((path, name, change.rule, change.said))
+            found = self._changed.get((path, name, change.rule, change.message))
             if found is not None:
                 return found
         return None

@@ -19,7 +19,7 @@ class ModelChange(NamedTuple):
     model: str
     place: CodePlace
     """Where the new tree has what was changed, or the class that had it."""
-    said: str
+    message: str
     """What happens, in words that are the same for all heirs."""
     word: str
     """The name by which the modular file would write it."""

@@ -63,7 +63,7 @@ def _causes(found: Sequence[CauseGroup], shown: Callable[[str], str]) -> str:
     if not found:
         return "Nothing.\n"
     rows = [
-        f"| {by_code(one.rule).code} | {_plain(shown(one.cause.path))}:{one.cause.line} | {_plain(one.said)} "
+        f"| {by_code(one.rule).code} | {_plain(shown(one.cause.path))}:{one.cause.line} | {_plain(one.message)} "
         f"| {len(one.models)} | {one.keys or ''} | {_plain(first_of(one.models, NAMED))} |"
         for one in found[:MOST_ROWS]
     ]

@@ -79,17 +79,19 @@ def _settings(model: str, old: PublicClass, new: PublicClass, here: CodePlace) -
             if name in ("kwargs", "args"):
                 continue
             same = [one for one in added if new.fields[one].text == before.text and _alike(one, name)]
-            said = (
+            message = (
                 f"renames the setting `{name}` to `{same[0]}`" if len(same) == 1 else f"removes the setting `{name}`"
             )
-            yield ModelChange("setting-removed", model, here, said, name)
+            yield ModelChange("setting-removed", model, here, message, name)
         elif after.text != before.text:
-            said = f"changes the default of `{name}` from `{for_message(before.text)}` to `{for_message(after.text)}`"
-            yield ModelChange("setting-default", model, here._replace(line=after.line), said, name)
+            message = (
+                f"changes the default of `{name}` from `{for_message(before.text)}` to `{for_message(after.text)}`"
+            )
+            yield ModelChange("setting-default", model, here._replace(line=after.line), message, name)
     was, now = old.variables.get("model_type"), new.variables.get("model_type")
     if was is not None and now is not None and was.text != now.text:
-        said = f"changes `model_type` from {was.text} to {now.text}"
-        yield ModelChange("model-type-changed", model, here._replace(line=now.line), said, "model_type")
+        message = f"changes `model_type` from {was.text} to {now.text}"
+        yield ModelChange("model-type-changed", model, here._replace(line=now.line), message, "model_type")
 
 
 def _alike(one: str, other: str) -> bool:
@@ -112,23 +114,23 @@ def _signature(
         if other is None or other.name != name:
             done = f"renames the parameter `{name}` to `{other.name}`" if other else f"has no parameter `{name}`"
             takes_any = any(one.kind == "**" for one in new.parameters)
-            said = f"`{method}` {done}{' (`**` takes the old one, unread)' if takes_any else ''}"
-            yield ModelChange("parameter-changed", model, place, said, other.name if other else name)
+            message = f"`{method}` {done}{' (`**` takes the old one, unread)' if takes_any else ''}"
+            yield ModelChange("parameter-changed", model, place, message, other.name if other else name)
         elif one.default is not None and other.default is None:
             yield ModelChange(
                 "parameter-changed", model, place, f"`{method}` needs `{name}`, which had a default", name
             )
         elif one.default is not None and one.default != other.default:
-            said = f"`{method}` changes the default of `{name}` from `{for_message(one.default)}` to `{for_message(other.default)}`"
-            yield ModelChange("parameter-default", model, place, said, name)
+            message = f"`{method}` changes the default of `{name}` from `{for_message(one.default)}` to `{for_message(other.default)}`"
+            yield ModelChange("parameter-default", model, place, message, name)
     new_names = after.keys() - before.keys() - set(renamed.values())
     for name in (one.name for one in new.parameters if one.name in new_names and one.default is None):
         yield ModelChange("parameter-changed", model, place, f"`{method}` needs the new parameter `{name}`", name)
     by_position = [_positional(old, renamed), _positional(new, {})]
     kept = [one for one in by_position[0] if one in by_position[1]]
     if moved := next((one for one, other in zip(by_position[1], kept) if one != other), ""):
-        said = f"`{method}` has other parameters by position, from `{moved}` on"
-        yield ModelChange("parameter-changed", model, place, said, moved)
+        message = f"`{method}` has other parameters by position, from `{moved}` on"
+        yield ModelChange("parameter-changed", model, place, message, moved)
 
 
 def _positional(signature: Signature, renamed: Mapping[str, str]) -> list[str]:

@@ -31,8 +31,10 @@ def compare_states(model: str, old: Node, new: Node, prefix: str = "", layer: st
             other = same[0]
             keys = _keys(before[name], prefix)
             if keys:
-                said = f"renames `{beginning}{name}` to `{beginning}{other}`"
-                yield ModelChange("key-renamed", model, _own(after[other][0].place, new), said, layer or other, keys)
+                message = f"renames `{beginning}{name}` to `{beginning}{other}`"
+                yield ModelChange(
+                    "key-renamed", model, _own(after[other][0].place, new), message, layer or other, keys
+                )
             gone.remove(name)
             come.remove(other)
     for name in (*gone, *come):
@@ -65,8 +67,8 @@ def _part(
     place = _own(other.place, node)
     unknown = {one.unknown for one in old} ^ {one.unknown for one in new}
     if unknown - {""}:
-        said = f"what `{name}` holds is not known, and it is made otherwise"
-        yield ModelChange("state-not-known", model, place, said, name)
+        message = f"what `{name}` holds is not known, and it is made otherwise"
+        yield ModelChange("state-not-known", model, place, message, name)
         return
     before, after = ({key: part for one in side for key, part in _entries(one, "").items()} for side in (old, new))
     gone = tuple(f"{prefix}{name}{key}" for key in before if key not in after)
@@ -78,8 +80,8 @@ def _part(
     for key, one in before.items():
         if key in after and len(old) == len(new) == 1 and _differ(one, after[key]):
             was, now = one.shape, after[key].shape
-            said = f"changes the shape of `{beginning}{name}{key}` from `{for_message(was and was.text)}` to `{for_message(now and now.text)}`"
-            yield ModelChange("key-shape", model, place, said, layer or name, (f"{prefix}{name}{key}",))
+            message = f"changes the shape of `{beginning}{name}{key}` from `{for_message(was and was.text)}` to `{for_message(now and now.text)}`"
+            yield ModelChange("key-shape", model, place, message, layer or name, (f"{prefix}{name}{key}",))
 
 
 def _differ(one: Part, other: Part) -> bool:

@@ -128,8 +128,8 @@ def _downloaded(package: str, version: str, folder: str) -> str:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
         known = _wheel_in(folder, package, version)
         if not known:
-            said = (done.stderr.strip().splitlines() or ["no wheel came"])[-1]
-            reason = f"pip cannot download it ({said}); give the path of a wheel instead"
+            last_line = (done.stderr.strip().splitlines() or ["no wheel came"])[-1]
+            reason = f"pip cannot download it ({last_line}); give the path of a wheel instead"
             raise ConversionError(input_files.unknown_older_tree(f"{package}=={version}", reason))
     return known
 

@@ -25,7 +25,7 @@ class CauseGroup(NamedTuple):
 
     cause: CodePlace
     rule: str
-    said: str
+    message: str
     changes: tuple[ModelChange, ...]
 
     @property
@@ -44,9 +44,9 @@ def groups(changes: Sequence[ModelChange], library: Library) -> list[CauseGroup]
     causes = Causes(library, changes)
     found: dict[tuple[CodePlace, str, str], list[ModelChange]] = {}
     for one in changes:
-        found.setdefault((causes.of(one), one.rule, one.said), []).append(one)
+        found.setdefault((causes.of(one), one.rule, one.message), []).append(one)
     made = [CauseGroup(*key, tuple(members)) for key, members in found.items()]
-    return sorted(made, key=lambda one: (by_code(one.rule).code, -len(one.models), one.cause, one.said))
+    return sorted(made, key=lambda one: (by_code(one.rule).code, -len(one.models), one.cause, one.message))
 
 
 def findings_of(found: Sequence[CauseGroup], library: Library) -> list[Finding]:
@@ -84,7 +84,7 @@ def _finding(group: CauseGroup) -> Finding:
     return Finding(
         rule,
         Location(group.cause.path, group.cause.line),
-        f"{group.said}{owner}: {reached}{keys}",
+        f"{group.message}{owner}: {reached}{keys}",
         help=f"Keys: {first_of(entries, NAMED)}." if entries else "",
         related=tuple(one for one in related if one.path != group.cause.path),
     )

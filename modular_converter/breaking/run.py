@@ -160,8 +160,8 @@ class _Entry:
         return _Known(tuple(self._read(record["changes"])), record["new"], record["old"])
 
     def _read(self, changes: Sequence[Sequence[Any]]) -> Iterator[ModelChange]:
-        for rule, model, place, said, word, keys in changes:
-            yield ModelChange(rule, model, CodePlace(*place), said, word, tuple(keys))
+        for rule, model, place, message, word, keys in changes:
+            yield ModelChange(rule, model, CodePlace(*place), message, word, tuple(keys))
 
     def store(self, known: Mapping[str, _Known]) -> None:
         """Remember the changes of models."""

@@ -134,8 +134,8 @@ def _without_doubles(parts: Iterator[Part]) -> Iterator[Part]:
 
 
 def _node(kind: str, place: CodePlace, parts: tuple[Part, ...]) -> Node:
-    said = "\n".join(sorted(f"{one.name}\t{one.is_certain}\t{one.meaning}" for one in parts))
-    return Node(kind, place, parts, hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()[:20])
+    description = "\n".join(sorted(f"{one.name}\t{one.is_certain}\t{one.meaning}" for one in parts))
+    return Node(kind, place, parts, hashlib.sha256(description.encode("utf-8", "replace")).hexdigest()[:20])
 
 
 def keys_of(node: Node, prefix: str = "", certain: bool = True) -> Mapping[str, Key]:

@@ -46,17 +46,17 @@ def find_groups(stale: Sequence[StaleFile], causes: Mapping[str, Cause], setting
         settings: the settings of the run.
     """
     by_path = {one.path: one for one in stale}
-    told = {path for path in by_path if _is_told(path, by_path, causes, set())}
-    if len(by_path.keys() - told) < FEWEST:
+    explained = {path for path in by_path if _is_explained(path, by_path, causes, set())}
+    if len(by_path.keys() - explained) < FEWEST:
         return []
     every = {
         one.path: file_changes(one.path, one.old or "", one.new) for one in stale if not causes[one.path].is_by_hand
     }
-    found = _joined(_without_words(every, told))
+    found = _joined(_without_words(every, explained))
     kinds = _by_kind(found)
     groups = []
     for kind, paths in sorted(kinds.items(), key=lambda item: (-len(item[1]), item[0])):
-        if _models([path for path in paths if path not in told]) >= FEWEST:
+        if _models([path for path in paths if path not in explained]) >= FEWEST:
             members = [by_path[path] for path in paths]
             finding = _diagnose(kind, members, found, len(stale), _shared(members, by_path, settings), settings)
             groups.append(AlikeFiles(kind, frozenset(paths), paths[0], found, finding))
@@ -73,19 +73,21 @@ def _by_kind(found: Mapping[str, Sequence[FileChange]]) -> dict[str, list[str]]:
 
 
 def _without_words(
-    found: Mapping[str, Sequence[FileChange]], told: Collection[str]
+    found: Mapping[str, Sequence[FileChange]], explained: Collection[str]
 ) -> dict[str, Sequence[FileChange]]:
     """The changes, without their words where each file has other ones: `writes …` for `…`, in many models.
 
     In few models, these are edits that have nothing in common.
     """
     rare = {
-        kind for kind, paths in _by_kind(found).items() if _models([one for one in paths if one not in told]) < FEWEST
+        kind
+        for kind, paths in _by_kind(found).items()
+        if _models([one for one in paths if one not in explained]) < FEWEST
     }
     forms = {path: [one.form for one in some if one.form and one.kind in rare] for path, some in found.items()}
     models: dict[str, set[str]] = {}
     for path, some in forms.items():
-        for form in some if path not in told else ():
+        for form in some if path not in explained else ():
             models.setdefault(form, set()).add(os.path.dirname(path))
     many = {form for form, folders in models.items() if len(folders) >= MANY}
     return {
@@ -115,14 +117,14 @@ def _renamed(
     return {path: [one._replace(kind=whole[one.kind]) for one in some] for path, some in found.items()}
 
 
-def _is_told(path: str, stale: Mapping[str, StaleFile], causes: Mapping[str, Cause], seen: set[str]) -> bool:
+def _is_explained(path: str, stale: Mapping[str, StaleFile], causes: Mapping[str, Cause], seen: set[str]) -> bool:
     """Whether git tells the cause of a file, or that of an outdated file that it is made from."""
     seen.add(path)
     cause = causes[path]
     if cause.is_by_hand or cause.is_in_sources:
         return True
     outdated = [source for source in stale[path].sources if source in stale and source not in seen]
-    return any(not causes[one].is_by_hand and _is_told(one, stale, causes, seen) for one in outdated)
+    return any(not causes[one].is_by_hand and _is_explained(one, stale, causes, seen) for one in outdated)
 
 
 def _models(paths: Sequence[str]) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from modular_converter.check.cache.lookup import Cache
 from modular_converter.convert.conversion import Conversion
-from modular_converter.convert.silence import judged
+from modular_converter.convert.silence import with_selected_findings
 from modular_converter.findings import Finding
 from modular_converter.settings.values import Settings
 
@@ -77,7 +77,7 @@ def find_conversions(
     cache = Cache(cache_folder, settings, errors_only=errors_only and not settings.strict) if cache_folder else None
     known = cache.look_up(paths) if cache else {}
     if settings.strict or settings.silences:  # the cache stores all findings with their own weight
-        known = {path: judged(one, settings) for path, one in known.items()}
+        known = {path: with_selected_findings(one, settings) for path, one in known.items()}
     if len(known) == len(paths) and ((cache and cache.is_ordered) or not _form_cycle(known, settings)):
         return Conversions(known, {})
     from modular_converter.convert.batch import Run  # loads the whole converter

@@ -220,8 +220,8 @@ class _Comparison:
             end, new_end = (block.a, block.b) if block else (len(words), len(new_words))
             gone, come = words[position:end], new_words[new_position:new_end]
             if gone or come:
-                kind, said = _said_of_words(gone, come, noun)
-                self._add(kind, None, None, words=said)
+                kind, changed = _changed_words(gone, come, noun)
+                self._add(kind, None, None, words=changed)
             if block:
                 position, new_position = block.a + block.size, block.b + block.size
 
@@ -395,7 +395,7 @@ def _plural(node: ast.AST, owners: Sequence[ast.AST]) -> str:
     return f"`{type(node).__name__.lower()}` statements"
 
 
-def _said_of_words(gone: Sequence[str], come: Sequence[str], noun: str) -> tuple[str, tuple[str, ...]]:
+def _changed_words(gone: Sequence[str], come: Sequence[str], noun: str) -> tuple[str, tuple[str, ...]]:
     """What happens to words of a text, and these words. Many words are not named."""
     before, after = " ".join(gone), " ".join(come)
     start = len(_common(before, after))

@@ -75,14 +75,14 @@ def run(
     if not quiet:
         _print_diffs(result, output_format, None if full else OVERVIEW_DIFF_LINES if is_overview else DIFF_LINES)
     left_out = frozenset() if quiet or full else _left_out(result, arguments, output_format, changed_since)
-    told = [one for one in result.findings if one not in left_out]
-    shown = _first(told) if is_overview and output_format == "text" else told
+    reported = [one for one in result.findings if one not in left_out]
+    shown = _first(reported) if is_overview and output_format == "text" else reported
     report(shown, output_format, quiet=quiet)
     if statistics:
         print_statistics([*result.findings, *(() if extra.is_reported else extra.findings)])
     if not quiet:
         _report_cache(result, cache)
-        _summarize(result, len(left_out), len(told) - len(shown), time.perf_counter() - started)
+        _summarize(result, len(left_out), len(reported) - len(shown), time.perf_counter() - started)
     return result.exit_code
 
 

@@ -10,7 +10,7 @@ from modular_converter.convert.conversion import EXISTS, Conversion
 from modular_converter.convert.emit.format import FormatResult, format_files
 from modular_converter.convert.examine.report import examine
 from modular_converter.convert.schedule import Schedule, cycles, dependencies, required_files
-from modular_converter.convert.silence import judged, obey_comments, with_fixes
+from modular_converter.convert.silence import with_fixes, with_selected_findings, without_silenced
 from modular_converter.convert.source.library import Library, Observations
 from modular_converter.convert.workers import Progress, convert_all, without_collector
 from modular_converter.findings import ConversionError, Finding, Location
@@ -91,14 +91,14 @@ class Run:
         findings += examine(conversion, result, library.observing(seen))
         findings.sort(key=lambda finding: finding.sort_key)
         text = library.text_if_readable(conversion.path) or ""
-        findings = with_fixes(obey_comments(findings, conversion.path, text), conversion.path, text)
+        findings = with_fixes(without_silenced(findings, conversion.path, text), conversion.path, text)
         failed = any(finding.is_error for finding in findings)
         files = {} if failed else {path: result.texts[path] for path in conversion.files}
         reads = _merged(
             conversion.reads, {path: at for path, at in seen.files.items() if path not in conversion.files}
         )
         finished = replace(conversion, files=files, findings=tuple(findings), reads=reads)
-        return judged(finished, self.settings)
+        return with_selected_findings(finished, self.settings)
 
     def _lay_over(
         self,

@@ -20,7 +20,7 @@ from modular_converter.rules import fixes, ignored_findings, off_by_default
 from modular_converter.settings.values import Settings
 
 
-def judged(conversion: Conversion, settings: Settings) -> Conversion:
+def with_selected_findings(conversion: Conversion, settings: Settings) -> Conversion:
     """A conversion with the findings that the settings select, in their severity; `found` keeps all findings."""
     found = conversion.findings
     if not found:
@@ -70,7 +70,7 @@ def _fits(path: str, pattern: str, settings: Settings) -> bool:
     return fnmatch.fnmatchcase(os.path.basename(path), pattern) or fnmatch.fnmatchcase(relative, pattern)
 
 
-def obey_comments(findings: Sequence[Finding], path: str, text: str) -> list[Finding]:
+def without_silenced(findings: Sequence[Finding], path: str, text: str) -> list[Finding]:
     """The findings about a modular file that its comments leave, and those about the comments themselves.
 
     Args:

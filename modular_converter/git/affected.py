@@ -137,22 +137,22 @@ def _changed_since(ref: str, paths: Collection[str], grounds: _Grounds) -> set[s
     """
     trees = WorkTrees()
     own = {_own_tree(path, trees) for path in paths}
-    told = {tree: tree.snapshot(tree.commit(ref)) for tree in own}
+    snapshots = {tree: tree.snapshot(tree.commit(ref)) for tree in own}
     changed: set[str] = set()
     for folder in sorted({*_folders(paths, grounds), *_above(paths, own), *_tool(own)}):
         real = os.path.realpath(folder)
         try:
             tree = trees.of(folder)
-            if tree not in told:
-                told[tree] = tree.snapshot(_base(ref, tree, own, trees))
+            if tree not in snapshots:
+                snapshots[tree] = tree.snapshot(_base(ref, tree, own, trees))
         except GitTimeout:
             raise
         except GitError:
             changed.add(folder)
             continue
         for one in {tree, *own}:  # a repository within a work tree does not hide the files of that work tree
-            if one == tree or told[one].has_files_in(real):
-                changed.update(told[one].changes_in(real, _decides))
+            if one == tree or snapshots[one].has_files_in(real):
+                changed.update(snapshots[one].changes_in(real, _decides))
     return changed
 
 

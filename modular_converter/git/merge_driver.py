@@ -85,8 +85,8 @@ def _candidates(repository: Repository, path: str, base: bytes, theirs: bytes) -
             yield _Sides(commit, "")
     if named:
         return
-    told = run_git(repository.top, "log", "--all", f"-{MOST_COMMITS}", "--format=%H %P", "--", path)
-    for line in told.decode("ascii").splitlines():
+    output = run_git(repository.top, "log", "--all", f"-{MOST_COMMITS}", "--format=%H %P", "--", path)
+    for line in output.decode("ascii").splitlines():
         commit, *parents = line.split()
         for parent in parents[:1]:
             for one, other in ((parent, commit), (commit, parent)):  # picked, or reverted
@@ -100,8 +100,8 @@ def _has(repository: Repository, commit: str, path: str, content: bytes) -> bool
 
 def _object(repository: Repository, named: str) -> str:
     """The full name of an object; "" where there is none."""
-    told = run_git(repository.top, "rev-parse", "--verify", "--quiet", "--end-of-options", named, codes=(0, 1))
-    return told.decode("ascii").strip()
+    output = run_git(repository.top, "rev-parse", "--verify", "--quiet", "--end-of-options", named, codes=(0, 1))
+    return output.decode("ascii").strip()
 
 
 def _merged(repository: Repository, sides: _Sides, path: str) -> str:
@@ -111,11 +111,11 @@ def _merged(repository: Repository, sides: _Sides, path: str) -> str:
         base = _commit(repository, sides.base)
         ours, theirs = _commit(repository, ours, base), _commit(repository, theirs, base)
     os.environ[WITHIN] = "1"
-    told = run_git(
+    output = run_git(
         repository.top, "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", ours, theirs, codes=(0, 1)
     )
     del os.environ[WITHIN]
-    tree, *conflicted = told.decode("utf-8", "surrogateescape").rstrip("\0").split("\0")
+    tree, *conflicted = output.decode("utf-8", "surrogateescape").rstrip("\0").split("\0")
     settings = load_settings_of([os.path.join(repository.top, path)])
     written = [name for name in conflicted if name and not _is_generated(repository, tree, name, settings)]
     if wrong := [name for name in written if name.endswith((".py", *CONFIGURATION))]:

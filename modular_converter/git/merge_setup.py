@@ -61,10 +61,10 @@ def missing_setup(folder: str, generated: Collection[str]) -> list[Finding]:
             return []
         if block != _block(repository, generated):
             return [stale_files.merge_setup_missing(Location(path), "it does not name the generated files of today")]
-        told = run_git(repository.top, "config", "--local", "--default", "", "--get", f"merge.{NAME}.driver")
+        output = run_git(repository.top, "config", "--local", "--default", "", "--get", f"merge.{NAME}.driver")
     except (GitError, OSError):
         return []
-    if told.decode("utf-8", "replace").strip():
+    if output.decode("utf-8", "replace").strip():
         return []
     return [stale_files.merge_setup_missing(Location(path), "the driver is not in the configuration of this clone")]
 

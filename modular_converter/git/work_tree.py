@@ -114,8 +114,8 @@ class Repository:
         content = text.encode("utf-8", "surrogatepass")
         blobs = {blob_name(content, digits) for digits in (40, 64)}
         asked = "".join(f"{commit}:{name}\n" for commit in commits)
-        told = run_git(self.top, "cat-file", "--batch-check=%(objectname)", given=os.fsencode(asked))
-        lines = told.decode("utf-8", "surrogateescape").split("\n")
+        output = run_git(self.top, "cat-file", "--batch-check=%(objectname)", given=os.fsencode(asked))
+        lines = output.decode("utf-8", "surrogateescape").split("\n")
         return next((place for place, line in enumerate(lines) if line in blobs), -1)
 
     def texts(self, commit: str, folder: str, suffix: str, at_most: int) -> list[tuple[str, bytes]]:
@@ -136,13 +136,13 @@ class Repository:
                 mode, kind, blob, length = facts.split()
                 if kind == b"blob" and mode != b"120000" and int(length) <= at_most:
                     wanted.append((os.fsdecode(path), blob))
-        told = run_git(self.top, "cat-file", "--batch", given=b"".join(blob + b"\n" for _, blob in wanted))
+        output = run_git(self.top, "cat-file", "--batch", given=b"".join(blob + b"\n" for _, blob in wanted))
         found: list[tuple[str, bytes]] = []
         place = 0
         for name, _ in wanted:
-            start = told.index(b"\n", place) + 1
-            end = start + int(told[place : start - 1].split()[2])
-            found.append((name, told[start:end]))
+            start = output.index(b"\n", place) + 1
+            end = start + int(output[place : start - 1].split()[2])
+            found.append((name, output[start:end]))
             place = end + 1
         return found
 
@@ -236,6 +236,8 @@ def run_git(folder: str, *arguments: str, given: bytes = b"", codes: Collection[
     except subprocess.TimeoutExpired:
         raise GitTimeout(f"git took more than {SECONDS} seconds") from None
     if done.returncode not in codes:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise GitError(said[0].removeprefix("fatal: ") if said else f"git ended with exit code {done.returncode}")
+        error_lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise GitError(
+            error_lines[0].removeprefix("fatal: ") if error_lines else f"git ended with exit code {done.returncode}"
+        )
     return done.stdout

@@ -106,11 +106,11 @@ Please report it with the modular file, or the named class and its parent, and w
 def internal_error(location: Location, error: BaseException, *, class_name: str = "") -> Finding:
     """`location` and `class_name` say what was being worked on. `error` is being handled: it has its traceback."""
     where = f" while working on class `{class_name}`" if class_name else ""
-    said = f": {error}" if str(error) else ""
+    detail = f": {error}" if str(error) else ""
     return Finding(
         INTERNAL_ERROR,
         location,
-        f"internal error{where}: {type(error).__name__}{said}",
+        f"internal error{where}: {type(error).__name__}{detail}",
         help="This is a bug in modular-converter. Please report it with this file and the traceback, which "
         "`modular-convert --verbose` prints.",
         details="".join(traceback.format_exception(error)),

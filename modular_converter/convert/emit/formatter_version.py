@@ -149,15 +149,15 @@ def _ruff_version(path: str, size: int, time: int) -> str:
             timeout=SECONDS,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise _untold(path, getattr(error, "strerror", None) or "it takes too long") from None
+        raise _no_version(path, getattr(error, "strerror", None) or "it takes too long") from None
     answer = _ANSWER.match(done.stdout.decode("utf-8", "replace") + "\n")
     if answer is None:
-        said = done.stderr.decode("utf-8", "replace").strip()[:200]
-        raise _untold(path, said or f"it ended with exit code {done.returncode}")
+        error_output = done.stderr.decode("utf-8", "replace").strip()[:200]
+        raise _no_version(path, error_output or f"it ended with exit code {done.returncode}")
     return answer[1]
 
 
-def _untold(path: str, reason: str) -> ConversionError:
+def _no_version(path: str, reason: str) -> ConversionError:
     return ConversionError(
         tool_errors.formatter_failed(Location(path), "ruff", f"`{path} --version` tells no version: {reason}")
     )

@@ -61,24 +61,24 @@ def bind_arguments(
     arguments_read = _arguments_read([part.node for part in body]) if {*lacking} - given.keys() else ()
     bindings: dict[str, ast.expr] = {}
     ignored = {name: given[name] for name in lacking if name in names and name in given}
-    told = {*ignored}
+    reported = {*ignored}
     for name in (name for name in lacking if name not in ignored):
         value = given.get(name, defaults.get(name))
         if name in found or (value is None and name in arguments_read):
-            told.add(name)
+            reported.add(name)
             findings.append(found.get(name) or finding_at(statement, calls_of_super.no_value, child.name, name))
         elif value is not None and (name in given or name in arguments_read):
             bindings[name] = value
-    findings += _tell_ignored(ignored, bindings, child.name, parent)
+    findings += _report_ignored(ignored, bindings, child.name, parent)
     for one in _surplus(call, instance, parent):
         findings.append(finding_at(one, calls_of_super.not_taken, child.name, ast.unparse(one)))
-    lines = _in_order(call, given, bindings, told, statement)
+    lines = _in_order(call, given, bindings, reported, statement)
     hidden = frozenset[str]().union(*(part.effects.reads for part in lines)) & bindings.keys()
     findings += [finding_at(statement, calls_of_super.no_value, child.name, name) for name in sorted(hidden)]
     return lines
 
 
-def _tell_ignored(
+def _report_ignored(
     ignored: Mapping[str, ast.expr], bindings: Mapping[str, ast.expr], method: str, parent: Function
 ) -> Iterator[ClassFinding]:
     """The arguments for which the child has names of its own, each with the assignment that gives it effect. If one of
@@ -110,7 +110,7 @@ def _in_order(
     call: ast.Call,
     given: Mapping[str, ast.expr],
     bindings: Mapping[str, ast.expr],
-    told: Container[str],
+    reported: Container[str],
     statement: ast.stmt,
 ) -> list[Line]:
     """The assignments, and the other arguments that call something, as Python evaluates the arguments of the call."""
@@ -121,7 +121,7 @@ def _in_order(
         name = owners.get(id(argument), "")
         if name in waiting:
             texts.append(f"{name} = {ast.unparse(waiting.pop(name))}")
-        elif name not in bindings and name not in told and _calls(argument):
+        elif name not in bindings and name not in reported and _calls(argument):
             texts.append(ast.unparse(argument.value if isinstance(argument, ast.Starred) else argument))
     texts += [f"{name} = {ast.unparse(default)}" for name, default in waiting.items()]
     return [line(text, statement) for text in texts]
@@ -198,8 +198,8 @@ def _given(call: ast.Call, instance: str, parent: Function) -> dict[str, ast.exp
             given[parent.args.kwarg.arg] = others[0].value
         elif others:
             given[parent.args.kwarg.arg] = ast.Call(ast.Name("dict", ast.Load()), [], others)
-    told = next((at for at, one in enumerate(arguments) if isinstance(one, ast.Starred)), len(arguments))
-    if parent.args.vararg is not None and len(arguments) > len(positional) <= told:
+    first_starred = next((at for at, one in enumerate(arguments) if isinstance(one, ast.Starred)), len(arguments))
+    if parent.args.vararg is not None and len(arguments) > len(positional) <= first_starred:
         rest = arguments[len(positional) :]
         only = rest[0].value if len(rest) == 1 and isinstance(rest[0], ast.Starred) else None
         given[parent.args.vararg.arg] = only or ast.Tuple(rest, ast.Load())

@@ -44,8 +44,8 @@ def merge_once(
     mappings = (frozenset(some.items()) for some in (above, around.siblings, around.in_front))
     known = _known_merges(classes, named, around.added, *mappings)
     for one in known:
-        if all(around.is_set_above(*asked) == told for asked, told in one.set_above.items()) and all(
-            around.binds(base) == told for base, told in one.bound.items()
+        if all(around.is_set_above(*asked) == answer for asked, answer in one.set_above.items()) and all(
+            around.binds(base) == answer for base, answer in one.bound.items()
         ):
             return one.merged
     set_above: dict[tuple[str, str], bool] = {}

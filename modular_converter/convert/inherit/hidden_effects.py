@@ -184,11 +184,11 @@ def _holds_all(node: ast.AST, instance: str) -> bool:
 def hands_over(node: ast.AST, name: str) -> bool:
     """Whether a statement passes an object to other code, as in `count(self)`; `super(New, self)` does not count."""
     parts = walk(node)
-    held = {id(part.value) for part in parts if isinstance(part, ast.Attribute)}
-    held |= {
+    owners = {id(part.value) for part in parts if isinstance(part, ast.Attribute)}
+    owners |= {
         id(one) for part in parts if isinstance(part, ast.Call) and dotted(part.func) == "super" for one in part.args
     }
-    return any(_is_read(part, name) and id(part) not in held for part in parts)
+    return any(_is_read(part, name) and id(part) not in owners for part in parts)
 
 
 def _is_read(node: ast.AST, name: str) -> bool:

@@ -126,8 +126,8 @@ def resolve_imports(target: ModularFile, library: Library) -> ResolvedImports:
         for name in statement.imports:
             found = neighbour_module(name.module, library.settings) if name.name else None  # not `import … as m`
             if found is None:
-                told = _check_ordinary(name, statement, target, library)
-                findings += [one for one in told if one not in findings]  # the same for each name of one import
+                mistakes = _check_ordinary(name, statement, target, library)
+                findings += [one for one in mistakes if one not in findings]  # the same for each name of one import
                 continue
             if name.module not in neighbours:
                 neighbour = _open(name, statement, found, target, library, findings)

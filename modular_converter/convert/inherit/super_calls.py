@@ -104,11 +104,11 @@ def merge_statements(merge: Merge) -> list[Line]:
     body = _merge_behind(merge, bodies)
     merged, appended = body.merged, body.appended
     merge.findings.extend(_check_set_up(merge, bodies, body))
-    told = [*_check_replacements(merge, body.replaced)] or [
+    differing = [*_check_replacements(merge, body.replaced)] or [
         *_check_local_names(merge, bodies, body),
         *check_names(bodies, [*before, *merged, *appended], merged, merge.shape.around.module_names),
     ]
-    merge.findings.extend(told)
+    merge.findings.extend(differing)
     if appended:
         if inherited:  # the comments behind the parent's last statement
             appended[0] = replace(appended[0], spans=(merge.parent_body.footer, *appended[0].spans))
@@ -175,24 +175,24 @@ def _merge_behind(merge: Merge, bodies: Bodies) -> _Merged:
     """
     for part in bodies.after:
         merge.overrides.update(dict.fromkeys(part.targets, (part, merge.name)))
-    held = {*deleted_again(bodies.after)}
-    held |= repeated_behind_returns(bodies.theirs, bodies.after)
-    held |= {part for part in bodies.after if _removes_too_much(merge, bodies, part)}
+    kept_behind = {*deleted_again(bodies.after)}
+    kept_behind |= repeated_behind_returns(bodies.theirs, bodies.after)
+    kept_behind |= {part for part in bodies.after if _removes_too_much(merge, bodies, part)}
     for _ in range(ROUNDS):
-        body = _proposed(merge, bodies, held)
-        more = misplaced(bodies, [*bodies.before, *body.merged, *body.appended]) - held
+        body = _proposed(merge, bodies, kept_behind)
+        more = misplaced(bodies, [*bodies.before, *body.merged, *body.appended]) - kept_behind
         if not more:
             return body
-        held |= more
+        kept_behind |= more
     return _proposed(merge, bodies, set(bodies.after))
 
 
-def _proposed(merge: Merge, bodies: Bodies, held: set[Line]) -> _Merged:
+def _proposed(merge: Merge, bodies: Bodies, kept_behind: set[Line]) -> _Merged:
     """The body in which exactly the lines `held` stay behind the parent's."""
     blocks = _bound(part for part in bodies.theirs if not part.targets)
     # A name that the parent binds in a block, too, is deleted behind its body: nobody knows which assignments run.
-    removed = {target for part in bodies.after for target in part.deleted if part not in held} - blocks
-    overrides = {target: line for target, (line, _) in merge.overrides.items() if line not in held}
+    removed = {target for part in bodies.after for target in part.deleted if part not in kept_behind} - blocks
+    overrides = {target: line for target, (line, _) in merge.overrides.items() if line not in kept_behind}
     merged: list[Line] = []
     placed: set[str] = set()
     gone: set[str] = set()
@@ -215,10 +215,10 @@ def _proposed(merge: Merge, bodies: Bodies, held: set[Line]) -> _Merged:
     appended: list[Line] = []
     gone |= _deleted_elsewhere(removed, bodies.theirs, bodies.instance)
     for part in bodies.after:
-        rest = part.without_targets(gone) if gone and part.deleted and part not in held else part
+        rest = part.without_targets(gone) if gone and part.deleted and part not in kept_behind else part
         # A `return` that the parent has too is needed once more behind lines that go behind the parent's.
         is_last = bool(appended) and isinstance(part.node, ast.Return)
-        if part in held or (rest is not None and (is_last or rest.normal not in there)):
+        if part in kept_behind or (rest is not None and (is_last or rest.normal not in there)):
             assert rest is not None
             appended.append(rest)
             there.add(rest.normal)
