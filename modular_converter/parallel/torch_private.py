@@ -31,6 +31,7 @@ NAMES = PrivateNames(
         "TCPStore": "torch._C._distributed_c10d:TCPStore",
         "TensorBase": "torch._C:TensorBase",
         "TorchDispatchMode": "torch.utils._python_dispatch:TorchDispatchMode",
+        "TracingContext": "torch._guards:TracingContext",
         "TrainingState": "torch.distributed.fsdp._fully_shard._fsdp_common:TrainingState",
         "call_impl": "torch.nn:Module._call_impl",
         "current_graph_task_id": "torch._C:_current_graph_task_id",

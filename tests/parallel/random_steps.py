@@ -62,17 +62,6 @@ def layouts_of(ranks: int, number: int) -> tuple[str, ...]:
     return first, others[number % len(others)]
 
 
-_STATISTICS = (
-    "norm()",
-    "numel()",
-    "pow(2)",
-    "get_total_norm",
-    "shape",
-    "total(",
-    "_to_vector",
-    "_foreach",
-    "clip_grad_value_",
-)
 _BOTH = "both raise"
 _ROWS = 12  # which 2, 3, 4 and 6 divide
 # Of gradients that are zero but for rounding, a smaller epsilon makes steps of any size.
@@ -241,7 +230,7 @@ class _Side:
             whole.view(-1)[0] = float("inf")
             gradient.copy_(distribute_tensor(whole, gradient.device_mesh, gradient.placements))
         elif not self.sharded or dist.get_rank() == dist.get_world_size() - 1:
-            gradient.view(-1)[0] = float("inf")
+            gradient.as_subclass(torch.Tensor).view(-1)[0] = float("inf")
 
     def save(self, optimizer: Any) -> None:
         if self.sharded:
@@ -296,7 +285,6 @@ class Steps:
 
     def __init__(self, trainees: Trainees, choice: random.Random) -> None:
         self.trainees, self.choice, model = trainees, choice, trainees.one
-        self.placed = all(isinstance(one, DTensor) for one in trainees.there.parameters())
         self.paths = [path for path, _ in model.named_modules() if path]
         self.weights = len(list(model.parameters()))
         self.numbers = [(p, n, v) for p, n, v in trainees.plain if type(v) in (float, bool) and n != "training"]
@@ -308,11 +296,6 @@ class Steps:
         ]
 
     def one(self, *forms: str) -> str:
-        """One of the forms; of shares that are plain tensors, as docs/train.md says, none that takes a statistic."""
-        if not self.placed:
-            forms = tuple(one for one in forms if not any(word in one for word in _STATISTICS)) or (
-                "out = m.training",
-            )
         return self.choice.choice(forms)
 
     def sequence(self, number: int) -> list[str]:

@@ -19,7 +19,7 @@ def scaled(model, optimizer, scaler, poisoned=None, here=True):
     scaler.scale(model(input_ids=IDS, labels=IDS).loss).backward()
     if poisoned is not None and here:
         gradient = list(model.parameters())[poisoned].grad
-        gradient = gradient.to_local() if isinstance(gradient, DTensor) else gradient
+        gradient = gradient.to_local() if isinstance(gradient, DTensor) else gradient.as_subclass(torch.Tensor)
         gradient.view(-1)[-1] = float("inf")
     scaler.step(optimizer)
     scaler.update()

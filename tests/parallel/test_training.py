@@ -18,6 +18,9 @@ def test_training_is_that_of_the_whole_model(name, processes, more):
         assert found[name].startswith(
             "ApplyError: ByNorm does not compute each entry of a weight alone: its step on a part"
         )
+    for name, operation in (("by hand", "norm"), ("by hand, data", "max"), ("finite", "all")):
+        assert found[name].startswith(f"ApplyError: {operation} of model."), found[name]
+    assert found["numbers"]
     for name in ("norm of one", "norm of all"):
         assert "would be that of its share of model." in found[name] and "take model.clip_grad_norm_" in found[name]
     assert found["kept"]
@@ -122,7 +125,7 @@ for model, attentions in ((whole, want.attentions), (sharded, got.attentions)):
     (attentions[1] * weights).sum().backward()
 name = "model.layers.0.self_attn.q_proj.weight"
 share = whole.get_parameter(name).grad.chunk(2)[mesh["model"].get_local_rank()]
-found["gradient"] = relative_error(sharded.get_parameter(name).grad, share)
+found["gradient"] = relative_error(sharded.get_parameter(name).grad.as_subclass(torch.Tensor), share)
 steps = sharded.generate(ids, max_new_tokens=3, output_attentions=True, return_dict_in_generate=True).attentions
 found["generate"] = sorted({one.shape[1] for step in steps for one in step})
 found["signature"] = "input_ids" in inspect.signature(sharded.forward).parameters

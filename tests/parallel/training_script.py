@@ -9,6 +9,7 @@ import tempfile
 
 import torch
 import torch.distributed as dist
+from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel import parallelize
 from modular_converter.parallel.errors import ApplyError
@@ -69,6 +70,10 @@ def statistics(model):
     before = model.full_state_dict()
     clip, part = torch.nn.utils.clip_grad_norm_, model.get_parameter("model.layers.0.self_attn.q_proj.weight")
     found = {"by norm": refused(ByNorm(weights, False).step), "clipped": refused(ByNorm(weights, True).step)}
+    with torch.no_grad():
+        found["by hand"] = refused(lambda: [one.grad.mul_(1e-3 / one.grad.norm()) for one in weights])
+        found["by hand, data"] = refused(lambda: [float(one.detach().abs().max()) for one in weights])
+        found["finite"] = refused(lambda: all(torch.isfinite(one.grad).all() for one in weights))
     found |= {"norm of one": refused(lambda: clip(part, 1.0)), "norm of all": refused(lambda: clip(weights, 1.0))}
     model.zero_grad()
     return found | {"kept": furthest(model.full_state_dict(), before) == 0.0}
@@ -90,7 +95,9 @@ def main(name, heads, meshed):
     parallelize(sharded, mesh=mesh["model"] if mesh is not None else None, device="cpu")
     said = statistics(sharded)
     elements = sum(p.numel() for p in sharded.parameters())
-    found = {"shares": elements < 0.8 * sum(p.numel() for p in whole.parameters())}
+    found = {"numbers": elements == sum(p.numel() for p in whole.parameters())}
+    stored = sum(p.untyped_storage().nbytes() for p in sharded.parameters() if not isinstance(p, DTensor))
+    found["shares"] = 0 < stored < 0.8 * sum(p.untyped_storage().nbytes() for p in whole.parameters())
     found |= said
     found["full_before"] = furthest(sharded.full_state_dict(), start)
     model = sharded

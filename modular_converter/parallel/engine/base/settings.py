@@ -23,6 +23,7 @@ from modular_converter.parallel.torch_private import (
     forward_hooks_of_all,
     forward_pre_hooks_of_all,
     function_modes,
+    functorch_is_active,
     length_of_dispatch_stack,
     length_of_function_stack,
 )
@@ -154,6 +155,11 @@ def refuse_modes(device: torch.device) -> None:
         raise ApplyError(
             f"the model's modules run on ranks ({device}), which a hook of all modules (register_module_forward_hook and the "
             "like) does not reach; remove it, or put a hook on the model itself"
+        )
+    if functorch_is_active() or torch.jit.is_tracing():
+        raise ApplyError(
+            f"the model's operations run on ranks ({device}), which torch.func (vmap, grad and the like) and torch.jit.trace do "
+            "not reach; call the model outside of them, with all rows as one batch"
         )
     if not length_of_function_stack() and not length_of_dispatch_stack():
         return

@@ -106,11 +106,12 @@ class WatchedState:
         self.values = list(map(dict.get, self.owners, self.names))
         inside = {n: self._inside(value) for n, value in enumerate(self.values)}
         self.inside = {n: mark for n, mark in inside.items() if mark is not None}
-        self.registers = [scope["_buffers"] for scope in self.scopes]
+        kept = {path: scope["_buffers"] for path, scope in self.by_path.items()}
+        self.registers = [register for path, register in kept.items() if register or path in self.watched]
         self.counts = list(map(len, self.registers))
         self.buffers = {
             (path, name): (register, buffer, _Written(buffer))
-            for path, register in zip(self.by_path, self.registers)
+            for path, register in kept.items()
             for name, buffer in register.items()
         }
         self.places_of_buffers = [found[0] for found in self.buffers.values()], [name for _, name in self.buffers]
@@ -119,7 +120,7 @@ class WatchedState:
         self.viewed = [buffer for buffer, mark in marks if mark.view is not None]
         self.views: list[Any] = [mark.view for _, mark in marks if mark.view is not None]
         self.contents = [mark.content for _, mark in marks if mark.view is not None]
-        self.versions = [(one._version, one.data_ptr()) for one in self.viewed]
+        self.pointers = list(map(torch.Tensor.data_ptr, self.viewed))
         self.others = [one for one in marks if one[1].view is None]
 
     def differences(self) -> list[StateChange]:
@@ -174,7 +175,7 @@ class WatchedState:
             return True
         if not all(map(operator.is_, map(dict.get, *self.places_of_buffers), self.tensors)):
             return True
-        if [(one._version, one.data_ptr()) for one in self.viewed] != self.versions:
+        if list(map(torch.Tensor.data_ptr, self.viewed)) != self.pointers:  # else the views are of another memory
             return True
         if not all(map(bytes.startswith, self.contents, self.views)):
             return True

@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
+from modular_converter.parallel.engine.group.share_tensors import for_compiled
 from modular_converter.parallel.engine.group.spread import Spread
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.shard.collectives import ProcessGroup
@@ -139,7 +140,8 @@ def checked_grad(users: Any, own: Any, outputs: Any, inputs: Any, *args: Any, **
 def checked_backward(users: Any, own: Any, *args: Any, **kwargs: Any) -> Any:
     """``torch.autograd.backward``, which also is that of a tensor."""
     _refuse_spread(users, kwargs.get("inputs"), "backward(inputs=)")
-    return own(*args, **kwargs)
+    with for_compiled(list(users)):
+        return own(*args, **kwargs)
 
 
 def _refuse_spread(users: Iterable[Any], inputs: Any, name: str) -> None:

@@ -24,6 +24,7 @@ from torch.distributed.tensor.placement_types import Placement
 from modular_converter.parallel.engine.base.callers import called_alone, runs_in, within
 from modular_converter.parallel.engine.base.inner_forward import conv1d_product, is_conv1d
 from modular_converter.parallel.engine.base.weights_there import WeightThere, weight_there
+from modular_converter.parallel.engine.group.share_tensors import as_plain
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.resolve import Piece
 from modular_converter.parallel.shard.apply import Applied, sum_of_copies
@@ -191,14 +192,14 @@ class HeldWeight:
     def local(self, held: Any) -> Any:
         """This process's tensor, with a gradient of the form of ``held``."""
         if not under_transforms():
-            return held.to_local() if isinstance(held, DTensor) else held
+            return held.to_local() if isinstance(held, DTensor) else as_plain(held)
         if self.dtensor and not isinstance(held, DTensor):
             raise ApplyError(
                 "torch.func cannot transform sharded weights (functional_call): take torch.autograd.grad(loss, "
                 "model.parameters(), create_graph=True)"
             )
         # `to_local` of torch has no form for transforms.
-        return exchanged(held, held._spec, _local_of, _whole_of) if self.dtensor else held
+        return exchanged(held, held._spec, _local_of, _whole_of) if self.dtensor else as_plain(held)
 
 
 def _local_of(held: Any, spec: Any) -> torch.Tensor:
@@ -269,7 +270,7 @@ def release(changed: Iterable[Any]) -> None:
             old = module._parameters[leaf]
             keep.append(old)
             if id(old) not in plain:
-                local = old.to_local() if isinstance(old, DTensor) else old
+                local = old.to_local() if isinstance(old, DTensor) else as_plain(old)
                 plain[id(old)] = torch.nn.Parameter(local.detach(), requires_grad=old.requires_grad)
             module._parameters[leaf] = plain[id(old)]
         module.__class__ = module.__dict__.pop("_held_class")
@@ -371,7 +372,7 @@ def _unread(held: HeldWeight, stored: torch.Tensor, name: str) -> torch.Tensor:
     def refuse() -> torch.Tensor:
         raise ApplyError(
             f"{name} is this process's share, and code outside of a forward would take it for the whole weight: read it from "
-            "full_state_dict(), or the share with model.get_parameter(name)"
+            "full_state_dict(), or the share with model.get_parameter(name).as_subclass(torch.Tensor)"
         )
 
     empty = torch.empty(held.shape, dtype=stored.dtype, device="meta")

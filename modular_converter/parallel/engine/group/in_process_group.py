@@ -42,11 +42,11 @@ from modular_converter.parallel.engine.group.sequence_parallel import SequencePa
 from modular_converter.parallel.engine.group.sharded_model import (
     Sharded,
     of_same_type,
-    of_whole_shapes,
     until_all_are_done,
     with_whole_heads,
 )
-from modular_converter.parallel.engine.group.spread import spread_of
+from modular_converter.parallel.engine.group.share_tensors import IN_COMPILED
+from modular_converter.parallel.engine.group.spread import mark_parts, spread_of
 from modular_converter.parallel.engine.group.torch_patches import PATCHES
 from modular_converter.parallel.engine.group.weight_sources import FolderSource, WeightSource, same_checkpoint
 from modular_converter.parallel.engine.group.whole_state import whole_tensors
@@ -168,6 +168,9 @@ def parallelize_here(given: Arguments) -> Any:
     if sequence is not None:  # after `fully_shard`, whose hooks replace a layer's inputs
         model.__dict__["_sequence"] = SequenceParallel(model, sequence.zone, grid.group, sequence.products)
     if not isinstance(grid.group, DirectGroup):
+        parts = mark_parts(model)
+        if given.training and given.training.compile:
+            model.__dict__[IN_COMPILED] = parts
         PATCHES.enter(model)
     watch_settings(model, grid)
     if said is not None:
@@ -213,8 +216,6 @@ def _class_of(own: type[Any], given: Arguments, grid: ProcessGrid) -> type[Any]:
         body["generate"] = until_all_are_done(body["generate"])
     if inference:
         body = {name: without_gradients(method, given.compile) for name, method in body.items()} | no_training()
-    counting = ("num_parameters", "get_memory_footprint")
-    body |= {name: of_whole_shapes(getattr(own, name)) for name in counting if hasattr(own, name)}
     body |= agreeing_methods(own, grid.group)
     body |= refusals(own, CHANGE_WEIGHTS, ApplyError, ALONE)
     if grid.data is not None:

@@ -23,6 +23,7 @@ from torch.distributed.tensor import DTensor
 from modular_converter.parallel.engine.group.kept_gathered import close_gathered
 from modular_converter.parallel.engine.group.refused_wrappers import check_shards, check_wrapped_optimizer
 from modular_converter.parallel.engine.group.same_calls import meet_of
+from modular_converter.parallel.engine.group.share_tensors import as_plain
 from modular_converter.parallel.engine.group.spread import Spread, gathered_weights
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.torch_private import TorchDispatchMode
@@ -259,10 +260,10 @@ class _Copies:
         for one in (value, value.grad if value.is_leaf else None):
             if one is not None:
                 local = one.detach()
-                local = local.to_local() if isinstance(local, DTensor) else local
+                local = local.to_local() if isinstance(local, DTensor) else as_plain(local)
                 self.real.add(local.untyped_storage().data_ptr())
         found: torch.Tensor = value.detach()
-        return found.to_local() if isinstance(found, DTensor) else found
+        return found.to_local() if isinstance(found, DTensor) else as_plain(found)
 
     def _typed(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.to(self.dtype) if self.dtype is not None and tensor.is_floating_point() else tensor

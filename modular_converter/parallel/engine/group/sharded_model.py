@@ -33,6 +33,7 @@ from modular_converter.parallel.engine.group.held_weights import release
 from modular_converter.parallel.engine.group.hidden_shares import show_sizes
 from modular_converter.parallel.engine.group.same_calls import meet, refuse_other_inputs
 from modular_converter.parallel.engine.group.same_settings import compared, forget_settings
+from modular_converter.parallel.engine.group.share_tensors import for_compiled
 from modular_converter.parallel.engine.group.spread import each_once, gathered_weights
 from modular_converter.parallel.engine.group.torch_patches import PATCHES
 from modular_converter.parallel.engine.group.training_checkpoint import InLayout, Trained
@@ -47,9 +48,6 @@ from modular_converter.parallel.quantised.int8 import is_unpacked, pack_layers, 
 from modular_converter.parallel.shard.apply import Applied, undo
 from modular_converter.parallel.shard.collectives import borders_of, forget_entered, gathered
 from modular_converter.parallel.torch_private import TrainingState, pytree
-
-
-_COUNTED = "_counted_whole"
 
 
 class Sharded(InLayout, MemoryFigures):
@@ -89,7 +87,6 @@ class Sharded(InLayout, MemoryFigures):
         own: Any = self
         idle = isinstance(own, FSDPModule) and own._get_fsdp_state()._training_state is TrainingState.IDLE
         stored = gathered_weights(own) if idle else {}
-        stored = stored | own.__dict__.get(_COUNTED, {})
         for name, one in super().named_parameters(*args, **kwargs):  # type: ignore[misc]
             yield name, stored.get(id(one), one)
 
@@ -220,26 +217,6 @@ def of_same_type(own: Callable[..., Any]) -> Callable[..., Any]:
     return applied
 
 
-def of_whole_shapes(own: Callable[..., Any]) -> Callable[..., Any]:
-    """A method that counts entries or bytes, for which weights that are this process's share alone have their whole shape."""
-
-    @functools.wraps(own)
-    def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
-        self.__dict__[_COUNTED] = {
-            id(one): torch.nn.Parameter(torch.empty(held.shape, dtype=one.dtype, device="meta"), one.requires_grad)
-            for module in self.modules()
-            for leaf, held in module.__dict__.get("_held", {}).items()
-            if held.is_part
-            for one in [module._parameters[leaf]]
-        }
-        try:
-            return own(self, *args, **kwargs)
-        finally:
-            del self.__dict__[_COUNTED]
-
-    return counted
-
-
 def until_all_are_done(own: Callable[..., Any]) -> Callable[..., Any]:
     """A ``generate`` that continues until all data ranks are done: each forward gathers weights from all data ranks."""
     if "synced_gpus" not in inspect.signature(own).parameters:
@@ -293,7 +270,8 @@ def _called(own: Callable[..., Any], self: Any, args: Any, kwargs: Any) -> Any:
             seen.add(self.training)  # evaluation uses another data loader
             refuse_other_inputs(args, kwargs, group, self.data_rank)
     if "_recording" in self.__dict__ or not wants_attentions(self, args, kwargs):
-        result = own(self, *args, **kwargs)
+        with for_compiled([self]):
+            result = own(self, *args, **kwargs)
         forget_entered(group)
         return _refusing_spread_gradients(result)
     self.__dict__["_recording"] = True

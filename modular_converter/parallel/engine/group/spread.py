@@ -12,6 +12,7 @@ from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel.engine.group.held_weights import HeldWeight, chunk_lengths
 from modular_converter.parallel.engine.group.kept_gathered import close_gathered
+from modular_converter.parallel.engine.group.share_tensors import mark
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.shard.apply import reassembled
 from modular_converter.parallel.shard.collectives import ProcessGroup, all_shares
@@ -186,6 +187,14 @@ def refuse_half_frozen(model: torch.nn.Module) -> None:
                 f"{place.param_name} of a {type(place.module).__name__} was frozen or thawed between a forward and its backward, "
                 "in which data ranks hold it whole: do it before the forward, or after the backward"
             )
+
+
+def mark_parts(model: torch.nn.Module) -> list[Any]:
+    """Let the weights that are this process's share alone look at what code outside of a forward computes with them."""
+    found = [one for one in each_once(model) if one.is_part]
+    for one in found:
+        mark(one.stored, (one.name, one.shape))
+    return [one.stored for one in found]
 
 
 def each_once(model: torch.nn.Module) -> list[Spread]:

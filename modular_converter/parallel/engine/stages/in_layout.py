@@ -24,7 +24,7 @@ from modular_converter.parallel.engine.group.in_process_group import opened, pla
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid, join_group, process_grid
 from modular_converter.parallel.engine.group.refused_wrappers import refuse_wrapped
 from modular_converter.parallel.engine.group.same_calls import everywhere, meet, refuse_other_options
-from modular_converter.parallel.engine.group.spread import Spread, each_once
+from modular_converter.parallel.engine.group.spread import Spread, each_once, mark_parts
 from modular_converter.parallel.engine.group.training_checkpoint import InLayout
 from modular_converter.parallel.engine.group.weight_sources import WeightSource
 from modular_converter.parallel.engine.stages.micro_batches import Batch
@@ -189,6 +189,7 @@ class PipelineInLayout(InLayout, Pipeline):
             stage.register_forward_hook(lambda *_: forget_entered(group))
         spread_over_data(stage, grid, self._training)
         self._source.fill(model)
+        mark_parts(model)
 
 
 def _part_of(whole: Resolution, stage: StageModule) -> Resolution:

@@ -105,6 +105,12 @@ def test_a_mode_that_sees_nothing_of_the_ranks_is_refused(pair, mode):
         pair[1](IDS)
 
 
+@pytest.mark.parametrize("run", [lambda m: torch.func.vmap(m)(IDS[:, None]), lambda m: torch.jit.trace(m, (IDS,))])
+def test_transforms_and_traces_are_refused(pair, run):
+    with pytest.raises(ApplyError, match="torch.func .* and torch.jit.trace do not reach"):
+        run(pair[1])
+
+
 def test_nothing_is_sent_where_nothing_has_changed(pair, monkeypatch):
     assert equal(pair) and equal(pair)
     for name in ("send_state", "send_switches", "send_settings"):

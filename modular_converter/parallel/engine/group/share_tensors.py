@@ -1,0 +1,173 @@
+"""Weights of which a process stores its share alone: what code outside of a forward may compute with them.
+
+A DTensor says how it is cut, so that its norm is that of the whole weight. Some shares have no placement in torch
+(`HeldWeight.is_part`). Such a weight, its gradient, and what is computed from them entry by entry, such as the state of an
+optimizer, have a class that looks at each operation: one that treats each entry alone runs as ever, and any other, whose
+result would be that of the share, is an error. Their shape is that of the whole weight, as that of a DTensor is.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+from torch.distributed.tensor import DTensor
+
+from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.torch_private import TracingContext
+
+
+_ARITHMETIC = "add sub mul truediv pow neg pos abs eq ne lt le gt ge and or xor invert"
+_OPERATORS = frozenset(f"__{side}{name}__" for side in ("", "r", "i") for name in _ARITHMETIC.split())
+_NAMES = (
+    "__get__ __set__ __delete__ __hash__ __repr__ __format__ __deepcopy__ __reduce_ex__ as_subclass backward bfloat16 "
+    "clone contiguous copy_ cpu cuda data_ptr detach detach_ dim double element_size empty_like fill_ float full_like "
+    "get_device half ndimension new_empty new_full new_ones new_zeros ones_like pin_memory register_hook "
+    "register_post_accumulate_grad_hook requires_grad_ retain_grad stride storage_offset to true_divide type type_as "
+    "untyped_storage where zero_ zeros_like _foreach_zero_ _foreach_copy_ _fused_adam_ _fused_adamw_ _fused_sgd_ "
+    "_fused_adagrad_ _amp_foreach_non_finite_check_and_unscale_"
+)
+# Facts and copies of a tensor, other forms of the same entries, and loops of optimizers over lists of weights.
+_OF_EACH_ENTRY = frozenset(_NAMES.split())
+_TRANSPOSED = frozenset(getattr(torch.Tensor, name).__get__ for name in ("T", "mT", "H", "mH"))
+# Key in the ``__dict__`` of a model with compiled layers: its weights that are shares alone.
+IN_COMPILED = "_in_compiled"
+Whole = tuple[str, tuple[int, ...]]
+"""The name of a weight, and its whole shape."""
+
+
+def _size(shape: torch.Size, dim: int | None = None) -> Any:
+    return shape if dim is None else shape[dim]
+
+
+_OF_SHAPE: dict[Any, Callable[..., Any]] = {
+    torch.Tensor.shape.__get__: _size,  # type: ignore[attr-defined]
+    torch.Tensor.size: _size,
+    torch.Tensor.__len__: lambda shape: shape[0],
+    **dict.fromkeys((torch.Tensor.numel, torch.Tensor.nelement, torch.numel), math.prod),
+}
+
+
+class ShareTensor:
+    """The part of the classes that looks at operations."""
+
+    __slots__ = ()
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        shares = list(_shares_in([*args, *(kwargs or {}).values()]))
+        if TracingContext.try_get() is not None:
+            raise ApplyError(
+                f"{shares[0]._whole[0]} is a process's share as a tensor that is no DTensor, which torch.compile(model) cannot "
+                "trace: give parallelize training=Training(compile=True), which compiles layer by layer"
+            )
+        of_shape = _OF_SHAPE.get(func)
+        if of_shape is not None and args and isinstance(args[0], ShareTensor):
+            return of_shape(torch.Size(args[0]._whole[1]), *args[1:], **(kwargs or {}))  # type: ignore[attr-defined]
+        by_mask = func is torch.Tensor.__setitem__ and isinstance(args[1], ShareTensor)
+        if not by_mask and not _treats_each_entry(func):
+            name = shares[0]._whole[0]
+            raise ApplyError(
+                f"{_said(func)} of {name}, of its gradient or of their state: a process has its share as a tensor that is "
+                "no DTensor, and would take that for the whole: take model.clip_grad_norm_(max_norm) for norms, "
+                "full_state_dict() for the weight, an optimizer such as AdamW or SGD that treats each entry alone, or a "
+                "number of processes that divides the heads and widths; the share itself is weight.as_subclass(torch.Tensor)"
+            )
+        with unmarked(shares):
+            found = func(*args, **(kwargs or {}))
+            whole = {one.shape: one._whole for one in reversed(shares)}
+        if func is not torch.Tensor.as_subclass:
+            for one in found if isinstance(found, (list, tuple)) else [found]:
+                if type(one) in _MARKED and one.dim() and one.shape in whole:
+                    mark(one, whole[one.shape])
+        return found
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        with unmarked([self]):
+            return self.__reduce_ex__(protocol)
+
+
+class _ShareParameter(ShareTensor, torch.nn.Parameter):
+    __slots__ = ()
+
+
+class _SharePlain(ShareTensor, torch.Tensor):
+    __slots__ = ()
+
+
+class _ShareOverData(ShareTensor, DTensor):
+    """A share that `fully_shard` has spread over data ranks."""
+
+    __slots__ = ()
+
+
+_MARKED: dict[type[Any], type[Any]] = {
+    torch.nn.Parameter: _ShareParameter,
+    torch.Tensor: _SharePlain,
+    DTensor: _ShareOverData,
+}
+_PLAIN = {marked: plain for plain, marked in _MARKED.items()}
+
+
+def mark(tensor: Any, whole: Whole) -> None:
+    """Let a tensor look at what is computed with it."""
+    tensor.__class__ = _MARKED[type(tensor)]
+    tensor._whole = whole
+
+
+def unmark(tensor: Any) -> None:
+    """The inverse of ``mark``; nothing for a tensor that is not marked."""
+    tensor.__class__ = _PLAIN.get(type(tensor), type(tensor))
+
+
+class unmarked:
+    """A context in which shares are plain tensors."""
+
+    def __init__(self, shares: Iterable[Any]) -> None:
+        self.shares = [one for one in shares if isinstance(one, ShareTensor)]
+
+    def __enter__(self) -> None:
+        for one in self.shares:
+            unmark(one)
+
+    def __exit__(self, *error: object) -> None:
+        for one in self.shares:
+            if type(one) in _MARKED:  # once each
+                mark(one, one._whole)  # type: ignore[attr-defined]
+
+
+def for_compiled(models: Iterable[Any]) -> unmarked:
+    """A context for forwards and backwards: compiled code takes no marked weights, and hands them to its backward."""
+    return unmarked(one for model in models for one in model.__dict__.get(IN_COMPILED, ()))
+
+
+def as_plain(tensor: torch.Tensor) -> torch.Tensor:
+    """The entries of a tensor, which code of ours knows to be a share."""
+    return tensor.as_subclass(torch.Tensor) if isinstance(tensor, ShareTensor) else tensor
+
+
+def _shares_in(values: Iterable[Any]) -> Iterator[Any]:
+    for one in values:
+        if isinstance(one, ShareTensor):
+            yield one
+        elif isinstance(one, (list, tuple)):
+            yield from _shares_in(one)
+
+
+def _said(func: Any) -> str:
+    return "the transpose" if func in _TRANSPOSED else func.__name__
+
+
+@functools.lru_cache(maxsize=512)
+def _treats_each_entry(func: Any) -> bool:
+    name = func.__name__
+    if name in _OPERATORS or name in _OF_EACH_ENTRY or name.startswith(("is_", "_is_")):
+        return func not in _TRANSPOSED and name != "is_nonzero"
+    packet = getattr(torch.ops.aten, name.removeprefix("_foreach_"), None)
+    names = [] if packet is None else [form for form in packet.overloads() if not form.endswith("out")]
+    forms = [getattr(packet, form) for form in names]
+    of_tensors = [form for form in forms if form._schema.arguments and str(form._schema.arguments[0].type) == "Tensor"]
+    return bool(of_tensors) and all(torch.Tag.pointwise in form.tags for form in of_tensors)

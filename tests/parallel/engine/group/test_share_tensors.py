@@ -1,0 +1,112 @@
+"""Shares without a placement of torch: operations on each entry run, any other is an error that names the weight."""
+
+from __future__ import annotations
+
+import copy
+import io
+
+import pytest
+import torch
+from torch import nn
+
+from modular_converter.parallel.engine.group.share_tensors import ShareTensor, as_plain, mark, unmarked
+from modular_converter.parallel.errors import ApplyError
+
+
+def shares() -> list[nn.Parameter]:
+    """A matrix and a bias of which this process has 2 of 5 rows."""
+    torch.manual_seed(0)
+    found = [nn.Parameter(torch.randn(2, 3)), nn.Parameter(torch.randn(2))]
+    for one in found:
+        one.grad = torch.randn(one.shape)
+    return found
+
+
+def marked() -> list[nn.Parameter]:
+    found = shares()
+    for name, one in zip(("up.weight", "up.bias"), found):
+        mark(one, (name, (5, *one.shape[1:])))
+    return found
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda weights: torch.optim.SGD(weights, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.1),
+        lambda weights: torch.optim.AdamW(weights, amsgrad=True),
+        lambda weights: torch.optim.AdamW(weights, foreach=True),
+        lambda weights: torch.optim.AdamW(weights, fused=True),
+        lambda weights: torch.optim.NAdam(weights, decoupled_weight_decay=True),
+        lambda weights: torch.optim.RMSprop(weights, centered=True, momentum=0.9),
+        lambda weights: torch.optim.Adagrad(weights),
+        lambda weights: torch.optim.Adadelta(weights),
+        lambda weights: torch.optim.Adamax(weights),
+        lambda weights: torch.optim.Rprop(weights),
+        lambda weights: torch.optim.RAdam(weights),
+        lambda weights: torch.optim.ASGD(weights),
+    ],
+)
+def test_optimizers_that_treat_each_entry_alone_run(make):
+    pair = shares(), marked()
+    for weights in pair:
+        optimizer = make(weights)
+        for _ in range(3):
+            torch.nn.utils.clip_grad_value_(weights, 0.5)
+            optimizer.step()
+    assert all(torch.equal(one, as_plain(two)) for one, two in zip(*pair))
+    assert all(isinstance(one, ShareTensor) and isinstance(one.grad, ShareTensor) for one in pair[1])
+
+
+@pytest.mark.parametrize(
+    "statistic",
+    [
+        lambda one: one.norm(),
+        lambda one: one.grad.norm(),
+        lambda one: one.detach().abs().max(),
+        lambda one: one.data.double().pow(2).sum(),
+        lambda one: (one.grad / 2).std(),
+        lambda one: torch.isfinite(one.grad).all(),
+        lambda one: one.grad.T @ one.grad,
+        lambda one: one[0],
+        lambda one: one.view(-1),
+        lambda one: torch.randn_like(one),
+        lambda one: float(one.grad.mean()),
+        lambda one: torch.stack([one, one]),
+        lambda one: torch.maximum(one, one.grad).tolist(),
+        lambda one: torch.linalg.vector_norm(one.grad, dtype=torch.float64),
+        lambda one: torch._foreach_norm([one.grad]),
+        lambda one: torch.nn.utils.clip_grad_norm_([one], 1.0),
+        lambda one: torch.optim.Adafactor([one]).step(),
+        lambda one: torch.optim.Muon([one]).step(),
+    ],
+)
+def test_statistics_are_errors(statistic):
+    with pytest.raises(ApplyError, match="of up.weight, of its gradient or of their state: a process has its share"):
+        statistic(marked()[0])
+
+
+def test_shapes_are_those_of_the_whole_weight():
+    weight, bias = marked()
+    assert weight.shape == weight.grad.shape == torch.zeros_like(weight).shape == torch.Size((5, 3))
+    assert weight.size(0) == len(bias) == 5 and sum(one.numel() for one in (weight, bias)) == 20
+    assert as_plain(weight).shape == (2, 3) and not isinstance(as_plain(weight), ShareTensor)
+
+
+def test_copies_know_it_too_and_files_do_not():
+    weight = marked()[0]
+    for one in (
+        copy.deepcopy(weight),
+        weight.clone(),
+        weight.detach(),
+        weight.data,
+        weight.to(torch.float64),
+        -weight,
+    ):
+        assert isinstance(one, ShareTensor)
+    file = io.BytesIO()
+    torch.save({"state": weight * 2}, file)
+    file.seek(0)
+    assert type(torch.load(file)["state"]) is torch.Tensor
+    with unmarked([weight, weight, weight.grad]):
+        assert type(weight) is nn.Parameter and weight.norm() > 0
+    assert isinstance(weight, ShareTensor) and "Parameter" in repr(weight)
