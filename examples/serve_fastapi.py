@@ -21,6 +21,7 @@ from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.concurrency import iterate_in_threadpool, run_in_threadpool
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, StrictInt
 from serving import Limits, Stream, command_line, limits_of, model_and_tokenizer
@@ -73,6 +74,12 @@ def make_app(
     def ended(request: Request, error: RankError) -> JSONResponse:
         end_process()
         return JSONResponse({"error": str(error).partition(";")[0]}, status_code=503)
+
+    @app.exception_handler(RequestValidationError)
+    def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+        # Without the values that were given: not all of them can be written as JSON.
+        said = [{"loc": one["loc"], "msg": one["msg"]} for one in error.errors()]
+        return JSONResponse({"detail": said}, 422)
 
     @app.exception_handler(ConnectionAbortedError)
     def unheard(request: Request, error: ConnectionAbortedError) -> Response:

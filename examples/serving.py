@@ -33,6 +33,8 @@ class Limits:
         """Why a request is not served, with the bound that it breaks; None if it is served."""
         if not isinstance(text, str) or not text:
             return "text: give a text that is not empty"
+        if any("\ud800" <= one <= "\udfff" for one in text[: self.characters]):
+            return "text: has half of a surrogate pair, which is no character"
         if len(text) > self.characters:
             return f"text: has {len(text)} characters, at most {self.characters} are allowed"
         if isinstance(new_tokens, bool) or not isinstance(new_tokens, int) or not 0 < new_tokens <= self.new_tokens:
