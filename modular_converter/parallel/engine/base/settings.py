@@ -156,7 +156,8 @@ def refuse_modes(device: torch.device) -> None:
             f"the model's modules run on ranks ({device}), which a hook of all modules (register_module_forward_hook and the "
             "like) does not reach; remove it, or put a hook on the model itself"
         )
-    if functorch_is_active() or torch.jit.is_tracing():
+    jit: Any = torch.jit  # it has no types
+    if functorch_is_active() or jit.is_tracing():
         raise ApplyError(
             f"the model's operations run on ranks ({device}), which torch.func (vmap, grad and the like) and torch.jit.trace do "
             "not reach; call the model outside of them, with all rows as one batch"

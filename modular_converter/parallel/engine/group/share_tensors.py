@@ -71,7 +71,7 @@ class ShareTensor:
         if not by_mask and not _treats_each_entry(func):
             name = shares[0]._whole[0]
             raise ApplyError(
-                f"{_said(func)} of {name}, of its gradient or of their state: a process has its share as a tensor that is "
+                f"{_name_of(func)} of {name}, of its gradient or of their state: a process has its share as a tensor that is "
                 "no DTensor, and would take that for the whole: take model.clip_grad_norm_(max_norm) for norms, "
                 "full_state_dict() for the weight, an optimizer such as AdamW or SGD that treats each entry alone, or a "
                 "number of processes that divides the heads and widths; the share itself is weight.as_subclass(torch.Tensor)"
@@ -157,7 +157,7 @@ def _shares_in(values: Iterable[Any]) -> Iterator[Any]:
             yield from _shares_in(one)
 
 
-def _said(func: Any) -> str:
+def _name_of(func: Any) -> str:
     return "the transpose" if func in _TRANSPOSED else func.__name__
 
 
