@@ -28,7 +28,7 @@ _NAMES = (
     "get_device half ndimension new_empty new_full new_ones new_zeros ones_like pin_memory register_hook "
     "register_post_accumulate_grad_hook requires_grad_ retain_grad stride storage_offset to true_divide type type_as "
     "untyped_storage where zero_ zeros_like _foreach_zero_ _foreach_copy_ _fused_adam_ _fused_adamw_ _fused_sgd_ "
-    "_fused_adagrad_ _amp_foreach_non_finite_check_and_unscale_"
+    "_fused_adagrad_ _has_compatible_shallow_copy_type _amp_foreach_non_finite_check_and_unscale_"
 )
 # Facts and copies of a tensor, other forms of the same entries, and loops of optimizers over lists of weights.
 _OF_EACH_ENTRY = frozenset(_NAMES.split())

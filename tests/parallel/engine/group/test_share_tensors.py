@@ -110,3 +110,16 @@ def test_copies_know_it_too_and_files_do_not():
     with unmarked([weight, weight, weight.grad]):
         assert type(weight) is nn.Parameter and weight.norm() > 0
     assert isinstance(weight, ShareTensor) and "Parameter" in repr(weight)
+
+
+def test_a_module_converts_and_clears_them():
+    module, alone = nn.Linear(3, 2), nn.Linear(3, 2)
+    for one in (module, alone):
+        one.weight, one.bias = shares()
+    for name, one in module.named_parameters():
+        mark(one, (name, (5, *one.shape[1:])))
+    for one in (module, alone):
+        one.double().to(torch.bfloat16).zero_grad(set_to_none=False)
+    assert all(isinstance(one, ShareTensor) and isinstance(one.grad, ShareTensor) for one in module.parameters())
+    pairs = zip(module.parameters(), alone.parameters(), strict=True)
+    assert all(torch.equal(as_plain(one), two) and not as_plain(one.grad).any() for one, two in pairs)
