@@ -12,7 +12,7 @@ from dataclasses import replace
 from modular_converter.convert.inherit.bases import ClassShape
 from modular_converter.convert.inherit.statements import BODY_INDENT, Body, Line, Overrides, body_of
 from modular_converter.convert.inherit.super_calls import Merge, merge_statements
-from modular_converter.findings import ClassFinding, character_column, finding_at
+from modular_converter.findings import ClassFinding, Location, character_column, finding_at
 from modular_converter.model.bindings import Function, bindings_in, bindings_of, parameters_of
 from modular_converter.model.class_blocks import ClassSpan, Member
 from modular_converter.model.index import is_docstring
@@ -50,6 +50,26 @@ def merge_override(
         findings: extended by what cannot be merged.
     """
     whole = with_parents_parameters(child, parent.function)
+    if whole is not child and child.function.args.vararg is None:
+        # As in the published files, a parameter is left out that no line reads any more: `del self.x` (vaultgemma in 5.12).
+        found, tried = list[ClassFinding](), dict(overrides)
+        merged = _merge_override(child, child, parent, shape, tried, found)
+        if not any(one.diagnose(Location("")).rule is calls_of_super.PARAMETER_WITHOUT_VALUE for one in found):
+            overrides.update(tried)
+            findings += found
+            return merged
+    return _merge_override(child, whole, parent, shape, overrides, findings)
+
+
+def _merge_override(
+    child: Member,
+    whole: Member,
+    parent: Member,
+    shape: ClassShape,
+    overrides: Overrides,
+    findings: list[ClassFinding],
+) -> Member:
+    """See `merge_override`; `whole` is the child's method with all parameters that it is merged with."""
     name, has_call = child.function.name, calls_base(child.text, child.function.name)
     adds_docstring = not is_docstring(child.function.body[0]) and is_docstring(parent.function.body[0])
     if not ("super" in child.text or has_call or adds_docstring or _completes_header(child, parent, shape)):

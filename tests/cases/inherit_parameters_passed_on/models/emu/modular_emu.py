@@ -21,3 +21,7 @@ class EmuMLP(LlamaMLP):
     @classmethod
     def made(cls, x, **kwargs):
         return super().made(x, **kwargs)
+
+    def keep(self, x, **kwargs):
+        super().keep(x, **kwargs)
+        del self.mask

@@ -14,3 +14,7 @@ class LlamaMLP:
     @classmethod
     def made(cls, x, size=3):
         return cls(x, size)
+
+    def keep(self, x, mask=None):
+        self.x = x
+        self.mask = mask
