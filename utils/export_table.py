@@ -2,9 +2,10 @@
 
 `python utils/export_table.py --done exports.jsonl --limit 50 transformers torch` takes 50 more models of docs/plans.md, in
 a random order that is always the same, so that the rows so far are a sample; `--causal` takes only models with a head for
-generation. `--table` prints the table of all rows, and `--update docs/exports.md` writes it. Each model has a limit of
-time. Tools with code that runs here run each plan on two processes, vLLM's and SGLang's rules are followed by
-`modular_converter/parallel/exports/serving.py` (`utils/check_exports.py` compares these with the packages).
+generation. `--update docs/exports.md` writes the table of all rows. Each model has a limit of time. Tools with code that runs
+here run each plan on two processes, vLLM's and SGLang's rules are followed by
+`modular_converter/parallel/exports/serving.py` (`utils/check_exports.py` compares these with the packages), and
+`utils/train_exports.py` adds the rows of DeepSpeed and accelerate, whose own code runs each export.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import random
 import re
 import statistics
 import warnings
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -57,8 +59,16 @@ def target(name: str) -> Any:
         return next(iter(targets_of_folder(name)))
 
 
-def rows_of(name: str, tools: list[str], pool: Any) -> list[dict[str, Any]]:
-    """A row for each tool."""
+def rows_of(
+    name: str, tools: list[str], pool: Any = None, check: Callable[[Any, Any], str] | None = None
+) -> list[dict[str, Any]]:
+    """A row for each tool.
+
+    Args:
+        pool: for tools whose code runs in the package.
+        check: runs an export of a model by the code of the tool, and says how; in the row of a ``DIFFERENT`` nothing is
+            exported.
+    """
     from modular_converter.parallel.errors import PlanError, one_line
     from modular_converter.parallel.exports.export import TOOLS, export
     from modular_converter.parallel.proof.prove import derive_model
@@ -73,9 +83,12 @@ def rows_of(name: str, tools: list[str], pool: Any) -> list[dict[str, Any]]:
             with limited(LIMIT_S, 10 * LIMIT_S):
                 derived = derived or derive_model(target(name))
                 made = export(derived, TOOLS[tool], 2, pool if TOOLS[tool].route else None)
-                size = made.memory
-                row |= {"state": "exported", "whole": size.whole, "full": size.full, "bytes": size.exported}
-                row |= {"collectives": made.collectives, "lost": made.lost, "sizes": size.sizes, "proven": made.proven}
+                ran = made.proven if check is None else check(derived, made)
+            size = made.memory
+            row |= {"state": "exported", "whole": size.whole, "full": size.full, "bytes": size.exported}
+            row |= {"collectives": made.collectives, "lost": made.lost, "sizes": size.sizes, "proven": ran}
+            if "DIFFERENT" in ran:
+                row |= {"state": "failed", "reason": f"{name}: {ran}"}
         except PlanError as error:
             row |= {"state": "refused", "reason": one_line(error, 300)}
         except Exception as error:  # one model must not stop the table
@@ -84,17 +97,27 @@ def rows_of(name: str, tools: list[str], pool: Any) -> list[dict[str, Any]]:
     return found
 
 
+def todo(tools: list[str], done: Path, limit: int, causal: bool) -> list[str]:
+    """Up to ``limit`` models that lack a row for one of the tools."""
+    known = {(row["model"], row["to"]) for row in read(done)}
+    names = [name for name in verified() if not causal or is_causal(name)]
+    return [name for name in names if any((name, tool) not in known for tool in tools)][:limit]
+
+
+def note(done: Path, rows: list[dict[str, Any]]) -> None:
+    """Append rows."""
+    with done.open("a", encoding="utf-8") as file:
+        file.write("".join(json.dumps(row) + "\n" for row in rows))
+
+
 def run(tools: list[str], done: Path, limit: int, causal: bool) -> None:
     """Append the rows of up to ``limit`` models that lack a row for one of the tools."""
     from modular_converter.parallel.proof.on_processes import RankPool
 
     known = {(row["model"], row["to"]) for row in read(done)}
-    todo = [name for name in verified() if not causal or is_causal(name)]
     with RankPool(2) as pool:
-        for name in [name for name in todo if any((name, tool) not in known for tool in tools)][:limit]:
-            rows = rows_of(name, [tool for tool in tools if (name, tool) not in known], pool)
-            with done.open("a", encoding="utf-8") as file:
-                file.write("".join(json.dumps(row) + "\n" for row in rows))
+        for name in todo(tools, done, limit, causal):
+            note(done, rows_of(name, [tool for tool in tools if (name, tool) not in known], pool))
 
 
 def read(done: Path) -> list[dict[str, Any]]:
@@ -117,7 +140,7 @@ def table(rows: list[dict[str, Any]], date: str) -> str:
     ]
     for tool in TOOLS:
         own = [row for row in rows if row["to"] == tool]
-        if own and TOOLS[tool].route:
+        if own and not all(row["causal"] for row in own):
             lines.append(_line(tool, own))
         elif own:
             hosted = [row for row in own if NOT_HOSTED not in row.get("reason", "")]

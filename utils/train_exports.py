@@ -1,9 +1,13 @@
 """Train small models from exported plans with the tools' own code, on CPU processes, beside the whole model.
 
-`torchrun --nproc-per-node 2 utils/train_exports.py deepspeed|torchtitan MODEL…` in an environment with the package and this
-project. The tool shards the model with the exported text and takes steps of SGD; losses (torchtitan), or outputs before and
-after a step (DeepSpeed), must be those of the whole model, and a process must hold no more bytes than the plan says. Exit
-code: 0 the same, 1 not.
+`torchrun --nproc-per-node 2 utils/train_exports.py deepspeed|accelerate|torchtitan MODEL…` in an environment with the
+package and this project. The tool shards the model with the exported text and takes steps of SGD; losses (torchtitan), or
+outputs before and after a step (DeepSpeed, accelerate), must be those of the whole model, and a process must hold no more
+bytes than the plan says. Exit code: 0 the same, 1 not. `--done rows.jsonl --limit N` takes N more models of the sample of
+`utils/export_table.py`, and appends their rows for its table.
+
+accelerate's own check of the processes is left out: it takes tensor parallelism on devices of several processes alone, which
+CPUs are not for it. All else that it does with a model for this (`Accelerator`, its mesh, `prepare`) runs.
 
 torchtitan's builder makes its model of the configuration, its `parallelize_hf_transformers` shards it, its loss takes the
 shares of the vocabulary. Only its FSDP is left out, which needs a torch that shards annotated tensors: on one data rank it
@@ -15,12 +19,15 @@ from __future__ import annotations
 import argparse
 import copy
 import json
+import shutil
 import sys
 import tempfile
 import types
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 
@@ -50,32 +57,82 @@ def _outputs(model: Any, inputs: dict[str, Any]) -> list[Any]:
     return [tensor for tensor in tensors_in(model(**inputs)) if tensor.is_floating_point() and tensor.requires_grad]
 
 
+def _accelerate_model(model: Any, text: str) -> Any:
+    """The model of a folder as the exported file prepares it, and its optimizer as accelerate does."""
+    import torch
+    from accelerate import parallelism_config
+
+    parallelism_config.ParallelismConfig._validate_accelerator = lambda *rest: None
+    exported: dict[str, Any] = {}
+    exec(text, exported)
+    folder = [tempfile.mkdtemp()]
+    torch.distributed.broadcast_object_list(folder)
+    if torch.distributed.get_rank() == 0:
+        model.save_pretrained(folder[0])
+    torch.distributed.barrier()
+    accelerator, shared = exported["prepared"](folder[0], torch.distributed.get_world_size(), auto=type(model))
+    torch.distributed.barrier()
+    if torch.distributed.get_rank() == 0:
+        shutil.rmtree(folder[0])
+    return accelerator, shared, accelerator.prepare(torch.optim.SGD(shared.parameters(), lr=RATE))
+
+
+def check_accelerate(derived: Any, found: Any) -> str:
+    """``the same``, or the first difference; on each rank."""
+    accelerator, shared, step = _accelerate_model(derived.small.model, found.text)
+
+    def backward(loss: Any) -> None:
+        step.zero_grad()
+        accelerator.backward(loss)
+        step.step()
+
+    return _a_step(derived, found, shared, shared, backward)
+
+
 def check_deepspeed(derived: Any, found: Any) -> str:
     """``the same``, or the first difference; on each rank."""
+    from modular_converter.parallel.tiny.copies import copy_of
+
+    shared = copy_of(derived.small.model)
+    engine = _deepspeed_engine(shared, found.text)
+
+    def backward(loss: Any) -> None:
+        engine.backward(loss)
+        engine.step()
+
+    return _a_step(derived, found, engine, shared, backward)
+
+
+def _a_step(derived: Any, found: Any, call: Any, shared: Any, backward: Callable[[Any], None]) -> str:
+    """Compare outputs before and after a step of SGD, and the bytes of a process.
+
+    Args:
+        call: gives the outputs of the sharded model.
+        shared: has its parameters.
+        backward: takes a step for a loss.
+    """
     import torch
 
     from modular_converter.parallel.exports.export import bytes_on_device
     from modular_converter.parallel.proof.judge import worst_error
     from modular_converter.parallel.tiny.copies import copy_of
 
-    plain, shared = copy_of(derived.small.model), copy_of(derived.small.model)
+    plain = copy_of(derived.small.model)
     inputs = dict(derived.small.inputs)
-    step = torch.optim.SGD(plain.parameters(), lr=RATE)
-    engine = _deepspeed_engine(shared, found.text)
+    optimizer = torch.optim.SGD(plain.parameters(), lr=RATE)
     for turn in ("before", "after"):
-        whole, own = _outputs(plain, inputs), _outputs(engine, inputs)
+        whole, own = _outputs(plain, inputs), _outputs(call, inputs)
         error = worst_error([one.detach() for one in own], [one.detach() for one in whole])
         if not error <= CLOSE:
             return f"DIFFERENT: outputs {turn} a step by {error:.1e}"
         sum((one * one).mean() for one in whole).backward()  # type: ignore[union-attr]
-        step.step()
-        engine.backward(sum((one * one).mean() for one in own))
-        engine.step()
-    held = 2 * sum(parameter.numel() for parameter in shared.parameters())
-    planned = bytes_on_device(plain, found.plan, 2)
-    if held > planned:
-        return f"DIFFERENT: a process holds {held} bytes, the plan says {planned}"
-    return f"the same outputs before and after a step; {held} bytes a process, {planned} in the plan"
+        optimizer.step()
+        backward(sum((one * one).mean() for one in own))
+    local = [getattr(parameter, "_local_tensor", parameter) for parameter in shared.parameters()]
+    kept, planned = 2 * sum(parameter.numel() for parameter in local), bytes_on_device(plain, found.plan, 2)
+    if kept > planned:
+        return f"DIFFERENT: a process holds {kept} bytes, the plan says {planned}"
+    return f"the same outputs before and after a step; {kept} bytes a process, {planned} in the plan"
 
 
 def titan_model(small: Any) -> Any:
@@ -198,7 +255,7 @@ def gradient_error(sharded: Any, plain: Any, rank: int) -> float:
     return max(gradient_errors(own, whole, share).values())
 
 
-CHECKS = {"deepspeed": check_deepspeed, "torchtitan": check_torchtitan}
+CHECKS = {"accelerate": check_accelerate, "deepspeed": check_deepspeed, "torchtitan": check_torchtitan}
 
 
 def check(tool: str, name: str) -> str:
@@ -216,21 +273,46 @@ def check(tool: str, name: str) -> str:
     return CHECKS[tool](derived, found)
 
 
+def sample(tool: str, done: Path, limit: int) -> bool:
+    """Append the rows of a sample; whether a row is of numbers that differ."""
+    import torch.distributed as dist
+    from export_table import note, rows_of, todo
+
+    from modular_converter.parallel.exports.export import TOOLS
+    from modular_converter.parallel.proof.on_processes import RankPool
+
+    same = True
+    pool = RankPool(2) if TOOLS[tool].route else None
+    for name in todo([tool], done, limit, causal=False):
+        rows = rows_of(name, [tool], pool, CHECKS[tool])
+        same &= "DIFFERENT" not in rows[0].get("reason", "")
+        dist.barrier()
+        if dist.get_rank() == 0:
+            note(done, rows)
+            print(name, rows[0]["state"], rows[0].get("reason", rows[0].get("proven")), flush=True)
+        dist.barrier()
+    if pool is not None:
+        pool.stop()
+    return same
+
+
 def main() -> None:
     import torch.distributed as dist
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tool", choices=CHECKS)
-    parser.add_argument("models", nargs="+")
+    parser.add_argument("models", nargs="*")
+    parser.add_argument("--done", type=Path, default=Path("exports.jsonl"))
+    parser.add_argument("--limit", type=int, default=0, help="how many more models of the sample")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    dist.init_process_group("gloo")
+    dist.init_process_group("gloo", timeout=timedelta(minutes=3))
     print(f"{options.tool} {version(options.tool)}", flush=True)
-    good = True
+    good = sample(options.tool, options.done, options.limit) if options.limit else True
     for name in options.models:
-        said = check(options.tool, name)
-        good &= "DIFFERENT" not in said
-        print(f"{name}: {said}", flush=True)
+        result = check(options.tool, name)
+        good &= "DIFFERENT" not in result
+        print(f"{name}: {result}", flush=True)
     dist.destroy_process_group()
     sys.exit(0 if good else 1)
 

@@ -7,6 +7,7 @@ it is right with an entrywise function in its place, in which the plan is derive
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
@@ -85,6 +86,8 @@ def is_rms_norm(module: torch.nn.Module) -> bool:
     """Whether a module divides by the root of the mean square, with a factor for each feature."""
     weight = getattr(module, "weight", None)
     if next(module.children(), None) is not None or not isinstance(weight, torch.nn.Parameter) or weight.dim() != 1:
+        return False
+    if len(inspect.signature(module.forward).parameters) != 1:  # a gate or a residual beside the entries
         return False
     entries = 1e3 * torch.linspace(-1, 2, 3 * weight.numel(), dtype=weight.dtype).reshape(
         3, -1
@@ -166,15 +169,17 @@ def export(derived: Derived, vocabulary: Vocabulary, ranks: int = 2, pool: RankP
 def _part(derived: Derived, vocabulary: Vocabulary, pool: RankPool | None) -> tuple[Derived, Restricted, str]:
     """The part of a plan that a tool can say and runs, and the reason why it cannot run the model with it, if there is."""
     model = derived.small.model
+    if lacks := vocabulary.lacks(derived.plan, derived.trace, model):  # which no part of the plan would cure
+        return derived, Restricted(Plan(derived.plan.model)), lacks
 
     def refusal(plan: Plan) -> str:
         verdict = derived.checked(plan, 2) if plan is not derived.plan else derived.verdict
         if not verdict.passed:
             return placed(verdict.layer, verdict.reason)
-        why = misread(vocabulary, plan, model)
-        return why or (
-            _refused_there(derived, plan, pool, vocabulary) if pool is not None and vocabulary.route else ""
-        )
+        why = misread(vocabulary, plan, model) or vocabulary.misruns(plan, derived.trace, model)
+        if why or pool is None or not vocabulary.route:
+            return why
+        return _refused_there(derived, plan, pool, vocabulary)
 
     kept = kept_of(derived.trace, derived.plan, lambda plan: vocabulary.inexpressible(plan, model), refusal)
     return derived, kept, vocabulary.lacks(kept.plan, derived.trace, model)

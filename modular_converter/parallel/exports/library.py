@@ -153,7 +153,7 @@ def _text(plan: Plan, model: torch.nn.Module) -> str:
     return json.dumps({"tensor_parallel": config}, indent=4) + "\n"
 
 
-def _lacks(plan: Plan, trace: Trace, model: torch.nn.Module) -> str:
+def _misdivided(plan: Plan, trace: Trace, model: torch.nn.Module) -> str:
     """The first integer that DeepSpeed would divide though the model's code needs it whole."""
     resolution = resolve(plan, model)
     cut = [name for name, piece in resolution.pieces.items() if piece.dim >= 0]
@@ -171,5 +171,5 @@ DEEPSPEED = Vocabulary(
     use="the configuration of deepspeed.initialize; set autotp_size to the number of devices",
     inexpressible=inexpressible_by(_reasons, DIVIDED),
     text=_text,
-    lacks=_lacks,
+    misruns=_misdivided,
 )

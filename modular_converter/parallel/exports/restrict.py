@@ -38,7 +38,8 @@ class Vocabulary:
         read: gives module path -> our style, as the tool reads a plan's text for a model; None if ``route`` shows it.
         styles: gives the same from a plan, to compare.
         gathers_norms: whether it gathers the shares that a norm over a projection takes.
-        lacks: gives the reason why the tool cannot run a part of a derived plan for its trace; empty if it can.
+        lacks: gives the reason why the tool cannot run a plan for its trace, nor any part of the plan; empty if it can.
+        misruns: gives the reason why its code would give other numbers with a plan for its trace; empty if it would not.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Vocabulary:
     read: Callable[[str, torch.nn.Module], Mapping[str, str]] | None = None
     styles: Callable[[Plan, torch.nn.Module], Mapping[str, str]] = lambda plan, model: {}
     lacks: Callable[[Plan, Trace, torch.nn.Module], str] = lambda plan, trace, model: ""
+    misruns: Callable[[Plan, Trace, torch.nn.Module], str] = lambda plan, trace, model: ""
 
 
 Modules = Mapping[str, torch.nn.Module]
