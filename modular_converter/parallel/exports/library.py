@@ -145,7 +145,7 @@ def _text(plan: Plan, model: torch.nn.Module) -> str:
     for rule in plan.rules:
         end = r"\.weight$" if matches(rule.pattern, modules) else "$"
         if rule.style == "replicated_with_grad_allreduce" and matches(rule.pattern, modules):
-            end = r"\."  # all parameters of the module
+            end = r"\.[^.]+$"  # all its own parameters
         pattern = start + re.escape(rule.pattern).replace(r"\*", r"\d+") + end
         shape = {"shape": [len(rule.parts), -1]} if rule.parts else {}
         specs.append({"patterns": [pattern], **KINDS[rule.style], **shape})
@@ -165,11 +165,21 @@ def _misdivided(plan: Plan, trace: Trace, model: torch.nn.Module) -> str:
     return ""
 
 
+def _lacks(plan: Plan, trace: Trace, model: Any) -> str:
+    """Whether DeepSpeed, which looks for the head by its input embeddings, finds these."""
+    try:
+        getattr(model, "get_input_embeddings", bool)()
+    except NotImplementedError:
+        return "DeepSpeed asks for the input embeddings of the model, which its class does not tell"
+    return ""
+
+
 DEEPSPEED = Vocabulary(
     name="deepspeed",
     version="0.19.8",
     use="the configuration of deepspeed.initialize; set autotp_size to the number of devices",
     inexpressible=inexpressible_by(_reasons, DIVIDED),
     text=_text,
+    lacks=_lacks,
     misruns=_misdivided,
 )
