@@ -125,9 +125,15 @@ def read(done: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.read_text().splitlines()] if done.exists() else []
 
 
-def table(rows: list[dict[str, Any]], date: str) -> str:
-    """How many models each tool takes, with their full share or less."""
+def table(rows: list[dict[str, Any]], date: str, before: str = "") -> str:
+    """How many models each tool takes, with their full share or less.
+
+    Args:
+        before: a page with a table, whose lines of tools without rows are kept.
+    """
     from modular_converter.parallel.exports.export import TOOLS
+
+    tools = {row["to"] for row in rows}
 
     total, heads = len(verified()), sum(map(is_causal, verified()))
     lines = [
@@ -142,12 +148,19 @@ def table(rows: list[dict[str, Any]], date: str) -> str:
         own = [row for row in rows if row["to"] == tool]
         if own and not all(row["causal"] for row in own):
             lines.append(_line(tool, own))
-        elif own:
+        elif not own:
+            lines += re.findall(rf"^\| {tool}\b.*$", before.partition("| tool | models")[2], re.MULTILINE)
+        else:
             hosted = [row for row in own if NOT_HOSTED not in row.get("reason", "")]
             lines.append(_line(f"{tool}, causal", own))
             if len(hosted) < len(own):
                 lines.append(_line(f"{tool}, of these with replaceable attention", hosted))
-    return "\n".join([*lines, "", *_reasons(rows)])
+    others = [line for line in re.findall(r"^\* [a-z, ]+: .*$", before, re.MULTILINE) if not tools & set(_tools(line))]
+    return "\n".join([*lines, "", *_reasons(rows), *(line for line in others if set(_tools(line)) <= TOOLS.keys())])
+
+
+def _tools(line: str) -> list[str]:
+    return line[2:].partition(":")[0].split(", ")
 
 
 def _line(name: str, rows: list[dict[str, Any]]) -> str:
@@ -176,7 +189,8 @@ def _reasons(rows: list[dict[str, Any]]) -> list[str]:
 
 def _said(reason: str) -> str:
     """A reason without the names of a model and its parts."""
-    said = reason.partition("cannot run it: ")[2] or reason.partition(": ")[2].partition(": ")[2]
+    after = reason.partition(": ")[2]
+    said = reason.partition("cannot run it: ")[2] or after.partition(": ")[2] or after
     said = "nothing that it says or runs is left" if "nothing to export" in reason else said
     return re.sub(r"^(… and )*…:? ", "", re.sub(r"[\w.]+\.\d+(\.\w+)+", "…", said))[:110]
 
@@ -199,7 +213,8 @@ def main() -> None:
     torch.set_num_threads(1)
     if options.limit:
         run(options.tools, options.done, options.limit, options.causal)
-    text = table(read(options.done), datetime.date.today().isoformat())
+    before = options.update.read_text(encoding="utf-8") if options.update else ""
+    text = table(read(options.done), datetime.date.today().isoformat(), before)
     if options.update:
         write_part(options.update, "table", text)
     print(text)

@@ -306,7 +306,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=0, help="how many more models of the sample")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    dist.init_process_group("gloo", timeout=timedelta(minutes=3))
+    dist.init_process_group("gloo", timeout=timedelta(minutes=20))
     print(f"{options.tool} {version(options.tool)}", flush=True)
     good = sample(options.tool, options.done, options.limit) if options.limit else True
     for name in options.models:
