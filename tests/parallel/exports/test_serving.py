@@ -58,7 +58,7 @@ def test_transformers_takes_the_text_as_a_field_of_the_configuration(deepseek):
     ("model", "said"),
     [
         ("phi3", "layers.0.self_attn: its attention is not sharded by heads"),
-        ("deepseek_v4", "layers.0.self_attn: its attention is not sharded by heads"),
+        ("deepseek_v4", "layers.1.self_attn.compressor: its attention is not sharded by heads"),
         ("gpt_neo", "transformers does not let an engine replace this model's attention"),
     ],
 )
