@@ -79,16 +79,16 @@ def restricted_to_numbers(model: Any, plan: Plan, size: int, ranks: int, given: 
     small = functools.cache(lambda: _shown_by_model(model, plan, ranks))
     parts: dict[str, str] = {}
     while not isinstance(place := compared.first_new(plan, size, small), str):
-        said = _in_words(place)
+        difference = _in_words(place)
         if given:
-            logger.warning("%s: a given plan changes the model's numbers: %s: %s", name, place[0][0], said)
+            logger.warning("%s: a given plan changes the model's numbers: %s: %s", name, place[0][0], difference)
             break
         left = without_part_around(model, plan, place[0][0])
         if left is None or len(parts) == _MOST_PARTS:
-            raise ApplyError(f"{name} cannot be sharded: {place[0][0] or 'the model'}: {said}")
+            raise ApplyError(f"{name} cannot be sharded: {place[0][0] or 'the model'}: {difference}")
         part, plan = left
-        parts[part] = said
-        logger.warning("%s: %s stays whole on each of %d ranks: %s", name, part, size, said)
+        parts[part] = difference
+        logger.warning("%s: %s stays whole on each of %d ranks: %s", name, part, size, difference)
     if parts:
         verdict = verified(target_like(model), small_settings(model), ranks, without_units(plan))
         if not verdict.passed:
@@ -98,9 +98,9 @@ def restricted_to_numbers(model: Any, plan: Plan, size: int, ranks: int, given: 
     if place and not given:
         raise ApplyError(untried(name, str(place)))
     if place:  # the author of a given plan has to prove it
-        said = f"numbers that its code computes from shapes could not be compared ({place})"
-        logger.info("%s: %s: compare an answer with the answer of one device", name, said)
-        return plan, f"; {said}"
+        gap = f"numbers that its code computes from shapes could not be compared ({place})"
+        logger.info("%s: %s: compare an answer with the answer of one device", name, gap)
+        return plan, f"; {gap}"
     return plan, f"; whole, as their code computes numbers from shapes: {', '.join(parts)}" if parts else ""
 
 
@@ -143,8 +143,8 @@ def derived_with_numbers(derived: Derived) -> Derived:
 
 
 def _with_gap(verdict: Verdict, why: str) -> Verdict:
-    said = f"numbers that code computes from shapes at the default sizes of the model's classes ({why})"
-    return replace(verdict, evidence=verdict.evidence.with_gap(said))
+    gap = f"numbers that code computes from shapes at the default sizes of the model's classes ({why})"
+    return replace(verdict, evidence=verdict.evidence.with_gap(gap))
 
 
 def _in_words(place: tuple[Place, str]) -> str:
@@ -214,8 +214,8 @@ class _Compared:
                     return f"rank {rank}: {share}"
                 for place, (one, other) in sorted(differences(whole, share, ratios).items()):
                     if _anywhere(place) not in small().differing:
-                        said = f"{one or 'no number'} in the whole model and {other or 'no number'}"
-                        return place, said if length is None else f"{said}, for {length} tokens,"
+                        difference = f"{one or 'no number'} in the whole model and {other or 'no number'}"
+                        return place, difference if length is None else f"{difference}, for {length} tokens,"
                 for place, result in _decided_by_shares(whole, share):
                     if small().lacks(place, result.holds):
                         return place, f"{result}, which is so in no small instance, in the whole model and"

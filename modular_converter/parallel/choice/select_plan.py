@@ -108,9 +108,9 @@ def log_kept(model: torch.nn.Module, plan: Plan, ranks: int) -> None:
     name = type(model).__name__
     logger.info("%s: each of %d ranks keeps %.1f %% of the weights", name, ranks, 100 * found.share)
     if ranks > 1 and found.share > _CLEARLY_MORE / ranks:
-        said = first_of([f"{weight} ({_reason(plan, weight)})" for weight in found.whole], _NAMED)
+        names = first_of([f"{weight} ({_reason(plan, weight)})" for weight in found.whole], _NAMED)
         share = 100 * found.share
-        logger.warning("%s: each of %d ranks keeps %.1f %% of the weights; whole: %s", name, ranks, share, said)
+        logger.warning("%s: each of %d ranks keeps %.1f %% of the weights; whole: %s", name, ranks, share, names)
 
 
 def _reason(plan: Plan, weight: str) -> str:
@@ -190,8 +190,8 @@ def select_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> t
         plan, origin = restricted_to_layers(model, plan, origin, ranks, own)
         plan = fitting(plan, model)  # the small instance may have kinds of layers that the model lacks
     plan, origin = fitted(model, plan, origin, size, ranks, given is not None)
-    plan, said = restricted_to_numbers(model, plan, size, ranks, given is not None)
-    origin += said
+    plan, scope = restricted_to_numbers(model, plan, size, ranks, given is not None)
+    origin += scope
     if given is None and size > 1 and not any(rule.layout.cuts for rule in plan.rules):
         why = origin.rpartition("left whole, since not proven: ")[2]
         raise ApplyError(
@@ -213,34 +213,34 @@ def _from_examples(model: torch.nn.Module, own: Instance, size: int, ranks: int)
         raise ApplyError(f"{name} has no plan: {why or 'nothing can be sharded'}; give one as plan=")
     for hindrance in found.hindrances:
         logger.info("%s: %s", name, hindrance)
-    said, skeleton = "", skeleton_of(model)
+    reason, skeleton = "", skeleton_of(model)
     for plan in whole_between_layers(model, found, size) if is_staged(model) else (found.plan,):
         fitting_plan = fit(skeleton, plan, size)
         verdict = found.checked(fitting_plan.plan, size) if size > 1 else found.verdict
         if verdict.passed:
             break
-        said = f"the plan is refused ({placed(verdict.layer, verdict.reason)})"
+        reason = f"the plan is refused ({placed(verdict.layer, verdict.reason)})"
     else:
         raise ApplyError(
-            f"{size} shares do not fit {name}: {said or 'layers would hand over shares to the next stage'}"
+            f"{size} shares do not fit {name}: {reason or 'layers would hand over shares to the next stage'}"
         )
     for part, why in fitting_plan.whole.items():
         logger.warning("%s: %s stays whole on each of %d ranks: %s", name, part, size, why)
     _warn_of_branches(model)
     log_kept(model, fitting_plan.plan, size)
-    said = f"the plan derived from example inputs, verified on {size} ranks of a copy of the model"
-    return fitting_plan.plan, said + _scope(verdict)
+    origin = f"the plan derived from example inputs, verified on {size} ranks of a copy of the model"
+    return fitting_plan.plan, origin + _scope(verdict)
 
 
 def _warn_of_branches(model: torch.nn.Module) -> None:
     """Warn of branches on data that no run has tried. Branches in the library's code depend on sizes, and are left out."""
     untried = () if is_of_the_library(model) else untried_branches_of(model)
     if untried:
-        said = "; ".join(untried)
+        reasons = "; ".join(untried)
         logger.warning(
             "%s: no run of the proof has tried %s: compare answers with the answers of one device",
             type(model).__name__,
-            said,
+            reasons,
         )
 
 
@@ -254,19 +254,19 @@ def _own_or_derived(model: torch.nn.Module, ranks: int) -> tuple[Plan, str, bool
         refused = f"the plan in its classes is refused ({placed(verdict.layer, verdict.reason)})"
         own = kept(model, committed, ranks) if verdict.passed else None
     if isinstance(committed, Plan) and own is not None:
-        said = f"the plan in {name}'s classes, verified on {ranks} ranks of a small instance"
-        said += _scope(verdict)
+        origin = f"the plan in {name}'s classes, verified on {ranks} ranks of a small instance"
+        origin += _scope(verdict)
         better = _better(model, target, overrides, ranks, own)
         if better is None:
-            return committed, said, True
+            return committed, origin, True
         refused = f"the plan in its classes leaves {own.share:.1%} of the weights on each of {ranks} ranks"
     found = derived_plan(target, overrides, ranks)
     if found.verdict.passed and found.plan.rules:
         retreat = f"; a plan that shards more weights is refused ({found.retreat})" if found.retreat else ""
-        said = f"the derived plan, verified on {ranks} ranks of a small instance"
+        origin = f"the derived plan, verified on {ranks} ranks of a small instance"
         for hindrance in found.hindrances:
             logger.info("%s: %s", name, hindrance)
-        return found.plan, f"{said}{_scope(found.verdict)}{retreat}; {refused}", False
+        return found.plan, f"{origin}{_scope(found.verdict)}{retreat}; {refused}", False
     reason = (
         placed(found.verdict.layer, found.verdict.reason) if not found.verdict.passed else "nothing can be sharded"
     )
@@ -290,8 +290,8 @@ def _better(
 
 def _scope(verdict: Verdict) -> str:
     """The scope of a proof, in parentheses."""
-    said = "; ".join(verdict.evidence.lines(tried_later=True))
-    return f" ({said})" if said else ""
+    evidence = "; ".join(verdict.evidence.lines(tried_later=True))
+    return f" ({evidence})" if evidence else ""
 
 
 def _tried(model: torch.nn.Module, plan: Plan, ranks: int) -> tuple[Plan, str]:
@@ -303,8 +303,8 @@ def _tried(model: torch.nn.Module, plan: Plan, ranks: int) -> tuple[Plan, str]:
     except PlanError as error:
         return plan, f"the given plan, not verified: {str(error).splitlines()[0].partition('; ')[0]}"
     if verdict.passed:
-        said = f"the given plan, verified on {ranks} ranks of a small instance{_scope(verdict)}"
-        return plan, said + scope_of_proof(model, plan, ranks)
+        origin = f"the given plan, verified on {ranks} ranks of a small instance{_scope(verdict)}"
+        return plan, origin + scope_of_proof(model, plan, ranks)
     logger.warning(
         "the given plan is refused by a small instance of the model: %s", placed(verdict.layer, verdict.reason)
     )

@@ -52,16 +52,16 @@ def export_command(
 def lines(found: Export, ranks: int) -> list[str]:
     """What to know about an export: its place, its proof, what stays whole, and the memory that this costs."""
     tool = found.vocabulary
-    said = [f"for {tool.name} {tool.version}: {tool.use}"]
+    notes = [f"for {tool.name} {tool.version}: {tool.use}"]
     runner = "transformers' loader" if tool.route == "library" else f"the code of {tool.name}"
     proven = f"outputs and gradients equal the whole model's, by {runner} on {found.proven}"
-    said.append(proven if found.proven else f"not run by the code of {tool.name}")
-    said += [f"left whole: {pattern}: {reason}" for pattern, reason in found.lost.items()]
+    notes.append(proven if found.proven else f"not run by the code of {tool.name}")
+    notes += [f"left whole: {pattern}: {reason}" for pattern, reason in found.lost.items()]
     own, full = found.collectives
-    said += (
+    notes += (
         [f"{own} collectives in a forward of the small instance, {full} with the derived plan"] if own != full else []
     )
-    return [*said, memory_in_words(found.memory, ranks)]
+    return [*notes, memory_in_words(found.memory, ranks)]
 
 
 def memory_in_words(memory: Memory, ranks: int) -> str:

@@ -68,8 +68,8 @@ def run(
             want, one = _answers(made.to(place), _inputs(made, place), tokens, compiled)
             made.to("cpu")
         source, made = made if source is None else source, None
-    told: dict[str, Any] = {"dtype": kind, "verbose": "simple"}
-    sharded = parallelize(source, num_gpus, device=device, plan=plan, compile=compiled, **told)
+    keywords: dict[str, Any] = {"dtype": kind, "verbose": "simple"}
+    sharded = parallelize(source, num_gpus, device=device, plan=plan, compile=compiled, **keywords)
     try:
         got, several = _answers(sharded, _inputs(sharded, place), tokens, compiled)
     finally:

@@ -52,12 +52,14 @@ def cuts_of_balance(balance: Sequence[int], layers: int, stages: int) -> tuple[i
 
     Raises ``ScheduleError`` if the numbers are not as many as stages, do not add up to the layers, or one is below 1.
     """
-    said = f"balance {','.join(map(str, balance))}"
+    balance_text = f"balance {','.join(map(str, balance))}"
     if len(balance) != stages:
-        raise ScheduleError(f"{said} has {len(balance)} numbers, there are {stages} stages; give the layers of each")
+        raise ScheduleError(
+            f"{balance_text} has {len(balance)} numbers, there are {stages} stages; give the layers of each"
+        )
     if min(balance, default=0) < 1 or sum(balance) != layers:
         raise ScheduleError(
-            f"{said} adds up to {sum(balance)} layers, the model has {layers}; give each stage at least one layer, and "
+            f"{balance_text} adds up to {sum(balance)} layers, the model has {layers}; give each stage at least one layer, and "
             "all layers a stage"
         )
     return tuple(accumulate(balance[:-1]))

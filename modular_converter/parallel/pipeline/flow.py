@@ -68,7 +68,7 @@ class ResultSources(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if not self._inside and not (known is not None and known.traits.shape_only):
             entering = self.of((args, kwargs))
             if entering:
-                written = [one for one, said in zip(args, func._schema.arguments) if _is_written(said)]
+                written = [one for one, argument in zip(args, func._schema.arguments) if _is_written(argument)]
                 for value in pytree.tree_leaves((result, written)):
                     if isinstance(value, torch.Tensor):
                         self._set(value, self.of(value) | entering)

@@ -39,13 +39,13 @@ def part_of(model: torch.nn.Module, absent: Sequence[str]) -> torch.nn.Module:
     An absent module keeps its attributes, which callers may read; its weights become plain tensors without data.
     """
     gone = {id(part) for path in absent for part in model.get_submodule(path).modules()}
-    held: dict[int, Any] = {}
+    kept: dict[int, Any] = {}
     lost: dict[int, Any] = {}
     for module in model.modules():
-        target = lost if id(module) in gone else held
+        target = lost if id(module) in gone else kept
         target.update({id(t): t for t in (*module._parameters.values(), *module._buffers.values()) if t is not None})
-    bare = {key: without_data(value) for key, value in lost.items() if key not in held}
-    local = copy.deepcopy(model, {**bare, **held})
+    bare = {key: without_data(value) for key, value in lost.items() if key not in kept}
+    local = copy.deepcopy(model, {**bare, **kept})
     for path in absent:
         for part in local.get_submodule(path).modules():
             for store in (part._parameters, part._buffers):
@@ -83,8 +83,8 @@ def remember_type(given: torch.nn.Module, absent: torch.nn.Module, place: list[t
         kind: Any = type(part)
         if isinstance(getattr(kind, "dtype", None), property) and isinstance(getattr(kind, "device", None), property):
             number = next((p.dtype for p in part.parameters() if p.is_floating_point()), torch.get_default_dtype())
-            told = {"dtype": number, "device": property(lambda _: place[0]), "__module__": kind.__module__}
-            bare.__class__ = type(kind.__name__, (kind,), {**told, "__qualname__": kind.__qualname__})
+            attributes = {"dtype": number, "device": property(lambda _: place[0]), "__module__": kind.__module__}
+            bare.__class__ = type(kind.__name__, (kind,), {**attributes, "__qualname__": kind.__qualname__})
 
 
 class _Stop(Exception):

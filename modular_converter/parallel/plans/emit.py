@@ -66,16 +66,16 @@ def inexpressible_for_library(plan: Plan, model: torch.nn.Module | None = None) 
     for rule in plan.rules:
         pattern = wildcard(rule.pattern)
         if len(styles[pattern]) > 1:
-            said = f"{pattern}: its members need different styles, and that vocabulary cannot name one member"
-            found.append(Inexpressible(rule.pattern, said))
+            reason = f"{pattern}: its members need different styles, and that vocabulary cannot name one member"
+            found.append(Inexpressible(rule.pattern, reason))
     names = names_of_parts(model) if model is not None else []
     ruled = {name for rule in plan.rules for name in matches(rule.pattern, names)}
     for rule in plan.rules:
         pattern = wildcard(rule.pattern)
         beyond = next((name for name in matches(pattern, names) if name not in ruled), None)
         if beyond is not None:
-            said = f"{wildcard(beyond)}: {beyond} has no rule, and that vocabulary cannot name one member"
-            found.append(Inexpressible(rule.pattern, said))
+            reason = f"{wildcard(beyond)}: {beyond} has no rule, and that vocabulary cannot name one member"
+            found.append(Inexpressible(rule.pattern, reason))
     return found
 
 
@@ -119,13 +119,13 @@ def refused_by_loader(plan: Plan, model: torch.nn.Module) -> list[Inexpressible]
         other = next(
             (path for path in paths if layout.cuts and not _has_features(modules[path], layout.of_table)), None
         )
-        said = ""
+        reason = ""
         if layout.cuts and not paths and rule.pattern.rpartition(".")[0] not in acting:
-            said = f"{rule.style} of a parameter: transformers' loader cuts it, but sums nothing"
+            reason = f"{rule.style} of a parameter: transformers' loader cuts it, but sums nothing"
         elif other is not None:
-            said = f"{other} is a {type(modules[other]).__name__}, and transformers' loader cuts linear layers"
-        if said:
-            found.append(Inexpressible(rule.pattern, f"{rule.pattern}: {said}"))
+            reason = f"{other} is a {type(modules[other]).__name__}, and transformers' loader cuts linear layers"
+        if reason:
+            found.append(Inexpressible(rule.pattern, f"{rule.pattern}: {reason}"))
     return found
 
 
@@ -185,8 +185,8 @@ def _torch_styles(plan: Plan, model: torch.nn.Module) -> dict[str, TorchStyle]:
     """Pattern -> torch's style, in the order of the plan."""
     inexpressible = inexpressible_for_torch(plan, model)
     if inexpressible:
-        said = "; ".join(map(str, inexpressible))
-        raise PlanFormatError(f"{plan.model}: torch has no style for {said}; use the plan as text or JSON")
+        reasons = "; ".join(map(str, inexpressible))
+        raise PlanFormatError(f"{plan.model}: torch has no style for {reasons}; use the plan as text or JSON")
     return {rule.pattern: style for rule in plan.rules if (style := torch_style(rule)) is not None}
 
 

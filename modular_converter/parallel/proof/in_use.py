@@ -42,25 +42,25 @@ def head_variants(target: Target, small: Small, overrides: Mapping[str, Any]) ->
     ratio changes no weight, or the model does not run with it.
     """
     config = getattr(small.model, "config", None)
-    ratio, said = other_ratios(config, list(overrides))
+    ratio, ratio_text = other_ratios(config, list(overrides))
     if not ratio:
         return ()
     wider = wider_heads(config, list(overrides))
     variant = None
     if wider:
-        variant = _variant(target, small, {**overrides, **ratio, **wider}, f"{said} and heads twice as wide")
-    variant = variant or _variant(target, small, {**overrides, **ratio}, said)
+        variant = _variant(target, small, {**overrides, **ratio, **wider}, f"{ratio_text} and heads twice as wide")
+    variant = variant or _variant(target, small, {**overrides, **ratio}, ratio_text)
     return (variant,) if variant and _shapes(variant.small) != _shapes(small) else ()
 
 
-def _variant(target: Target, small: Small, overrides: Mapping[str, Any], said: str) -> HeadVariant | None:
+def _variant(target: Target, small: Small, overrides: Mapping[str, Any], ratio: str) -> HeadVariant | None:
     try:
         other = build(target, overrides, small.strategy)
         subject = subject_of(other.model, other.inputs, second=False)
     except Exception:  # a model without grouped heads may raise any error
         return None
     finite = any(bool(torch.isfinite(tensor).all()) for tensor in subject.whole.outputs)
-    return HeadVariant(other, subject, said) if finite else None
+    return HeadVariant(other, subject, ratio) if finite else None
 
 
 def _shapes(small: Small) -> dict[str, Any]:

@@ -101,13 +101,13 @@ class Evidence:
     @property
     def scope(self) -> str:
         """The runs, on one line."""
-        said = [f"{self.draws} draw{'s' * (self.draws != 1)} of weights"] if self.draws else []
-        said += [", ".join(self.inputs[:NAMED])] if self.inputs else []
-        said += [", ".join(("eval mode", *self.situations))] if self.inputs else []
-        said += [f"also with {', '.join(self.uses)}"] if self.uses else []
-        said += [", ".join(self.types)] if self.types else []
-        said += [", ".join(self.forms)] if self.forms else []
-        return "; ".join(said)
+        parts = [f"{self.draws} draw{'s' * (self.draws != 1)} of weights"] if self.draws else []
+        parts += [", ".join(self.inputs[:NAMED])] if self.inputs else []
+        parts += [", ".join(("eval mode", *self.situations))] if self.inputs else []
+        parts += [f"also with {', '.join(self.uses)}"] if self.uses else []
+        parts += [", ".join(self.types)] if self.types else []
+        parts += [", ".join(self.forms)] if self.forms else []
+        return "; ".join(parts)
 
     def lines(self, verbose: bool = False, tried_later: bool = False) -> list[str]:
         """The scope and what is not covered.

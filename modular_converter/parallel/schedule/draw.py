@@ -145,9 +145,9 @@ def _legend(timeline: Timeline, top: float) -> Iterator[str]:
         yield _text(left, top, "paler: a later stage of the rank")
 
 
-def _bar(kind: str, left: float, top: float, width: float, told: str = "") -> str:
+def _bar(kind: str, left: float, top: float, width: float, hint: str = "") -> str:
     place = f'x="{_number(left)}" y="{_number(top)}" width="{_number(width)}" height="{_number(ROW)}"'
-    return f'<rect class="{kind}" {place}>' + (f"<title>{escape(told)}</title>" if told else "") + "</rect>"
+    return f'<rect class="{kind}" {place}>' + (f"<title>{escape(hint)}</title>" if hint else "") + "</rect>"
 
 
 def _text(left: float, top: float, text: str, kind: str = "") -> str:

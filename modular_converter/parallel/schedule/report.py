@@ -154,24 +154,24 @@ def _memory(comparison: ScheduleComparison, memory: float) -> list[str]:
     full = [rank for rank, use in enumerate(uses) if use.peak > memory]
     if not full:
         return []
-    said = f"ranks {', '.join(map(str, full))} need up to {bytes_text(max(use.peak for use in uses))}, a device has "
-    said += bytes_text(memory)
+    need = f"ranks {', '.join(map(str, full))} need up to {bytes_text(max(use.peak for use in uses))}, a device has "
+    need += bytes_text(memory)
     if any(use.state > memory for use in uses):
-        return [f"{said}, and weights, gradients and optimizer state alone are more; take more ranks, or divide them"]
+        return [f"{need}, and weights, gradients and optimizer state alone are more; take more ranks, or divide them"]
     fits = [
         name
         for name, other in comparison.others
         if not isinstance(other, str) and max(use.peak for use in other.timeline.uses) <= memory
     ]
     others = f"{', '.join(fits)} would fit; or " if fits else ""
-    return [f"{said}; {others}take smaller micro-batches, more ranks, or activation checkpointing"]
+    return [f"{need}; {others}take smaller micro-batches, more ranks, or activation checkpointing"]
 
 
 def _bubble(chosen: Forecast, costs: ChainCosts) -> list[str]:
     bubble, setting = chosen.timeline.bubble, chosen.setting
     if bubble <= HIGH_BUBBLE:
         return []
-    said = f"the ranks are idle for {bubble:.0%} of the step"
+    idle = f"the ranks are idle for {bubble:.0%} of the step"
     chunks = setting.chunks
     while (chunks := chunks * 2) <= 64 * setting.ranks:
         try:
@@ -179,8 +179,8 @@ def _bubble(chosen: Forecast, costs: ChainCosts) -> list[str]:
         except ScheduleError:  # the schedule does not allow this number of micro-batches
             continue
         if less <= GOOD_BUBBLE:
-            return [f"{said}; {chunks} micro-batches of the same size make it {less:.0%}"]
-    return [f"{said}, and more micro-batches alone do not change it: see the balance and the transfers"]
+            return [f"{idle}; {chunks} micro-batches of the same size make it {less:.0%}"]
+    return [f"{idle}, and more micro-batches alone do not change it: see the balance and the transfers"]
 
 
 def _imbalance(comparison: ScheduleComparison) -> list[str]:
@@ -188,12 +188,12 @@ def _imbalance(comparison: ScheduleComparison) -> list[str]:
     slowest, excess = _excess(chosen)
     if excess <= DOMINANT:
         return []
-    said = f"rank {slowest} has {excess:.2f} times the mean compute of the ranks and sets the pace"
+    slow = f"rank {slowest} has {excess:.2f} times the mean compute of the ranks and sets the pace"
     gain = 1 - best.timeline.step / chosen.timeline.step
     if gain > 0.01:
-        return [f"{said}; --balance {','.join(map(str, best.balance))} shortens the step by {gain:.0%}"]
+        return [f"{slow}; --balance {','.join(map(str, best.balance))} shortens the step by {gain:.0%}"]
     return [
-        f"{said}, and no balance that was found is better: a layer, the embeddings or the head is too large for one of "
+        f"{slow}, and no balance that was found is better: a layer, the embeddings or the head is too large for one of "
         f"{chosen.setting.stages} stages; take fewer stages, or divide it with tensor parallelism"
     ]
 

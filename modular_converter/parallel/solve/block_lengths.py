@@ -45,14 +45,16 @@ def _texts(flow: Flow, seq: Seq, lengths: Sequence[int]) -> tuple[str, ...]:
     """An expression for each block, from the cuts of an axis and of its parts; empty if one is missing."""
     flat = flow.axes.flat(seq)
     segments = flat[0].parts if len(flat) == 1 and flat[0].kind == SUM else []
-    said = _stretches(flow, seq)
+    stretches = _stretches(flow, seq)
     found: list[str | None] = []
     start, rest = 0, list(lengths)
     for segment in segments:
         own = _taken(rest, size(segment))
         rest = rest[len(own) :]
         found += (
-            [_length(said, start, start + size(segment))] if len(own) == 1 else _texts(flow, segment, own) or [None]
+            [_length(stretches, start, start + size(segment))]
+            if len(own) == 1
+            else _texts(flow, segment, own) or [None]
         )
         start += size(segment)
     if len(found) == len(lengths) and found.count(None) == 1:
@@ -73,15 +75,15 @@ def _number(flow: Flow, flat: Seq, number: int, path: str) -> str | None:
     found: list[str] = []
     constant = None
     for at in range(1, len(flat) + 1):
-        said = counts.get(_key(flow, flat[:at]), [])
+        sources = counts.get(_key(flow, flat[:at]), [])
         if size(flat[:at]) == number:
-            said = said + lengths.get(_key(flow, flat[:at]), [])
+            sources = sources + lengths.get(_key(flow, flat[:at]), [])
             found += [
                 f"{LENGTH}//{_in_brackets(text)}" for text in _around(lengths.get(_key(flow, flat[at:]), []), path)
             ]
-        said = [source for source in said if source.value == number]
-        found = _around(said, path) + found
-        constant = str(number) if any(source.kind == "const" for source in said) else constant
+        sources = [source for source in sources if source.value == number]
+        found = _around(sources, path) + found
+        constant = str(number) if any(source.kind == "const" for source in sources) else constant
     return found[0] if found else constant
 
 
@@ -106,9 +108,9 @@ def _is_around(source: Source, path: str) -> bool:
     return bool(owners) and all(f"{path}.".startswith(f"{owner}.") or not owner for owner in owners)
 
 
-def _length(said: Mapping[tuple[int, int], Source], start: int, stop: int) -> str | None:
+def _length(stretches: Mapping[tuple[int, int], Source], start: int, stop: int) -> str | None:
     """The code's name for the length of a part: a split size, or the difference of two slice borders."""
-    own, before, upto = said.get((start, stop)), said.get((0, start)), said.get((0, stop))
+    own, before, upto = stretches.get((start, stop)), stretches.get((0, start)), stretches.get((0, stop))
     if own is not None:
         return text_of(own)
     if before is None or upto is None:

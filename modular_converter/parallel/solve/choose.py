@@ -135,11 +135,11 @@ def _collect(flow: Flow, groups: Groups, places: dict[int, list[Place]], sizes: 
         found = result.setdefault(groups.find(leaf), Candidate(set()))
         found.leaves.add(leaf)
         found.places.extend(places[leaf])
-        said = dict(reasons.get(leaf, {}))
+        against = dict(reasons.get(leaf, {}))
         if sizes[leaf] % DIVISOR:
-            said[f"its length {sizes[leaf]} does not divide by {DIVISOR}"] = -1
-        found.ops = said | found.ops
-        found.reasons.extend(reason for reason in said if reason not in found.reasons)
+            against[f"its length {sizes[leaf]} does not divide by {DIVISOR}"] = -1
+        found.ops = against | found.ops
+        found.reasons.extend(reason for reason in against if reason not in found.reasons)
     contracted = {atom.number for c in flow.contractions if c.parameters for atom in flow.axes.leaves(c.seq)}
     for found in result.values():
         if not found.leaves & contracted:
@@ -286,8 +286,8 @@ def choose(flow: Flow, banned: dict[int, str] | None = None) -> Choice:
     refused: list[tuple[Candidate, str]] = []
     accepted: list[Candidate] = []
     for candidate in candidate_axes(flow):
-        said = next((banned[leaf] for leaf in sorted(candidate.leaves) if leaf in banned), None)
-        reason = said or (candidate.reasons[0] if candidate.reasons else _clash(candidate, accepted))
+        forbidden = next((banned[leaf] for leaf in sorted(candidate.leaves) if leaf in banned), None)
+        reason = forbidden or (candidate.reasons[0] if candidate.reasons else _clash(candidate, accepted))
         if reason:
             refused.append((candidate, reason))
         else:

@@ -124,13 +124,13 @@ def _is_bias(rule: PlanRule, parameter: Parameter) -> bool:
 
 def static_findings(trace: Trace, plan: Plan, pieces: dict[str, Piece], ranks: int) -> list[str]:
     """Faults that need no run: too short blocks, and large weights without a rule or a reason to stay whole."""
-    said = [pattern for pattern, _ in plan.whole]
+    whole = [pattern for pattern, _ in plan.whole]
     found = []
     largest = max((p.size for p in trace.parameters), default=0)
     for parameter in trace.parameters:
         piece = pieces.get(parameter.name)
         if piece is None:
-            quiet = any(matches(pattern, parameter.names) for pattern in said)
+            quiet = any(matches(pattern, parameter.names) for pattern in whole)
             if not quiet and 4 * parameter.size >= largest:
                 found.append(f"{parameter.name}: large, without a rule, and not listed as whole")
         elif piece.dim >= 0:

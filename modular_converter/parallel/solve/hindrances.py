@@ -64,8 +64,8 @@ def hindrances(trace: Trace, plan: Plan) -> list[Hindrance]:
     found: dict[tuple[str, str, str], dict[str, None]] = {}
     for candidate, reason in choose(flow).refused:
         touched = [wanted[place.parameter] for place in candidate.places if place.parameter in wanted]
-        for said, site, advice in _curable(flow, candidate, reason) if touched else ():
-            found.setdefault((said, site, advice), {}).update(dict.fromkeys(map(wildcard, touched)))
+        for cause, site, advice in _curable(flow, candidate, reason) if touched else ():
+            found.setdefault((cause, site, advice), {}).update(dict.fromkeys(map(wildcard, touched)))
     return [Hindrance(tuple(names), *key) for key, names in _without_repeats(found).items()]
 
 
@@ -92,12 +92,12 @@ def _is_wanted(parameter: Parameter, plan: Plan) -> bool:
 def _curable(flow: Flow, candidate: Candidate, reason: str) -> Iterator[tuple[str, str, str]]:
     """(Reason, site, advice) of each reason that other code would cure; nothing if another reason would remain."""
     reasons = dict.fromkeys((*candidate.reasons, reason))
-    curable = [said for said in reasons if _advice(flow, candidate, said)]
-    if len(curable) < len([said for said in reasons if said in candidate.ops]):
+    curable = [cause for cause in reasons if _advice(flow, candidate, cause)]
+    if len(curable) < len([cause for cause in reasons if cause in candidate.ops]):
         return
-    for said in curable:
-        advice = _advice(flow, candidate, said)
-        yield "attention of torch" if advice == _OF_TORCH else said, _site(flow, candidate.ops.get(said, -1)), advice
+    for cause in curable:
+        advice = _advice(flow, candidate, cause)
+        yield "attention of torch" if advice == _OF_TORCH else cause, _site(flow, candidate.ops.get(cause, -1)), advice
 
 
 def _advice(flow: Flow, candidate: Candidate, reason: str) -> str:

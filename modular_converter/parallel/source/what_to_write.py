@@ -71,17 +71,17 @@ def _family_settings(
         refused = _refusal(derived, own, share, pool)
         if refused:
             raise WriteError(f"{name}: {refused}; --unverified writes the plan all the same")
-        said = [f"{name}: {_state(pool)}"]
+        lines = [f"{name}: {_state(pool)}"]
         failed = ""
         for head in heads:
             setting, failed = _head_setting(head, own, pool)
             own += [setting] if setting is not None else []
-            said.append(f"{head.model_class.__name__}: {failed or _state(pool)}")
+            lines.append(f"{head.model_class.__name__}: {failed or _state(pool)}")
             if failed and not whole_vocabulary and without != entries:
-                say(f"{said[-1]}; the vocabulary stays whole for it")
+                say(f"{lines[-1]}; the vocabulary stays whole for it")
                 break
         else:
-            for line in said:
+            for line in lines:
                 say(line)
             return own
     raise AssertionError("the second round ends the loop")

@@ -254,8 +254,8 @@ def local_experts(site: Site) -> tuple[int, int]:
     if not lengths:
         raise ApplyError(f"{site.path}: style ep_dispatch_experts, but none of its parameters is sharded by expert")
     if len(set(lengths.values())) > 1:
-        said = ", ".join(f"{leaf} {last - first}" for leaf, (first, last) in sorted(lengths.items()))
-        raise ApplyError(f"{site.path}: its parameters hold different numbers of experts a rank: {said}")
+        counts = ", ".join(f"{leaf} {last - first}" for leaf, (first, last) in sorted(lengths.items()))
+        raise ApplyError(f"{site.path}: its parameters hold different numbers of experts a rank: {counts}")
     return next(iter(lengths.values()))
 
 

@@ -185,8 +185,8 @@ def _no_experts(model: Any) -> str:
 
 def _both(check: Any) -> str:
     """The verdicts on 2 and on 4 ranks, in one text."""
-    said = {ranks: check(ranks).outcome for ranks in (2, 4)}
-    bad = next((f"{text} ({ranks} ranks)" for ranks, text in said.items() if text != "verified"), None)
+    outcomes = {ranks: check(ranks).outcome for ranks in (2, 4)}
+    bad = next((f"{text} ({ranks} ranks)" for ranks, text in outcomes.items() if text != "verified"), None)
     return bad or "verified"
 
 

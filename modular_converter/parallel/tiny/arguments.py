@@ -43,8 +43,10 @@ def keywords(forward: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     taken = inspect.signature(forward).parameters
     with contextlib.suppress(Exception):  # annotations may have names that do not exist at run time
         taken = inspect.signature(forward, eval_str=True).parameters
-    said = next((one.annotation for one in taken.values() if one.kind is inspect.Parameter.VAR_KEYWORD), None)
-    named = {name: kind for table in get_args(said) for name, kind in getattr(table, "__annotations__", {}).items()}
+    annotation = next((one.annotation for one in taken.values() if one.kind is inspect.Parameter.VAR_KEYWORD), None)
+    named = {
+        name: kind for table in get_args(annotation) for name, kind in getattr(table, "__annotations__", {}).items()
+    }
     return {
         name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
         for name, kind in named.items()
@@ -83,21 +85,21 @@ def _with(small: Small, name: str, parameter: inspect.Parameter) -> Iterator[Sma
 
 def _values(small: Small, name: str, parameter: inspect.Parameter) -> Iterator[Any]:
     yield from _plain_values(parameter)
-    said = str(parameter.annotation)
-    if parameter.default is None and ("Tensor" in said or parameter.annotation is inspect.Parameter.empty):
+    annotation = str(parameter.annotation)
+    if parameter.default is None and ("Tensor" in annotation or parameter.annotation is inspect.Parameter.empty):
         yield from _tensors(small, name)
 
 
 def _plain_values(parameter: inspect.Parameter) -> Iterator[bool | int | float]:
-    usual, said = parameter.default, str(parameter.annotation)
+    usual, annotation = parameter.default, str(parameter.annotation)
     if isinstance(usual, bool):
         yield not usual
     elif isinstance(usual, (int, float)):
         yield usual + 1
-    elif usual is None and "Tensor" not in said:
-        if "bool" in said:
+    elif usual is None and "Tensor" not in annotation:
+        if "bool" in annotation:
             yield True
-        elif "int" in said:
+        elif "int" in annotation:
             yield _SOME
 
 

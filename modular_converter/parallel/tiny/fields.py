@@ -284,13 +284,13 @@ def other_ratios(small: Any, given: Collection[str]) -> tuple[dict[str, int], st
         given: fields that the caller has set; they are unchanged.
     """
     found: dict[str, int] = {}
-    said: dict[str, None] = {}
+    texts: dict[str, None] = {}
     for pair in head_pairs(small):
         kv = pair.of_kind({"plain": "grouped", "grouped": "plain"}.get(pair.kind, pair.kind))
         if kv != pair.kv and not _is_given(pair.field, given):
             found[pair.field] = kv
-            said[f"{kv} key/value heads of {pair.heads}"] = None
-    return found, " and ".join(said)
+            texts[f"{kv} key/value heads of {pair.heads}"] = None
+    return found, " and ".join(texts)
 
 
 def wider_heads(small: Any, given: Collection[str]) -> dict[str, int]:

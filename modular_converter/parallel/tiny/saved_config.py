@@ -128,8 +128,8 @@ def _with_values(found: Any, settings: dict[str, Any], overrides: dict[str, Any]
     kind = type(found)
     unknown = [name for name in overrides if name not in _CHOICES and not _is_value(found, name.partition(".")[0])]
     check_fields(kind, unknown)
-    said = {**settings, "model_type": kind.model_type, "name_or_path": found.name_or_path}
-    return kind.from_dict(said, **nested_values(overrides))
+    values = {**settings, "model_type": kind.model_type, "name_or_path": found.name_or_path}
+    return kind.from_dict(values, **nested_values(overrides))
 
 
 def _is_value(config: Any, name: str) -> bool:

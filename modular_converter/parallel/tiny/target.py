@@ -343,7 +343,7 @@ def _plain(file: ModelingFile, name: str = "") -> str:
     """Advice for a file with plain modules, or for its class ``name``, as the end of a message; else empty."""
     found = [value for value in vars(import_file(file.module, file.path)).values() if inspect.isclass(value)]
     own = [kind for kind in found if kind.__module__ == file.module and (not name or kind.__name__ == name)]
-    return next((said for said in map(next_step, reversed(own)) if said), "")
+    return next((step for step in map(next_step, reversed(own)) if step), "")
 
 
 def next_step(kind: type[Any]) -> str:
