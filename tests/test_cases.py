@@ -18,6 +18,7 @@ from collections.abc import Mapping
 import pytest
 
 from modular_converter.convert.batch import Run
+from modular_converter.settings.layout import is_modular
 from modular_converter.settings.load import load_settings, profile_settings
 from modular_converter.settings.values import Settings
 
@@ -30,7 +31,7 @@ SETTINGS: Settings = dataclasses.replace(profile_settings(), banner_root="")
 
 def generate(root: pathlib.Path, settings: Settings) -> dict[str, str]:
     """Convert the modular file below `root`: name of each generated file -> its final text."""
-    (modular,) = root.glob("**/modular_*.py")
+    (modular,) = (path for path in root.glob("**/*.py") if is_modular(str(path), settings))
     (conversion,) = Run(settings, workers=1).convert([str(modular)])
     findings = "".join(
         f"{finding.location.line}:{finding.location.column} {finding.code} {finding.message}\n"

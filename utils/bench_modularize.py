@@ -25,7 +25,7 @@ import libcst
 from marked_pages import write_part
 
 from modular_converter.authoring.attempt import Proof
-from modular_converter.authoring.flat_model import FlatModel, models_in, read_flat_model
+from modular_converter.authoring.flat_model import FlatModel, read_flat_model
 from modular_converter.authoring.library_index import LibraryIndex, read_index
 from modular_converter.authoring.modularize import modularize, written_out
 from modular_converter.authoring.report import parents_of
@@ -34,6 +34,7 @@ from modular_converter.authoring.unused import without_unused
 from modular_converter.convert.source.library import Library
 from modular_converter.files.packages import find_package
 from modular_converter.model.index import index_module
+from modular_converter.settings.layout import models_among
 from modular_converter.settings.load import load_settings
 
 
@@ -129,7 +130,7 @@ def models_of_set(models: str, chosen: str, library: Library) -> Iterator[tuple[
             if chosen == "people":
                 yield from ((entry.path, model) for model in sorted(modular))
             elif not modular:
-                yield from ((entry.path, model) for model in models_in(entry.path, library.settings))
+                yield from ((entry.path, model) for model in models_among(os.listdir(entry.path), library.settings))
 
 
 def _measure(folder: str, model: str, chosen: str, index: LibraryIndex, library: Library) -> dict[str, Any]:

@@ -4,7 +4,7 @@ Downloads pinned releases by name (`utils/other_libraries.py`) and
 
 * writes a modular file for each model that has one, converts all of them, and proves the result without the converter:
   each generated file compiles, and each of its definitions has the syntax tree that it had before; then the check of the
-  converted tree must find nothing. This is done where the models of a library lie in folders of their own;
+  converted tree must find nothing;
 * counts the lines of models that another file of the library has in the same words, and audits its marks.
 
 `utils/ecosystem.json` holds a hash of each modular and generated file, and the counts; a run tells which of them are others
@@ -22,6 +22,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
@@ -31,20 +32,25 @@ from marked_pages import write_part
 from other_libraries import LIBRARIES, OtherLibrary, unpack
 from repeated_lines import repeated_lines, verdicts_of_marks
 
+from modular_converter.settings.layout import is_modular, split_stem
+from modular_converter.settings.load import load_settings
+from modular_converter.settings.values import FILES
+
 
 ROOT = Path(__file__).resolve().parent.parent
 KNOWN = ROOT / "utils" / "ecosystem.json"
 PAGE = ROOT / "docs" / "ecosystem.md"
+COLUMNS = ("models", "configurations", "lines")
+"""What is counted of all files and of those that come back."""
 
 
 class Outcome(NamedTuple):
     """What became of a library."""
 
-    models: int
     lines: int
     """Lines of the files of all models."""
     back: Mapping[str, tuple[int, int]]
-    """Kind of file -> the files that are generated now, and all files."""
+    """"models" and "configurations" -> the files that are generated now, and all files."""
     flat_lines: int
     """Lines of the files that are generated now, before."""
     modular_lines: int
@@ -57,7 +63,7 @@ class Outcome(NamedTuple):
     def numbers(self) -> dict[str, object]:
         """What the table says."""
         back = {kind: list(numbers) for kind, numbers in self.back.items()}
-        return {**back, "models": self.models, "lines": [self.flat_lines, self.lines], "modular": self.modular_lines}
+        return {**back, "lines": [self.flat_lines, self.lines], "modular": self.modular_lines}
 
 
 def main() -> int:
@@ -104,25 +110,26 @@ def modularize(library: OtherLibrary, folder: Path, cache: Path, model: str = "a
     rows = "".join(f'{key} = "{value}"\n' for key, value in library.settings.items())
     (folder / "pyproject.toml").write_text(f"[tool.modular-converter]\n{rows}", encoding="utf-8")
     models = folder / library.settings["root"]
-    before = {path: path.read_text(encoding="utf-8") for path in sorted(models.glob("*/*.py")) if "_" in path.stem}
+    settings = load_settings(models)
+    paths = sorted(models.glob("*.py" if settings.layout == FILES else "*/*.py"))
+    kinds = {path: split for path in paths if (split := split_stem(path.stem, settings))}
+    before = {path: path.read_text(encoding="utf-8") for path in kinds}
     undefined = _undefined_names(models)
     _run(folder, "modular-convert", "modularize", model)
     converted = _run(folder, "modular-convert", "all")
     checked = _run(folder, "check-modular-conversion")
     wrong = [f"{name} ended with {done.returncode}: {done.stderr[-500:]}" for name, done in converted + checked]
     wrong += [f"undefined: {one}" for one in _undefined_names(models) - undefined]
-    modular = sorted(models.glob("*/modular_*.py"))
+    modular = sorted(path for path in models.rglob("*.py") if is_modular(str(path), settings))
     generated = [path for path in before if path.read_text(encoding="utf-8") != before[path]]
     for path in generated:
         wrong += _differences(path.name, before[path], path.read_text(encoding="utf-8"))
-    back = {
-        kind: (sum(path.name.startswith(f"{kind}_") for path in generated), len(all_of_kind))
-        for kind in ("modeling", "configuration")
-        if (all_of_kind := [path for path in before if path.name.startswith(f"{kind}_") and path.parent != models])
-    }
+    number = Counter(kind for kind, _ in kinds.values())
+    come_back = Counter(kinds[path][0] for path in generated)
+    kinds_by_name = {"models": settings.default_kind, "configurations": settings.kinds.get(settings.config_suffix, "")}
+    back = {name: (come_back[kind], number[kind]) for name, kind in kinds_by_name.items() if number[kind]}
     files = [*modular, *generated]
     return Outcome(
-        models=len({path.parent for path in before if path.name.startswith("modeling_")}),
         lines=sum(text.count("\n") for text in before.values()),
         back=back,
         flat_lines=sum(before[path].count("\n") for path in generated),
@@ -211,17 +218,9 @@ def table_of_modularized(known: Mapping[str, Any]) -> str:
     rows = []
     for library in LIBRARIES:
         if one := known.get(library.name, {}).get("modularized"):
-            (back, modeling), (configured, configurations), (flat, lines) = (
-                one[key] for key in ("modeling", "configuration", "lines")
-            )
-            numbers = (
-                one["models"],
-                f"{back} of {modeling}",
-                f"{configured} of {configurations}",
-                f"{flat:,} of {lines:,}",
-            )
-            rows.append(_row(library, (*numbers, one["modular"], f"{1 - one['modular'] / flat:.0%}")))
-    return _table("library | models | modeling files | configurations | their lines | modular lines | saved", rows)
+            of_all = [f"{one[key][0]:,} of {one[key][1]:,}" if key in one else "" for key in COLUMNS]
+            rows.append(_row(library, (*of_all, one["modular"], f"{1 - one['modular'] / one['lines'][0]:.0%}")))
+    return _table(f"library | {' | '.join(COLUMNS)} | modular lines | saved", rows)
 
 
 def table_of_figures(known: Mapping[str, Any]) -> str:

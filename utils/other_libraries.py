@@ -30,7 +30,7 @@ class OtherLibrary(NamedTuple):
     lead: str = ""
     """A pattern of what stands before the name of the model in the name of its file."""
     settings: Mapping[str, str] = MappingProxyType({})
-    """The settings under which its models can be modularized where they lie; none where they do not lie in folders."""
+    """The settings under which its models are modularized where they lie; none for a library that is only counted."""
     is_small: bool = False
     """Whether the gate counts its repeated lines."""
 
@@ -52,13 +52,28 @@ LIBRARIES = (
         "pipeline_",
     ),
     OtherLibrary(
-        "diffusers (models)",
+        "diffusers (transformers)",
         ("diffusers==0.42.1",),
         "diffusers",
-        "diffusers/models/*/*.py",
-        "transformer_|autoencoder_kl_|autoencoder_|controlnet_|unet_",
+        "diffusers/models/transformers/*.py",
+        "transformer_",
+        {"profile": "diffusers", "root": "diffusers/models/transformers"},
     ),
-    OtherLibrary("mlx-lm", ("mlx-lm==0.32.2",), "mlx_lm", "mlx_lm/models/*.py"),
+    OtherLibrary(
+        "diffusers (autoencoders)",
+        ("diffusers==0.42.1",),
+        "diffusers",
+        "diffusers/models/autoencoders/*.py",
+        "autoencoder_kl_|autoencoder_",
+        {"profile": "diffusers", "root": "diffusers/models/autoencoders", "default-kind": "autoencoder_kl"},
+    ),
+    OtherLibrary(
+        "mlx-lm",
+        ("mlx-lm==0.32.2",),
+        "mlx_lm",
+        "mlx_lm/models/*.py",
+        settings={"profile": "mlx_lm", "root": "mlx_lm/models"},
+    ),
     OtherLibrary("timm", ("timm==1.0.31",), "timm", "timm/models/*.py"),
     OtherLibrary(
         "sentence-transformers",

@@ -10,9 +10,9 @@ import sys
 
 from modular_converter.authoring.new_model import new_model, read_parent
 from modular_converter.convert.source.library import Library
-from modular_converter.files.arguments import names_of_models
 from modular_converter.files.packages import find_package
 from modular_converter.findings import ConversionError
+from modular_converter.settings.layout import names_of_models
 from modular_converter.settings.load import load_settings
 
 
@@ -20,7 +20,11 @@ def main() -> None:
     """Try all models, or those of the command line."""
     models = os.path.join(find_package("transformers", os.getcwd()) or "", "models")
     library = Library(load_settings(models))
-    known = [name for name in names_of_models(models) if name not in ("__pycache__", *library.settings.no_models)]
+    known = [
+        name
+        for name in names_of_models(models, library.settings)
+        if name not in ("__pycache__", *library.settings.no_models)
+    ]
     names = sys.argv[1:] or known
     refused = 0
     for name in names:

@@ -6,13 +6,12 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from modular_converter.authoring.flat_model import models_in
 from modular_converter.files.arguments import ALL, model_folder, required_models_folder
 from modular_converter.findings import ConversionError, Location
 from modular_converter.rules import input_files
+from modular_converter.settings.layout import folders_of_models, models_among, models_folder_of, split_stem
 from modular_converter.settings.load import load_settings
-from modular_converter.settings.parent_folders import models_folder_of
-from modular_converter.settings.values import Settings, split_stem
+from modular_converter.settings.values import Settings
 
 
 @dataclass(frozen=True)
@@ -42,21 +41,22 @@ def _folder(arguments: Sequence[str], package: str | None, root: str | None) -> 
     if not package and not root:
         for argument in arguments:
             if os.path.isfile(argument):
-                return models_folder_of(os.path.abspath(argument))
+                return models_folder_of(os.path.abspath(argument), load_settings(os.path.dirname(argument)))
             if os.path.isdir(argument):
-                return os.path.dirname(os.path.abspath(argument))
+                path = os.path.join(os.path.abspath(argument), "any")
+                return models_folder_of(path, load_settings(argument))
     return required_models_folder(package, root)
 
 
 def _expand(argument: str, models: str, settings: Settings) -> Iterator[tuple[str, str]]:
     if argument == ALL:
-        for entry in sorted(os.scandir(models), key=lambda one: one.name):
-            if entry.is_dir() and entry.name not in settings.no_models:
-                yield from ((entry.path, model) for model in models_in(entry.path, settings))
+        for folder in folders_of_models(models, settings):
+            if os.path.basename(folder) not in settings.no_models or folder == models:
+                yield from ((folder, model) for model in models_among(os.listdir(folder), settings))
         return
     if os.path.isfile(argument):
         folder, name = os.path.split(os.path.abspath(argument))
-        split = split_stem(name.removesuffix(".py"), settings.file_kinds)
+        split = split_stem(name.removesuffix(".py"), settings)
         if split is None:
             reason = "its name is not that of a flat file, `modeling_<model>.py` or the like"
             raise ConversionError(input_files.missing_file(Location(argument), reason=reason))
@@ -67,8 +67,11 @@ def _expand(argument: str, models: str, settings: Settings) -> Iterator[tuple[st
     elif argument.endswith(".py"):
         raise ConversionError(input_files.missing_file(Location(argument)))
     else:
-        folder = model_folder(argument, models)
-    found = models_in(folder, settings)
+        folder = model_folder(argument, models, settings)
+    is_shared = folder == models and not os.path.isdir(argument)
+    found = [
+        one for one in models_among(os.listdir(folder), settings) if not is_shared or one == argument.replace("-", "_")
+    ]
     if not found:
         raise ConversionError(
             input_files.missing_file(Location(argument), reason="this folder holds no modeling file")

@@ -35,10 +35,12 @@ class Placed:
     parent: str
     """The parent's name in the target."""
     heir: Heir
+    base: str
+    """The parent's name in the modular file."""
 
     @property
     def original(self) -> str:
-        """The parent's name in its own file, which the heir uses."""
+        """The parent's name in its own file."""
         return self.source.originals[self.parent]
 
 
@@ -93,9 +95,11 @@ def inherit_from(
     """A class as the heir of one class of a source; see `heir_of`."""
     text = source.definitions.text(parent)
     base = source.originals[parent]
+    if base in flat.definitions:  # as `Attention`, which does not say its model
+        base = f"{flat.model_names.cased(source.model)}{base}"
     given = ParentClass(text, parent, base, flat.no_inherit_module)
     heir = heir_of(statement.text, given, flat.model_names, library.settings, thorough, exact)
-    return Placed(source, parent, heir) if heir is not None else None
+    return Placed(source, parent, heir, base) if heir is not None else None
 
 
 def is_worth_it(one: Placed, statement: Statement, flat: FlatModel) -> bool:

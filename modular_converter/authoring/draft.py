@@ -16,7 +16,7 @@ from modular_converter.convert.emit.imports import names_in_annotations
 from modular_converter.model import lexer
 from modular_converter.model.module import ImportedName, Role, Statement, exported_names
 from modular_converter.model.postponed import POSTPONED, has_postponed
-from modular_converter.settings.values import module_name
+from modular_converter.settings.layout import module_name
 
 
 _UNUSED = "  # noqa: F401"
@@ -215,7 +215,8 @@ def _from_neighbours(draft: Draft, used: Collection[str]) -> Iterator[str]:
     for name, how in draft.how.items():
         if how is How.HEIR:
             placed = draft.placed[name]
-            yield f"from {draft.flat.module_as_written(placed.source.dotted)} import {placed.original}\n"
+            alias = f" as {placed.base}" if placed.base != placed.original else ""
+            yield f"from {draft.flat.module_as_written(placed.source.dotted)} import {placed.original}{alias}\n"
             yield from placed.heir.imported
         elif how is How.IMPORTED:
             taken = draft.imports[name][0]

@@ -22,8 +22,9 @@ from modular_converter.model.nodes import parse
 from modular_converter.model.overriding import NO_DECORATORS
 from modular_converter.model.resolver import Definition
 from modular_converter.rules import input_files
-from modular_converter.settings.parent_folders import is_below, models_folder_of
-from modular_converter.settings.values import Settings, split_stem
+from modular_converter.settings.layout import dots_of_models, models_folder_of, modular_name, split_stem
+from modular_converter.settings.parent_folders import is_below
+from modular_converter.settings.values import Settings
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class FlatModel:
     model_names: ModelNames
     """The names of the package's models, with that of this model as its classes write it."""
     files: tuple[FlatFile, ...]
+    settings: Settings
     no_inherit_module: str = ""
     """The module with `@no_inherit_decorator`, where the package of the model has it."""
     imports_itself_as: str = ""
@@ -62,8 +64,9 @@ class FlatModel:
 
     def module_as_written(self, dotted: str) -> str:
         """The module of another model, `..llama.modeling_llama`, as the files of this model would import it."""
-        models = self.imports_itself_as.rpartition(".")[0]
-        return f"{models}.{dotted[2:]}" if models and dotted.startswith("..") else dotted
+        dots, own = dots_of_models(self.settings), self.imports_itself_as
+        models = own if self.folder == self.models_folder else own.rpartition(".")[0]
+        return f"{models}.{dotted.removeprefix(dots)}" if models and dotted.startswith(dots) else dotted
 
     @property
     def cased(self) -> str:
@@ -78,7 +81,7 @@ class FlatModel:
     @property
     def models_folder(self) -> str:
         """The folder that holds the folders of all models."""
-        return models_folder_of(self.modular)
+        return models_folder_of(self.modular, self.settings)
 
     @property
     def is_generated(self) -> bool:
@@ -122,26 +125,15 @@ class FlatModel:
         return ModularFile(self.modular, self.model, self.model_names, index_module(text, self.modular))
 
 
-def models_in(folder: str, settings: Settings) -> list[str]:
-    """The names of the models whose modeling file lies in a folder, sorted."""
-    try:
-        names = os.listdir(folder)
-    except OSError:
-        return []
-    stems = (name.removesuffix(".py") for name in names if name.endswith(".py"))
-    found = (split_stem(stem, settings.file_kinds) for stem in stems)
-    return sorted(split[1] for split in found if split and split[0] == settings.default_kind)
-
-
 def read_flat_model(folder: str, model: str, library: Library) -> FlatModel:
     """Read the files of a model. If a model has generated files, only these count: the others are written by hand.
 
     Raises `ConversionError` for a model without files, and for a file that cannot be read or is not Python.
     """
-    modular = os.path.join(folder, f"modular_{model}.py")
+    modular = os.path.join(folder, modular_name(model, library.settings))
     files = []
     for name in sorted(os.listdir(folder)):
-        split = split_stem(name.removesuffix(".py"), library.settings.file_kinds) if name.endswith(".py") else None
+        split = split_stem(name.removesuffix(".py"), library.settings) if name.endswith(".py") else None
         if split and split[1] == model:
             files.append(_read_file(os.path.join(folder, name), split[0], modular, library))
     if any(file.is_generated for file in files):
@@ -150,12 +142,12 @@ def read_flat_model(folder: str, model: str, library: Library) -> FlatModel:
         raise ConversionError(
             input_files.missing_file(Location(folder), reason=f"it has no file of the model {model!r}")
         )
-    models = models_folder_of(modular)
+    models = models_folder_of(modular, library.settings)
     files.sort(key=lambda file: _rank(file, library.settings))
     classes = [name for file in files for name in file.module.classes]
     names = library.names(models).with_written(model, classes)
     own = next(filter(None, (own_folder_name(library.module(file.path), library) for file in files)), "")
-    return FlatModel(modular, model, names, tuple(files), no_inherit_module(models, library), own)
+    return FlatModel(modular, model, names, tuple(files), library.settings, no_inherit_module(models, library), own)
 
 
 def no_inherit_module(models_folder: str, library: Library) -> str:

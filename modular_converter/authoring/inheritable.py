@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 
 from modular_converter.authoring.flat_model import FlatModel
@@ -15,7 +14,7 @@ from modular_converter.convert.source.library import Library
 from modular_converter.findings import ConversionError, Finding, Severity, locate_word
 from modular_converter.model.module import Module, Role, Statement
 from modular_converter.rules.parent_classes import INHERITABLE_DEFINITION, inheritable_definition
-from modular_converter.settings.parent_folders import models_folder_of
+from modular_converter.settings.layout import model_of_modular, models_folder_of
 from modular_converter.settings.values import Settings
 
 
@@ -33,7 +32,7 @@ def find_inheritable(paths: Iterable[str], settings: Settings) -> list[Finding]:
     indices: dict[str, LibraryIndex] = {}
     found: list[Finding] = []
     for path in paths:
-        models = models_folder_of(path)
+        models = models_folder_of(path, settings)
         if models not in indices:
             indices[models] = read_index(models, library)
         try:
@@ -47,9 +46,9 @@ def find_inheritable(paths: Iterable[str], settings: Settings) -> list[Finding]:
 
 def _in_file(path: str, index: LibraryIndex, library: Library) -> Iterator[Finding]:
     module, text = library.module(path), library.text(path)
-    model = os.path.basename(path).removeprefix("modular_").removesuffix(".py")
-    names = library.names(models_folder_of(path)).with_written(model, module.classes)
-    flat = FlatModel(path, model, names, ())
+    model = model_of_modular(path, library.settings)
+    names = library.names(models_folder_of(path, library.settings)).with_written(model, module.classes)
+    flat = FlatModel(path, model, names, (), library.settings)
     abstraction = Abstraction(module, model, names)
     forbidden = heirs_of(flat, index, library)
     year = year_of(module)

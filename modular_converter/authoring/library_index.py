@@ -21,12 +21,12 @@ from modular_converter.convert.schedule import required_files
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.names import ModelNames
 from modular_converter.convert.workers import without_collector
-from modular_converter.files.arguments import is_modular_name
 from modular_converter.findings import ConversionError
 from modular_converter.model.index import first_line, is_docstring
 from modular_converter.model.members import class_node
 from modular_converter.model.module import DEFINITIONS, Module, Role
-from modular_converter.settings.values import Settings, split_stem
+from modular_converter.settings.layout import folders_of_models, is_modular, split_stem
+from modular_converter.settings.values import Settings
 
 
 FORMAT = 1
@@ -130,11 +130,9 @@ def _tool() -> str:
 
 def _files(models: str, settings: Settings) -> Iterable[str]:
     """The flat and modular files in the folders of models, sorted."""
-    with os.scandir(models) as folders:
-        found = sorted(entry.path for entry in folders if entry.is_dir())
-    for folder in found:
+    for folder in folders_of_models(models, settings):
         for name in sorted(os.listdir(folder)):
-            if name.endswith(".py") and (is_modular_name(name) or split_stem(name[:-3], settings.file_kinds)):
+            if name.endswith(".py") and (is_modular(name, settings) or split_stem(name[:-3], settings)):
                 yield os.path.join(folder, name)
 
 
@@ -144,10 +142,10 @@ def _facts(path: str, names: ModelNames, library: Library) -> list[Any]:
         module = library.module(path)
     except ConversionError:
         return [0, [], []]
-    if is_modular_name(os.path.basename(path)):
+    if is_modular(path, library.settings):
         folder = os.path.dirname(path)
         return [0, sorted(os.path.relpath(one, folder) for one in required_files(path, library)), []]
-    split = split_stem(os.path.basename(path)[:-3], library.settings.file_kinds)
+    split = split_stem(os.path.basename(path)[:-3], library.settings)
     assert split is not None
     abstraction = Abstraction(module, split[1], names)
     facts = [facts_of(name, module, abstraction) for name in module.definitions]
@@ -177,9 +175,8 @@ def facts_of(name: str, module: Module, abstraction: Abstraction) -> DefinitionF
 
 def year_of(module: Module) -> int:
     """The year of the copyright notice; a year in the far future if there is none."""
-    head, _, rest = module.header.partition("Copyright")
-    digits = rest.replace("(c)", "").replace("(C)", "").strip()[:4]
-    return int(digits) if digits.isdecimal() else 9999
+    found = re.search(r"Copyright\D{0,20}(\d{4})", module.header)
+    return int(found[1]) if found else 9999
 
 
 def _index(facts: Mapping[str, list[Any]], settings: Settings) -> LibraryIndex:
@@ -193,12 +190,12 @@ def _index(facts: Mapping[str, list[Any]], settings: Settings) -> LibraryIndex:
         folder, base = os.path.split(path)
         origins = named.setdefault(os.path.basename(folder), set())
         origins.update(models)
-        if is_modular_name(base):
+        if is_modular(base, settings):
             needs[path] = frozenset(os.path.normpath(os.path.join(folder, one)) for one in items)
             origins.update(os.path.basename(os.path.dirname(one)) for one in needs[path])
             continue
         years[path] = year
-        split = split_stem(base[:-3], settings.file_kinds)
+        split = split_stem(base[:-3], settings)
         assert split is not None
         for name, role, lines, whole, parts in items:
             if role not in roles:

@@ -10,6 +10,7 @@ import ast
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from modular_converter.convert.batch import Run
@@ -17,6 +18,7 @@ from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.assemble import render_all
 from modular_converter.convert.emit.banner import without_banner
 from modular_converter.convert.emit.format import format_files
+from modular_converter.convert.inherit.resolve import is_sibling
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.names import written_name
 from modular_converter.convert.source.own_imports import folder_name, own_folder_name, with_absolute_imports
@@ -27,8 +29,8 @@ from modular_converter.model.index import index_module
 from modular_converter.model.module import Module
 from modular_converter.model.nodes import parse, walk
 from modular_converter.rules import input_files
+from modular_converter.settings.layout import dotted_name, folder_of_model, model_of_modular, modular_name, module_name
 from modular_converter.settings.load import profile_settings
-from modular_converter.settings.values import module_name
 
 
 _TYPE = re.compile(r"(?m)^    model_type\b[^=\n]*=\s*([\"'])([\w.-]+)\1")
@@ -79,7 +81,7 @@ def read_parent(name: str, models: str, library: Library) -> ParentModel:
     """
     is_elsewhere = "." in name
     model = name.rpartition(".")[2].replace("-", "_")
-    folder = library.resolver.stem(name, models) if is_elsewhere else model_folder(name, models)
+    folder = library.resolver.stem(name, models) if is_elsewhere else model_folder(name, models, library.settings)
     if folder is None or not os.path.isdir(folder):
         raise ConversionError(input_files.missing_file(Location(name), reason="there is no such package or folder"))
     conventions = profile_settings() if is_elsewhere else library.settings
@@ -97,7 +99,8 @@ def read_parent(name: str, models: str, library: Library) -> ParentModel:
         reason = f"its file `{module_name(conventions.default_kind, model)}.py` exports no class that is called after {model}"
         raise ConversionError(input_files.missing_file(Location(folder), reason=reason))
     by_own_name = (own_folder_name(module, library) for module in modules.values())
-    dotted = name if is_elsewhere else next(filter(None, by_own_name), f"..{model}")
+    beside = dotted_name(os.path.join(folder, "x.py"), library.settings).removesuffix(".x")
+    dotted = name if is_elsewhere else next(filter(None, by_own_name), beside)
     return ParentModel(model, folder, dotted, cased, modules, classes, is_elsewhere)
 
 
@@ -122,13 +125,15 @@ def new_model(model: str, cased: str, parents: Sequence[ParentModel], models: st
 
     Raises `ConversionError` with the findings, if the modular file does not convert.
     """
-    modular = os.path.join(models, model, f"modular_{model}.py")
-    prefixes = (cased, *(cased + title(parent.model) for parent in parents[1:]))
-    text = _modular_text(list(zip(parents, prefixes, strict=True)), model, library)
-    text = format_files({modular: text}, library.settings).texts[modular]
+    modular = os.path.join(folder_of_model(models, model, library.settings), modular_name(model, library.settings))
     renamers = [Renamer(one.model, one.cased, model, cased, models=library.settings.models_names) for one in parents]
+    namings = [renamers[0]]
+    for parent, renamer in zip(parents[1:], renamers[1:], strict=True):
+        namings.append(replace(renamer, new_cased=cased + title(parent.model)))
+    text = _modular_text(list(zip(parents, namings, strict=True)), model, library)
+    text = format_files({modular: text}, library.settings).texts[modular]
     conversion, copies = _convert(modular, text, list(zip(parents, renamers, strict=True)), library)
-    classes = {name: cased + name.removeprefix(parents[0].cased) for _, name in parents[0].classes}
+    classes = {name: renamers[0].name(name) for _, name in parents[0].classes}
     init = _init(parents[0], {**conversion.files, **copies}, modular, renamers[0], library)
     generated = (index_module(content, path) for path, content in conversion.files.items())
     old, written = _types(parents[0].modules.values()), _types(generated)
@@ -143,14 +148,19 @@ def _convert(
 ) -> tuple[Conversion, Mapping[str, str]]:
     """The conversion of a modular file, and the files beside it that its code imports, which are the parents' renamed."""
     copies: dict[str, str] = {}
+    model = model_of_modular(modular, library.settings)
+    given = {module_name(kind, model) for parent, _ in parents for kind in parent.modules}
     while True:
         (conversion,) = Run(library.settings, {modular: text, **copies}, workers=1).convert([modular])
-        if conversion.failed:
-            raise ConversionError(*conversion.findings)
         files = {**conversion.files, **copies}
         missing = {name for content in files.values() for name in _beside(content)}
+        if conversion.failed:  # what the parents' files import may be what is missing
+            beside = (renamer.name(name) for parent, renamer in parents for name in _beside_parent(parent))
+            missing = {*beside} - given
         missing -= {os.path.basename(path).removesuffix(".py") for path in files}
         found = {name: content for name in sorted(missing) if (content := _copy(name, parents, library)) is not None}
+        if not found and conversion.failed:
+            raise ConversionError(*conversion.findings)
         if not found:
             return conversion, copies
         new = {os.path.join(os.path.dirname(modular), f"{name}.py"): content for name, content in found.items()}
@@ -162,6 +172,12 @@ def _beside(text: str) -> Iterator[str]:
     for node in walk(*parse(text).body):
         if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module:
             yield node.module
+
+
+def _beside_parent(parent: ParentModel) -> Iterator[str]:
+    """The modules beside a parent's files that they import from."""
+    for module in parent.modules.values():
+        yield from (one.module[1:] for one in module.imported.values() if is_sibling(one.module))
 
 
 def _copy(name: str, parents: Sequence[tuple[ParentModel, Renamer]], library: Library) -> str | None:
@@ -193,16 +209,16 @@ def title(model: str) -> str:
     return "".join(part.title() for part in model.split("_"))
 
 
-def _modular_text(parents: Sequence[tuple[ParentModel, str]], model: str, library: Library) -> str:
+def _modular_text(parents: Sequence[tuple[ParentModel, Renamer]], model: str, library: Library) -> str:
     imports, classes, exported = [], [], []
-    for parent, prefix in parents:
+    for parent, renamer in parents:
         types = _types(parent.modules.values())
         for kind in parent.modules:
             names = [name for other, name in parent.classes if other == kind]
             if names:
                 imports.append(f"from {parent.dotted}.{module_name(kind, parent.model)} import {', '.join(names)}\n")
             for name in names:
-                new = prefix + name.removeprefix(parent.cased)
+                new = renamer.name(name)
                 classes.append(f"\n\nclass {new}({name}):\n    {_body(types.get(name, ''), parent.model, model)}\n")
                 exported.append(new)
     module = next(iter(parents[0][0].modules.values()))
@@ -220,7 +236,7 @@ def _init(
     if parent.is_elsewhere:
         return ""
     text = library.text_if_readable(path)
-    if text is None:
+    if text is None or parent.folder == os.path.dirname(modular):
         return None
     dotted = own_folder_name(library.module(path), library)
     renamed = renamer.code(re.sub(rf"(?m)^(\s*from ){re.escape(dotted)}\.", r"\1.", text) if dotted else text)

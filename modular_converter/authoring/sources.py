@@ -13,11 +13,11 @@ from modular_converter.authoring.normal_form import Abstraction, normal
 from modular_converter.convert.inherit.prefix import asked_prefix
 from modular_converter.convert.inherit.rename_neighbours import rename_neighbours
 from modular_converter.convert.inherit.resolve import neighbour_module, resolve_imports
-from modular_converter.convert.schedule import modular_of
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import RenamedModule
 from modular_converter.findings import ConversionError
 from modular_converter.model.module import Role, Statement
+from modular_converter.settings.layout import dotted_name, modular_of
 
 
 MOST_FILES = 10
@@ -173,9 +173,10 @@ def _scores(
 
 def may_give(entry: IndexEntry, flat: FlatModel, forbidden: frozenset[str], library: Library) -> bool:
     """Whether a definition may be taken from its file."""
-    if os.path.dirname(entry.path) == flat.folder or modular_of(entry.path, library.settings) in forbidden:
+    is_beside = os.path.dirname(entry.path) == flat.folder != flat.models_folder
+    if is_beside or modular_of(entry.path, library.settings) in forbidden:
         return False
-    return neighbour_module(dotted_name(entry.path), library.settings) is not None
+    return neighbour_module(dotted_name(entry.path, library.settings), library.settings) is not None
 
 
 def is_old_enough(entry: IndexEntry, file: FlatFile, index: LibraryIndex, preferred: Collection[str]) -> bool:
@@ -193,12 +194,6 @@ def is_old_enough(entry: IndexEntry, file: FlatFile, index: LibraryIndex, prefer
 
 def _folder_name(path: str) -> str:
     return os.path.basename(os.path.dirname(path))
-
-
-def dotted_name(path: str) -> str:
-    """The module of a neighbour's file, as a modular file in another folder of models imports it."""
-    folder, name = os.path.split(path)
-    return f"..{os.path.basename(folder)}.{name.removesuffix('.py')}"
 
 
 def _best_files(
@@ -259,7 +254,7 @@ def open_source(
         children: pairs of a class of the target and the class of the file.
         likely: class of the target -> names of classes in the file.
     """
-    dotted = dotted_name(path)
+    dotted = dotted_name(path, library.settings)
     parents = ", ".join(dict.fromkeys(parent for _, parent in children)) or "nothing"
     text = f"from {dotted} import {parents}\n" + "".join(f"class {one}({parent}): pass\n" for one, parent in children)
     try:

@@ -15,6 +15,7 @@ from modular_converter.findings import UNPARSABLE, ConversionError, locate_parse
 from modular_converter.model.index import index_module
 from modular_converter.model.module import Role
 from modular_converter.rules import input_files
+from modular_converter.settings.layout import folder_of_model, modular_name, module_name
 
 
 SNIPPET = "snippet"
@@ -67,8 +68,8 @@ def snippet(text: str, models: str, library: Library) -> FlatModel:
     Raises `ConversionError` for a text that is not Python.
     """
     kind = library.settings.default_kind
-    folder = os.path.join(models, SNIPPET)
-    path = os.path.join(folder, f"{kind}_{SNIPPET}.py")
+    folder = folder_of_model(models, SNIPPET, library.settings)
+    path = os.path.join(folder, f"{module_name(kind, SNIPPET)}.py")
     try:
         module = index_module(text, path)
     except UNPARSABLE as error:
@@ -78,6 +79,6 @@ def snippet(text: str, models: str, library: Library) -> FlatModel:
     if len(names) == 1 or not common:
         common = next((name[:end] for name in names for end in range(1, len(name)) if name[end].isupper()), "Snippet")
     file = FlatFile(kind, path, text, module, False)
-    modular = os.path.join(folder, f"modular_{SNIPPET}.py")
+    modular = os.path.join(folder, modular_name(SNIPPET, library.settings))
     model_names = replace(library.names(models), written={SNIPPET: common})
-    return FlatModel(modular, SNIPPET, model_names, (file,), no_inherit_module(models, library))
+    return FlatModel(modular, SNIPPET, model_names, (file,), library.settings, no_inherit_module(models, library))

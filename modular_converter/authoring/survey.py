@@ -54,6 +54,8 @@ class Survey(NamedTuple):
     """The comments on top of at least half of the files; "" for none."""
     files: tuple[str, ...]
     """The files of the models that were read."""
+    others: tuple[str, ...]
+    """Further folders that hold models with such files."""
 
 
 class _File(NamedTuple):
@@ -80,10 +82,10 @@ def survey(project: str, settings: Settings) -> Survey | None:
         project: absolute.
         settings: those of the profile, for reading.
     """
-    found = max(_folders_of_models(project), key=lambda one: (len(one[1]), -len(one[0])), default=None)
-    if found is None:
+    folders = [*_folders_of_models(project)]
+    if not folders:
         return None
-    root, models = found
+    root, models = max(folders, key=lambda one: (len(one[1]), -len(one[0])))
     library = Library(settings)
     files = [file for model in models[:MOST_MODELS] for file in _files(root, model, library)]
     cased = _cased(files)
@@ -104,6 +106,11 @@ def survey(project: str, settings: Settings) -> Survey | None:
         cased=cased,
         header=_common((file.header for file in files), len(files)),
         files=tuple(file.path for file in files),
+        others=tuple(
+            other
+            for other, names in folders
+            if other != root and any(os.path.isfile(os.path.join(other, n, f"{default_kind}_{n}.py")) for n in names)
+        ),
     )
 
 

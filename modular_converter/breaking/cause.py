@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 
 from modular_converter.breaking.changes import ModelChange
 from modular_converter.breaking.values import CodePlace
-from modular_converter.convert.schedule import modular_of
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import ConversionError
 from modular_converter.model.module import Module, Role, Statement
+from modular_converter.settings.layout import modular_of
 
 
 MOST_STEPS = 20

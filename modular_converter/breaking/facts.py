@@ -21,7 +21,7 @@ from modular_converter.model.bindings import Function
 from modular_converter.model.module import Role
 from modular_converter.model.nodes import dotted, walk
 from modular_converter.model.resolver import Definition
-from modular_converter.settings.values import split_stem
+from modular_converter.settings.layout import split_stem
 
 
 _DOCUMENTED = re.compile(r"^[ \t]*(\w+)[ \t]*\((?=[^\n]*(?:optional|`|\*))[^\n]*\)[ \t]*:", re.MULTILINE)
@@ -139,7 +139,7 @@ class ModelTree:
         files = {}
         for path in self.files_in(os.path.join(self.models, model)):
             name = os.path.basename(path)
-            if split_stem(name.removesuffix(".py"), library.settings.file_kinds):
+            if split_stem(name.removesuffix(".py"), library.settings):
                 try:
                     files[name] = reader.file(path)
                 except ConversionError:  # the check of the file tells of it

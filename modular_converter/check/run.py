@@ -21,8 +21,9 @@ from modular_converter.files.listing import Listings, Unignored
 from modular_converter.files.read import heads
 from modular_converter.findings import ConversionError, Finding, Location, exit_code
 from modular_converter.rules import stale_files
+from modular_converter.settings.layout import is_modular
 from modular_converter.settings.parent_folders import repository_above
-from modular_converter.settings.values import Settings
+from modular_converter.settings.values import BANNER_NOTICE, Settings
 
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ def _folders_given(arguments: Sequence[str], models: str | None, listings: Listi
             yield from folders_below(folder, listings)
 
 
-_MARK = b"modular_"
+_MARK = BANNER_NOTICE.partition(" {")[0].encode()
 """A part of every banner. Few other files begin with these bytes."""
 HEAD_BYTES = 8192
 """The number of bytes of a file that are searched for a banner."""
@@ -207,9 +208,11 @@ def orphans(
     found = []
     for folder, sources in sorted(folders.items()):
         current = frozenset().union(*(given.get(one, ()) for one in sources))
-        names = [name for name in listings.of(folder).files if _may_be_generated(name) and name not in current]
+        names = [
+            name for name in listings.of(folder).files if _may_be_generated(name, settings) and name not in current
+        ]
         for name, head in heads(folder, names, HEAD_BYTES, settings):
-            source = _source_in_banner(head)
+            source = _source_in_banner(head, settings)
             if not source:
                 continue
             beside = (os.path.join(one, os.path.basename(source)) for one in sources)
@@ -220,16 +223,15 @@ def orphans(
     return found
 
 
-def _may_be_generated(name: str) -> bool:
+def _may_be_generated(name: str, settings: Settings) -> bool:
     """Whether a file is a Python file, no modular file and no `__init__.py`."""
-    return name.endswith(".py") and name != "__init__.py" and not name.startswith("modular_")
+    return name.endswith(".py") and name != "__init__.py" and not is_modular(name, settings)
 
 
-def _source_in_banner(head: bytes | Exception) -> str:
+def _source_in_banner(head: bytes | Exception, settings: Settings) -> str:
     """The modular file that the banner of a file names; "" for a file without a banner, or that may not be read."""
     if isinstance(head, Exception) or _MARK not in head:
         return ""
     source = is_generated(head.decode("utf-8", "replace") + "\n")
-    name = os.path.basename(source)
-    is_modular = name.startswith("modular_") and name.removesuffix(".py").isidentifier()
-    return source if is_modular else ""  # other tools write the same words into their files
+    is_python = os.path.basename(source).removesuffix(".py").isidentifier()
+    return source if is_python and is_modular(source, settings) else ""  # other tools write the same words

@@ -19,6 +19,7 @@ from modular_converter.findings import ConversionError, Location
 from modular_converter.reporting.display import count, message
 from modular_converter.rules import input_files
 from modular_converter.settings import toml_files
+from modular_converter.settings.layout import folder_of_model, modular_name
 from modular_converter.settings.load import TABLE, load_settings, profile_settings
 from modular_converter.settings.parent_folders import project_above
 from modular_converter.settings.values import Settings
@@ -52,6 +53,9 @@ def _facts(found: Survey, tools: ToolsInUse, project: str) -> Iterator[tuple[str
     shown = ", ".join(found.models[:SHOWN]) + (", …" if len(found.models) > SHOWN else "")
     yield "package", found.package or "none: the folder of models lies in no package"
     yield "models", f"{os.path.relpath(found.root, project)}: {count(len(found.models), 'model')} ({shown})"
+    for other in found.others[:SHOWN]:
+        where = os.path.relpath(other, project)
+        yield "", f"{where} holds models, too: put a pyproject.toml above it, and run `modular-convert init` there"
     ends = (f"`{kind}_<model>.py` for classes named …{end}" for end, kind in found.kinds.items())
     yield "files", "; ".join((f"`{found.default_kind}_<model>.py`", *ends))
     if found.unnamed:
@@ -119,8 +123,10 @@ def _write(project: str, table: str, dry_run: bool) -> int:
     if dry_run:
         click.echo(f"\n{table}")
         return 0
-    before = toml_files.read_text(path).rstrip("\n") if exists else ""
-    write_atomically(path, f"{before}\n\n{table}\n" if before else f"{table}\n", project)
+    before = toml_files.read_text(path) if exists else ""
+    end = "\r\n" if "\r\n" in before else "\n"
+    added = table.replace("\n", end) + end
+    write_atomically(path, f"{before.rstrip()}{end}{end}{added}" if before.strip() else added, project)
     click.echo(
         f"{'settings':<14} {os.path.relpath(path)}: [tool.{TABLE}] is {'added' if exists else 'new'}\n\n{table}\n"
     )
@@ -134,7 +140,9 @@ def _compare(found: Survey, project: str) -> int:
     texts = {path: library.text(path) for path in found.files}
     formatted = format_files(texts, settings)
     others = [os.path.relpath(path, project) for path in texts if formatted.texts[path] != texts[path]]
-    top = banner(os.path.join(found.root, "MODEL", "modular_MODEL.py"), settings).splitlines()
+    top = banner(
+        os.path.join(folder_of_model(found.root, "MODEL", settings), modular_name("MODEL", settings)), settings
+    ).splitlines()
     click.echo("generated files begin with")
     click.echo("".join(f"    {line}\n" for line in top), nl=False)
     click.echo(f"{len(texts) - len(others)} of {count(len(texts), 'file')} are as the formatter leaves them")

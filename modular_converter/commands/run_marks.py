@@ -78,7 +78,7 @@ def _files(options: MarksOptions) -> tuple[str, list[str]]:
         folder = argument
         if not os.path.isdir(argument):
             models = required_models_folder(options.package, options.root)
-            folder = models if argument == ALL else model_folder(argument, models)
+            folder = models if argument == ALL else model_folder(argument, models, load_settings(models))
         start = folder
         files = ModelFolders(Listings(), lambda name: name.endswith(".py")).files_below(os.path.abspath(folder))
         found.update(dict.fromkeys(files))

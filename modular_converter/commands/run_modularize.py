@@ -16,12 +16,12 @@ from modular_converter.authoring.modularize import Modularized, modularize_allow
 from modular_converter.authoring.report import summary_values, text
 from modular_converter.commands.output import print_diff, progress, report
 from modular_converter.convert.source.library import Library
-from modular_converter.files.arguments import names_of_models
 from modular_converter.files.atomic_write import write_atomically
 from modular_converter.files.generated_files import current_text, path_of_generated
 from modular_converter.files.read import is_installed
 from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.rules import input_files
+from modular_converter.settings.layout import modular_name, names_of_models
 from modular_converter.settings.values import Settings
 
 
@@ -53,7 +53,7 @@ def run(options: ModularizeOptions) -> int:
         if options.writes and not options.output_dir and is_installed(chosen.models):
             raise ConversionError(input_files.installed(Location(chosen.models)))
         for name in options.preferred:
-            if name not in (known := names_of_models(chosen.models)):
+            if name not in (known := names_of_models(chosen.models, chosen.settings)):
                 raise ConversionError(input_files.model(Location(name), known))
         library = Library(chosen.settings)
         with progress("reading the library"):
@@ -66,7 +66,7 @@ def run(options: ModularizeOptions) -> int:
     differs = False
     for folder, model in chosen.named:
         try:
-            _refuse_existing(os.path.join(folder, f"modular_{model}.py"), chosen.settings, options)
+            _refuse_existing(os.path.join(folder, modular_name(model, chosen.settings)), chosen.settings, options)
             flat = read_flat_model(folder, model, library)
             with progress(f"modularizing {model}"):
                 result = modularize_allowing(flat, index, library, options.preferred, options.allowed).worthwhile

@@ -24,7 +24,9 @@ from modular_converter.files.read import is_installed
 from modular_converter.findings import ConversionError, Location
 from modular_converter.reporting.display import message
 from modular_converter.rules import input_files
+from modular_converter.settings.layout import folder_of_model, place_of_model
 from modular_converter.settings.load import load_settings
+from modular_converter.settings.values import Settings
 
 
 @dataclass(frozen=True)
@@ -43,12 +45,10 @@ def run(options: NewOptions) -> int:
     """Write the files of a new model, and return the exit code."""
     try:
         models = required_models_folder(None, options.root)
-        folder = os.path.join(models, options.model)
         if is_installed(models):
             raise ConversionError(input_files.installed(Location(models)))
-        if os.path.isdir(folder) and any(name.endswith(".py") for name in os.listdir(folder)):
-            raise ConversionError(input_files.model_exists(Location(folder)))
         library = Library(load_settings(models))
+        _refuse_existing(models, options.model, library.settings)
         parents = [read_parent(name, models, library) for name in options.parents]
         new = new_model(options.model, options.cased or title(options.model), parents, models, library)
         tables = [*table_entries(models, new.renamer, new.types, new.classes, library)]
@@ -59,6 +59,16 @@ def run(options: NewOptions) -> int:
     report(new.conversion.findings)
     print("\nleft to you:", *_left(new, parents, tables, library, options), sep="\n  ", file=sys.stderr)
     return 0
+
+
+def _refuse_existing(models: str, model: str, settings: Settings) -> None:
+    """Raise `ConversionError` for a model that has Python files."""
+    folder = folder_of_model(models, model, settings)
+    names = os.listdir(folder) if os.path.isdir(folder) else ()
+    found = [os.path.join(folder, name) for name in names if name.endswith(".py")]
+    place = os.path.join(models, model)
+    if found and (folder != models or place in {place_of_model(path, settings) for path in found}):
+        raise ConversionError(input_files.model_exists(Location(place)))
 
 
 def _place(new: NewModel, tables: Sequence[Table], models: str, options: NewOptions) -> None:
@@ -91,7 +101,8 @@ def _left(
     shown = [message(os.path.relpath(one.path)) for one in tables if not one.is_generated]
     if shown and not options.tables:
         yield f"apply the diff above to {', '.join(shown)}, which people write (--tables does it)"
-    if new.init is None and os.path.exists(os.path.join(parents[0].folder, "__init__.py")):
+    is_alone = parents[0].folder != os.path.dirname(new.modular)
+    if new.init is None and is_alone and os.path.exists(os.path.join(parents[0].folder, "__init__.py")):
         yield f"__init__.py: that of {parents[0].model} cannot be followed"
     for path in new.copies:
         yield f"{message(os.path.basename(path))}: the parent's under new names; no conversion writes it"

@@ -24,7 +24,6 @@ from modular_converter.commands.output import progress, report
 from modular_converter.commands.run_convert import ConvertOptions, prepare
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
-from modular_converter.convert.schedule import modular_of
 from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import ALL, Selection
 from modular_converter.files.generated_files import current_text, path_of_generated, put_in_place
@@ -32,6 +31,7 @@ from modular_converter.files.read import is_installed
 from modular_converter.findings import ConversionError, Finding, first_of
 from modular_converter.git.affected import SETTINGS_FILES, named_settings
 from modular_converter.reporting.display import count, shown_path
+from modular_converter.settings.layout import modular_of
 from modular_converter.settings.parent_folders import upwards
 from modular_converter.settings.values import Settings
 

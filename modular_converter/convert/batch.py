@@ -93,7 +93,8 @@ class Run:
         text = library.text_if_readable(conversion.path) or ""
         findings = with_fixes(without_silenced(findings, conversion.path, text), conversion.path, text)
         failed = any(finding.is_error for finding in findings)
-        files = {} if failed else {path: result.texts[path] for path in conversion.files}
+        end = "\n" if failed else library.line_end(conversion.path)  # generated files have those of their modular file
+        files = {} if failed else {path: result.texts[path].replace("\n", end) for path in conversion.files}
         reads = _merged(
             conversion.reads, {path: at for path, at in seen.files.items() if path not in conversion.files}
         )
@@ -122,7 +123,7 @@ class Run:
             file: (conversion.path, text)
             for conversion in batch
             for file, text in conversion.files.items()
-            if library.text_if_readable(file) != text
+            if library.text_if_readable(file) != text.replace("\r\n", "\n")
         }
         gone = {
             file: one.path

@@ -32,7 +32,7 @@ from modular_converter.model.index import relative_imports
 from modular_converter.model.members import names_in_class
 from modular_converter.model.module import ImportedName, Module, Role, Statement
 from modular_converter.rules import checks
-from modular_converter.settings.values import split_stem
+from modular_converter.settings.layout import modular_of, split_stem
 
 
 def lint(
@@ -245,9 +245,9 @@ def exists(path: str, name: str, library: Library) -> bool:
 
 def is_given(path: str, target: ModularFile, kinds: Collection[str], library: Library) -> bool:
     """Whether a run generates a file, from this modular file or from another one."""
-    kind, model = split_stem(os.path.basename(path), library.settings.file_kinds) or ("", "")
-    giver = os.path.join(os.path.dirname(path), f"modular_{model}.py")
-    return kind in kinds if giver == target.path else bool(model) and library.exists(giver)
+    kind, _ = split_stem(os.path.basename(path), library.settings) or ("", "")
+    giver = modular_of(path, library.settings)
+    return kind in kinds if giver == target.path else bool(giver) and library.exists(giver)
 
 
 def looked_for(path: str, folder: str) -> str:

@@ -16,7 +16,8 @@ from modular_converter.convert.inherit.resolve import neighbour_module
 from modular_converter.convert.source.library import Library, Observations
 from modular_converter.findings import ConversionError
 from modular_converter.model.module import Module, Role
-from modular_converter.settings.values import Settings, split_stem
+from modular_converter.settings.layout import modular_of
+from modular_converter.settings.values import Settings
 
 
 def required_files(path: str, library: Library) -> frozenset[str]:
@@ -54,13 +55,6 @@ def _module(path: str, library: Library) -> Module:
         return library.module(path)
     except ConversionError:
         return Module(path, "", ())
-
-
-def modular_of(path: str, settings: Settings) -> str:
-    """The modular file that a generated file would come from: `modeling_x.py` -> `modular_x.py` beside it."""
-    folder, name = os.path.split(path)
-    split = split_stem(name.removesuffix(".py"), settings.file_kinds)
-    return os.path.join(folder, f"modular_{split[1]}.py") if split else ""
 
 
 def dependencies(required: Mapping[str, Collection[str]], settings: Settings) -> dict[str, frozenset[str]]:

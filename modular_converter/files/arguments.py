@@ -16,8 +16,17 @@ from modular_converter.files.listing import Listings, ModelFolders
 from modular_converter.files.read import given_text
 from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.rules import input_files, settings_tables
+from modular_converter.settings.layout import (
+    folder_of_model,
+    is_modular,
+    model_of_modular,
+    models_folder_of,
+    modular_name,
+    names_of_models,
+    place_of_model,
+)
 from modular_converter.settings.load import load_settings, load_settings_of
-from modular_converter.settings.parent_folders import models_folder_of, project_above
+from modular_converter.settings.parent_folders import project_above
 from modular_converter.settings.values import Settings
 
 
@@ -98,17 +107,13 @@ def required_models_folder(package: str | None, root: str | None) -> str:
     return folder
 
 
-def model_folder(name: str, models: str) -> str:
+def model_folder(name: str, models: str, settings: Settings) -> str:
     """The folder of a model, by its name with `-` or `_`. Raises `ConversionError` where there is none."""
-    folder = os.path.join(models, name.replace("-", "_"))
-    if not os.path.isdir(folder):
-        raise ConversionError(input_files.model(Location(name), names_of_models(models)))
-    return folder
-
-
-def names_of_models(models: str) -> list[str]:
-    """The names of the folders in the folder of models, sorted."""
-    return sorted(entry.name for entry in os.scandir(models) if entry.is_dir())
+    known = names_of_models(models, settings)
+    model = name.replace("-", "_")
+    if model not in known:
+        raise ConversionError(input_files.model(Location(name), known))
+    return folder_of_model(models, model, settings)
 
 
 def means_many(argument: str) -> bool:
@@ -133,14 +138,12 @@ def _expand(argument: str, models: str | None, listings: Listings) -> Sequence[s
             raise ConversionError(input_files.nothing_to_convert(argument, reason="no modular file in this folder"))
         return paths
     if os.path.isfile(argument):
-        if not _is_modular(argument):
-            reason = "not a modular file: its name is not `modular_<model>.py`"
-            raise ConversionError(input_files.nothing_to_convert(argument, reason=reason))
+        _refuse_other_name(argument)
         return [os.path.abspath(argument)]
     if glob.has_magic(argument):
         for folder in glob.glob(os.path.dirname(argument), recursive=True):
             listings.of(os.path.abspath(folder))  # `glob` is silent about a folder that cannot be listed
-        paths = [os.path.abspath(path) for path in glob.glob(argument, recursive=True) if _is_modular(path)]
+        paths = [os.path.abspath(path) for path in glob.glob(argument, recursive=True) if has_modular_name(path)]
         if not paths:
             raise ConversionError(
                 input_files.nothing_to_convert(argument, reason="the pattern matches no modular file")
@@ -154,21 +157,28 @@ def _expand(argument: str, models: str | None, listings: Listings) -> Sequence[s
 def _by_model_name(name: str, models: str | None, listings: Listings) -> Sequence[str]:
     everything = _modular_files_below(models, listings)
     folder = name.replace("-", "_")
-    paths = [path for path in everything if os.path.basename(os.path.dirname(path)) == folder]
-    paths = paths or [path for path in everything if os.path.basename(path) == f"modular_{folder}.py"]
+    settings = load_settings(models or os.getcwd())
+    known = {path: os.path.basename(place_of_model(path, settings)) for path in everything}
+    paths = [path for path, model in known.items() if model == folder]
+    paths = paths or [path for path in everything if model_of_modular(path, settings) == folder]
     if not paths:
-        known = sorted({os.path.basename(os.path.dirname(path)) for path in everything})
-        raise ConversionError(input_files.nothing_to_convert(name, reason="no such model or file", candidates=known))
+        raise ConversionError(
+            input_files.nothing_to_convert(name, reason="no such model or file", candidates=sorted({*known.values()}))
+        )
     return paths
 
 
-def _is_modular(path: str) -> bool:
-    return is_modular_name(os.path.basename(path))
+def _refuse_other_name(path: str) -> None:
+    """Raise `ConversionError` for a file that is no modular file by its name."""
+    if not has_modular_name(path):
+        named = modular_name("<model>", load_settings(os.path.dirname(os.path.abspath(path))))
+        reason = f"not a modular file: its name is not `{named}`"
+        raise ConversionError(input_files.nothing_to_convert(path, reason=reason))
 
 
-def is_modular_name(name: str) -> bool:
-    """Whether a file is a modular file by its name."""
-    return name.startswith("modular_") and name.endswith(".py") and name != "modular_.py"
+def has_modular_name(path: str) -> bool:
+    """Whether a file is a modular file by its name and the settings of its folder."""
+    return is_modular(path, load_settings(os.path.dirname(os.path.abspath(path))))
 
 
 def _modular_files_below(folder: str | None, listings: Listings) -> list[str]:
@@ -176,14 +186,16 @@ def _modular_files_below(folder: str | None, listings: Listings) -> list[str]:
     if folder is None:
         return []
     below = ((here, listings.of(here).files) for here in folders_below(folder, listings))
-    return sorted(os.path.join(here, name) for here, names in below for name in names if is_modular_name(name))
+    settings = load_settings(folder)
+    return sorted(os.path.join(here, name) for here, names in below for name in names if is_modular(name, settings))
 
 
 def folders_below(folder: str, listings: Listings) -> Sequence[str]:
     """A folder and the folders below it that may hold modular files, searched once in a run."""
     top = os.path.abspath(folder)
     if top not in listings.searched:
-        listings.searched[top] = [*ModelFolders(listings, is_modular_name).below(top)]
+        wanted = functools.partial(is_modular, settings=load_settings(top))
+        listings.searched[top] = [*ModelFolders(listings, wanted).below(top)]
     return listings.searched[top]
 
 
@@ -239,12 +251,12 @@ def select_given(path: str, content: bytes, overrides: Mapping[str, Any] | None 
 
     Raises `ConversionError` for a path that is no modular file's, for a text that cannot be read, and for wrong settings.
     """
-    if not _is_modular(path):
-        reason = "not a modular file: its name is not `modular_<model>.py`"
-        raise ConversionError(input_files.nothing_to_convert(path, reason=reason))
+    _refuse_other_name(path)
     path = os.path.abspath(path)
     settings = _overridden(load_settings_of([path]), overrides)
-    return Selection(settings, models_folder_of(path), (path,), (), {path: given_text(path, content, settings)})
+    return Selection(
+        settings, models_folder_of(path, settings), (path,), (), {path: given_text(path, content, settings)}
+    )
 
 
 def _overridden(settings: Settings, overrides: Mapping[str, Any] | None) -> Settings:

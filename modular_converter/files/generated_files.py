@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from modular_converter.files.read import is_installed, refuse_link_out, root_of
 from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.rules import input_files, settings_tables
+from modular_converter.settings.layout import is_modular, models_folder_of
 from modular_converter.settings.parent_folders import is_below
 from modular_converter.settings.values import Settings
 from modular_converter.settings.versions import is_unchecked
@@ -19,7 +20,7 @@ def path_of_generated(path: str, settings: Settings) -> str:
     """Where a generated file goes: beside its modular file, or below the configured folder."""
     if not settings.output_dir:
         return path
-    return os.path.join(settings.output_dir, os.path.basename(os.path.dirname(path)), os.path.basename(path))
+    return os.path.join(settings.output_dir, os.path.relpath(path, models_folder_of(path, settings)))
 
 
 def same_targets(paths: Sequence[str], settings: Settings) -> dict[str, Finding]:
@@ -62,7 +63,7 @@ def put_in_place(target: str, text: str, modular: str, settings: Settings) -> bo
     """
     from modular_converter.files.atomic_write import resolve_inside, sweep, write_atomically
 
-    if os.path.basename(target).casefold().startswith("modular_"):
+    if is_modular(target.casefold(), settings):
         raise ConversionError(input_files.read_only_target(Location(target), "it has the name of a modular file"))
     if not settings.output_dir and is_installed(target):
         raise ConversionError(input_files.read_only_target(Location(target), "it belongs to an installed package"))

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 from modular_converter.findings import ConversionError, Location
 from modular_converter.rules import input_files
-from modular_converter.settings.parent_folders import INSTALLED, models_folder_of
+from modular_converter.settings.layout import models_folder_of
+from modular_converter.settings.parent_folders import INSTALLED
 from modular_converter.settings.regular_file import NO_FOLLOW, read_head, read_regular
 from modular_converter.settings.values import Settings
 
@@ -29,7 +30,7 @@ def root_of(path: str, settings: Settings) -> str:
     """
     if settings.root and path.startswith(os.path.join(settings.root, "")):
         return settings.root
-    return models_folder_of(path)
+    return models_folder_of(path, settings)
 
 
 def refuse_link_out(path: str, settings: Settings) -> None:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator
 
 import modular_converter
-from modular_converter.convert.schedule import ancestor_files, modular_of, removes_attributes, required_files
+from modular_converter.convert.schedule import ancestor_files, removes_attributes, required_files
 from modular_converter.convert.source.library import Library
 from modular_converter.files.generated_files import path_of_generated
 from modular_converter.files.read import is_installed
@@ -16,8 +16,9 @@ from modular_converter.findings import ConversionError
 from modular_converter.git.snapshot import Touched
 from modular_converter.git.work_tree import GitError, GitTimeout, Repository, WorkTrees
 from modular_converter.rules import input_files
+from modular_converter.settings.layout import is_modular, models_folder_of, modular_of
 from modular_converter.settings.load import PROFILE_FILES
-from modular_converter.settings.parent_folders import is_below, models_folder_of, upwards
+from modular_converter.settings.parent_folders import is_below, upwards
 from modular_converter.settings.values import Settings
 
 
@@ -85,8 +86,7 @@ class _Grounds:
 
     def _of_one(self, path: str) -> frozenset[str]:
         if path not in self._direct:
-            is_modular = os.path.basename(path).startswith("modular_")
-            found = self._of_modular(path) if is_modular else {modular_of(path, self.settings)}
+            found = self._of_modular(path) if is_modular(path, self.settings) else {modular_of(path, self.settings)}
             self._direct[path] = frozenset(found - {""})
         return self._direct[path]
 
@@ -124,7 +124,7 @@ def _affected(changed: Touched, paths: Iterable[str], grounds: _Grounds) -> list
 
 def _links_of(path: str, settings: Settings) -> Iterator[str]:
     """The generated files of a modular file that are links: their targets may have any name."""
-    if os.path.basename(path).startswith("modular_"):
+    if is_modular(path, settings):
         target = path_of_generated(path, settings)
         with contextlib.suppress(OSError), os.scandir(os.path.dirname(target)) as found:
             yield from (one.path for one in found if one.is_symlink() and modular_of(one.path, settings) == target)
@@ -136,7 +136,7 @@ def _changed_since(ref: str, paths: Collection[str], grounds: _Grounds) -> set[s
     Raises `GitError` when the changes of the models' own tree are unknown.
     """
     trees = WorkTrees()
-    own = {_own_tree(path, trees) for path in paths}
+    own = {_own_tree(path, trees, grounds.settings) for path in paths}
     snapshots = {tree: tree.snapshot(tree.commit(ref)) for tree in own}
     changed: set[str] = set()
     for folder in sorted({*_folders(paths, grounds), *_above(paths, own), *_tool(own)}):
@@ -188,7 +188,7 @@ def _folders(paths: Collection[str], grounds: _Grounds) -> set[str]:
 
 
 def _tables(paths: Collection[str], settings: Settings) -> set[str]:
-    folders = {models_folder_of(path) for path in paths}
+    folders = {models_folder_of(path, settings) for path in paths}
     return {os.path.join(folder, table) for folder in folders for table in settings.auto_tables}
 
 
@@ -201,10 +201,10 @@ def named_settings(settings: Settings) -> set[str]:
     return {settings.pyproject, *own, *extended, *profile} - {""}
 
 
-def _own_tree(path: str, trees: WorkTrees) -> Repository:
+def _own_tree(path: str, trees: WorkTrees, settings: Settings) -> Repository:
     """The work tree of the folder of models, in which the name of a commit is looked up."""
     try:
-        return trees.of(models_folder_of(path))
+        return trees.of(models_folder_of(path, settings))
     except GitError:
         return trees.of(os.path.dirname(path))
 

@@ -15,13 +15,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from modular_converter.convert.batch import Run
-from modular_converter.convert.schedule import modular_of
 from modular_converter.convert.source.library import Library
-from modular_converter.files.arguments import is_modular_name
 from modular_converter.findings import ConversionError
 from modular_converter.git.affected import sources_of
 from modular_converter.git.snapshot import blob_name
 from modular_converter.git.work_tree import Repository, run_git
+from modular_converter.settings.layout import is_modular, modular_of
 from modular_converter.settings.load import load_settings_of
 from modular_converter.settings.values import Settings
 
@@ -157,7 +156,7 @@ def _converted(repository: Repository, tree: str, path: str) -> str:
             settings = replace(load_settings_of([generated]), project_folder=repository.top)
             library = Library(settings)
             modular = modular_of(generated, settings)
-            needed = [one for one in sources_of(modular, library) if is_modular_name(os.path.basename(one))]
+            needed = [one for one in sources_of(modular, library) if is_modular(one, settings)]
             made = Run(settings, workers=1).convert([one for one in needed if library.exists(one)])
         except ConversionError as error:
             raise Unresolved(f"it cannot be converted: {error.findings[0].message}") from None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from modular_converter.convert.emit.banner import is_generated
 from modular_converter.convert.inherit.resolve import neighbour_module
-from modular_converter.convert.schedule import levels, modular_of
+from modular_converter.convert.schedule import levels
 from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import ALL, discover
 from modular_converter.files.generated_files import path_of_generated
@@ -21,7 +21,9 @@ from modular_converter.graph.outline import Outline, key_of_text, outline_of
 from modular_converter.graph.records import Edge, Graph, ImportedThing, InheritedClass, Model, ModelFile
 from modular_converter.model.module import ImportedName
 from modular_converter.rules import input_files, neighbour_imports
-from modular_converter.settings.parent_folders import models_folder_of
+from modular_converter.settings.layout import models_folder_of, modular_of, place_of_model
+from modular_converter.settings.load import load_settings
+from modular_converter.settings.values import Settings
 
 
 _DEFINED = re.compile(r"^(?:(?:async[ \t]+)?(def|class)[ \t]+(\w+)|(\w+)[ \t]*(?::[^=\n]*)?=)", re.MULTILINE)
@@ -61,7 +63,7 @@ class _Reading:
 
     def edge(self, heir: str, path: str) -> _Taken | None:
         """The edge from `heir` to the model of the neighbour at `path`; None within one model."""
-        parent = model_name(os.path.dirname(path), self.root)
+        parent = model_name(path, self.root, self.library.settings)
         if parent == heir:
             return None
         self.models.setdefault(parent, Model(parent))
@@ -93,8 +95,9 @@ def build_graph(
     return graph, reading.findings
 
 
-def model_name(folder: str, root: str) -> str:
-    """The name of the model in a folder. Characters that cannot be shown are escaped."""
+def model_name(path: str, root: str, settings: Settings) -> str:
+    """The name of the model of a file. Characters that cannot be shown are escaped."""
+    folder = place_of_model(path, settings)
     relative = os.path.relpath(folder, root)
     if relative.split(os.sep, 1)[0] == os.pardir:
         relative = package_of(folder)[1] or relative
@@ -127,7 +130,7 @@ def _graph(title: str, models: Mapping[str, Model], edges: tuple[Edge, ...]) -> 
 def _read_model(path: str, reading: _Reading) -> None:
     """Add one modular file: its model, its lines and those of its generated files, and the edges to its parents."""
     folder, file_name = os.path.split(path)
-    heir = model_name(folder, reading.root)
+    heir = model_name(path, reading.root, reading.library.settings)
     known = reading.models.get(heir, Model(heir))
     reading.models[heir] = replace(known, modular=(*known.modular, f"{heir}/{printable(file_name)}"))
     try:
@@ -231,9 +234,8 @@ def modular_files(arguments: Sequence[str], models: str | None) -> tuple[str, tu
     if models is None:
         paths = [path for argument in arguments if _is_path(argument) for path in discover([argument], None).paths]
         if paths:
-            root = models_folder_of(paths[0])
-            below = glob.glob(os.path.join(glob.escape(root), "*", "modular_*.py"))
-            return root, tuple(sorted({*paths, *below}))
+            root = models_folder_of(paths[0], load_settings(os.path.dirname(paths[0])))
+            return root, tuple(sorted({*paths, *discover([root], None).paths}))
     found = discover([ALL], models)
     if found.findings or models is None:
         raise ConversionError(*found.findings)
@@ -250,13 +252,14 @@ def chosen_models(arguments: Sequence[str], graph: Graph, root: str) -> tuple[li
     short = {last: name for name in graph.models if lasts[last := name.rpartition("/")[2]] == 1}
     chosen: list[str] = []
     findings: list[Finding] = []
+    settings = load_settings(root)
     for argument in arguments:
         written = (argument, argument.replace("-", "_"))
         names = [short.get(name, name) for name in written if name in graph.models or name in short][:1]
         if not names and _is_path(argument):
             found = discover([argument], root)
             findings += found.findings
-            names = [name for path in found.paths if (name := model_name(os.path.dirname(path), root)) in graph.models]
+            names = [name for path in found.paths if (name := model_name(path, root, settings)) in graph.models]
             if names or found.findings:
                 chosen += names
                 continue

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.inherit.resolve import neighbour_module
-from modular_converter.convert.schedule import modular_of
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import UNPARSABLE, ConversionError, Location, locate_word
 from modular_converter.lsp.open_files import OpenFiles, Refusal, project_settings
@@ -20,6 +19,7 @@ from modular_converter.model.module import Module, Role, Statement
 from modular_converter.model.resolver import Definition
 from modular_converter.provenance.records import LineRange, LineSource, joined
 from modular_converter.reporting.display import count
+from modular_converter.settings.layout import modular_of
 
 
 DEEPEST = 20

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.source.library import Library
-from modular_converter.files.arguments import is_modular_name
+from modular_converter.files.arguments import has_modular_name
 from modular_converter.files.read import given_text
 from modular_converter.findings import ConversionError
 from modular_converter.provenance.generated import line_sources
@@ -83,7 +83,7 @@ class OpenFiles:
         while waiting:
             path = waiting.popleft()
             affected = [one for one, known in self._known.items() if path in known.conversion.reads]
-            if self.is_open(path) and is_modular_name(os.path.basename(path)):
+            if self.is_open(path) and has_modular_name(path):
                 affected.append(path)
             for modular in affected:
                 if done[modular] < MOST_CONVERSIONS:

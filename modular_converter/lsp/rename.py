@@ -18,10 +18,9 @@ from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.banner import is_generated
 from modular_converter.convert.inherit.resolve import open_target
-from modular_converter.convert.schedule import modular_of
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import Renamer
-from modular_converter.files.arguments import discover, is_modular_name
+from modular_converter.files.arguments import discover
 from modular_converter.files.listing import Listings, ModelFolders
 from modular_converter.files.read import is_installed
 from modular_converter.findings import Edit, apply_edits, first_of, split_lines
@@ -29,7 +28,7 @@ from modular_converter.lsp.answers import name_at
 from modular_converter.lsp.open_files import OpenFiles, Refusal
 from modular_converter.model.nodes import parse, walk
 from modular_converter.provenance.alignment import words_of
-from modular_converter.settings.parent_folders import models_folder_of
+from modular_converter.settings.layout import is_modular, models_folder_of, modular_of
 
 
 MOST_HEIRS = 60
@@ -72,8 +71,8 @@ def renamable(path: str, line: int, column: int, files: OpenFiles) -> tuple[str,
 def _home(path: str, word: str, library: Library) -> str:
     """The modular file that defines a name of itself or of one of its generated files; "" for none."""
     for modular in (path, modular_of(path, library.settings)):
-        is_modular = is_modular_name(os.path.basename(modular)) and library.exists(modular)
-        if is_modular and word in library.module(modular).definitions:
+        exists = is_modular(modular, library.settings) and library.exists(modular)
+        if exists and word in library.module(modular).definitions:
             return modular
     return ""
 
@@ -105,7 +104,7 @@ def _pattern(words: Iterable[str]) -> re.Pattern[str]:
 
 def _family(home: str, word: str, new: str, library: Library) -> Family:
     """The heirs of a modular file, and the names that follow from a new name."""
-    paths = discover([models_folder_of(home)], None).paths
+    paths = discover([models_folder_of(home, library.settings)], None).paths
     needs = files_required(paths, library.settings, cache_folder(), library)
     members = {home: None}
     waiting = [home]
@@ -157,7 +156,7 @@ def _refuse_other_meanings(path: str, family: Family, library: Library) -> None:
 def _refuse_other_files(edited: Iterable[str], family: Family, library: Library) -> None:
     """Raise `Refusal` where a file of the package that people write has an old name, or a member a new one."""
     old, new = _pattern(family.words), _pattern(family.words.values())
-    top = os.path.dirname(models_folder_of(family.home))
+    top = os.path.dirname(models_folder_of(family.home, library.settings))
     found = []
     for number, path in enumerate(ModelFolders(Listings(), lambda name: name.endswith(".py")).files_below(top)):
         if number >= MOST_FILES:

@@ -17,7 +17,7 @@ from pygls.lsp.server import LanguageServer
 
 from modular_converter.authoring.fixes import fixed_text
 from modular_converter.authoring.ignores import with_ignores
-from modular_converter.files.arguments import is_modular_name
+from modular_converter.files.arguments import has_modular_name
 from modular_converter.findings import UNPARSABLE, ConversionError, Finding, Location
 from modular_converter.lsp import answers
 from modular_converter.lsp.open_files import OpenFiles, Refusal, project_settings
@@ -130,7 +130,7 @@ def _log(done: Future[None]) -> None:
 
 
 def _is_modular(path: str) -> bool:
-    return is_modular_name(os.path.basename(path))
+    return has_modular_name(path)
 
 
 def _follow_documents(server: Server) -> None:

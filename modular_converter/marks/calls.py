@@ -1,4 +1,6 @@
-"""Calls that bind to the parameters of a function, and would not bind to those that it gets."""
+"""Calls that bind to the parameters of a function, and would not bind to those that it gets; uses of a method that becomes a
+property, a static method or the like.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ def broken_calls(path: str, old: str, new: str, others: Mapping[str, str]) -> It
     changed = {
         place: (before[place], node)
         for place, node in after.items()
-        if place in before and ast.dump(before[place].args) != ast.dump(node.args)
+        if place in before
+        and (ast.dump(before[place].args), _manner(before[place])) != (ast.dump(node.args), _manner(node))
     }
     if not changed:
         return
@@ -48,6 +51,10 @@ def broken_calls(path: str, old: str, new: str, others: Mapping[str, str]) -> It
         except UNPARSABLE:
             continue
         defined = {owner for owner, _ in dict(_functions(tree))}
+        for (_, name), (was, now) in changed.items():
+            used = (one for one in ast.walk(tree) if isinstance(one, ast.Attribute) and one.attr == name)
+            if _manner(was) != _manner(now) and (use := next(used, None)):
+                yield BrokenCall(where, use.lineno, name)
         for call in _calls(tree):
             for (owner, name), (was, now) in changed.items():
                 if _means(call, owner, name, defined) and _binds(call, owner, was) and not _binds(call, owner, now):
@@ -55,7 +62,13 @@ def broken_calls(path: str, old: str, new: str, others: Mapping[str, str]) -> It
 
 
 def _may_call(text: str, names: Iterable[str]) -> bool:
-    return any(f"{name}(" in text for name in names)
+    return any(name in text for name in names)
+
+
+def _manner(function: Function) -> frozenset[str]:
+    """The decorators that decide what a method is called with, or that it is not called at all."""
+    named = (ast.unparse(one).rpartition(".")[2] for one in function.decorator_list)
+    return frozenset(named) & {"staticmethod", "classmethod", "property", "cached_property", "setter"}
 
 
 def _functions(tree: ast.Module) -> Iterator[tuple[tuple[str, str], Function]]:
@@ -93,8 +106,7 @@ def _binds(call: _Call, owner: str, function: Function) -> bool:
         return True
     receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
     through_class = isinstance(receiver, ast.Name) and receiver.id == owner
-    is_static = any(getattr(one, "id", "") == "staticmethod" for one in function.decorator_list)
-    is_of_class = any(getattr(one, "id", "") == "classmethod" for one in function.decorator_list)
+    is_static, is_of_class = (one in _manner(function) for one in ("staticmethod", "classmethod"))
     instance = 1 if owner and not is_static and (is_of_class or not through_class) else 0
     try:
         _signature(function.args).bind(

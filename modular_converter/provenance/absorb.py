@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
-from modular_converter.convert.schedule import modular_of
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import ConversionError
 from modular_converter.provenance.generated import line_sources
 from modular_converter.provenance.records import LineRange, LineSource
 from modular_converter.reporting.diffs import matching_blocks
+from modular_converter.settings.layout import modular_of
 from modular_converter.settings.values import Settings
 
 

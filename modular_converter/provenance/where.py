@@ -12,13 +12,14 @@ from modular_converter.check.conversions import files_required, find_conversions
 from modular_converter.check.describe import describe
 from modular_converter.convert.emit.banner import is_generated
 from modular_converter.convert.source.library import Library
-from modular_converter.files.arguments import discover, is_modular_name
+from modular_converter.files.arguments import discover
 from modular_converter.files.generated_files import path_of_generated
 from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.provenance.generated import line_sources
 from modular_converter.provenance.records import LineRange, LineSource
 from modular_converter.rules import input_files, stale_files
-from modular_converter.settings.parent_folders import is_below, models_folder_of, project_above
+from modular_converter.settings.layout import is_modular, models_folder_of
+from modular_converter.settings.parent_folders import is_below, project_above
 from modular_converter.settings.values import Settings
 
 
@@ -112,7 +113,7 @@ class Tracer:
         """Some lines with all their sources."""
         text = self.library.text(place.path)
         texts = tuple(text.split("\n")[place.first - 1 : place.last])
-        if is_modular_name(os.path.basename(place.path)):
+        if is_modular(place.path, self.settings):
             return TracedLines(place, Kind.MODULAR, texts)
         if not is_generated(text):
             return TracedLines(place, Kind.FLAT, texts)
@@ -161,7 +162,7 @@ class Tracer:
         if not reached:
             return [], []
         if not self.needs:
-            paths = discover([models_folder_of(modular)], None).paths
+            paths = discover([models_folder_of(modular, self.settings)], None).paths
             self.needs.update(files_required(paths, self.settings, self.cache, self.library))
         heirs = [path for path, needed in self.needs.items() if not needed.isdisjoint(reached)]
         findings = self._convert([path for path in heirs if path not in self.known])

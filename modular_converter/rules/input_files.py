@@ -127,7 +127,8 @@ def no_models(location: Location) -> Finding:
         location,
         "no folder of this project holds models",
         help="A model is a folder `x` with files `KIND_x.py` and classes that are called after it. Change to the "
-        'project\'s folder, or write `[tool.modular-converter]` with `root = "…"` by hand.',
+        'project\'s folder, or write `[tool.modular-converter]` with `root = "…"` by hand; for models that are files of '
+        'one folder also `layout = "files"` and `default-kind = "{model}"`.',
     )
 
 
@@ -148,7 +149,7 @@ NOTHING_TO_CONVERT = Rule(
     summary="an argument leads to no modular file",
     explanation="""\
 An argument may be a path, a glob, a folder, the name of a model, or `all`. This one leads to no file named
-`modular_<model>.py`, and quietly doing nothing would look like success.
+`modular_<model>.py` (or as `modular-kind` says), and quietly doing nothing would look like success.
 
 Check the spelling. A model name is looked up under the models folder of the package: give `--package NAME` or
 `--root DIR` when that folder is elsewhere. Quote a glob that the shell should not expand.
@@ -163,7 +164,7 @@ def nothing_to_convert(argument: str, *, reason: str = "", candidates: Iterable[
         Location(argument),
         f"`{argument}` leads to no modular file" + (f": {reason}" if reason else ""),
         help=did_you_mean(argument, candidates)
-        + "Give a `modular_<model>.py`, a glob, a folder that holds some, a model name, or `all`.",
+        + "Give a modular file, a glob, a folder that holds some, a model name, or `all`.",
     )
 
 
@@ -226,11 +227,11 @@ def installed(location: Location) -> Finding:
 
 
 def model_exists(location: Location) -> Finding:
-    """The folder of a new model holds files already."""
+    """A new model has files already."""
     return Finding(
         READ_ONLY_TARGET,
         location,
-        "this folder holds Python files already, and a new model takes the place of none",
+        "this model has Python files already, and a new model takes the place of none",
         help="Choose another name, or move the files away.",
     )
 

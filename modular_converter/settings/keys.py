@@ -13,6 +13,7 @@ from modular_converter.settings.toml_files import TomlFile
 from modular_converter.settings.values import (
     BANNER_NOTICE,
     FORMATTERS,
+    LAYOUTS,
     NEIGHBOUR,
     POST_FORMATTERS,
     SIBLING_IMPORTS,
@@ -20,7 +21,7 @@ from modular_converter.settings.values import (
 )
 
 
-PROFILES = ("transformers", "fla")
+PROFILES = ("transformers", "fla", "mlx_lm", "diffusers")
 EXACT_VERSION = re.compile(r"\d{1,6}(\.\d{1,6})*((a|b|rc|\.dev|\.post)\d{1,6})?")
 """A version that can stand behind `==` in a requirement. Nothing else is printed in a command to be copied."""
 BOUND = re.compile(r"(==|!=|<=|>=|<|>|~=)\s*(\d{1,6}(?:\.\d{1,6})*)(\.\*)?")
@@ -30,7 +31,7 @@ MOST_CHARACTERS = 100
 
 MOST = 10**12
 """The largest number in settings: no file has more bytes."""
-_KIND = re.compile(r"[^\W\d]\w*(\{model\}\w*)?")
+_KIND = re.compile(r"[^\W\d]\w*(\{model\}\w*)?|\{model\}\w*")
 
 
 def _text(value: object) -> str:
@@ -72,8 +73,6 @@ def _kind(value: object) -> str:
     kind = _text(value)
     if not _KIND.fullmatch(kind):
         raise ValueError(f"must be part of the name of a Python module, not {kind!r}")
-    if kind.casefold() == "modular" or kind.casefold().startswith("modular_"):
-        raise ValueError(f"{kind!r} would overwrite the modular file")
     return kind
 
 
@@ -179,6 +178,8 @@ READERS: Mapping[str, Callable[[object], object]] = {
     "copy-comment": _text,
     "kinds": _kinds,
     "default-kind": _kind,
+    "modular-kind": _kind,
+    "layout": _one_of(LAYOUTS),
     "copied-kinds": _text_table,
     "optional-kinds": _texts,
     "optional-libraries": _texts,

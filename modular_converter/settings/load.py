@@ -21,6 +21,7 @@ from modular_converter.rules import settings_tables
 from modular_converter.settings import profiles, toml_files
 from modular_converter.settings.isort_options import isort_options
 from modular_converter.settings.keys import PROFILES, PROJECT_KEYS, READERS, read_table
+from modular_converter.settings.layout import modular_name, would_be_modular
 from modular_converter.settings.parent_folders import INSTALLED, repository_above, upwards
 from modular_converter.settings.toml_files import RUFF_NAMES, RuffFiles, SettingsError, TomlFile
 from modular_converter.settings.values import PLAIN_BANNER, PinnedFormatter, Settings
@@ -97,7 +98,9 @@ def own_profile(folder: str) -> Settings:
     ruff = toml_files.read_toml(path) if os.path.lexists(path) else TomlFile(path, "", {})
     if "extend" in ruff.ruff:
         raise ruff.error("extend", "of ruff is not followed in a profile")
-    return _of_profile(folder, file, ruff.text)
+    settings = _of_profile(folder, file, ruff.text)
+    _refuse_overwriting(settings, file)
+    return settings
 
 
 def _of_profile(name: str, file: TomlFile, ruff_config: str) -> Settings:
@@ -106,6 +109,14 @@ def _of_profile(name: str, file: TomlFile, ruff_config: str) -> Settings:
     pinned = PinnedFormatter(values["formatter"], values.pop("formatter_version", ""))
     kind = values["default_kind"]
     return Settings(profile=name, ruff_config=ruff_config, pinned_formatter=pinned, profile_kind=kind, **values)
+
+
+def _refuse_overwriting(settings: Settings, file: TomlFile) -> None:
+    """Raise `SettingsError` for a kind of file whose files would have the names of modular files."""
+    for kind in settings.file_kinds:
+        if would_be_modular(kind, settings) and kind != "{model}":
+            key = "default-kind" if kind == settings.default_kind else "kinds"
+            raise file.error(key, f"{kind!r} would overwrite the modular file, {modular_name('<model>', settings)}")
 
 
 def _named_file() -> TomlFile | None:
@@ -138,6 +149,7 @@ def _settings(start: str, project: TomlFile | None, ruff: str, black: TomlFile |
             ruff, folder = _named_ruff_config(project, values.pop("ruff_config")), os.path.dirname(project.path)
         changed = {key: value for key, value in _added_to(base, values).items() if key != "formatter_version"}
         base = replace(base, pyproject=project.path, **changed)
+        _refuse_overwriting(base, project)
     followed = toml_files.follow_extend(toml_files.read_toml(ruff)) if ruff else None
     return replace(
         base,
@@ -173,7 +185,9 @@ def _added_to(base: Settings, values: Mapping[str, Any]) -> dict[str, Any]:
         **({"banner_root": "", "banner": PLAIN_BANNER, "left_after_converting": ()} if is_other else {}),
         **values,
     }
-    if "kinds" in values:
+    if values.get("layout", base.layout) != base.layout:
+        added = {"kinds": {}, "copied_kinds": {}, "optional_kinds": (), **added}  # those of the profile's own layout
+    elif "kinds" in values:
         added["kinds"] = {**base.kinds, **values["kinds"]}
     if "kept_names" in values:
         added["kept_names"] = tuple(dict.fromkeys((*base.kept_names, *values["kept_names"])))
@@ -206,7 +220,7 @@ def _own_profile_folder(project: TomlFile, named: str) -> str:
     """The folder of a profile of one's own."""
     folder = _inside(project, "profile", named)
     if not os.path.isfile(os.path.join(folder, PROFILE_FILES[0])):
-        known = " or ".join(f'"{one}"' for one in PROFILES)
+        known = ", ".join(f'"{one}"' for one in PROFILES)
         raise project.error("profile", f"must be {known}, or a folder with a {PROFILE_FILES[0]}, not {named!r}")
     return folder
 

@@ -11,11 +11,6 @@ INSTALLED = frozenset({"site-packages", "dist-packages"})
 """Folders of installed packages: settings of a project above them do not hold for the packages."""
 
 
-def models_folder_of(path: str) -> str:
-    """The folder of models that a modular file or a neighbour lies in: `models` of `models/gemma/modular_gemma.py`."""
-    return os.path.dirname(os.path.dirname(path))
-
-
 def upwards(folder: str) -> Iterator[str]:
     """A folder and all folders above it, the nearest first."""
     yield folder

@@ -12,7 +12,7 @@ from typing import Any
 
 from modular_converter.findings import Severity
 from modular_converter.settings import keys
-from modular_converter.settings.values import FORMATTERS, SIBLING_IMPORTS
+from modular_converter.settings.values import FORMATTERS, LAYOUTS, SIBLING_IMPORTS
 
 
 PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "schema.json")
@@ -32,6 +32,8 @@ _TYPES: Mapping[str, Mapping[str, Any]] = {
     "implied-bases": _TABLE,
     "per-file-ignores": {"type": "object", "additionalProperties": _TEXTS},
     "default-kind": _NAMES,
+    "modular-kind": _NAMES,
+    "layout": {"enum": list(LAYOUTS)},
     **dict.fromkeys(
         [
             "auto-tables",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 from collections.abc import Mapping
@@ -17,6 +16,8 @@ MODELS = "models"
 """The usual name of a folder of models."""
 NEIGHBOUR = "neighbour"
 """The value of settings that follow the neighbour: its header, its form of imports."""
+FOLDERS, FILES = LAYOUTS = ("folders", "files")
+"""The values of `layout`: each model in a folder of its own, or all files of models in one folder."""
 ABSOLUTE = "absolute"
 SIBLING_IMPORTS = (NEIGHBOUR, "relative", ABSOLUTE)
 """The values of `sibling-imports`."""
@@ -85,7 +86,7 @@ class Settings:
     config_suffix: str
     """The end of the name of a configuration class; the rest is the model's cased name."""
     no_models: tuple[str, ...]
-    """Folders beside those of the models that hold no model."""
+    """Folders, or modules, beside those of the models that hold no model."""
     kept_names: tuple[str, ...]
     """Tokens that are never renamed."""
     copy_comment: str
@@ -131,6 +132,10 @@ class Settings:
     replaced_dependency: Severity
     """The severity of MC201."""
     max_file_bytes: int
+    modular_kind: str = "modular"
+    """The kind of modular files: `modular_<model>.py`."""
+    layout: str = FOLDERS
+    """One of `LAYOUTS`."""
     profile_kind: str = ""
     """The default kind of the profile, which the files of other packages have."""
     left_after_converting: tuple[str, ...] = ()
@@ -226,7 +231,7 @@ class Settings:
     def file_kinds(self) -> tuple[str, ...]:
         """All kinds of file, a longer one before those that it begins with."""
         kinds = {*self.kinds.values(), self.default_kind, self.profile_kind}
-        return tuple(sorted(kinds - {""}, key=lambda kind: (-len(kind), kind)))
+        return tuple(sorted(kinds - {""}, key=lambda kind: (-len(kind.replace("{model}", "")), kind)))
 
     @property
     def silences(self) -> bool:
@@ -259,27 +264,6 @@ class Settings:
         after = tuple(PinnedFormatter(one.formatter, "") for one in self.post_format)
         others = ((folder, replace(one, pinned_formatter=None, post_format=after)) for folder, one in self.by_folder)
         return replace(self, pinned_formatter=None, post_format=after, by_folder=tuple(others))
-
-
-@functools.lru_cache(maxsize=4096)
-def split_stem(stem: str, kinds: tuple[str, ...]) -> tuple[str, str] | None:
-    """`image_processing_pil_vit` -> `("image_processing_pil", "vit")`; None for a file of no kind.
-
-    A kind may say where the model's name goes: `tokenization_vit_fast` is of the kind `tokenization_{model}_fast`.
-
-    Args:
-        kinds: `Settings.file_kinds`; the first that fits counts.
-    """
-    for kind in kinds:
-        before, _, after = kind.partition("{model}") if "{model}" in kind else (f"{kind}_", "", "")
-        if stem.startswith(before) and stem.endswith(after) and len(stem) > len(before) + len(after):
-            return kind, stem[len(before) : len(stem) - len(after)]
-    return None
-
-
-def module_name(kind: str, model: str) -> str:
-    """The inverse of `split_stem`: `modeling` and `gemma` -> `modeling_gemma`."""
-    return kind.replace("{model}", model) if "{model}" in kind else f"{kind}_{model}"
 
 
 def kind_of(name: str, cased: str, settings: Settings) -> str:

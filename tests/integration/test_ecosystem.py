@@ -11,8 +11,8 @@ import pytest
 
 
 UTILS = Path(__file__).parents[2] / "utils"
-FIRST = "abc"
-"""The first model of flash-linear-attention: what it inherits depends on no other one's modular file."""
+MODULARIZED, FIRST = "flash-linear-attention", "abc"
+"""A library, and its first model: what it inherits depends on no other one's modular file."""
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
         try:
             for library in other_libraries.LIBRARIES:
-                for wheel in library.wheels if library.is_small or library.settings else ():
+                for wheel in library.wheels if library.is_small or library.name == MODULARIZED else ():
                     other_libraries.downloaded(wheel, folder)
         except SystemExit:
             pytest.skip("there is no package index")
@@ -49,7 +49,7 @@ def test_a_model_comes_back_as_before(cache: Path, tmp_path: Path, monkeypatch: 
     import ecosystem
 
     known = json.loads(ecosystem.KNOWN.read_text(encoding="utf-8"))
-    library = next(one for one in ecosystem.LIBRARIES if one.settings)
+    library = next(one for one in ecosystem.LIBRARIES if one.name == MODULARIZED)
     outcome = ecosystem.modularize(library, tmp_path, cache, FIRST)
     assert not outcome.wrong
     assert len(outcome.hashes) == 3, "a modular file, and both files that it gives"

@@ -12,6 +12,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from modular_converter.commands.check import check_command
+from modular_converter.commands.convert import convert_command
+from modular_converter.commands.subcommands import SUBCOMMANDS
 
 
 FILES = {
@@ -189,3 +194,38 @@ def test_settings_that_exist_are_kept(acme: Path) -> None:
     done = convert(acme, "init")
     assert done.returncode == 1 and "nothing is written" in done.stdout and 'package = "acme"' in done.stdout
     assert path.read_text() == before
+
+
+def moved(old: str, new: str) -> dict[str, str]:
+    return {name.replace(old, new): text for name, text in FILES.items()}
+
+
+PLAIN = {**FILES, "pyproject.toml": "[project]\nname = 'acme'\n"}
+SHAPES = {
+    "src": moved("lib/acme", "src/acme"),
+    "without __init__": {name: text for name, text in FILES.items() if "__init__" not in name},
+    "package called as the models": moved("lib/acme/nets", "lib/acme/acme"),
+    "package called as a model": moved("lib/acme/", "lib/resmix/"),
+    "no formatter": PLAIN,
+    "tabs": {name: text.replace("    ", "\t") for name, text in PLAIN.items()},
+    "Windows": {name: text.replace("\n", "\r\n") for name, text in FILES.items()},
+    "two packages": {**FILES, **moved("lib/acme", "lib/bolt"), "pyproject.toml": FILES["pyproject.toml"]},
+}
+
+
+@pytest.mark.skipif(not all(map(importlib.util.find_spec, NEEDED)), reason=f"needs {', '.join(NEEDED)}")
+@pytest.mark.parametrize("shape", SHAPES)
+def test_packages_of_other_shapes_need_one_try(shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in SHAPES[shape].items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(text.encode())
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(SUBCOMMANDS["init"], [])
+    assert done.exit_code == 0, done.output
+    assert ("lib/bolt/nets holds models, too" in done.output) is (shape == "two packages")
+    done = CliRunner().invoke(convert_command, ["tinymix", "--strict"])
+    assert done.exit_code == 0 and "2 written" in done.output, done.output
+    assert CliRunner().invoke(check_command, []).exit_code == 0
+    generated = next(tmp_path.rglob("net_tinymix.py")).read_bytes()
+    assert (b"\r\n" in generated) is (shape == "Windows") and (b"\n\t" in generated) is (shape == "tabs")
+    assert b"\r" not in generated.replace(b"\r\n", b"")

@@ -43,6 +43,7 @@ FLOORS = {
         "regular_file",
         "parent_folders",
         "values",
+        "layout",
         "profiles",
         "toml_files",
         "isort_options",

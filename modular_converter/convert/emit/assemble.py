@@ -15,22 +15,34 @@ from modular_converter.convert.emit.imports import (
     names_in_annotations,
     render_imports,
 )
-from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour, is_sibling
-from modular_converter.convert.inherit.resolve import neighbour_module
+from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour
+from modular_converter.convert.inherit.resolve import is_sibling, neighbour_module
 from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFile, GeneratedFiles
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.own_imports import folder_name, in_own_terms, with_absolute_imports
 from modular_converter.model import lexer
-from modular_converter.model.module import ImportedName, Role
+from modular_converter.model.class_blocks import INDENT
+from modular_converter.model.module import ImportedName, Module, Role
 from modular_converter.model.nodes import parse
 from modular_converter.model.postponed import POSTPONED, has_postponed, needs_postponed
-from modular_converter.settings.values import ABSOLUTE, NEIGHBOUR, kind_of, module_name
+from modular_converter.settings.layout import module_name
+from modular_converter.settings.values import ABSOLUTE, NEIGHBOUR, kind_of
 
 
 def assemble(neighbours: Neighbourhood, collection: GeneratedFiles, library: Library) -> dict[str, str]:
     """The texts of the generated files, by file name; not formatted yet."""
     assembler = _Assembler(neighbours, collection, library)
     return {file.name: assembler.text(file) for file in collection.files}
+
+
+def _indentation(module: Module) -> str:
+    """What the body of the first class of a module is indented by; "" where no class has a body below its header."""
+    for one in module.statements:
+        if one.role is Role.CLASS and "\n" in one.text:
+            (node,) = parse(one.text).body
+            line = one.text.split("\n")[node.body[0].lineno - 1]  # type: ignore[attr-defined]
+            return line[: len(line) - len(line.lstrip())]
+    return ""
 
 
 class _Assembler:
@@ -57,7 +69,9 @@ class _Assembler:
             return folder_name(folder, self.library)
         for one in self.resolution.neighbours.values() if self.settings.sibling_imports == NEIGHBOUR else ():
             if one.imports_itself_as and not one.package:
-                return f"{one.imports_itself_as.rpartition('.')[0]}.{os.path.basename(folder)}"
+                is_beside = os.path.dirname(one.path) == folder
+                above = one.imports_itself_as.rpartition(".")[0]
+                return one.imports_itself_as if is_beside else f"{above}.{os.path.basename(folder)}"
             if any(is_sibling(name.module) for name in one.module.imported.values()):
                 break
         return ""
@@ -87,7 +101,17 @@ class _Assembler:
             keep_conditions=self.settings.formatter == "ruff",
         )
         text = with_absolute_imports(imports + body, self.imports_itself_as) + self._all(file.kind)
-        return "".join((self.banner, self.header, self._postponed(text), text))
+        return self._indented("".join((self.banner, self.header, self._postponed(text), text)))
+
+    def _indented(self, text: str) -> str:
+        """The text with the indentation of the modular file, where no formatter gives it another: that of merged classes
+        is four spaces.
+        """
+        if self.settings.formatter != "none" or (found := _indentation(self.target.module)) in ("", INDENT):
+            return text
+        from modular_converter.model.indentation import with_standard_indentation  # imports libcst
+
+        return with_standard_indentation(text, found)
 
     def _postponed(self, text: str) -> str:
         """The import that postpones annotations, where the modular file or a neighbour has it and the text needs it."""

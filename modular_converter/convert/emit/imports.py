@@ -7,12 +7,14 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from modular_converter.model.bindings import bindings_of
 from modular_converter.model.module import ImportedName, Role, Statement
 from modular_converter.model.nodes import parse, walk
 
 
 _QUOTED = re.compile(r"""[:>\[,|(=]\s*(?:"([^"\n]+)"|'([^'\n]+)')""")
 """A string where an annotation may be (`x: "Tensor | None"`); there are false alarms."""
+_DEFINES = re.compile(r"^[ \t]+(?:async[ \t]+def|def|class)\b", re.MULTILINE)
 _WORD = re.compile(r"\b[^\W\d]\w*")
 _TYPE_CALLS = frozenset({"cast", "TypeVar", "NewType"})
 _TYPE_SUBSCRIPTS = frozenset(
@@ -131,7 +133,9 @@ def render_imports(
     wanted = set(used) - set(defined)
     for source in sources:
         for statement in source.statements:
-            if statement.role is Role.PROTECTED_IMPORT and (keep_conditions or _binds(statement, source, wanted)):
+            if statement.role is Role.PROTECTED_IMPORT and _binds(statement, source, wanted):
+                wanted |= statement.condition | _read_in_substitutes(statement)
+            elif statement.role is Role.PROTECTED_IMPORT and keep_conditions:
                 wanted |= statement.condition
     gathered = _Gathered(optional={library: [] for library in optional.names} if optional else {})
     siblings = [one for one in siblings if not _is_protected(*one, sources)]
@@ -148,6 +152,14 @@ def render_imports(
 
 def _binds(statement: Statement, source: ImportSource, wanted: Collection[str]) -> bool:
     return any(source.rename(name).bound in wanted for name in statement.imports)
+
+
+def _read_in_substitutes(statement: Statement) -> frozenset[str]:
+    """The names that functions and classes in place of the imports of a block read (`else: def fast(): raise Missing`)."""
+    if not _DEFINES.search(statement.text):
+        return frozenset()
+    found = bindings_of(*parse(statement.text).body)
+    return found.reads_now | found.reads_later
 
 
 def _is_protected(module: str, name: str, sources: Sequence[ImportSource]) -> bool:

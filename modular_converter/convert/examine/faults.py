@@ -8,20 +8,19 @@ from __future__ import annotations
 import ast
 import functools
 import os
-import re
 import warnings
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Set
 from enum import Enum
 from typing import NamedTuple
 
-from modular_converter.convert.inherit.resolve import in_models, neighbour_module
+from modular_converter.convert.inherit.resolve import neighbour_module
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import UNPARSABLE
 from modular_converter.model.bindings import EVERYTHING, bindings_of
 from modular_converter.model.index import imported_names
 from modular_converter.model.nodes import is_type_checking, parse, running_parts, walk
 from modular_converter.model.postponed import is_postponed
-from modular_converter.settings.values import module_name
+from modular_converter.settings.layout import is_modular, modular_name, module_name, parts_below_models
 
 
 class FaultKind(Enum):
@@ -277,13 +276,14 @@ def is_of_other_model(dotted: str, path: str, library: Library) -> bool:
     settings = library.settings
     if neighbour_module(dotted, settings) is not None:
         return True
-    match = re.fullmatch(rf"(?:{in_models(settings.models_names)})([^\W\d]\w*)(\.modular_[^\W\d]\w*)?", dotted)
-    if match is None or match[1] in settings.no_models:
+    parts = parts_below_models(dotted, settings)
+    if parts is None or parts[0] in settings.no_models:
         return False
     here = os.path.dirname(path)
     found = library.resolver.path(dotted, here)
-    if found is None or match[2]:
+    if found is None or is_modular(found, settings):
         return found is not None and library.exists(found)
     folder = found.removesuffix(".py")
-    names = [f"modular_{match[1]}", *(module_name(kind, match[1]) for kind in settings.file_kinds)]
-    return folder != here and any(library.exists(os.path.join(folder, f"{name}.py")) for name in names)
+    names = [modular_name(parts[0], settings), *(f"{module_name(kind, parts[0])}.py" for kind in settings.file_kinds)]
+    is_model = len(parts) == 1 and folder != here
+    return is_model and any(library.exists(os.path.join(folder, name)) for name in names)

@@ -20,7 +20,7 @@ from modular_converter.model.index import imported_names, imports_within, relati
 from modular_converter.model.lexer import QUOTED_WORD
 from modular_converter.model.module import ImportedName, Module, Statement
 from modular_converter.model.nodes import children, dotted, parse, walk
-from modular_converter.settings.values import module_name
+from modular_converter.settings.layout import module_name
 
 
 _BUILTINS = frozenset(vars(builtins))

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from modular_converter.convert.inherit.foreign_names import foreign_names
 from modular_converter.convert.inherit.prefix import Prefix, choose_prefix
-from modular_converter.convert.inherit.resolve import ModularFile, Neighbour, ResolvedImports
+from modular_converter.convert.inherit.resolve import ModularFile, Neighbour, ResolvedImports, is_sibling
 from modular_converter.convert.source.global_names import rename_globals
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.names import ModelNames
@@ -22,7 +22,7 @@ from modular_converter.convert.source.rename import (
 from modular_converter.findings import ConversionError, Location
 from modular_converter.model.module import ImportedName, Module, Role, Statement
 from modular_converter.rules import input_files
-from modular_converter.settings.parent_folders import models_folder_of
+from modular_converter.settings.layout import models_folder_of
 
 
 @dataclass(frozen=True)
@@ -69,11 +69,6 @@ class RenamedNeighbour:
         if self.neighbour.package:
             text = absolute_imports(text, self.neighbour.package)
         return self.definitions.renamer.code(text, keep_modules=True)
-
-
-def is_sibling(module: str) -> bool:
-    """Whether a module as an import names it lies beside the file that imports it."""
-    return module.startswith(".") and not module.startswith("..")
 
 
 @dataclass(frozen=True)
@@ -192,7 +187,7 @@ def _with_new_globals(statement: Statement, renames: Mapping[str, str], target: 
 
 
 def _names_around(neighbour: Neighbour, names: ModelNames, library: Library) -> ModelNames:
-    names = library.names(models_folder_of(neighbour.path)) if neighbour.package else names
+    names = library.names(models_folder_of(neighbour.path, library.settings)) if neighbour.package else names
     return names.with_written(neighbour.model, neighbour.module.classes)
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ast
-import functools
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from modular_converter.convert.source.global_names import rename_imported
@@ -20,8 +19,21 @@ from modular_converter.model.module import ImportedName, Module, Role, Statement
 from modular_converter.model.nodes import parse
 from modular_converter.model.resolver import aliased
 from modular_converter.rules import base_classes, neighbour_imports, parent_classes
-from modular_converter.settings.parent_folders import is_below, models_folder_of
-from modular_converter.settings.values import Settings, split_stem
+from modular_converter.settings.layout import (
+    depth_of_files,
+    dots_of_models,
+    dotted_name,
+    folder_of_model,
+    is_modular,
+    model_of_modular,
+    models_folder_of,
+    module_name,
+    names_of_models,
+    parts_below_models,
+    split_stem,
+)
+from modular_converter.settings.parent_folders import is_below
+from modular_converter.settings.values import Settings
 
 
 @dataclass(frozen=True)
@@ -93,22 +105,26 @@ class ResolvedImports:
         return None
 
 
+def is_sibling(module: str) -> bool:
+    """Whether a module as an import names it lies beside the file that imports it."""
+    return module.startswith(".") and not module.startswith("..")
+
+
 @dataclass(frozen=True)
 class NeighbourModule:
     """A neighbour import taken apart."""
 
-    folder: str
     kind: str
     model: str
 
 
 def open_target(path: str, library: Library) -> ModularFile:
     """Read a modular file. Raises `ConversionError` when it cannot be read or is not Python."""
-    model = os.path.basename(path)[len("modular_") : -len(".py")]
+    model = model_of_modular(path, library.settings)
     module = library.resolver.with_named_imports(
         library.module(path), lambda source: neighbour_module(source, library.settings) is not None
     )
-    names = library.names(models_folder_of(path)).with_written(model, module.classes)
+    names = library.names(models_folder_of(path, library.settings)).with_written(model, module.classes)
     return ModularFile(path, model, names, module)
 
 
@@ -125,6 +141,8 @@ def resolve_imports(target: ModularFile, library: Library) -> ResolvedImports:
             continue
         for name in statement.imports:
             found = neighbour_module(name.module, library.settings) if name.name else None  # not `import … as m`
+            if found is not None and found.model == target.model and is_sibling(name.module):
+                continue  # a file beside it, which it generates
             if found is None:
                 mistakes = _check_ordinary(name, statement, target, library)
                 findings += [one for one in mistakes if one not in findings]  # the same for each name of one import
@@ -183,22 +201,11 @@ def _is_plain(block: Statement, name: ImportedName) -> bool:
 
 def neighbour_module(dotted: str, settings: Settings) -> NeighbourModule | None:
     """Take `..llama.modeling_llama` apart; None for a module that is no neighbour."""
-    found = _neighbour_module(dotted, settings.models_names, settings.file_kinds)
-    return None if found is None or found.folder in settings.no_models else found
-
-
-def in_models(models: tuple[str, ...]) -> str:
-    """The pattern of what stands before a model in the module of an import; `models` are the names of folders of models."""
-    return rf"\.\.|\.*(?:[^\W\d]\w*\.)*(?:{'|'.join(map(re.escape, models))})\."
-
-
-@functools.lru_cache(maxsize=4096)
-def _neighbour_module(dotted: str, models: tuple[str, ...], kinds: tuple[str, ...]) -> NeighbourModule | None:
-    match = re.fullmatch(rf"(?:{in_models(models)})([^\W\d]\w*)\.([^\W\d]\w*)", dotted)
-    if match is None:
+    found = parts_below_models(dotted, settings)
+    if found is None or found[0] in settings.no_models:
         return None
-    split = split_stem(match[2], kinds)
-    return NeighbourModule(match[1], *split) if split else None
+    split = split_stem(found[-1], settings) if len(found) == depth_of_files(settings) else None
+    return NeighbourModule(*split) if split else None
 
 
 def _open(
@@ -220,7 +227,9 @@ def _open(
             return None
         looked = os.path.relpath(path, folder).replace(os.sep, "/")
         findings.append(
-            neighbour_imports.unknown_neighbour(location, name.module, looked, candidates=_modules_like(path))
+            neighbour_imports.unknown_neighbour(
+                location, name.module, looked, candidates=_modules_like(path, library.settings)
+            )
         )
         return None
     try:
@@ -237,15 +246,15 @@ def _open(
     return Neighbour(name.module, path, found.model, with_relative_imports(module, own), package, own)
 
 
-def _modules_like(path: str) -> list[str]:
+def _modules_like(path: str, settings: Settings) -> list[str]:
     """The existing neighbours, for a hint: `..llama.modeling_llama` of each model folder."""
-    kind = os.path.basename(path).partition("_")[0]
-    models = models_folder_of(path)
-    try:
-        folders = sorted(entry.name for entry in os.scandir(models) if entry.is_dir())
-    except OSError:
+    split = split_stem(os.path.basename(path).removesuffix(".py"), settings)
+    models = models_folder_of(path, settings)
+    if split is None or not os.path.isdir(models):
         return []
-    return [f"..{folder}.{kind}_{folder}" for folder in folders]
+    names = ((one, f"{module_name(split[0], one)}.py") for one in names_of_models(models, settings))
+    paths = (os.path.join(folder_of_model(models, one, settings), name) for one, name in names)
+    return [dotted_name(one, settings) for one in paths]
 
 
 def _check_ordinary(name: ImportedName, statement: Statement, target: ModularFile, library: Library) -> list[Finding]:
@@ -265,11 +274,12 @@ def _meant_neighbour(dotted: str, folder: str, library: Library) -> tuple[str, s
     wrong number of dots), and the file that was looked for.
     """
     package, _, rest = dotted.partition(".")
-    parts = rest.lstrip(".").rsplit(".", 2)[-2:]
-    if len(parts) < 2 or package not in ("", library.settings.package):
+    settings = library.settings
+    parts = rest.lstrip(".").split(".")[-depth_of_files(settings) :]
+    if package not in ("", settings.package):
         return None
-    meant = f"{package}.{library.settings.models_name}.{'.'.join(parts)}" if package else f"..{'.'.join(parts)}"
-    if neighbour_module(meant, library.settings) is None:
+    meant = (f"{package}.{settings.models_name}." if package else dots_of_models(settings)) + ".".join(parts)
+    if neighbour_module(meant, settings) is None:
         return None
     looked, right = (library.resolver.path(one, folder) for one in (dotted, meant))
     if looked is None or right is None or library.exists(looked) or not library.exists(right):
@@ -286,7 +296,9 @@ def _check_taken(
 ) -> list[Finding]:
     if name.name == "*":
         return [neighbour_imports.star_import(_locate(target, statement, "import", library), name.module)]
-    if found.kind == library.settings.default_kind and name.name.endswith(library.settings.config_suffix):
+    settings = library.settings
+    has_own_file = settings.kinds.get(settings.config_suffix, settings.default_kind) != settings.default_kind
+    if has_own_file and found.kind == settings.default_kind and name.name.endswith(settings.config_suffix):
         location = _locate(target, statement, name.name, library)
         return [neighbour_imports.config_from_modeling(location, name.name, name.module)]
     return []
@@ -377,27 +389,27 @@ def defining_module(name: str, package: str, beside: str, library: Library) -> s
     if folder is None:
         return ""
     definition = re.compile(rf"^(?:class|def)\s+{re.escape(name)}\b|^{re.escape(name)}\s*[:=]", re.MULTILINE)
-    for path in _candidates(name, folder, library.settings.models_names):
+    for path in _candidates(name, folder, library.settings):
         if definition.search(library.text_if_readable(path) or ""):
             parts = os.path.relpath(path, folder).removesuffix(".py").split(os.sep)
             return ".".join([package, *(part for part in parts if part != "__init__")])
     return ""
 
 
-def _candidates(name: str, folder: str, models: Iterable[str]) -> Iterator[str]:
+def _candidates(name: str, folder: str, settings: Settings) -> Iterator[str]:
     """The files to look into: first those of the model with the longest fitting name, in folders of these names."""
     spelled = name.lower().replace("_", "")
-    for one in (os.path.join(folder, name) for name in models):
+    for one in (os.path.join(folder, name) for name in settings.models_names):
         fitting = [entry for entry in _entries(one) if spelled.startswith(entry.replace("_", ""))]
         for model in sorted(fitting, key=lambda entry: (-len(entry), entry)):
-            yield from _python_files(os.path.join(one, model))
-    yield from _python_files(folder)
-    yield from _python_files(os.path.join(folder, "utils"))
+            yield from _python_files(os.path.join(one, model), settings)
+    yield from _python_files(folder, settings)
+    yield from _python_files(os.path.join(folder, "utils"), settings)
 
 
-def _python_files(folder: str) -> Iterator[str]:
+def _python_files(folder: str, settings: Settings) -> Iterator[str]:
     """The modules of a folder, but for modular files, which nothing may be imported from."""
-    names = (name for name in _entries(folder) if name.endswith(".py") and not name.startswith("modular_"))
+    names = (name for name in _entries(folder) if name.endswith(".py") and not is_modular(name, settings))
     return (os.path.join(folder, name) for name in names)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 
 from modular_converter.convert.conversion import Origin
@@ -15,9 +15,13 @@ from modular_converter.convert.inline.needed import OWN, Needs, Positions, Scope
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import RenamedModule
 from modular_converter.findings import ConversionError, locate_word
+from modular_converter.model.bindings import bindings_of
 from modular_converter.model.module import Role, Statement
+from modular_converter.model.nodes import parse
+from modular_converter.model.postponed import has_postponed
 from modular_converter.rules import faulty_results
-from modular_converter.settings.values import Settings, kind_of, module_name, split_stem
+from modular_converter.settings.layout import module_name, split_stem
+from modular_converter.settings.values import Settings, kind_of
 
 
 def collect_definitions(
@@ -84,7 +88,7 @@ class _Collector:
             file.other_kinds.update(inner.other_kinds)
             return inner
 
-        ordered = emission_order(built.name, needs, needs_of, self._positions(built.neighbour))
+        ordered = emission_order(built.name, needs, needs_of, self._reads_now, self._positions(built.neighbour))
         wanted = {name: copy for name, copy in copies.items() if name in siblings}
         self._put(file, ordered, wanted)
         how = "merged" if built.parent else "written"
@@ -144,7 +148,7 @@ class _Collector:
     def _is_copied_here(self, symbol: Symbol, kind: str) -> bool:
         """Whether a neighbour defines a class in a file of this kind, or no file exists from which to import it."""
         stem = os.path.splitext(os.path.basename(self.neighbours.neighbours[symbol.source].neighbour.path))[0]
-        if (split_stem(stem, self.settings.file_kinds) or ("",))[0] == kind:
+        if (split_stem(stem, self.settings) or ("",))[0] == kind:
             return True
         other = self._kind(symbol.name)
         beside = os.path.join(os.path.dirname(self.target.path), module_name(other, self.target.model) + ".py")
@@ -156,11 +160,11 @@ class _Collector:
         A variant of `image_processing` does not import from `image_processing`.
         """
         renamed = self.neighbours.neighbours[dotted]
-        generated = set(self.kinds.values())
+        generated = set(self.kinds.values()) - {self.settings.default_kind}
         found: set[str] = set()
         for name in renamed.neighbour.module.imported.values():
-            split = split_stem(name.module[1:], tuple(self.library.settings.kinds.values()))
-            if name.module[:1] == "." and split and split[0] in generated and not kind.startswith(split[0]):
+            split = split_stem(name.module[1:], self.settings) if name.module[:1] == "." else None
+            if split and split[0] in generated and not kind.startswith(split[0]):
                 found.add(renamed.import_in_target(name).bound)
         return found
 
@@ -215,6 +219,14 @@ class _Collector:
                 if symbol.role is not Role.CLASS:
                     todo += [use for use in symbol.uses if use in symbols]
         return table
+
+    def _reads_now(self, symbol: Symbol) -> Collection[str]:
+        """The names that the definition of a neighbour's class reads where it stands."""
+        renamed = self.neighbours.neighbours.get(symbol.source)
+        if renamed is None:
+            return ()
+        found = bindings_of(*parse(renamed.definitions.text(symbol.name)).body)
+        return found.needs if has_postponed(renamed.neighbour.module) else found.reads_now
 
     def _positions(self, dotted: str) -> Positions:
         renamed = self.neighbours.neighbours

@@ -167,11 +167,18 @@ class Positions:
         return (1, len(self.neighbours), last, 0)
 
 
-def emission_order(name: str, needs: Needs, needs_of: Callable[[Symbol], Needs], positions: Positions) -> list[Symbol]:
+def emission_order(
+    name: str,
+    needs: Needs,
+    needs_of: Callable[[Symbol], Needs],
+    reads_now: Callable[[Symbol], Collection[str]],
+    positions: Positions,
+) -> list[Symbol]:
     """All definitions that class `name` needs, directly or through others, in the order in which they precede it.
 
     First the classes in the order of their module, each after the functions, assignments and classes that it needs
-    itself. Then the functions and assignments of class `name`.
+    itself. Then the functions and assignments of class `name`. Of two classes that need each other, the one that is read
+    by the definition of the other stands above it (`reads_now`).
     """
     closure: dict[str, tuple[Symbol, Needs]] = {}
     todo = list(needs.classes.values())
@@ -187,7 +194,9 @@ def emission_order(name: str, needs: Needs, needs_of: Callable[[Symbol], Needs],
             return
         visited.add(symbol.name)
         for needed in sorted(closure[symbol.name][1].classes.values(), key=positions.key):
-            emit(needed)
+            back = closure[needed.name][1].classes if needed.name in closure else ()
+            if symbol.name not in back or symbol.name not in reads_now(needed):
+                emit(needed)
         ordered.setdefault(symbol.name, symbol)
 
     visited: set[str] = set()

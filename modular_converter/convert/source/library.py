@@ -21,6 +21,7 @@ from modular_converter.model.index import index_module
 from modular_converter.model.module import Module
 from modular_converter.model.resolver import Resolver
 from modular_converter.rules import input_files
+from modular_converter.settings.layout import is_modular
 from modular_converter.settings.regular_file import FileTooLarge
 from modular_converter.settings.values import Settings
 
@@ -70,6 +71,7 @@ class Library:
     _modules: dict[str, Module] = field(default_factory=dict)
     _names: dict[str, _KnownNames] = field(default_factory=dict)
     _hashes: dict[str, str] = field(default_factory=dict)
+    _line_ends: dict[str, str] = field(default_factory=dict)
     _packages: dict[str, str | None] = field(default_factory=dict)
     """Folder of the importing file, joined with the name of a package -> the folder of the package."""
 
@@ -80,7 +82,7 @@ class Library:
     def under(self, overlay: MutableMapping[str, str]) -> Library:
         """A library of its own with these texts in place of others, which need not read again what this one has read."""
         texts, modules, names, hashes = dict(self._texts), dict(self._modules), dict(self._names), dict(self._hashes)
-        new = Library(self.settings, overlay, Observations(), texts, modules, names, hashes)
+        new = Library(self.settings, overlay, Observations(), texts, modules, names, hashes, dict(self._line_ends))
         new._forget((*self.overlay, *overlay))
         return new
 
@@ -142,9 +144,11 @@ class Library:
         """
         self.observations.files[path] = UNREADABLE
         text = self.overlay.get(path)
-        if text is None and path in self._texts:
+        if text is not None:
+            text = text.replace("\r\n", "\n")
+        elif path in self._texts:
             text = self._texts[path].decode("utf-8")
-        elif text is None:
+        else:
             text = self._from_disk(path)
             self._texts[path] = text.encode("utf-8")
         self.observations.files[path] = self._hash(path)
@@ -167,7 +171,15 @@ class Library:
             raise ConversionError(input_files.missing_file(Location(path), reason=reason)) from None
         text = text_of_content(path, content)
         self._hashes[path] = hashlib.sha256(content).hexdigest()
+        self._line_ends[path] = _line_end(content[:4096].decode("utf-8", "replace"))
         return text
+
+    def line_end(self, path: str) -> str:
+        """How the first line of a file ends: `\\n`, or `\\r\\n` as on Windows."""
+        if path in self.overlay:
+            return _line_end(self.overlay[path])
+        self.text(path)
+        return self._line_ends[path]
 
     def module(self, path: str) -> Module:
         """The index of a file, read once.
@@ -182,9 +194,9 @@ class Library:
 
     def _index(self, path: str) -> Module:
         text = self.text(path)
-        content = text.encode("utf-8") if path in self.overlay else self._texts[path]
+        content = text.encode("utf-8")
         try:
-            return _index_of(content, path)
+            return _index_of(content, path, is_modular(path, self.settings))
         except UNPARSABLE as error:
             finding = input_files.syntax_error(*locate_parse_error(path, error))
             raise ConversionError(finding.with_source(text)) from None
@@ -215,9 +227,12 @@ class Library:
         return _KnownNames(names, paths, tuple(path for path in tables if path not in paths))
 
 
+def _line_end(text: str) -> str:
+    return "\r\n" if text.partition("\n")[0].endswith("\r") else "\n"
+
+
 @functools.lru_cache(maxsize=1024)
-def _index_of(content: bytes, path: str) -> Module:
+def _index_of(content: bytes, path: str, has_ignores: bool) -> Module:
     """The index of a text. It depends on the text alone, so `--watch` reads the tree again without parsing it again."""
     text = content.decode("utf-8")
-    is_modular = os.path.basename(path).startswith("modular_")
-    return index_module(without_ignore_comments(text) if is_modular else text, path)
+    return index_module(without_ignore_comments(text) if has_ignores else text, path)

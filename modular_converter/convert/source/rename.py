@@ -246,7 +246,13 @@ class RenamedModule(Mapping[str, Statement]):
     def __init__(self, module: Module, renamer: Renamer) -> None:
         self.module = module
         self.renamer = renamer
-        self._originals = {renamer.name(name): definition for name, definition in module.definitions.items()}
+        self._originals: dict[str, Statement] = {}
+        for name, definition in module.definitions.items():
+            new = renamer.name(name)
+            if new not in self._originals or new not in renamer.names(
+                definition.bases
+            ):  # else an old name of the first
+                self._originals[new] = definition
         self._renamed: dict[str, Statement] = {}
         self._texts: dict[str, str] = {}
         self.order = {name: position for position, name in enumerate(self._originals)}

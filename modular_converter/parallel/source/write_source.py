@@ -20,8 +20,8 @@ from modular_converter.parallel.errors import WriteError
 from modular_converter.parallel.plans.class_settings import Setting
 from modular_converter.parallel.source.edit_class import BOM, set_dictionary
 from modular_converter.parallel.tiny.target import ModelingFile
+from modular_converter.settings.layout import models_folder_of
 from modular_converter.settings.load import load_settings
-from modular_converter.settings.parent_folders import models_folder_of
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def heirs(file: ModelingFile, found: Sequence[SourceChange]) -> list[str]:
     changed = {change.path for change in found}
     settings = load_settings(os.path.dirname(file.path))
     library = Library(settings)
-    everything = discover([models_folder_of(file.path)], None).paths
+    everything = discover([models_folder_of(file.path, settings)], None).paths
     return [
         path for path in everything if path != file.modular and not changed.isdisjoint(required_files(path, library))
     ]

@@ -20,8 +20,15 @@ from typing import Any, Protocol
 
 from modular_converter.files.packages import package_of
 from modular_converter.parallel.errors import BuildError, UnknownModel
+from modular_converter.settings.layout import (
+    is_modular,
+    models_among,
+    modular_name,
+    modular_of,
+    module_name,
+    split_stem,
+)
 from modular_converter.settings.load import load_settings
-from modular_converter.settings.values import split_stem
 
 
 class _TextLoader(importlib.abc.ExecutionLoader):
@@ -211,28 +218,32 @@ def open_file(path: str) -> ModelingFile:
     folder, name = os.path.split(path)
     if not os.path.isfile(path):
         raise BuildError(f"{os.path.relpath(path)}: no such file")
-    if re.fullmatch(r"modular_\w+\.py", name):
+    settings = load_settings(folder)
+    if is_modular(path, settings):
         return _converted(path)
-    kind = split_stem(name.removesuffix(".py"), load_settings(folder).file_kinds)
-    if not name.endswith(".py") or kind is None or kind[0] != "modeling":
-        raise BuildError(f"{os.path.relpath(path)}: give a file `modeling_<model>.py` or `modular_<model>.py`")
+    kind = split_stem(name.removesuffix(".py"), settings)
+    if not name.endswith(".py") or kind is None or kind[0] != settings.default_kind:
+        expected = f"`{module_name(settings.default_kind, '<model>')}.py` or `{modular_name('<model>', settings)}`"
+        raise BuildError(f"{os.path.relpath(path)}: give a file {expected}")
     with open(path, encoding="utf-8") as file:
         text = file.read()
     top, dotted = _package(folder, text)
-    modular = os.path.join(folder, f"modular_{kind[1]}.py")
+    modular = modular_of(path, settings)
     return ModelingFile(path, modular if os.path.isfile(modular) else "", f"{dotted}.{name[:-3]}", top)
 
 
 def _only_file(folder: str) -> str:
     """The modular file of a model's folder, else its modeling file. Raises ``BuildError`` for none or several."""
-    names = sorted(os.listdir(folder))
-    for kind in ("modular", "modeling"):
-        found = [name for name in names if re.fullmatch(rf"{kind}_\w+\.py", name)]
+    settings, names = load_settings(folder), sorted(os.listdir(folder))
+    modular = [name for name in names if is_modular(name, settings)]
+    flat = [f"{module_name(settings.default_kind, one)}.py" for one in models_among(names, settings)]
+    for found in (modular, flat):
         if len(found) == 1:
             return os.path.join(folder, found[0])
         if found:
             raise BuildError(f"{os.path.relpath(folder)}: several models; give one of {', '.join(found)}")
-    raise BuildError(f"{os.path.relpath(folder)}: no file modular_<model>.py or modeling_<model>.py in this folder")
+    expected = f"{modular_name('<model>', settings)} or {module_name(settings.default_kind, '<model>')}.py"
+    raise BuildError(f"{os.path.relpath(folder)}: no file {expected} in this folder")
 
 
 def _converted(path: str) -> ModelingFile:

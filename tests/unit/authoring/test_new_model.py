@@ -108,7 +108,7 @@ def test_a_dry_run_writes_nothing(acme: Path) -> None:
         (("kiwi", "--from", "words"), "exports no class that is called after words"),
         (("kiwi", "--from", "bad"), "MC208"),
         (("kiwi", "--from", "nothing.models.ox"), "no such package or folder"),
-        (("ox", "--from", "yak"), "holds Python files already"),
+        (("ox", "--from", "yak"), "has Python files already"),
         (("Kiwi", "--from", "ox"), "small letters"),
         (("kiwi_vl", "--from", "ox", "--cased", "KiwiVLM"), "the letters of `kiwi_vl`"),
         (("../kiwi", "--from", "ox"), "small letters"),

@@ -139,7 +139,10 @@ def test_a_neighbour_in_another_package_goes_by_its_dotted_name(tmp_path, read):
         for package in (here, here.parent, here.parent.parent):
             (package / "__init__.py").write_text("")
     (tmp_path / "other/models/old/modeling_old.py").write_text("class Old: ...\n")
-    assert model_name(str(tmp_path / "other/models/old"), str(tmp_path / "own/models")) == "other.models.old"
+    assert (
+        model_name(str(tmp_path / "other/models/old/x.py"), str(tmp_path / "own/models"), profile_settings())
+        == "other.models.old"
+    )
 
 
 def test_the_order_of_the_paths_changes_nothing(zoo, graph):

@@ -270,6 +270,17 @@ def test_a_signature_that_calls_would_not_fit_is_left_to_people(library: Path, s
     assert f"def steps({signature}):" in path.read_text()
 
 
+@pytest.mark.parametrize("decorator", ["staticmethod", "property"])
+def test_a_decorator_that_decides_what_is_called_is_left_to_people(library: Path, decorator: str) -> None:
+    body = "    def steps(self, n):\n        return n\n"
+    write(library, "base", f"class BasePipe:\n    @{decorator}\n{body}")
+    mark = "# Copied from transformers.models.base.modeling_base.BasePipe with Base->New"
+    text = f"{mark}\nclass NewPipe:\n{body}\n\nprint(NewPipe().steps(1))\n"
+    path = write(library, "new", text)
+    assert "would not fit its parameters" in marks(library, "--write").stderr
+    assert path.read_text() == text
+
+
 def test_calls_in_other_files_count_and_those_of_other_classes_do_not(library: Path) -> None:
     source = "class BasePipe:\n    def steps(self, n, device):\n        return n\n"
     write(library, "base", source)

@@ -9,6 +9,7 @@ import pytest
 
 from modular_converter.convert.source.library import Library
 from modular_converter.provenance.generated import line_sources
+from modular_converter.settings.layout import is_modular
 from modular_converter.settings.load import load_settings
 from tests.oracle.line_words import wrong_lines
 from tests.test_cases import CASES, NAMES, SETTINGS, needs_newer_python
@@ -33,14 +34,14 @@ def test_every_line_has_the_words_of_its_source(name: str, tmp_path: Path, monke
     (tmp_path / "pyproject.toml").touch()
     settings = load_settings(tmp_path) if has_settings else SETTINGS
     monkeypatch.syspath_prepend(str(tmp_path))
-    (modular,) = tmp_path.glob("**/modular_*.py")
+    (modular,) = (path for path in tmp_path.glob("**/*.py") if is_modular(str(path), settings))
     texts = {
         str(modular.parent / path.name): path.read_bytes().decode()
         for path in (CASES / name / "expected").glob("*.py")
     }
     if not texts:
         return
-    models = [one for path in tmp_path.rglob("*_*.py") for one in (path.parent.name, path.stem.rpartition("_")[2])]
+    models = [one for path in tmp_path.rglob("*.py") for one in (path.parent.name, path.stem.rpartition("_")[2])]
     for path, sources in line_sources(str(modular), texts, Library(settings)).items():
         assert len(sources) == texts[path].count("\n")
         assert list(wrong_lines(texts[path], sources, models, BOUND.get(name, frozenset()))) == [], path

@@ -13,8 +13,8 @@ import pytest
 
 from modular_converter.findings import Severity
 from modular_converter.settings.keys import READERS
+from modular_converter.settings.layout import module_name
 from modular_converter.settings.load import PROFILE_FOLDER, SettingsError, load_settings, profile_settings
-from modular_converter.settings.values import module_name
 
 
 def project(folder: pathlib.Path, text: str, name: str = "pyproject.toml") -> pathlib.Path:
@@ -136,7 +136,12 @@ def test_a_project_has_no_say_in_installed_packages(tmp_path: pathlib.Path) -> N
     ("text", "place", "message", "help"),
     [
         ("wrokers = 3", (2, 1), "unknown setting `wrokers`", "Did you mean `workers`?"),
-        ("profile = 'transformer'", (2, 1), 'must be "transformers" or "fla", or a folder with a profile.toml', ""),
+        (
+            "profile = 'transformer'",
+            (2, 1),
+            'must be "transformers", "fla", "mlx_lm", "diffusers", or a folder with a profile.toml',
+            "",
+        ),
         ("workers = 'many'", (2, 1), "must be a whole number of at least 0, not 'many'", ""),
         ("workers = true", (2, 1), "must be a whole number", ""),
         ("max-file-bytes = 0", (2, 1), "at least 1", ""),

@@ -12,7 +12,7 @@ from modular_converter.settings.schema import tool_schema
 
 jsonschema = pytest.importorskip("jsonschema")
 VALUES = [
-    *("", "x", "0.1.0", "ruff", "neighbour", "error", "# a comment", "transformers"),
+    *("", "x", "0.1.0", "ruff", "neighbour", "error", "# a comment", "transformers", "files"),
     *(0, 1, 10**13, True, 1.5, None),
     *([], ["x"], ["MC3"], ["isort"], [1], {}, {"X": "x"}, {"X": ""}, {"X": ["MC3"]}, {"X": [1]}, {"X": 1}),
 ]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from modular_converter.settings.load import profile_settings
-from modular_converter.settings.values import kind_of, split_stem
+from modular_converter.settings.values import kind_of
 
 
 @pytest.mark.parametrize(
@@ -25,25 +23,3 @@ from modular_converter.settings.values import kind_of, split_stem
 )
 def test_the_kind_of_a_class(name: str, kind: str) -> None:
     assert kind_of(name, "Sam2Video", profile_settings()) == kind
-
-
-@pytest.mark.parametrize(
-    ("stem", "found"),
-    [
-        ("modeling_vit", ("modeling", "vit")),
-        ("image_processing_pil_vit", ("image_processing_pil", "vit")),
-        ("tokenization_vit_fast", ("tokenization_{model}_fast", "vit")),
-        ("tokenization_vit", ("tokenization", "vit")),
-        ("tokenization__fast", ("tokenization", "_fast")),
-        ("utils", None),
-    ],
-)
-def test_the_kind_and_model_of_a_file_name(stem: str, found: tuple[str, str] | None) -> None:
-    kinds = {
-        "A": "image_processing",
-        "B": "image_processing_pil",
-        "C": "tokenization",
-        "D": "tokenization_{model}_fast",
-    }
-    settings = dataclasses.replace(profile_settings(), kinds=kinds)
-    assert split_stem(stem, settings.file_kinds) == found

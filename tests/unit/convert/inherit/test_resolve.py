@@ -58,10 +58,10 @@ def resolve(root: Path, modular: str) -> ResolvedImports:
 @pytest.mark.parametrize(
     ("dotted", "found"),
     [
-        ("..llama.modeling_llama", ("llama", "modeling", "llama")),
-        ("...models.llama.configuration_llama", ("llama", "configuration", "llama")),
-        ("lib.models.llama.modeling_llama2", ("llama", "modeling", "llama2")),
-        ("a.b.models.llama.image_processing_pil_llama", ("llama", "image_processing_pil", "llama")),
+        ("..llama.modeling_llama", ("modeling", "llama")),
+        ("...models.llama.configuration_llama", ("configuration", "llama")),
+        ("lib.models.llama.modeling_llama2", ("modeling", "llama2")),
+        ("a.b.models.llama.image_processing_pil_llama", ("image_processing_pil", "llama")),
         (".llama.modeling_llama", None),
         ("...llama.modeling_llama", None),
         ("lib.llama.modeling_llama", None),
@@ -72,7 +72,7 @@ def resolve(root: Path, modular: str) -> ResolvedImports:
         ("..llama", None),
     ],
 )
-def test_neighbours_are_told_by_their_names(dotted: str, found: tuple[str, str, str] | None) -> None:
+def test_neighbours_are_told_by_their_names(dotted: str, found: tuple[str, str] | None) -> None:
     assert neighbour_module(dotted, SETTINGS) == (found and NeighbourModule(*found))
 
 

@@ -89,7 +89,7 @@ def order(symbols: list[Symbol], own: Mapping[str, int], *uses: str, table: Coll
     scope = Scope(parent, by_name(*table), (), lambda name: False)
     positions = Positions({name: place for place, name in enumerate(parent)}, own, [], (), ())
     wanted = scope.needs("C", uses, uses)
-    found = emission_order("C", wanted, lambda one: scope.needs(one.name, one.uses, ()), positions)
+    found = emission_order("C", wanted, lambda one: scope.needs(one.name, one.uses, ()), lambda one: (), positions)
     return [symbol.name for symbol in found]
 
 

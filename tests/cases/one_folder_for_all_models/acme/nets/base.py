@@ -1,0 +1,2 @@
+class Net:
+    """What all nets are."""
