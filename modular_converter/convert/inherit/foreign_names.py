@@ -20,7 +20,7 @@ from modular_converter.model.index import imported_names, imports_within, relati
 from modular_converter.model.lexer import QUOTED_WORD
 from modular_converter.model.module import ImportedName, Module, Statement
 from modular_converter.model.nodes import children, dotted, parse, walk
-from modular_converter.settings.layout import module_name
+from modular_converter.settings.layout import models_folder_of, module_name, parts_below_models
 
 
 _BUILTINS = frozenset(vars(builtins))
@@ -153,8 +153,9 @@ def _imported(
 
 def _is_of_other_model(imported: ImportedName, neighbour: Neighbour, library: Library) -> bool:
     """Whether an import leads to a file of another model, whose name may contain the neighbour's: `llama4`."""
-    found = neighbour_module(imported.module, library.settings)
-    return found is not None and found.folder != os.path.basename(os.path.dirname(neighbour.path))
+    found, below = (read(imported.module, library.settings) for read in (neighbour_module, parts_below_models))
+    own = os.path.relpath(neighbour.path, models_folder_of(neighbour.path, library.settings)).removesuffix(".py")
+    return bool(found and below and below[0] != own.split(os.sep)[0] and found.model != neighbour.model)
 
 
 def _defined(imported: ImportedName, neighbour: Neighbour, library: Library) -> frozenset[str]:
