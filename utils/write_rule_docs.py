@@ -20,7 +20,7 @@ sys.path.insert(0, ROOT)
 
 from modular_converter.findings import Rule  # noqa: E402
 from modular_converter.reporting.explain import page  # noqa: E402
-from modular_converter.rules import all_rules, by_file, fixes  # noqa: E402
+from modular_converter.rules import all_rules, by_file, example_files, fixes  # noqa: E402
 
 
 HEAD = """\
@@ -84,9 +84,10 @@ def _topics() -> Iterator[str]:
 
 def _changes(rule: Rule) -> str:
     """The lines of modular files in which the good example of a rule differs from the bad one, with those around."""
-    good = dict(rule.good)
+    examples = example_files(rule)
+    good = dict(examples.good)
     found: list[str] = []
-    for path, text in rule.bad:
+    for path, text in examples.bad:
         if "/modular_" in path and path in good:
             lines = difflib.unified_diff(text.split("\n"), good[path].split("\n"), n=2, lineterm="")
             found += [
