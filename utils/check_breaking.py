@@ -1,10 +1,12 @@
-"""Compare what `--breaking` says about state dicts with state dicts that really are built:
+"""Compare what `--breaking` says about state dicts and signatures with classes that really are imported and built:
 `python utils/check_breaking.py 5.22.2 5.23.0 5.24.0 --releases ~/releases --states ~/states`.
 
-RELEASES holds an unpacked release in `tree/VERSION/transformers` each. `real_states.py` builds every model of a release
-on the device `meta`, in a process of its own, and the result is kept in STATES, as is the static answer. Compared are
-the entries, with `*` for numbers, that appear or vanish between two neighbouring releases, in each class that can be
-built in both. `--update` puts the table into docs/figures/change.md.
+RELEASES holds an unpacked release in `tree/VERSION/transformers` each, as `check_releases.py --cache` leaves it.
+`real_states.py` imports every model of a release and builds it on the device `meta`, in a process of its own, and the
+result is kept in STATES, as is the static answer. Compared are the changes between two neighbouring releases, in each
+class that can be built, or imported, in both: entries, with `*` for numbers, that appear or vanish; public methods,
+their parameters and the settings of configurations that appear, vanish, or get another default. `--update` puts the
+tables into docs/figures/change.md.
 """
 
 from __future__ import annotations
@@ -12,10 +14,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,10 +26,10 @@ from marked_pages import write_part
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, ROOT)
 
-from modular_converter.breaking.facts import ModelTree  # noqa: E402
+from modular_converter.breaking.facts import ModelTree, PublicClass  # noqa: E402
 from modular_converter.breaking.older import tree_at  # noqa: E402
 from modular_converter.breaking.state import keys_of, unknown_parts  # noqa: E402
-from modular_converter.convert.workers import without_collector  # noqa: E402
+from modular_converter.convert.workers import in_processes, without_collector  # noqa: E402
 from modular_converter.settings.load import profile_settings  # noqa: E402
 
 
@@ -37,17 +38,21 @@ Keys = dict[str, bool]
 """Entry -> whether it is certain; `name.?` for what is not known."""
 
 
+Methods = dict[str, dict[str, list[str]]]
+"""Public method -> parameter -> its kind and default."""
+
+
 class Counts(NamedTuple):
-    """The entries that change between two releases."""
+    """The changes between two releases."""
 
     pair: str
     classes: int
     real: int
-    """Entries that really appear or vanish."""
+    """Those that really happen."""
     found: int
     """Those among them that the static answer has."""
     said: int
-    """Entries of which the static answer is certain."""
+    """Those of which the static answer is certain."""
     right: int
     """Those among them that really change."""
     wrong: tuple[str, ...]
@@ -60,22 +65,25 @@ def main() -> None:
     parser.add_argument("versions", nargs="+")
     parser.add_argument("--releases", type=Path, required=True)
     parser.add_argument("--states", type=Path, required=True)
-    parser.add_argument("--sample", type=int, help="Besides models that really change, only so many random ones.")
     parser.add_argument("--update", action="store_true")
     given = parser.parse_args()
     given.states.mkdir(parents=True, exist_ok=True)
     real = {one: _real(one, given.releases, given.states) for one in given.versions}
-    chosen = _chosen(real, given.versions, given.sample)
-    static = {one: _static(one, given.releases, given.states, chosen) for one in given.versions}
-    rows = [_compared(one, other, real, static) for one, other in zip(given.versions, given.versions[1:])]
-    for row in rows:
+    static = {one: _static(one, given.releases, given.states) for one in given.versions}
+    pairs = list(zip(given.versions, given.versions[1:]))
+    states = [_compared(one, other, real, static) for one, other in pairs]
+    signatures = [_compared_signatures(one, other, real, static) for one, other in pairs]
+    for row in (*states, *signatures):
         for kind, names in (("wrong", row.wrong), ("missed", row.missed)):
-            print(*(f"{row.pair} {kind} {name}" for name in names), sep="\n")
+            print("".join(f"{row.pair} {kind} {name}\n" for name in names), end="")
     whole = _whole(given.versions[-1], real, static)
-    text = "".join(_table(rows)) + f"\n{whole}\n"
-    print(text)
-    if given.update:
-        write_part(PAGE, "oracle", text)
+    for part, text in (
+        ("oracle", "".join(_table("entries that change", states)) + f"\n{whole}\n"),
+        ("signatures", "".join(_table("methods, parameters and settings that change", signatures))),
+    ):
+        print(text)
+        if given.update:
+            write_part(PAGE, part, text)
 
 
 def _real(version: str, releases: Path, states: Path) -> dict[str, Any]:
@@ -84,55 +92,85 @@ def _real(version: str, releases: Path, states: Path) -> dict[str, Any]:
         script = os.path.join(ROOT, "utils", "real_states.py")
         subprocess.run([sys.executable, script, str(releases / "tree" / version), str(path)], check=True)
     found: dict[str, Any] = json.loads(path.read_text())
-    return {name: one for name, one in found.items() if isinstance(one, dict)}
+    found["states"] = {name: one for name, one in found["states"].items() if isinstance(one, dict)}
+    return found
 
 
-def _chosen(real: dict[str, dict[str, Any]], versions: list[str], sample: int | None) -> frozenset[str] | None:
-    """The models that really change between neighbouring releases, and a random sample of the others; None for all."""
-    if sample is None:
-        return None
-    changed = {
-        name.split(".")[2]
-        for one, other in zip(versions, versions[1:])
-        for name, built in real[one].items()
-        if name in real[other] and built["keys"].keys() != real[other][name]["keys"].keys()
-    }
-    models = sorted({name.split(".")[2] for name in real[versions[-1]]} - changed)
-    return frozenset((*changed, *random.Random(0).sample(models, min(sample, len(models)))))
-
-
-def _static(version: str, releases: Path, states: Path, chosen: frozenset[str] | None) -> dict[str, Keys]:
-    suffix = "" if chosen is None else f".{len(chosen)}"
-    path = states / f"{version}{suffix}.static.json"
+def _static(version: str, releases: Path, states: Path) -> dict[str, Any]:
+    path = states / f"{version}.static.json"
     if not path.exists():
         models = str((releases / "tree" / version / "transformers" / "models").resolve())
         with without_collector():
             tree = tree_at(models, profile_settings())
-            path.write_text(json.dumps(dict(_states(tree, chosen))))
-    found: dict[str, Keys] = json.loads(path.read_text())
+            made = in_processes(_facts_of, tree, sorted(tree.names), 0, lambda done: None)
+        parts = {part: {key: one for each in made for key, one in each[part].items()} for part in made[0]}
+        path.write_text(json.dumps(parts))
+    found: dict[str, Any] = json.loads(path.read_text())
     return found
 
 
-def _states(tree: ModelTree, chosen: frozenset[str] | None) -> Iterator[tuple[str, Keys]]:
-    for model in sorted(tree.names if chosen is None else chosen & tree.names.keys()):
+def _facts_of(models: Iterable[str], tree: ModelTree, progress: Callable[[int], None]) -> list[dict[str, Any]]:
+    """The entries and the public methods of the classes of some models."""
+    found = []
+    for model in models:
+        states: dict[str, Keys] = {}
+        signatures: dict[str, Methods] = {}
         for file, facts in tree.facts(model).files.items():
             for name, one in facts.classes.items():
+                whole = f"transformers.models.{model}.{file.removesuffix('.py')}.{name}"
+                signatures[whole] = dict(_methods(one))
                 if one.state is not None:
-                    keys = {key: entry.is_certain for key, entry in keys_of(one.state).items()}
-                    keys |= {f"{beginning}.?": False for beginning in unknown_parts(one.state)}
-                    yield f"transformers.models.{model}.{file.removesuffix('.py')}.{name}", keys
+                    states[whole] = {key: entry.is_certain for key, entry in keys_of(one.state).items()}
+                    states[whole] |= {f"{beginning}.?": False for beginning in unknown_parts(one.state)}
+        found.append({"states": states, "signatures": signatures})
+        progress(1)
+    return found
 
 
-def _compared(one: str, other: str, real: dict[str, Any], static: dict[str, dict[str, Keys]]) -> Counts:
-    shared = [name for name in real[one] if name in real[other] and name in static[one] and name in static[other]]
+def _methods(one: PublicClass) -> Iterator[tuple[str, dict[str, list[str]]]]:
+    for name, method in one.methods.items():
+        if not method.is_attribute:
+            yield name, {each.name: [each.kind, each.default or ""] for each in method.parameters}
+    if one.is_configuration:
+        yield "__init__", {name: ["named", field.text] for name, field in one.fields.items()}
+
+
+def _compared_signatures(one: str, other: str, real: dict[str, Any], static: dict[str, Any]) -> Counts:
+    sides = [side[version]["signatures"] for side in (real, static) for version in (one, other)]
+    shared = [name for name in sides[0] if all(name in side for side in sides[1:])]
+    really = {change for name in shared for change in _signature_changes(name, sides[0][name], sides[1][name])}
+    said = {change for name in shared for change in _signature_changes(name, sides[2][name], sides[3][name])}
+    right = really & said
+    wrong, missed = sorted(said - really), sorted(really - said)
+    return Counts(
+        f"{one} → {other}", len(shared), len(really), len(right), len(said), len(right), tuple(wrong), tuple(missed)
+    )
+
+
+def _signature_changes(name: str, old: Methods, new: Methods) -> Iterator[str]:
+    for method in sorted(old.keys() | new.keys()):
+        if (method in old) != (method in new):
+            yield f"{name} {'-' if method in old else '+'}{method}"
+            continue
+        before, after = old[method], new[method]
+        for parameter in sorted((before.keys() | after.keys()) - {"kwargs", "args"}):
+            if (parameter in before) != (parameter in after):
+                yield f"{name} {'-' if parameter in before else '+'}{method}({parameter})"
+            elif before[parameter][1] != after[parameter][1]:
+                yield f"{name} ~{method}({parameter})"
+
+
+def _compared(one: str, other: str, real: dict[str, Any], static: dict[str, Any]) -> Counts:
+    sides = {(kind, version): side[version]["states"] for kind, side in ((0, real), (1, static)) for version in side}
+    shared = [name for name in sides[0, one] if all(name in sides[at] for at in ((0, other), (1, one), (1, other)))]
     real_changes: set[str] = set()
     possible: set[str] = set()
     certain: set[str] = set()
     for name in shared:
         for first, second, sign in ((one, other, "-"), (other, one, "+")):
-            before, after = real[first][name]["keys"].keys(), real[second][name]["keys"].keys()
+            before, after = sides[0, first][name].keys(), sides[0, second][name].keys()
             real_changes |= {f"{name} {sign}{key}" for key in before - after}
-            mine, theirs = static[first][name], static[second][name]
+            mine, theirs = sides[1, first][name], sides[1, second][name]
             changed = {key: mine[key] for key in mine if key not in theirs and not _is_unknown(key, theirs)}
             possible |= {f"{name} {sign}{key}" for key in changed}
             certain |= {f"{name} {sign}{key}" for key, is_certain in changed.items() if is_certain}
@@ -154,8 +192,8 @@ def _is_unknown(key: str, others: Keys) -> bool:
     return any(".".join([*parts[:number], "?"]) in others for number in range(1, len(parts) + 1))
 
 
-def _table(rows: list[Counts]) -> Iterator[str]:
-    yield "| releases | classes built in both | entries that change | found | recall | said with certainty | right | precision |\n"
+def _table(what: str, rows: list[Counts]) -> Iterator[str]:
+    yield f"| releases | classes in both | {what} | found | recall | said with certainty | right | precision |\n"
     yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n"
     sums = [sum(row[column] for row in rows) for column in range(1, 6)]  # type: ignore[misc]
     for name, *numbers in [*(row[:6] for row in rows), ("all", *sums)]:
@@ -169,10 +207,11 @@ def _share(part: int, whole: int) -> str:
 
 def _whole(version: str, real: dict[str, Any], static: dict[str, Any]) -> str:
     """The agreement on whole state dicts, a harder question than that about changes."""
-    shared = [name for name in real[version] if name in static[version]]
+    built, told = real[version]["states"], static[version]["states"]
+    shared = [name for name in built if name in told]
     every = certain = right = found = 0
     for name in shared:
-        keys, said = real[version][name]["keys"].keys(), static[version][name]
+        keys, said = built[name].keys(), told[name]
         sure = {key for key, is_certain in said.items() if is_certain}
         every, found = every + len(keys), found + len(keys & said.keys())
         certain, right = certain + len(sure), right + len(sure & keys)

@@ -38,12 +38,13 @@ def main() -> None:
     modular = discover(["all"], os.path.join(os.path.dirname(spec.origin), "models")).paths
     settings = load_settings_of(modular)
     outcomes: Counter[str] = Counter()
-    for _ in range(given.number):
+    for number in range(1, given.number + 1):
         outcome = _try(chance.choice(modular), settings, chance)
         outcomes[outcome.partition(":")[0]] += 1
         if outcome.startswith("wrong"):
             print(outcome)
-    print(", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items())))
+        if number % 25 == 0 or number == given.number:
+            print(", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items())), flush=True)
     sys.exit(outcomes["wrong"] > 0)
 
 

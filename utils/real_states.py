@@ -1,8 +1,10 @@
 """The state dicts and signatures that models of a published release really have: `python utils/real_states.py FOLDER OUT`.
 
-FOLDER holds the package `transformers` of a release, unpacked. Each model class of each `modeling_*.py` is built from
-the defaults of its configuration on the device `meta`. OUT is a JSON file: class -> keys with their shapes, numbers in
-names as `*`, or the reason why the class could not be built.
+FOLDER holds the package `transformers` of a release, unpacked. Every class that a module of a model exports is looked
+at, and each model class is built from the defaults of its configuration on the device `meta`. OUT is a JSON file with
+two parts: `states`, class -> entries with their shapes, numbers in names as `*`, or the reason why the class could not
+be built; `signatures`, class -> public method -> parameter -> its kind and default, with the methods that a class has
+from its bases.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import re
 import signal
 import sys
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -45,19 +48,49 @@ def main() -> None:
     for filler in ("kaiming_uniform_", "uniform_", "normal_", "xavier_uniform_", "trunc_normal_"):
         setattr(torch.nn.init, filler, lambda tensor, *_, **__: tensor)
     signal.signal(signal.SIGALRM, _too_slow)
-    found: dict[str, Any] = {}
-    for path in sorted(glob.glob(os.path.join(folder, "transformers", "models", "*", "modeling_*.py"))):
+    states: dict[str, Any] = {}
+    signatures: dict[str, Any] = {}
+    for path in sorted(glob.glob(os.path.join(folder, "transformers", "models", "*", "*.py"))):
         name = os.path.relpath(path, folder).removesuffix(".py").replace(os.sep, ".")
+        if name.rpartition(".")[2].startswith(("__init__", "modular_", "convert_")):
+            continue
         try:
             module = importlib.import_module(name)
         except Exception as error:
-            found[name] = f"{type(error).__name__}: {error}"[:200]
+            states[name] = f"{type(error).__name__}: {error}"[:200]
             continue
         for cls in (getattr(module, one, None) for one in getattr(module, "__all__", ())):
-            if inspect.isclass(cls) and cls.__module__ == name and issubclass(cls, PreTrainedModel):
-                found[f"{name}.{cls.__name__}"] = _built(cls, torch)
+            if inspect.isclass(cls) and cls.__module__ == name:
+                signatures[f"{name}.{cls.__name__}"] = dict(_signatures(cls))
+                if issubclass(cls, PreTrainedModel):
+                    states[f"{name}.{cls.__name__}"] = _built(cls, torch)
     with open(out, "w", encoding="utf-8") as file:
-        json.dump(found, file, indent=0, sort_keys=True)
+        json.dump({"states": states, "signatures": signatures}, file, indent=0, sort_keys=True)
+
+
+def _signatures(cls: type) -> Iterator[tuple[str, dict[str, list[str]]]]:
+    """The public methods of a class that the package defines, without the instance."""
+    for name in dir(cls):
+        if name.startswith("_") and name not in ("__init__", "__call__"):
+            continue
+        owner = next((one for one in cls.__mro__ if name in vars(one)), None)
+        if owner is None or not owner.__module__.startswith("transformers."):
+            continue
+        held = vars(owner)[name]
+        function = held.__func__ if isinstance(held, (staticmethod, classmethod)) else held
+        if not inspect.isfunction(function):
+            continue
+        try:
+            parameters = list(inspect.signature(function).parameters.values())
+        except (TypeError, ValueError):
+            continue
+        if not isinstance(held, staticmethod):
+            del parameters[:1]
+        yield name, {one.name: [one.kind.name, _default(one.default)] for one in parameters}
+
+
+def _default(value: object) -> str:
+    return "" if value is inspect.Parameter.empty else re.sub(r" at 0x[0-9a-f]+", "", repr(value))[:500]
 
 
 def _too_slow(*_: object) -> None:
@@ -71,8 +104,7 @@ def _built(cls: Any, torch: Any) -> Any:
             config = cls.config_class()
             state = cls(config).state_dict()
         keys = {NUMBER.sub("*", name): list(tensor.shape) for name, tensor in state.items()}
-        forward = [f"{one.name}={one.default!r}" for one in inspect.signature(cls.forward).parameters.values()]
-        return {"keys": keys, "forward": forward}
+        return keys
     except Exception as error:
         return f"{type(error).__name__}: {error}"[:200]
     finally:

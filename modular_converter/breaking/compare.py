@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from modular_converter.breaking.changes import ModelChange, for_message
 from modular_converter.breaking.compare_states import compare_states
-from modular_converter.breaking.facts import FileFacts, ModelFacts, PublicClass, Signature
+from modular_converter.breaking.facts import (
+    ALIASES,
+    LOADING,
+    MODEL_TYPE,
+    FileFacts,
+    ModelFacts,
+    PublicClass,
+    Signature,
+)
 from modular_converter.breaking.values import CodePlace
-
-
-LOADING = re.compile(r"_tied_weights_keys|_keys_to_ignore\w*|_dynamic_tied_weights_keys|_keep_in_fp32_modules\w*")
-PLANS = re.compile(r"_tp_plan|_pp_plan|_ep_plan|base_model_\w+_plan|_no_split_modules|_skip_keys_device_placement")
 
 
 def changes_of_model(model: str, old: ModelFacts, new: ModelFacts) -> list[ModelChange]:
@@ -23,6 +26,11 @@ def changes_of_model(model: str, old: ModelFacts, new: ModelFacts) -> list[Model
         if after is None:
             after = FileFacts(before.path, (), 1, {})
         found.update(dict.fromkeys(_file(model, before, after, new)))
+    for kind, was in old.renamings.items():
+        now = new.renamings.get(kind, was)
+        if now.text != was.text:
+            message = f"changes how entries of checkpoints of `{kind}` are renamed"
+            found[ModelChange("loading-changed", model, now.place, message, kind)] = None
     return _joined(found)
 
 
@@ -52,18 +60,19 @@ def _class(model: str, old: PublicClass, new: PublicClass, path: str) -> Iterato
     here = CodePlace(path, new.line, new.name)
     if old.state is not None and new.state is not None:
         yield from compare_states(model, old.state, new.state)
-    for name in old.ancestors:
-        if name not in new.ancestors and not name.startswith("_"):
+    for name in old.bases:
+        if name not in new.bases and not name.startswith("_"):
             yield ModelChange("base-removed", model, here, f"no longer is a `{name}`", name)
     if old.is_configuration:
         yield from _settings(model, old, new, here)
     for name, before in old.methods.items():
         after = new.methods.get(name)
-        if after is not None:
-            place = CodePlace(path, after.line, new.name)
-            yield from _signature(model, name, before, after, place, is_configuration=old.is_configuration)
-        elif name not in ("__init__", "__post_init__") and old.ancestors == new.ancestors:
-            yield ModelChange("method-removed", model, here, f"no longer defines `{name}`", name)
+        if after is not None and not before.is_attribute:
+            yield from _signature(model, name, before, after, is_configuration=old.is_configuration)
+        elif after is None and name not in ("__init__", "__post_init__") and not new.holds(name):
+            owner = new.place_of(before.place.owner)
+            if owner is not None:  # else the base is gone, which is told
+                yield ModelChange("method-removed", model, owner, f"no longer defines `{name}`", name)
     yield from _variables(model, old, new, here)
     for name in old.documented:
         shown = name.rpartition(".")[2]
@@ -76,22 +85,22 @@ def _settings(model: str, old: PublicClass, new: PublicClass, here: CodePlace) -
     for name, before in old.fields.items():
         after = new.fields.get(name)
         if after is None:
-            if name in ("kwargs", "args"):
+            if name in ("kwargs", "args") or name in new.aliases:
                 continue
             same = [one for one in added if new.fields[one].text == before.text and _alike(one, name)]
             message = (
                 f"renames the setting `{name}` to `{same[0]}`" if len(same) == 1 else f"removes the setting `{name}`"
             )
-            yield ModelChange("setting-removed", model, here, message, name)
+            yield ModelChange("setting-removed", model, new.place_of(before.place.owner) or here, message, name)
         elif after.text != before.text:
             message = (
                 f"changes the default of `{name}` from `{for_message(before.text)}` to `{for_message(after.text)}`"
             )
-            yield ModelChange("setting-default", model, here._replace(line=after.line), message, name)
-    was, now = old.variables.get("model_type"), new.variables.get("model_type")
+            yield ModelChange("setting-default", model, after.place, message, name)
+    was, now = old.variables.get(MODEL_TYPE), new.variables.get(MODEL_TYPE)
     if was is not None and now is not None and was.text != now.text:
         message = f"changes `model_type` from {was.text} to {now.text}"
-        yield ModelChange("model-type-changed", model, here._replace(line=now.line), message, "model_type")
+        yield ModelChange("model-type-changed", model, now.place, message, MODEL_TYPE)
 
 
 def _alike(one: str, other: str) -> bool:
@@ -100,11 +109,12 @@ def _alike(one: str, other: str) -> bool:
 
 
 def _signature(
-    model: str, method: str, old: Signature, new: Signature, place: CodePlace, *, is_configuration: bool
+    model: str, method: str, old: Signature, new: Signature, *, is_configuration: bool
 ) -> Iterator[ModelChange]:
     """The changes of the parameters of a method. Those of a configuration's `__init__` are its settings."""
-    if is_configuration and method == "__init__":
+    if old.parameters == new.parameters or (is_configuration and method == "__init__"):
         return
+    place = new.place
     before, after = ({one.name: one for one in side.parameters} for side in (old, new))
     renamed = _renamed(old, new)
     for name, one in before.items():
@@ -127,6 +137,9 @@ def _signature(
     for name in (one.name for one in new.parameters if one.name in new_names and one.default is None):
         yield ModelChange("parameter-changed", model, place, f"`{method}` needs the new parameter `{name}`", name)
     by_position = [_positional(old, renamed), _positional(new, {})]
+    if named := next((one for one in by_position[0] if one in after and one not in by_position[1]), ""):
+        message = f"`{method}` takes `{named}` by its name only"
+        yield ModelChange("parameter-changed", model, place, message, named)
     kept = [one for one in by_position[0] if one in by_position[1]]
     if moved := next((one for one, other in zip(by_position[1], kept) if one != other), ""):
         message = f"`{method}` has other parameters by position, from `{moved}` on"
@@ -148,9 +161,9 @@ def _renamed(old: Signature, new: Signature) -> dict[str, str]:
 
 def _variables(model: str, old: PublicClass, new: PublicClass, here: CodePlace) -> Iterator[ModelChange]:
     for name in dict.fromkeys((*old.variables, *new.variables)):
-        rule = "loading-changed" if LOADING.fullmatch(name) else "plan-changed" if PLANS.fullmatch(name) else ""
         before, after = old.variables.get(name), new.variables.get(name)
-        if rule and (before.text if before else "") != (after.text if after else ""):
+        if name not in (MODEL_TYPE, ALIASES) and (before.text if before else "") != (after.text if after else ""):
             done = "changes" if before and after else "adds" if after else "removes"
-            place = here._replace(line=after.line) if after else here
+            place = after.place if after else (before and new.place_of(before.place.owner)) or here
+            rule = "loading-changed" if LOADING.fullmatch(name) else "plan-changed"
             yield ModelChange(rule, model, place, f"{done} `{name}`", name)

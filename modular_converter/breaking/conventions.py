@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import ast
+import functools
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from modular_converter.breaking.following import Follower, Frame
 from modular_converter.breaking.values import (
+    CONFIG_BASES,
     NONE,
     NOT_KNOWN,
     ClassValue,
     Either,
     Expression,
-    External,
     FunctionValue,
     Items,
     ObjectValue,
@@ -25,8 +27,6 @@ from modular_converter.breaking.values import (
 from modular_converter.model.nodes import dotted
 
 
-CONFIG_BASES = frozenset({"PreTrainedConfig", "PretrainedConfig"})
-"""The bases of all configurations."""
 SET_AT_RUN_TIME: Mapping[str, object] = {"num_labels": 2, "output_attentions": False, "is_decoder": False}
 """Settings that no text gives a default as a plain value."""
 SUB_CONFIGS = "sub_configs_defaults"
@@ -40,11 +40,7 @@ TEXT_CONFIGS = ("text_config", "decoder", "generator", "text_encoder")
 
 def is_configuration(value: Value) -> bool:
     """Whether a value is a configuration."""
-    return isinstance(value, ObjectValue) and any(_name(one) in CONFIG_BASES for one in value.ancestors)
-
-
-def _name(one: ClassValue | External) -> str:
-    return one.name.rpartition(".")[2]
+    return isinstance(value, ObjectValue) and value.ancestors.is_configuration
 
 
 class Conventions:
@@ -53,7 +49,12 @@ class Conventions:
     def __init__(self, run: Follower) -> None:
         self._run = run
         self._tables: dict[str, dict[str, str]] = {}
-        self._files: dict[str, list[str]] = {}
+        self._made: dict[int, bool] = {}
+        """The attributes of configurations that are complete, and whether they are a copy."""
+        self.writes: Counter[int] = Counter()
+        """Those that were written to afterwards, as by `config.is_decoder = False` in a model, and how often."""
+        self.lasting_writes = 0
+        """The number of those writes that were to no copy."""
 
     def is_model_base(self, cls: ClassValue) -> bool:
         """Whether this is the base of all models, whose own `__init__` makes no parameters."""
@@ -73,13 +74,18 @@ class Conventions:
         instance.attributes |= given
         method = "__post_init__"
         for cls in instance.ancestors:
-            if isinstance(cls, ClassValue) and _name(cls) not in CONFIG_BASES and "__init__" in cls.members.by_name:
+            if (
+                isinstance(cls, ClassValue)
+                and cls.short_name not in CONFIG_BASES
+                and "__init__" in cls.members.by_name
+            ):
                 method = "__init__"
         self._sub_configs(instance)
         self._body(instance, 0, method, arguments, given)
         for name, value in SET_AT_RUN_TIME.items():
             instance.attributes.setdefault(name, Expression(name, value))
         run.kept(instance)
+        self._made[id(instance.attributes)] = False
         return instance
 
     def initialise(
@@ -94,7 +100,7 @@ class Conventions:
         for cls in instance.ancestors[start:]:
             if not isinstance(cls, ClassValue):
                 continue
-            if _name(cls) in CONFIG_BASES:
+            if cls.short_name in CONFIG_BASES:
                 instance.attributes |= {name: one for name, one in named.items() if name != "kwargs"}
                 return
             if method in cls.members.by_name:
@@ -110,7 +116,7 @@ class Conventions:
                 for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                     if isinstance(target, ast.Name):
                         instance.attributes[target.id] = self._run.evaluate(default_of(node.value), frame)
-        if _name(cls) in CONFIG_BASES and "__init__" in cls.members.by_name:
+        if cls.short_name in CONFIG_BASES and "__init__" in cls.members.by_name:
             args = cls.members.by_name["__init__"].node.args
             for parameter, default in zip([*args.args[::-1]], args.defaults[::-1]):
                 instance.attributes[parameter.arg] = self._run.evaluate(default, frame)
@@ -169,6 +175,17 @@ class Conventions:
         """`self.name = value` in a configuration."""
         known = config.attributes.get(name)
         config.attributes[name] = either(known, value) if doubtful and known is not None else value
+        is_copy = self._made.get(id(config.attributes))
+        if is_copy is not None:
+            self.writes[id(config.attributes)] += 1
+            self.lasting_writes += not is_copy
+
+    def copied(self, config: ObjectValue) -> ObjectValue:
+        """`copy.deepcopy(config)`: what is written to it does not reach the original."""
+        made = replace(config, attributes=dict(config.attributes))
+        self._run.kept(made)
+        self._made[id(made.attributes)] = True
+        return made
 
     def has(self, value: Value, name: str) -> bool:
         """Whether an object has an attribute."""
@@ -219,7 +236,7 @@ class Conventions:
         if not isinstance(node, ast.Call) or not dotted(node.func).startswith("_Lazy"):
             return None
         listed = dotted(node.args[-1])
-        self._tables[name] = self._pairs(path, listed)
+        self._tables[name] = self._run.names.remembered(self._pairs, path, listed)
         return Expression(name)
 
     def _table(self, name: str) -> dict[str, str]:
@@ -248,15 +265,10 @@ class Conventions:
             os.path.join(self.models, *table.split("/"))
             for table in (*library.settings.auto_tables, "auto/configuration_auto.py")
         ]
-        name = next((found for path in tables if (found := self._known_pairs(path, TABLES[1]).get(kind))), "")
-        folder = next((one for path in tables if (one := self._known_pairs(path, FOLDERS).get(kind))), kind)
+        pairs = functools.partial(self._run.names.remembered, self._pairs)
+        name = next((found for path in tables if (found := pairs(path, TABLES[1]).get(kind))), "")
+        folder = next((one for path in tables if (one := pairs(path, FOLDERS).get(kind))), kind)
         return self._class_in(os.path.join(self.models, folder.replace("-", "_")), "configuration_", name)
-
-    def _known_pairs(self, path: str, name: str) -> dict[str, str]:
-        key = f"{path} {name}"
-        if key not in self._tables:
-            self._tables[key] = self._pairs(path, name)
-        return self._tables[key]
 
     @property
     def models(self) -> str:

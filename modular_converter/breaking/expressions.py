@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 from modular_converter.breaking import layers
@@ -13,6 +14,7 @@ from modular_converter.breaking.following import Follower, Frame
 from modular_converter.breaking.values import (
     NONE,
     NOT_KNOWN,
+    Ancestors,
     ClassValue,
     CodePlace,
     Either,
@@ -182,10 +184,7 @@ def _joined(run: RunWithConventions, node: ast.JoinedStr, frame: Frame) -> Value
     parts = []
     for one in node.values:
         value = follow_expression(run, one.value if isinstance(one, ast.FormattedValue) else one, frame)
-        known = plain(value)
-        if known is NOT_KNOWN and not value.text.endswith("*"):
-            return Expression(ast.unparse(node))
-        parts.append("*" if known is NOT_KNOWN else str(known))
+        parts.append(_text_of(value))
     return Expression(repr("".join(parts)), "".join(parts))
 
 
@@ -233,8 +232,8 @@ def _subscript(run: RunWithConventions, node: ast.Subscript, frame: Frame) -> Va
         named = [one for name, one in value.items if name == str(known)]
         if known is not NOT_KNOWN and named:
             return named[-1]
-        options = [one for _, one in value.items]
-        return Either(tuple(options)) if options and known is NOT_KNOWN and _are_things(options) else Expression(text)
+        options = [one for _, one in value.items]  # a key that it lacks would be an error, so it is another one
+        return Either(tuple(options)) if options and _are_things(options) else Expression(text)
     if isinstance(value, Expression) and value.is_known and known is not NOT_KNOWN:
         try:
             return Expression(text, value.value[known])  # type: ignore[index]
@@ -339,6 +338,9 @@ def _method(
         if start is not None:
             run.initialise(instance, start, arguments[1:], named)
         return NONE
+    if isinstance(holder, External) and method == "__init__" and arguments and isinstance(arguments[0], ObjectValue):
+        run.initialise(replace(arguments[0], ancestors=Ancestors((holder,))), 0, arguments[1:], named)
+        return NONE
     return run.conventions.method(holder, method, arguments, named)
 
 
@@ -413,6 +415,10 @@ def _builtin(run: RunWithConventions, name: str, node: ast.Call, arguments: list
     if name == "builtins.setattr" and len(arguments) == 3 and isinstance(arguments[0], ObjectValue):
         run.hold(arguments[0], _text_of(arguments[1]), arguments[2], run.place(node, frame))
         return NONE
+    if name == "builtins.hasattr" and len(arguments) == 2 and isinstance(arguments[0], External):
+        return Expression(
+            f"hasattr({arguments[0].text}, {arguments[1].text})", True
+        )  # that is asked of older releases
     if name == "builtins.hasattr" and len(arguments) == 2 and isinstance(arguments[0], ObjectValue):
         known = run.conventions.has(arguments[0], _text_of(arguments[1]))
         return Expression(f"hasattr({arguments[0].text}, {arguments[1].text})", known)
@@ -434,6 +440,8 @@ def call_external(
     """The value of a call of something that is not of the tree."""
     if name in layers.CONTAINERS:
         return _container(name, arguments)
+    if name == "torch.nn.Module":
+        return ObjectValue(ClassValue("", "Module", 1, "class Module: ...", ()), Ancestors((External(name),)), name)
     if name in layers.PARAMETERS:
         return layers.held(arguments[0] if arguments else named.get("data", NONE), parameter=True, persistent=True)
     if name in layers.BUFFERS:
@@ -446,11 +454,11 @@ def call_external(
         return made
     if (shape := layers.tensor_shape(name, arguments, named)) is not None:
         return HeldTensor(shape)
-    if name in ("builtins.enumerate", "builtins.zip", "builtins.reversed", "builtins.dict"):
-        return _iterated(run, name, arguments, named, text)
-    if name in ("collections.OrderedDict",) and len(arguments) == 1 and isinstance(arguments[0], Items):
-        pairs = [one for _, one in arguments[0].items if isinstance(one, Items) and len(one.items) == 2]
-        return Items([(_text_of(one.items[0][1]), one.items[1][1]) for one in pairs], is_mapping=True)
+    if name in ("builtins.enumerate", "builtins.zip", "builtins.reversed"):
+        return _iterated(run, name, arguments, text)
+    if name in ("builtins.dict", "collections.OrderedDict"):
+        given = arguments[0] if arguments and isinstance(arguments[0], Items) else Items([])
+        return Items([*(given.items if given.is_mapping else _pairs(given)), *named.items()], is_mapping=True)
     if name in ("builtins.list", "builtins.tuple") and arguments and isinstance(arguments[0], Items):
         return arguments[0]
     if name in _COMPUTED:
@@ -465,26 +473,30 @@ def call_external(
     if name.startswith("functools.partial") and arguments:
         return arguments[0]
     if name.startswith("copy.") and arguments:
-        return arguments[0]
+        copied = arguments[0]
+        is_config = isinstance(copied, ObjectValue) and is_configuration(copied)
+        return run.conventions.copied(copied) if isinstance(copied, ObjectValue) and is_config else copied
     return Expression(text.replace("builtins.", ""))
 
 
 def _container(name: str, arguments: list[Value]) -> Items:
     given = arguments[0] if len(arguments) == 1 else None
     if isinstance(given, Items) and (name.endswith("List") or given.is_mapping):
-        return Items(list(given.items), is_module=True)
+        return Items(list(given.items), is_module=True, is_mapping=given.is_mapping)
     if isinstance(given, Items) and name.endswith("Dict"):
-        pairs = [one.items for _, one in given.items if isinstance(one, Items) and len(one.items) == 2]
-        return Items([(_text_of(key[1]), value[1]) for key, value in pairs], is_module=True)
+        return Items(_pairs(given), is_module=True, is_mapping=True)
     if isinstance(given, Expression) and given is not NONE:
         return Items([("*", given)], is_module=True)
     return Items([(str(number), one) for number, one in enumerate(arguments)], is_module=True)
 
 
-def _iterated(run: RunWithConventions, name: str, arguments: list[Value], named: dict[str, Value], text: str) -> Value:
-    if name == "builtins.dict":
-        given = arguments[0].items if arguments and isinstance(arguments[0], Items) else []
-        return Items([*given, *named.items()], is_mapping=True)
+def _pairs(given: Items) -> list[tuple[str, Value]]:
+    """The entries of a mapping that is given as pairs."""
+    pairs = [one.items for _, one in given.items if isinstance(one, Items) and len(one.items) == 2]
+    return [(_text_of(key[1]), value[1]) for key, value in pairs]
+
+
+def _iterated(run: RunWithConventions, name: str, arguments: list[Value], text: str) -> Value:
     turns = [run.turns(one) for one in arguments]
     if name == "builtins.reversed":
         return Items([(str(n), one) for n, one in enumerate(reversed(turns[0]))]) if turns else NONE

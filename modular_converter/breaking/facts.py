@@ -10,22 +10,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from modular_converter.breaking.conventions import CONFIG_BASES, default_of
+from modular_converter.breaking.conventions import default_of
 from modular_converter.breaking.interpret import Interpreter
-from modular_converter.breaking.names import Assigned, Names
+from modular_converter.breaking.names import Names
+from modular_converter.breaking.renamings import Renaming, read_tables, renaming_of, tables_path
 from modular_converter.breaking.state import Node, StateReader
-from modular_converter.breaking.values import ClassValue, CodePlace, Expression, External, Value
+from modular_converter.breaking.values import Ancestors, ClassValue, CodePlace, Expression, External, Value
 from modular_converter.convert.source.library import Library, Observations
 from modular_converter.findings import ConversionError
 from modular_converter.model.bindings import Function
-from modular_converter.model.module import Role
+from modular_converter.model.members import Method
 from modular_converter.model.nodes import dotted, walk
-from modular_converter.model.resolver import Definition
 from modular_converter.settings.layout import split_stem
 
 
 _DOCUMENTED = re.compile(r"^[ \t]*(\w+)[ \t]*\((?=[^\n]*(?:optional|`|\*))[^\n]*\)[ \t]*:", re.MULTILINE)
 """A line of a docstring that tells of an argument: "hidden_size (`int`, *optional*): …"."""
+MODEL_TYPE = "model_type"
+ALIASES = "attribute_map"
+"""The variable of a configuration with the other names of its settings."""
+LOADING = re.compile(r"_tied_weights_keys|_keys_to_ignore\w*|_dynamic_tied_weights_keys|_keep_in_fp32_modules\w*")
+"""Variables of a model that say how a checkpoint is loaded."""
+PLANS = re.compile(r"_tp_plan|_pp_plan|_ep_plan|base_model_\w+_plan|_no_split_modules|_skip_keys_device_placement")
+"""Variables that say how a model is divided among devices."""
 _PUBLIC = re.compile(r"__init__|__call__|[^_]\w*")
 
 
@@ -42,38 +49,69 @@ class MethodParameter(NamedTuple):
 class Signature(NamedTuple):
     """The parameters of a method, without the instance."""
 
-    line: int
+    place: CodePlace
     parameters: tuple[MethodParameter, ...]
     decorated: frozenset[str] = frozenset()
     """The texts in its decorators: `@deprecate_kwarg("old", new_name="new")` still takes `old`."""
+    is_attribute: bool = False
+    """Whether it is a property."""
 
 
 class Written(NamedTuple):
-    """An expression as it is written, and its line."""
+    """An expression as it is written."""
 
     text: str
-    line: int
+    place: CodePlace
+
+
+class _Own(NamedTuple):
+    """What the body of one class adds to those of its bases."""
+
+    methods: Mapping[str, Signature]
+    fields: Mapping[str, Written]
+    variables: Mapping[str, Written]
 
 
 @dataclass(frozen=True)
 class PublicClass:
-    """What a class promises."""
+    """What a class promises, with what it has from its bases in the package."""
 
     name: str
     line: int
     is_configuration: bool
-    ancestors: tuple[str, ...]
-    """The names of all its bases, near ones first."""
+    ancestors: Ancestors
     methods: Mapping[str, Signature]
-    """The public methods that its own body defines."""
+    """Its public methods."""
     fields: Mapping[str, Written]
     """Of a configuration: its settings with their defaults."""
     variables: Mapping[str, Written]
-    """The variables of its body."""
+    """The variables of its body that say how it is loaded, divided and named."""
     documented: Mapping[str, int]
     """The arguments that its docstring and those of its public methods tell of, with their lines."""
     state: Node | None = None
     """Of a model: what its state dict holds."""
+
+    @property
+    def aliases(self) -> frozenset[str]:
+        """Of a configuration: the names that stand for settings of another name."""
+        written = self.variables.get(ALIASES)
+        node = ast.parse(written.text, mode="eval").body if written is not None else None
+        keys = node.keys if isinstance(node, ast.Dict) else ()
+        return frozenset(str(one.value) for one in keys if isinstance(one, ast.Constant))
+
+    @property
+    def bases(self) -> tuple[str, ...]:
+        """The names of all its bases, near ones first."""
+        return tuple(one.short_name for one in self.ancestors[1:])
+
+    def place_of(self, owner: str) -> CodePlace | None:
+        """Where the class or a base of this name is written; None if it has none in the package."""
+        written = (one for one in self.ancestors if isinstance(one, ClassValue) and one.name == owner)
+        return next((CodePlace(one.path, one.line, one.name) for one in written), None)
+
+    def holds(self, name: str) -> bool:
+        """Whether its objects have an attribute of this name."""
+        return any(one.members.binds(name) for one in self.ancestors if isinstance(one, ClassValue))
 
 
 @dataclass(frozen=True)
@@ -92,6 +130,8 @@ class ModelFacts:
     """A model: its files by name."""
 
     files: Mapping[str, FileFacts]
+    renamings: Mapping[str, Renaming]
+    """Type of model -> how the entries of its checkpoints are renamed."""
     reads: Mapping[str, str]
     """Every file that this was read from -> its hash."""
 
@@ -111,7 +151,7 @@ class ModelTree:
         self.names = names
         self._facts: dict[str, ModelFacts] = {}
         self._hashes: dict[str, str] = {}
-        self._parsed: dict[Definition, Value | Assigned | None] = {}
+        self._names_in_files = Names(library, models)
 
     def files_in(self, folder: str) -> Sequence[str]:
         """The Python files of a model's folder."""
@@ -133,9 +173,9 @@ class ModelTree:
         return self._facts[model]
 
     def _read(self, model: str) -> ModelFacts:
-        observations = Observations()
-        library = self.library.observing(observations)
-        reader = _Reader(Interpreter(Names(library, self._parsed), self.models, self.files_in))
+        library = self.library
+        library.observations = observations = Observations()
+        reader = _Reader(Interpreter(self._names_in_files, self.models, self.files_in))
         files = {}
         for path in self.files_in(os.path.join(self.models, model)):
             name = os.path.basename(path)
@@ -144,13 +184,23 @@ class ModelTree:
                     files[name] = reader.file(path)
                 except ConversionError:  # the check of the file tells of it
                     continue
-        return ModelFacts(files, observations.reads)
+        return ModelFacts(files, dict(self._renamings(files)), observations.reads)
+
+    def _renamings(self, files: Mapping[str, FileFacts]) -> Iterator[tuple[str, Renaming]]:
+        path = tables_path(self.models)
+        tables = self._names_in_files.remembered(read_tables, path, self.library)
+        for one in (one for file in files.values() for one in file.classes.values() if one.is_configuration):
+            if (written := one.variables.get(MODEL_TYPE)) is not None:
+                kind = written.text.strip("'\"")
+                yield kind, renaming_of(kind, tables, path)
 
 
 class _Reader:
     def __init__(self, run: Interpreter) -> None:
         self._run = run
         self._states = StateReader()
+        self._configs: dict[ClassValue, Value] = {}
+        """The configurations with their defaults, which the models of a file share until one of them writes to it."""
 
     def file(self, path: str) -> FileFacts:
         module = self._run.names.library.module(path)
@@ -163,41 +213,40 @@ class _Reader:
         found = {}
         for name in exported:
             statement = module.definitions.get(name)
-            if statement is not None and statement.role is Role.CLASS:
-                cls = self._run.names.class_named(path, name)
-                if cls is not None and cls.path == path:
-                    found[name] = self._class(cls)
+            cls = self._run.names.class_named(path, name) if statement is not None else None
+            if cls is not None and cls.path == path:  # also by another name: `OldModel = NewModel`
+                found[name] = self._class(cls)
         return FileFacts(path, tuple(exported), listed.line if listed is not None else 1, found)
 
     def _class(self, cls: ClassValue) -> PublicClass:
         ancestors = self._run.names.ancestors(cls)
-        names = tuple(one.name.rpartition(".")[2] for one in ancestors[1:])
-        is_configuration = not CONFIG_BASES.isdisjoint(names)
-        above = cls.above
-        methods = {
-            one.name: Signature(
-                above + one.node.lineno, tuple(_parameters(one.node, one.instance)), _words_of(one.node.decorator_list)
-            )
-            for one in cls.members.methods
-            if _PUBLIC.fullmatch(one.name)
-        }
-        variables = dict(_variables(cls.members.node, above))
-        fields = dict(_fields(cls.members.node, methods, above)) if is_configuration else {}
-        is_model = self._run.names.library.settings.model_base in names
+        whole = _Own({}, {}, {})
+        for one in reversed(ancestors):
+            if isinstance(one, ClassValue):
+                own = self._run.names.remembered(_own, one)
+                whole = _Own(
+                    {**whole.methods, **own.methods},
+                    {**whole.fields, **own.fields},
+                    {**whole.variables, **own.variables},
+                )
+        is_model = any(one.short_name == self._run.names.library.settings.model_base for one in ancestors[1:])
         return PublicClass(
             cls.name,
             cls.line,
-            is_configuration,
-            names,
-            methods,
-            fields,
-            variables,
-            dict(_documented(cls, above)),
+            ancestors.is_configuration,
+            ancestors,
+            whole.methods,
+            whole.fields if ancestors.is_configuration else {},
+            whole.variables,
+            dict(_documented(cls, cls.above)),
             self._state(cls, ancestors) if is_model else None,
         )
 
     def _state(self, cls: ClassValue, ancestors: Sequence[ClassValue | External]) -> Node:
+        before = self._run.conventions.lasting_writes
         made = self._run.instantiate(cls, [self._config(ancestors)], {})
+        if self._run.conventions.lasting_writes != before:
+            self._configs.clear()
         return self._states.node(made, CodePlace(cls.path, cls.line, cls.name))
 
     def _config(self, ancestors: Sequence[ClassValue | External]) -> Value:
@@ -213,8 +262,20 @@ class _Reader:
                     named = node.value
                 found = self._run.names.class_named(cls.path, dotted(named)) if named is not None else None
                 if found is not None:
-                    return self._run.instantiate(found, [], {}, "config")
+                    if found not in self._configs:
+                        self._configs[found] = self._run.instantiate(found, [], {}, "config")
+                    return self._configs[found]
         return Expression("config")
+
+
+def _own(cls: ClassValue) -> _Own:
+    methods = {}
+    for name, (node, is_attribute) in cls.methods.items():
+        if _PUBLIC.fullmatch(name):
+            place = CodePlace(cls.path, cls.above + node.lineno, cls.name)
+            parameters = tuple(_parameters(node, Method(node).instance))
+            methods[name] = Signature(place, parameters, _words_of(node.decorator_list), is_attribute)
+    return _Own(methods, dict(_fields(cls, methods)), dict(_variables(cls)))
 
 
 def _words_of(decorators: Sequence[ast.expr]) -> frozenset[str]:
@@ -237,22 +298,23 @@ def _parameters(node: Function, instance: str) -> Iterator[MethodParameter]:
         yield MethodParameter(args.kwarg.arg, "**", "")
 
 
-def _variables(node: ast.ClassDef, above: int) -> Iterator[tuple[str, Written]]:
-    for one in node.body:
-        if isinstance(one, (ast.Assign, ast.AnnAssign)) and one.value is not None:
-            for target in one.targets if isinstance(one, ast.Assign) else [one.target]:
-                if isinstance(target, ast.Name):
-                    yield target.id, Written(ast.unparse(one.value), above + one.lineno)
+def _variables(cls: ClassValue) -> Iterator[tuple[str, Written]]:
+    for name, value in cls.variables.items():
+        if name in (MODEL_TYPE, ALIASES) or LOADING.fullmatch(name) or PLANS.fullmatch(name):
+            yield name, Written(ast.unparse(value), CodePlace(cls.path, cls.above + value.lineno, cls.name))
 
 
-def _fields(node: ast.ClassDef, methods: Mapping[str, Signature], above: int) -> Iterator[tuple[str, Written]]:
-    for one in node.body:
+def _fields(cls: ClassValue, methods: Mapping[str, Signature]) -> Iterator[tuple[str, Written]]:
+    for one in cls.members.node.body:
         if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and one.value is not None:
-            yield one.target.id, Written(ast.unparse(default_of(one.value)), above + one.lineno)
+            kind = getattr(one.annotation, "value", one.annotation)  # of `ClassVar[int]`
+            if not dotted(kind).endswith("ClassVar"):
+                place = CodePlace(cls.path, cls.above + one.lineno, cls.name)
+                yield one.target.id, Written(ast.unparse(default_of(one.value)), place)
     made = methods.get("__init__")
     for parameter in made.parameters if made is not None else ():
         if made is not None and parameter.default is not None and parameter.kind in ("positional", "named"):
-            yield parameter.name, Written(parameter.default, made.line)
+            yield parameter.name, Written(parameter.default, made.place)
 
 
 def _documented(cls: ClassValue, above: int) -> Iterator[tuple[str, int]]:

@@ -26,11 +26,13 @@ from modular_converter.breaking.values import (
     FunctionValue,
     HeldTensor,
     Items,
+    Layer,
     ObjectValue,
     Slot,
     Value,
     either,
     is_module,
+    plain,
     truth,
 )
 from modular_converter.model.bindings import FUNCTIONS
@@ -42,8 +44,6 @@ MOST_DEPTH = 60
 """Calls within calls that are followed."""
 MOST_TURNS = 24
 """Items of a list that a loop is followed for; a longer one is followed once."""
-PROPERTIES = ("property", "cached_property", "functools.cached_property")
-"""Decorators of methods that are read as attributes; a setter of the same name stands below."""
 _ANY = Expression("*")
 
 
@@ -64,6 +64,8 @@ class Interpreter:
         """The functions whose bodies are being followed."""
         self._doubts = 0
         """The conditions around the statement whose values are not known."""
+        self._unfinished: set[int] = set()
+        """The attributes of the modules whose `__init__` is being followed."""
 
     def kept(self, value: object) -> None:
         """Keep an object whose identity stands in a key."""
@@ -125,11 +127,10 @@ class Interpreter:
         for cls in ancestors:
             if not isinstance(cls, ClassValue):
                 continue
-            methods = [one.node for one in cls.members.methods if one.name == name]
-            getter = next((one for one in methods if any(dotted(by) in PROPERTIES for by in one.decorator_list)), None)
-            if methods:
-                function = FunctionValue(cls.path, getter or methods[-1], cls.above, instance, cls)
-                return self.call_function(function, [], {}) if getter and instance is not None else function
+            node, is_getter = cls.methods.get(name, (None, False))
+            if node is not None:
+                function = FunctionValue(cls.path, node, cls.above, instance, cls)
+                return self.call_function(function, [], {}) if is_getter and instance is not None else function
             if name in cls.variables:
                 return self.evaluate(cls.variables[name], Frame(cls.path, cls.above))
         return None
@@ -207,7 +208,7 @@ class Interpreter:
         self, cls: ClassValue, arguments: Sequence[Value], named: Mapping[str, Value], text: str = ""
     ) -> Value:
         """An object of a class, after its `__init__`."""
-        key = (cls, *map(_key, arguments), *((name, _key(one)) for name, one in sorted(named.items())))
+        key = (cls, *map(self._key, arguments), *((name, self._key(one)) for name, one in sorted(named.items())))
         known = self._made.get(key)
         if known is None:
             instance = ObjectValue(cls, self.names.ancestors(cls), text or cls.name)
@@ -219,11 +220,21 @@ class Interpreter:
                 instance.is_complete = False
             elif instance.is_module:
                 doubts, self._doubts = self._doubts, 0
+                self._unfinished.add(id(instance.attributes))
                 self.initialise(instance, 0, arguments, named)
+                self._unfinished.discard(id(instance.attributes))
                 self._doubts = doubts
             else:
                 instance.attributes |= named
         return replace(known, attributes=dict(known.attributes), slots=dict(known.slots))
+
+    def _key(self, value: Value) -> object:
+        """What two arguments must share so that they make the same object."""
+        if isinstance(value, Expression):
+            return value.text, repr(value.value)
+        if isinstance(value, ObjectValue) and is_configuration(value):
+            return value.text, id(value.attributes), self.conventions.writes[id(value.attributes)]
+        return id(value)
 
     def initialise(
         self, instance: ObjectValue, start: int, arguments: Sequence[Value], named: Mapping[str, Value]
@@ -307,6 +318,11 @@ class Interpreter:
             return self._doubts == 0
         elif isinstance(node, ast.Delete):
             self._delete(node, frame)
+        elif isinstance(node, ast.ImportFrom):
+            for one in node.names:
+                found = self.names.imported(frame.path, "." * node.level + (node.module or ""), one.name)
+                if isinstance(found, (ClassValue, FunctionValue, External)):
+                    frame.names[one.asname or one.name] = found
         elif isinstance(node, FUNCTIONS):
             frame.names[node.name] = FunctionValue(frame.path, node, frame.above, closure=dict(frame.names))
         return isinstance(node, (ast.Raise, ast.Break, ast.Continue)) and self._doubts == 0
@@ -364,6 +380,8 @@ class Interpreter:
             holder = self.evaluate(target.value, frame)
             if isinstance(holder, ObjectValue):
                 self.hold(holder, target.attr, value, self.place(target, frame))
+            elif isinstance(holder, Layer):
+                self._hold_in_layer(holder, target.attr, value)
         elif isinstance(target, (ast.Tuple, ast.List)):
             for number, one in enumerate(target.elts):
                 self.assign(one.value if isinstance(one, ast.Starred) else one, self.item(value, number), frame)
@@ -372,6 +390,16 @@ class Interpreter:
             key = self.evaluate(target.slice, frame)
             if isinstance(holder, Items):
                 holder.items.append((_written(key), value))
+            elif isinstance(holder, ObjectValue) and holder.is_module:  # of a class that is a `ModuleDict`
+                self.hold(holder, _written(key), value, self.place(target, frame))
+
+    def _hold_in_layer(self, holder: Layer, name: str, value: Value) -> None:
+        """`layer.bias = value`. Other models must not share a layer that was changed."""
+        self._made.clear()
+        if isinstance(value, HeldTensor):
+            holder.tensors[name] = value.shape, value.is_persistent if self._doubts == 0 else None
+        elif plain(value) is None and self._doubts == 0:
+            holder.tensors.pop(name, None)
 
     def item(self, value: Value, number: int) -> Value:
         """An item of a value at a known position."""
@@ -391,16 +419,13 @@ class Interpreter:
         if is_configuration(holder):
             self.conventions.set(holder, name, value, doubtful=self._doubts > 0)
             return
+        if holder.is_module and id(holder.attributes) not in self._unfinished:
+            self._made.clear()  # other models must not share a module that this one changes
         known = holder.attributes.get(name)
         holder.attributes[name] = either(known, value) if self._doubts and known is not None else value
-        is_held = is_module(value) or (isinstance(value, HeldTensor) and value.is_persistent is not False)
         options = value.options if isinstance(value, Either) else (value,)
         certain = self._doubts == 0 and len(options) == 1
-        slots = (
-            [Slot(one, place, certain) for one in options if is_module(one) or isinstance(one, HeldTensor)]
-            if is_held
-            else []
-        )
+        slots = [Slot(one, place, certain) for one in options if _is_held(one)]
         if not slots and isinstance(value, Expression) and value.may_be_module:
             slots = [Slot(value, place, False)]  # perhaps a module
         if self._doubts:
@@ -411,14 +436,10 @@ class Interpreter:
             holder.slots.pop(name, None)
 
 
+def _is_held(value: Value) -> bool:
+    """Whether a module that has this attribute has it in its state dict."""
+    return is_module(value) or (isinstance(value, HeldTensor) and value.is_persistent is not False)
+
+
 def _written(value: Value) -> str:
     return str(value.value) if isinstance(value, Expression) and value.is_known else "*"
-
-
-def _key(value: Value) -> object:
-    """What two arguments must share so that they make the same object."""
-    if isinstance(value, Expression):
-        return value.text, repr(value.value)
-    if isinstance(value, ObjectValue) and is_configuration(value):
-        return value.text, id(value.attributes)
-    return id(value)

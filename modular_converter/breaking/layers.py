@@ -93,6 +93,11 @@ def _recurrent(of: Bound) -> Held:
     return found
 
 
+def _cell(of: Bound) -> Held:
+    shape, bias = sizes_shape(of["input_size"], of["hidden_size"]), truth(of["bias"])
+    return {"weight_ih": (shape, True), "weight_hh": (shape, True), "bias_ih": (shape, bias), "bias_hh": (shape, bias)}
+
+
 def _attention(of: Bound) -> Held:
     size, kdim = of["embed_dim"], of["kdim"]
     apart = None if truth(kdim) is None else kdim.text not in ("None", size.text)
@@ -131,6 +136,7 @@ _TABLE: Mapping[str, tuple[str, _Tensors]] = {
     **{f"Conv{n}d": (_CONVOLUTION, _convolution) for n in "123"},
     **{f"ConvTranspose{n}d": (_TRANSPOSED, _convolution) for n in "123"},
     **dict.fromkeys(("LSTM", "GRU", "RNN"), (_RECURRENT, _recurrent)),
+    **dict.fromkeys(("LSTMCell", "GRUCell", "RNNCell"), ("input_size hidden_size bias=True", _cell)),
     "MultiheadAttention": (
         "embed_dim num_heads dropout bias=True add_bias_kv=False add_zero_attn kdim=None vdim=None",
         _attention,

@@ -6,38 +6,58 @@ import ast
 import builtins
 import os
 import textwrap
-from collections.abc import MutableMapping
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
-from modular_converter.breaking.values import ClassValue, Expression, External, FunctionValue, Value
-from modular_converter.convert.source.library import Library
+from modular_converter.breaking.values import Ancestors, ClassValue, Expression, External, FunctionValue, Value
+from modular_converter.convert.source.library import Library, Observations
 from modular_converter.findings import ConversionError
 from modular_converter.model.bindings import FUNCTIONS
 from modular_converter.model.module import ImportedName, Role, Statement
 from modular_converter.model.nodes import parse, walk, written
-from modular_converter.model.resolver import Definition
+from modular_converter.model.resolver import Definition, Resolver
 
 
+AUTOMATIC = "Auto"
+"""The beginning of the names of automatic classes."""
+T = TypeVar("T")
 Assigned = tuple[str, ast.expr, int]
 """An assignment at the top level: its file, the expression, and the line above the statement."""
 
 
 class Names:
-    """The meanings of names at the top level of files, each read once."""
+    """The meanings of names at the top level of the files of a tree. Each is found once, for all models; the files that
+    it follows from count as read whenever it is asked for.
+    """
 
-    def __init__(self, library: Library, parsed: MutableMapping[Definition, Value | Assigned | None]) -> None:
-        """`parsed` holds the definitions that were parsed before, for other models, too."""
+    def __init__(self, library: Library, models: str) -> None:
+        """`models` is the folder of models."""
         self.library = library
-        self._parsed = parsed
-        self._known: dict[tuple[str, str], Value | Assigned | None] = {}
-        self._ancestors: dict[ClassValue, tuple[ClassValue | External, ...]] = {}
+        self._package = os.path.join(os.path.dirname(models), "")
+        self._automatic_files = [
+            os.path.join(models, "auto", f"{kind}_auto.py") for kind in ("modeling", "configuration")
+        ]
+        self._parsed: dict[Definition, Value | Assigned | None] = {}
+        self._known: dict[tuple[object, ...], tuple[Any, Mapping[str, str]]] = {}
+
+    def remembered(self, make: Callable[..., T], *key: object) -> T:
+        """`make(*key)`, which is called once; the files that it reads are noted each time."""
+        whole = make.__name__, *key
+        outer = self.library.observations
+        if whole not in self._known:
+            self._known[whole] = None, {}  # for names that need each other
+            self.library.observations = own = Observations()
+            try:
+                self._known[whole] = make(*key), own.files
+            finally:
+                self.library.observations = outer
+        found, reads = self._known[whole]
+        outer.files.update(reads)
+        return found  # type: ignore[no-any-return]
 
     def meaning(self, path: str, name: str) -> Value | Assigned | None:
         """What a name at the top level of a file means; None where nothing tells it."""
-        key = path, name
-        if key not in self._known:
-            self._known[key] = None  # for names that need each other
-            self._known[key] = self._find(path, name)
-        return self._known[key]
+        return self.remembered(self._find, path, name)
 
     def class_named(self, path: str, name: str) -> ClassValue | None:
         """The class that a name means in a file."""
@@ -50,12 +70,33 @@ class Names:
         except ConversionError:
             return None
         imported = None if module.is_made(name) else module.imported.get(name)
-        if imported is not None and not self.library.resolver.is_own(imported.module, os.path.dirname(path)):
-            return External(external_name(imported))
-        found = self.library.resolver.name_in(path, name)
+        if imported is not None and (known := self._of_import(path, imported)) is not None:
+            return known
+        found = Resolver(self.library).name_in(path, name)  # one that knows nothing: all its reads are noted
         if found is None:
             return External(f"builtins.{name}") if hasattr(builtins, name) else None
+        if not found.path.startswith(self._package) and name in module.definitions:  # `LayerNorm = nn.LayerNorm`
+            return _value_of(path, name, module.definitions[name])
         return self._defined(found)
+
+    def imported(self, path: str, module: str, name: str) -> Value | Assigned | None:
+        """What `from module import name` in the body of a function means."""
+        return self.remembered(self._behind, path, ImportedName(module, name))
+
+    def _behind(self, path: str, imported: ImportedName) -> Value | Assigned | None:
+        if (known := self._of_import(path, imported)) is not None:
+            return known
+        found = Resolver(self.library).definition(imported.module, imported.name, os.path.dirname(path))
+        return self._defined(found) if found is not None else None
+
+    def _of_import(self, path: str, imported: ImportedName) -> Value | Assigned | None:
+        """What is imported from another package, or an automatic class, which the package hands on with all models."""
+        if not self.library.resolver.is_own(imported.module, os.path.dirname(path)):
+            return External(external_name(imported))
+        for one in self._automatic_files if imported.name.startswith(AUTOMATIC) else ():
+            if self.library.exists(one) and imported.name in self.library.module(one).definitions:
+                return self._defined(Definition(one, imported.name))
+        return None
 
     def _defined(self, found: Definition) -> Value | Assigned | None:
         if found.name is None:
@@ -71,16 +112,16 @@ class Names:
             self._parsed[found] = _value_of(found.path, found.name, statement)
         return self._parsed[found]
 
-    def ancestors(self, cls: ClassValue) -> tuple[ClassValue | External, ...]:
+    def ancestors(self, cls: ClassValue) -> Ancestors:
         """A class and its bases, in the order in which Python looks methods up."""
-        if cls not in self._ancestors:
-            self._ancestors[cls] = (cls,)  # for classes that are bases of each other
-            bases = [found for base in cls.bases if (found := self._base(cls.path, base)) is not None]
-            orders: list[list[ClassValue | External]] = [
-                list(self.ancestors(one)) if isinstance(one, ClassValue) else [one] for one in bases
-            ]
-            self._ancestors[cls] = (cls, *_merged([*orders, list(bases)]))
-        return self._ancestors[cls]
+        return self.remembered(self._order, cls) or Ancestors((cls,))  # for classes that are bases of each other
+
+    def _order(self, cls: ClassValue) -> Ancestors:
+        bases = [found for base in cls.bases if (found := self._base(cls.path, base)) is not None]
+        orders: list[list[ClassValue | External]] = [
+            list(self.ancestors(one)) if isinstance(one, ClassValue) else [one] for one in bases
+        ]
+        return Ancestors((cls, *_merged([*orders, list(bases)])))
 
     def _base(self, path: str, base: str) -> ClassValue | External | None:
         first, _, rest = base.partition("[")[0].strip().partition(".")

@@ -120,21 +120,26 @@ def _of_commit(ref: str, models: str, settings: Settings) -> ModelTree:
 
 def _downloaded(package: str, version: str, folder: str) -> str:
     """The wheel of a release, downloaded by pip, which runs nothing of it."""
+    release = f"{package}=={version}"
+    folder = os.path.join(folder, release)  # of its own: pip decides how the wheel's name writes the two
     os.makedirs(folder, exist_ok=True)
-    known = _wheel_in(folder, package, version)
-    if not known:
+    last_line = "no wheel came"
+    if not (known := _wheel_in(folder)):
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
-        command += ["--dest", folder, f"{package}=={version}"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
-        known = _wheel_in(folder, package, version)
-        if not known:
-            last_line = (done.stderr.strip().splitlines() or ["no wheel came"])[-1]
-            reason = f"pip cannot download it ({last_line}); give the path of a wheel instead"
-            raise ConversionError(input_files.unknown_older_tree(f"{package}=={version}", reason))
+        try:
+            done = subprocess.run(
+                [*command, "--dest", folder, release], capture_output=True, text=True, timeout=SECONDS, check=False
+            )
+            last_line = (done.stderr.strip().splitlines() or [last_line])[-1]
+        except (OSError, subprocess.TimeoutExpired) as error:
+            last_line = str(error)
+        known = _wheel_in(folder)
+    if not known:
+        reason = f"pip cannot download it ({last_line}); give the path of a wheel instead"
+        raise ConversionError(input_files.unknown_older_tree(release, reason))
     return known
 
 
-def _wheel_in(folder: str, package: str, version: str) -> str:
-    beginning = f"{re.sub(r'[-_.]+', '_', package)}-{version}-"
-    names = (name for name in sorted(os.listdir(folder)) if name.startswith(beginning) and name.endswith(".whl"))
+def _wheel_in(folder: str) -> str:
+    names = (name for name in sorted(os.listdir(folder)) if name.endswith(".whl"))
     return next((os.path.join(folder, name) for name in names), "")

@@ -83,7 +83,7 @@ class StateReader:
         if known is None:
             self._nodes[id(value)] = _node(value.text, place, ())  # for modules that hold each other
             parts = tuple(_without_doubles(self._parts(value, place)))
-            if isinstance(value, ObjectValue):
+            if isinstance(value, ObjectValue) and value.cls.path:
                 place = CodePlace(value.cls.path, value.cls.line, value.cls.name)
             kind = (
                 value.cls.name
@@ -103,11 +103,11 @@ class StateReader:
                     yield from self._part(name, slot)
         elif isinstance(value, Items):
             for name, one in value.items:
-                yield from self._part(name, Slot(one, place, True))
+                yield from self._part(name, Slot(one, place, not (value.is_mapping and "*" in name)))
         elif isinstance(value, Layer):
             for name, (shape, present) in value.tensors.items():
                 if present is not False:
-                    yield Part(name, place, present is True, shape=shape)
+                    yield Part(_NUMBER.sub("*", name), place, present is True, shape=shape)
 
     def _part(self, name: str, slot: Slot) -> Iterator[Part]:
         value, name = slot.value, _NUMBER.sub("*", name)

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
+from modular_converter.model.bindings import Function
 from modular_converter.model.members import Members, class_node
+from modular_converter.model.nodes import dotted
 
 
 class _NotKnown:
@@ -21,6 +23,10 @@ class _NotKnown:
 
 
 NOT_KNOWN = _NotKnown()
+CONFIG_BASES = frozenset({"PreTrainedConfig", "PretrainedConfig"})
+"""The bases of all configurations."""
+PROPERTIES = ("property", "cached_property", "functools.cached_property")
+"""Decorators of methods that are read as attributes; a setter of the same name stands below."""
 
 
 class CodePlace(NamedTuple):
@@ -60,6 +66,11 @@ class External:
         """How it is written in a report."""
         return self.name
 
+    @property
+    def short_name(self) -> str:
+        """Its name without that of its module."""
+        return self.name.rpartition(".")[2]
+
 
 @dataclass(frozen=True, eq=False)
 class ClassValue:
@@ -78,6 +89,16 @@ class ClassValue:
     def members(self) -> Members:
         """Its body, which is parsed when it is first looked at: few of the large bases are."""
         return Members(class_node(self.source))
+
+    @cached_property
+    def methods(self) -> Mapping[str, tuple[Function, bool]]:
+        """Name -> the method, and whether it is read as an attribute; of several with one name the getter, else the last."""
+        found: dict[str, tuple[Function, bool]] = {}
+        for one in self.members.methods:
+            is_getter = any(dotted(by) in PROPERTIES for by in one.node.decorator_list)
+            if is_getter or not found.get(one.name, (None, False))[1]:
+                found[one.name] = one.node, is_getter
+        return found
 
     @cached_property
     def variables(self) -> Mapping[str, ast.expr]:
@@ -100,6 +121,11 @@ class ClassValue:
         """Its name."""
         return self.name
 
+    @property
+    def short_name(self) -> str:
+        """Its name."""
+        return self.name
+
 
 @dataclass(frozen=True, eq=False)
 class FunctionValue:
@@ -117,6 +143,20 @@ class FunctionValue:
     def text(self) -> str:
         """Its name."""
         return str(getattr(self.node, "name", "lambda"))
+
+
+class Ancestors(tuple["ClassValue | External", ...]):
+    """A class and its bases, in the order in which Python looks a method up."""
+
+    @cached_property
+    def is_module(self) -> bool:
+        """Whether its objects are modules of torch."""
+        return any(isinstance(one, External) and one.name.startswith("torch.nn") for one in self)
+
+    @cached_property
+    def is_configuration(self) -> bool:
+        """Whether its objects are configurations."""
+        return any(one.short_name in CONFIG_BASES for one in self)
 
 
 class Shape(NamedTuple):
@@ -160,7 +200,7 @@ class Layer:
     """A layer of `torch.nn` with its own tensors: name -> shape, and whether there is one."""
 
     kind: str
-    tensors: Mapping[str, tuple[Shape, bool | None]]
+    tensors: dict[str, tuple[Shape, bool | None]]
 
     @property
     def text(self) -> str:
@@ -181,8 +221,7 @@ class ObjectValue:
     """An object of a class of the tree, after its `__init__`."""
 
     cls: ClassValue
-    ancestors: tuple[ClassValue | External, ...]
-    """The class itself and its bases, in the order in which Python looks a method up."""
+    ancestors: Ancestors
     text: str
     attributes: dict[str, Value] = field(default_factory=dict)
     slots: dict[str, list[Slot]] = field(default_factory=dict)
@@ -192,7 +231,7 @@ class ObjectValue:
     @property
     def is_module(self) -> bool:
         """Whether it is a module of torch."""
-        return any(isinstance(one, External) and one.name.startswith("torch.nn") for one in self.ancestors)
+        return self.ancestors.is_module
 
 
 @dataclass(frozen=True, eq=False)

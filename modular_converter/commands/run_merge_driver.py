@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from typing import NamedTuple
 
 import click
 
+from modular_converter.check.cache.key import tool_stamp
+from modular_converter.check.cache.store import bound, cache_folder, digest, read_entry, write_entry
 from modular_converter.check.run import CheckOptions, check
 from modular_converter.files.arguments import ALL
 from modular_converter.files.atomic_write import replace_file
 from modular_converter.findings import ConversionError
 from modular_converter.git import merge_setup
-from modular_converter.git.merge_driver import WITHIN, Unresolved, resolved
+from modular_converter.git.merge_driver import Unresolved, resolved
 from modular_converter.git.work_tree import GitError, Repository, WorkTrees
 from modular_converter.reporting.display import count, report_line, shown_path
 
@@ -20,12 +24,31 @@ NOTE = "# modular-converter: "
 """The beginning of the line that stands above a file which could not be resolved."""
 
 
+class _Memory(NamedTuple):
+    """The files of merges in the folder of the cache, for this tool as it is."""
+
+    folder: str
+
+    def _entry(self, name: str) -> str:
+        return digest(f"merge {tool_stamp()!r} {name}".encode("utf-8", "surrogatepass"))
+
+    def read(self, name: str) -> bytes | None:
+        """What was written; None where nothing was."""
+        return read_entry(self.folder, self._entry(name))
+
+    def write(self, name: str, body: bytes) -> None:
+        """Remember it. A folder that cannot be written to is no error."""
+        with contextlib.suppress(OSError):
+            write_entry(self.folder, self._entry(name), body)
+            bound(self.folder)
+
+
 def set_up(root: str | None, package: str | None, *, yes: bool) -> int:
     """Name the generated files in `.gitattributes`, and the driver in the configuration of this clone."""
     result = check(CheckOptions((ALL,), package, root))
     generated = [path for one in result.conversions for path in one.files]
     if not generated:
-        raise click.ClickException("no generated file was found; give --root DIR.")
+        raise click.UsageError("no generated file was found; give --root DIR.")
     repository = _repository(os.path.dirname(generated[0]))
     where = shown_path(os.path.join(repository.top, merge_setup.ATTRIBUTES), os.getcwd())
     click.echo(f"{count(len(generated), 'generated file')} will be named in {where}, and the driver in the")
@@ -53,12 +76,10 @@ def resolve_versions(base: str, ours: str, theirs: str, path: str) -> int:
         theirs: the other version.
         path: the file in the work tree.
     """
-    if os.environ.get(WITHIN):
-        return 0  # the file is converted from what is merged here
     with open(base, "rb") as file, open(theirs, "rb") as other:
         versions = file.read(), other.read()
     try:
-        text = resolved(_repository(os.getcwd()), path, *versions)
+        text = resolved(_repository(os.getcwd()), path, *versions, _Memory(cache_folder()))
     except (Unresolved, GitError, ConversionError) as error:
         with open(ours, encoding="utf-8", errors="surrogateescape", newline="") as old:
             kept = old.read()
@@ -74,4 +95,4 @@ def _repository(folder: str) -> Repository:
     try:
         return WorkTrees().of(folder)
     except GitError as error:
-        raise click.ClickException(f"git cannot be asked here: {error}.") from None
+        raise click.UsageError(f"git cannot be asked here: {error}.") from None

@@ -7,17 +7,18 @@ proven by the versions: they have to be those of the three files.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from modular_converter.convert.batch import Run
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import ConversionError
 from modular_converter.git.affected import sources_of
+from modular_converter.git.merge_setup import NAME
 from modular_converter.git.snapshot import blob_name
 from modular_converter.git.work_tree import Repository, run_git
 from modular_converter.settings.layout import is_modular, modular_of
@@ -25,8 +26,6 @@ from modular_converter.settings.load import load_settings_of
 from modular_converter.settings.values import Settings
 
 
-WITHIN = "MODULAR_CONVERTER_MERGES"
-"""Set while a merge is made once more, in which the driver has nothing to do."""
 CONFIGURATION = (".toml", ".cfg")
 MOST_COMMITS = 200
 """Commits that touch a file among which those that are merged are looked for."""
@@ -45,7 +44,24 @@ class _Sides(NamedTuple):
     """"" for the common ancestor of both."""
 
 
-def resolved(repository: Repository, path: str, base: bytes, theirs: bytes) -> str:
+class _Outcome(NamedTuple):
+    """A generated file after a merge, or the reason why it has none."""
+
+    text: str
+    reason: str = ""
+
+
+class Memory(Protocol):
+    """Remembers the files of a merge, which git asks for one by one."""
+
+    def read(self, name: str) -> bytes | None:
+        """What was written; None where nothing was."""
+
+    def write(self, name: str, body: bytes) -> None:
+        """Remember it, if that is possible."""
+
+
+def resolved(repository: Repository, path: str, base: bytes, theirs: bytes, memory: Memory) -> str:
     """The text of a generated file after the merge that is under way.
 
     Args:
@@ -53,27 +69,29 @@ def resolved(repository: Repository, path: str, base: bytes, theirs: bytes) -> s
         path: the file, below its top, with `/`.
         base: the file in the common ancestor.
         theirs: the file on the other side.
+        memory: remembers the other files of the merge, which git asks for next.
 
     Raises `Unresolved`.
     """
-    texts = {_converted(repository, tree, path) for tree in dict.fromkeys(_trees(repository, path, base, theirs))}
-    if not texts:
+    found = {_outcome(repository, path, sides, memory) for sides in _candidates(repository, path, base, theirs)}
+    if not found:
         raise Unresolved("cannot tell which commits are merged; run `check-modular-conversion --write`")
-    if len(texts) > 1:
+    if reasons := sorted(one.reason for one in found if one.reason):
+        raise Unresolved(reasons[0])
+    if len(found) > 1:
         raise Unresolved("several commits have these versions; run `check-modular-conversion --write`")
-    return texts.pop()
+    return found.pop().text
 
 
-def _trees(repository: Repository, path: str, base: bytes, theirs: bytes) -> Iterator[str]:
-    """The merged tree of each merge into HEAD that has these versions of the file."""
-    failures = []
-    for sides in _candidates(repository, path, base, theirs):
-        try:
-            yield _merged(repository, sides, path)
-        except Unresolved as error:
-            failures.append(error)
-    if failures:
-        raise failures[0]
+def _outcome(repository: Repository, path: str, sides: _Sides, memory: Memory) -> _Outcome:
+    """A file after a merge. All that conflict are converted together, when git asks for the first of them."""
+    name = repr((repository.top, repository.commit("HEAD"), *sides))
+    body = memory.read(name)
+    known = {one: _Outcome(*values) for one, values in json.loads(body).items()} if body else {}
+    if path not in known:
+        known = _merged(repository, sides, path)
+        memory.write(name, json.dumps(known).encode("utf-8", "surrogatepass"))
+    return known[path]
 
 
 def _candidates(repository: Repository, path: str, base: bytes, theirs: bytes) -> Iterator[_Sides]:
@@ -103,24 +121,22 @@ def _object(repository: Repository, named: str) -> str:
     return output.decode("ascii").strip()
 
 
-def _merged(repository: Repository, sides: _Sides, path: str) -> str:
-    """The tree that the merge gives. Raises `Unresolved` where what the file is made from conflicts."""
+def _merged(repository: Repository, sides: _Sides, path: str) -> dict[str, _Outcome]:
+    """A file and the other generated files that conflict, as a conversion of the merged tree gives them."""
     ours, theirs = repository.commit("HEAD"), sides.theirs
     if sides.base:  # two commits whose common ancestor is the base
         base = _commit(repository, sides.base)
         ours, theirs = _commit(repository, ours, base), _commit(repository, theirs, base)
-    os.environ[WITHIN] = "1"
     output = run_git(
-        repository.top, "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", ours, theirs, codes=(0, 1)
+        *(repository.top, "-c", f"merge.{NAME}.driver=false"),  # all files that git would ask for conflict
+        *("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", ours, theirs),
+        codes=(0, 1),
     )
-    del os.environ[WITHIN]
     tree, *conflicted = output.decode("utf-8", "surrogateescape").rstrip("\0").split("\0")
     settings = load_settings_of([os.path.join(repository.top, path)])
-    written = [name for name in conflicted if name and not _is_generated(repository, tree, name, settings)]
-    if wrong := [name for name in written if name.endswith((".py", *CONFIGURATION))]:
-        listed = ", ".join(sorted(wrong)[:3])
-        raise Unresolved(f"resolve {listed} first, then run `check-modular-conversion --write`")
-    return tree
+    generated = [name for name in conflicted if name and _is_generated(repository, tree, name, settings)]
+    written = sorted(name for name in conflicted if name.endswith((".py", *CONFIGURATION)) and name not in generated)
+    return _converted(repository, tree, sorted({path, *generated}), written)
 
 
 def _is_generated(repository: Repository, tree: str, name: str, settings: Settings) -> bool:
@@ -140,8 +156,10 @@ def _commit(repository: Repository, tree: str, *parents: str) -> str:
     )
 
 
-def _converted(repository: Repository, tree: str, path: str) -> str:
-    """The file as a conversion of a tree gives it. Raises `Unresolved`."""
+def _converted(
+    repository: Repository, tree: str, paths: Sequence[str], unmerged: Sequence[str]
+) -> dict[str, _Outcome]:
+    """Generated files as a conversion of a tree gives them; `unmerged` are the sources in it that conflict."""
     with tempfile.TemporaryDirectory() as folder:
         top = os.path.realpath(folder)
         os.mkdir(os.path.join(top, ".git"))  # the project ends here
@@ -151,17 +169,36 @@ def _converted(repository: Repository, tree: str, path: str) -> str:
                 os.makedirs(os.path.dirname(target), exist_ok=True)
                 with open(target, "wb") as file:
                     file.write(content)
-        generated = os.path.join(top, *path.split("/"))
+        generated = {os.path.join(top, *path.split("/")): path for path in paths}
+        wrong = {os.path.join(top, *name.split("/")): name for name in unmerged}
         try:
-            settings = replace(load_settings_of([generated]), project_folder=repository.top)
-            library = Library(settings)
-            modular = modular_of(generated, settings)
-            needed = [one for one in sources_of(modular, library) if is_modular(one, settings)]
-            made = Run(settings, workers=1).convert([one for one in needed if library.exists(one)])
+            settings = replace(load_settings_of([*generated]), project_folder=repository.top)
+            return dict(zip(generated.values(), _convert_in(settings, [*generated], wrong)))
         except ConversionError as error:
-            raise Unresolved(f"it cannot be converted: {error.findings[0].message}") from None
-    result = next((one for one in made if one.path == modular), None)
-    if result is None or generated not in result.files:
-        reason = next((f"{one.code} {one.message}" for one in result.findings if one.is_error), "") if result else ""
-        raise Unresolved(f"it is not converted from {os.path.basename(modular) or path}: {reason}".rstrip(": "))
-    return result.files[generated]
+            return dict.fromkeys(paths, _Outcome("", f"it cannot be converted: {error.findings[0].message}"))
+
+
+def _convert_in(settings: Settings, generated: Sequence[str], wrong: Mapping[str, str]) -> Iterator[_Outcome]:
+    """The outcomes for some files of a folder, in their order. Raises `ConversionError`."""
+    from modular_converter.convert.batch import (
+        Run,
+    )  # when git asks for the second file of a merge, nothing is converted
+
+    library = Library(settings)
+    modular = {path: modular_of(path, settings) for path in generated}
+    sources = {path: {path, *sources_of(modular[path], library)} for path in generated if modular[path]}
+    needed = {one for found in sources.values() for one in found if is_modular(one, settings)}
+    made = {one.path: one for one in Run(settings, workers=1).convert(sorted(filter(library.exists, needed)))}
+    for path in generated:
+        result = made.get(modular[path])
+        reads = {*(result.reads if result is not None else ()), *sources.get(path, ())} - {path}
+        of_settings = [name for name in wrong.values() if name.endswith(CONFIGURATION)]
+        if blamed := sorted({*of_settings, *(name for one, name in wrong.items() if one in reads)}):
+            listed = ", ".join(blamed[:3])
+            yield _Outcome("", f"resolve {listed} first, then run `check-modular-conversion --write`")
+        elif result is None or path not in result.files:
+            errors = (f"{one.code} {one.message}" for one in (result.findings if result else ()) if one.is_error)
+            reason = f"it is not converted from {os.path.basename(modular[path]) or path}: {next(errors, '')}"
+            yield _Outcome("", reason.rstrip(": "))
+        else:
+            yield _Outcome(result.files[path])

@@ -9,11 +9,13 @@ from typing import NamedTuple
 
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
+from modular_converter.convert.emit.banner import is_generated
 from modular_converter.convert.source.library import Library
-from modular_converter.findings import ConversionError
+from modular_converter.findings import ConversionError, Location
 from modular_converter.provenance.generated import line_sources
 from modular_converter.provenance.records import LineRange, LineSource
 from modular_converter.reporting.diffs import matching_blocks
+from modular_converter.rules import input_files
 from modular_converter.settings.layout import modular_of
 from modular_converter.settings.values import Settings
 
@@ -54,6 +56,8 @@ def absorb(path: str, settings: Settings, *, to_neighbour: bool = False, wanted:
     """
     library = Library(settings)
     modular = modular_of(path, settings)
+    if not modular or not library.exists(modular):
+        raise ConversionError(input_files.not_generated(Location(path), is_generated(library.text(path))))
     before = _convert(modular, settings, {})
     if path not in before.files:
         errors = [one for one in before.findings if one.is_error]

@@ -110,8 +110,8 @@ LOADING_CHANGED = Rule(
     severity=Severity.WARNING,
     summary="a change of the names that loading treats in their own way",
     explanation=f"""\
-Tied weights, and keys that may be missing or left over, decide what a checkpoint has to hold, and what is told
-about it.
+Tied weights, keys that may be missing or left over, and the tables by which keys are renamed decide what a
+checkpoint has to hold, and what is told about it.
 
 Load a published checkpoint, and look at the keys that are reported.
 
@@ -124,8 +124,8 @@ STATE_NOT_KNOWN = Rule(
     severity=Severity.WARNING,
     summary="a part of a model is made otherwise, and what it holds is not known",
     explanation=f"""\
-The text does not tell which module a call gives, and the call has changed. Nothing is guessed: the state dict
-may or may not be the same.
+The text does not tell which module a call gives, or whether a condition holds, and it has changed. Nothing is
+guessed: the state dict may or may not be the same.
 
 Compare the state dicts of both versions.
 

@@ -168,6 +168,17 @@ def nothing_to_convert(argument: str, *, reason: str = "", candidates: Iterable[
     )
 
 
+def not_generated(location: Location, modular: str) -> Finding:
+    """A file whose edits cannot be carried; `modular` is the file that its banner names, or ""."""
+    if modular:
+        return Finding(
+            MISSING_FILE, location, f"it was generated from {modular}, which is missing", help="Restore that file."
+        )
+    return Finding(
+        NOTHING_TO_CONVERT, location, "it is not generated: no modular file gives it", help="Edit it directly."
+    )
+
+
 TOO_LARGE = Rule(
     code="MC112",
     name="too-large",

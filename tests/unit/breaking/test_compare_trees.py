@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from modular_converter.api import convert_paths
+from modular_converter.breaking.older import older_tree, tree_at
+from modular_converter.breaking.state import keys_of
+from modular_converter.findings import ConversionError
+from modular_converter.settings.load import profile_settings
 from tests.unit.trees import commit, edit, run
 
 
@@ -38,6 +44,10 @@ class LlamaModel(PreTrainedModel):
         self.layers = nn.ModuleList([LlamaAttention(config, n) for n in range(config.num_hidden_layers)])
         if config.hidden_size > 4:
             self.norm = nn.LayerNorm(config.hidden_size)
+
+    @property
+    def size(self):
+        return 8
 
     def forward(self, input_ids, past=None, use_cache=True):
         return self.norm(input_ids)
@@ -82,7 +92,8 @@ __all__ = ["{New}Config", "{New}Model"]
 def library(folder: Path) -> Path:
     texts = {
         "__init__.py": "",
-        "modeling_utils.py": "from torch import nn\n\n\nclass PreTrainedModel(nn.Module):\n    pass\n",
+        "modeling_utils.py": "from torch import nn\n\n\nclass PreTrainedModel(nn.Module):\n"
+        "    def save(self, folder, size=1):\n        pass\n",
         "configuration_utils.py": "class PreTrainedConfig:\n    pass\n",
         "models/__init__.py": "",
         "models/llama/modeling_llama.py": LLAMA,
@@ -132,6 +143,9 @@ CASES = {
     "MC606": ("hidden_size: int = 8", "hidden_size: int = 16", ["changes the default of `hidden_size` from `8` to `16` in `LlamaConfig`: 3 models (gemma, llama, phi)"]),
     "MC605": ("attention_bias", "use_bias", ["renames the setting `attention_bias` to `use_bias` in `LlamaConfig`: 3 models (gemma, llama, phi)"]),
     "MC614": ("past=None", "cache=None", ["`forward` renames the parameter `past` to `cache` in `LlamaModel`: 3 models (gemma, llama, phi)"]),
+    "MC614 ": ("input_ids, past=None", "input_ids, *, past=None", ["`forward` takes `past` by its name only in `LlamaModel`: 3 models (gemma, llama, phi)"]),
+    "an attribute for a property": ("    @property\n    def size(self):\n        return 8\n\n", "    size = 8\n\n", []),
+    "MC609": ("LlamaAttention(config, n) for", "made_by(n) for", ["what `layers.*` holds is not known, and it is made otherwise in `LlamaModel`: "]),
     "MC615": ("use_cache=True", "use_cache=False", ["`forward` changes the default of `use_cache` from `True` to `False` in `LlamaModel`: 3 models (gemma, llama, phi)"]),
     "MC616": ('["LlamaAttention"]', "[]", ["changes `_no_split_modules` in `LlamaModel`: 3 models (gemma, llama, phi)"]),
     "MC621": ("hidden_size (`int`", "width (`int`", ["no longer documents `hidden_size` in `LlamaConfig`: 3 models (gemma, llama, phi)"]),
@@ -148,8 +162,97 @@ def test_what_is_told(case: str, published: Path, zoo: Path) -> None:
     assert len(found) == len(messages)
     for finding, message in zip(found, messages):
         assert str(finding["message"]).startswith(message)
-        assert finding["code"] == case
+        assert finding["code"] == case.strip()
         assert str(finding["path"]).endswith(("llama/modeling_llama.py", "llama/configuration_llama.py"))
+
+
+def test_what_a_base_of_all_models_loses_is_one_finding(published: Path, zoo: Path) -> None:
+    edit(zoo, "modeling_utils.py", "size=1", "size")
+    (finding,) = told(zoo, published)
+    assert "`save` needs `size`, which had a default in `PreTrainedModel`: 3 models" in str(finding["message"])
+    edit(zoo, "modeling_utils.py", "    def save(self, folder, size):\n        pass\n", "    pass\n")
+    (finding,) = told(zoo, published)
+    assert "no longer defines `save` in `PreTrainedModel`: 3 models" in str(finding["message"])
+
+
+HEADS = """\
+
+
+class LlamaHead(PreTrainedModel):
+    config: LlamaConfig
+
+    def __init__(self, config):
+        super().__init__(config)
+        from ..auto import AutoLlama
+
+        self.model = LlamaModel(config)
+        self.model.norm.bias = None
+        self.other = AutoLlama.from_config(config)
+        part = nn.Module()
+        part.cell = nn.GRUCell(4, 4)
+        self.parts = nn.ModuleDict()
+        self.parts[f"part_{config.hidden_size}"] = part
+
+
+__all__ = ["LlamaHead", "LlamaModel"]
+"""
+AUTO = """\
+from collections import OrderedDict
+
+from .auto_factory import _BaseAutoModelClass, _LazyAutoMapping
+from .configuration_auto import CONFIG_MAPPING_NAMES
+
+
+NAMES = OrderedDict([("llama", "LlamaModel")])
+MAPPING = _LazyAutoMapping(CONFIG_MAPPING_NAMES, NAMES)
+
+
+class AutoLlama(_BaseAutoModelClass):
+    _model_mapping = MAPPING
+"""
+
+
+def test_the_entries_of_a_head_are_those_that_it_has(zoo: Path) -> None:
+    edit(zoo, "modeling_llama.py", '\n\n__all__ = ["LlamaModel"]\n', HEADS)
+    (zoo / "models/auto").mkdir()
+    (zoo / "models/auto/modeling_auto.py").write_text(AUTO)
+    (zoo / "models/auto/auto_factory.py").write_text("class _BaseAutoModelClass:\n    _model_mapping = None\n")
+    (zoo / "models/auto/configuration_auto.py").write_text('CONFIG_MAPPING_NAMES = {"llama": "LlamaConfig"}\n')
+    classes = tree_at(str(zoo / "models"), profile_settings()).facts("llama").files["modeling_llama.py"].classes
+    body = ["layers.*.q_proj.weight", "layers.*.o_proj.weight", "norm.weight"]
+    cell = [f"parts.part_*.cell.{name}" for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+    model = [f"model.{name}" for name in body]
+    other = [f"other.{name}" for name in (*body, "norm.bias")]
+    assert {name: sorted(keys_of(one.state)) for name, one in classes.items() if one.state is not None} == {
+        "LlamaHead": sorted([*model, *other, *cell]),
+        "LlamaModel": sorted([*body, "norm.bias"]),
+    }
+
+
+def test_how_checkpoints_are_renamed_is_compared(zoo: Path, tmp_path: Path) -> None:
+    table = 'def build():\n    return {"llama": [Renaming("embedding.weight", "embeddings.weight")], "phi": []}\n'
+    (zoo / "conversion_mapping.py").write_text(table)
+    shutil.copytree(zoo, tmp_path / "older" / "zoo")
+    edit(zoo, "conversion_mapping.py", 'Renaming("embedding.weight", "embeddings.weight")', "")
+    (finding,) = told(zoo, tmp_path / "older" / "zoo")
+    assert (finding["code"], finding["line"]) == ("MC608", 2)
+    assert "changes how entries of checkpoints of `llama` are renamed: 1 model (llama)" in str(finding["message"])
+
+
+def test_a_release_is_downloaded(zoo: Path, tmp_path: Path) -> None:
+    release = "click==8.1.7"
+    wheel = [sys.executable, "-m", "pip", "--isolated", "download", "--no-deps", "--retries", "0", "--timeout", "5"]
+    asked = subprocess.run(
+        [*wheel, "--dest", str(tmp_path / "asked"), release], capture_output=True, text=True, check=False
+    )
+    if asked.returncode:
+        pytest.skip(f"no package index: {(asked.stderr.splitlines() or ['pip says nothing'])[-1]}")
+    (tmp_path / "click").mkdir()
+    shutil.move(zoo, tmp_path / "click" / "models")
+    with pytest.raises(ConversionError) as told:
+        older_tree(release, str(tmp_path / "click" / "models"), profile_settings(), str(tmp_path / "cache"))
+    assert "click-8.1.7" in str(told.value.findings[0].message)  # the wheel came, and has no models
+    assert "it has no models" in str(told.value.findings[0].message)
 
 
 def test_an_heir_that_changes_by_itself_is_its_own_cause(published: Path, zoo: Path) -> None:

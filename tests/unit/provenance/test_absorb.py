@@ -84,4 +84,11 @@ def test_a_text_that_no_conversion_gives_is_refused(generated: Path) -> None:
 def test_nothing_to_carry(generated: Path) -> None:
     result = CliRunner().invoke(absorb_command, [str(generated)])
     assert (result.exit_code, "nothing to carry" in result.stderr) == (0, True)
-    assert CliRunner().invoke(absorb_command, [str(generated.parents[1] / "old/modeling_old.py")]).exit_code == 2
+
+
+def test_a_file_that_people_write_is_edited_directly(generated: Path) -> None:
+    result = CliRunner().invoke(absorb_command, [str(generated.parents[1] / "old/modeling_old.py")])
+    assert (result.exit_code, "Edit it directly" in result.stderr) == (2, True)
+    (generated.parent / "modular_new.py").unlink()
+    result = CliRunner().invoke(absorb_command, [str(generated)])
+    assert (result.exit_code, "modular_new.py, which is missing" in result.stderr) == (2, True)
