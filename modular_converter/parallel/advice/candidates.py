@@ -156,6 +156,8 @@ def _why_slower(one: LayoutForecast, best: LayoutForecast, question: Question) -
     least = {name: getattr(best.time, name) / best.setting.rows / best.setting.layout.data for name in names}
     worst = max(names, key=lambda name: each[name] - least[name])
     times = _per_row(one) / _per_row(best)
+    if times < 1.005:
+        return "as fast, within the error of these figures"
     return f"{times:.2f} times as long: {names[worst]}"
 
 

@@ -116,6 +116,11 @@ def record_run(
                 _backward(loss)
                 del loss
         noted.close()
+        if trains and group.size > 1 and modes[2].dropout:
+            raise AdviceError(
+                f"{type(model).__name__}: drops entries of its attention, which ranks that divide a layer draw as whole "
+                "matrices; this memory is not predicted: set the rate to 0 with --set, or take a layout without tp and ep"
+            )
     except (AdviceError, BuildError):
         raise
     except Exception as error:  # a model's own code may raise anything without data

@@ -20,7 +20,7 @@ from modular_converter.parallel.schedule.simulate import simulate
 from modular_converter.parallel.schedule.stage_costs import StageCost
 
 
-ERROR = 0.25
+ERROR = 0.4
 """The part of a predicted time by which the measured one may differ: see the table in docs/advise.md."""
 
 

@@ -14,15 +14,13 @@ import torch
 from modular_converter.parallel.advice.profile import Recordings, RunUse
 from modular_converter.parallel.advice.recording import RecordedGroup, record_run
 from modular_converter.parallel.choice.fit import fit
-from modular_converter.parallel.choice.select_plan import expert_plan
+from modular_converter.parallel.choice.select_plan import expert_plan, select_plan
 from modular_converter.parallel.choice.skeleton import META, Skeleton, assemble_model, skeleton_of
-from modular_converter.parallel.choice.small_instances import derived_plan, small_settings, target_like
 from modular_converter.parallel.choice.trials import kinds_by_modules
 from modular_converter.parallel.costs.full_model import CountRequest, inputs_of, model_of, target_and_config
 from modular_converter.parallel.errors import ApplyError, BuildError, PlanError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, fitting, resolve
-from modular_converter.parallel.plans.text_checks import placed
 from modular_converter.parallel.shard.apply import apply
 from modular_converter.parallel.shard.layer_units import outermost_layers, own_layers, recompute_layers
 from modular_converter.parallel.shard.shares import largest_share
@@ -140,11 +138,9 @@ class ModelInQuestion:
         if shares == "ep":
             plan, _ = expert_plan(self.model, None, ranks)
         else:
-            found = derived_plan(target_like(self.model), small_settings(self.model), 2)
-            if not found.verdict.passed or not found.plan.rules:
-                why = placed(found.verdict.layer, found.verdict.reason) or "nothing can be sharded"
-                raise ApplyError(f"{type(self.model).__name__} has no plan: {why}")
-            plan = fitting(found.plan, self.model)
+            plan, _ = select_plan(
+                self.model, None, ranks
+            )  # the plan that `parallelize` takes, with what it leaves whole
         short, _ = self._short()
         return fit(short, fitting(plan, assemble_model(short, META)[0]), ranks).plan
 

@@ -28,11 +28,15 @@ class FusedAttention(TorchFunctionMode):
 
     Args:
         count: called with the floating-point operations of each forward and of each backward.
+
+    Attributes:
+        dropout: the largest rate that a call has asked for.
     """
 
     def __init__(self, count: Callable[[float], None]) -> None:
         super().__init__()
         self.count = count
+        self.dropout = 0.0
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is not torch.nn.functional.scaled_dot_product_attention:
@@ -49,6 +53,7 @@ class FusedAttention(TorchFunctionMode):
         is_causal: bool = False,
         **_: Any,
     ) -> torch.Tensor:
+        self.dropout = max(self.dropout, dropout_p)
         rows = math.prod(query.shape[:-1])
         pairs = rows * key.shape[-2] * (0.5 if is_causal else 1.0)
         flops = 2 * pairs * (query.shape[-1] + value.shape[-1])

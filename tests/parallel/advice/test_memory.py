@@ -137,6 +137,11 @@ def test_unknown_devices_name_known_ones() -> None:
     assert str(cluster_of("2x8xh100")) == "2x8xH100-80GB"
 
 
+def test_dropout_in_attention_is_refused_where_ranks_divide_a_layer() -> None:
+    with pytest.raises(AdviceError, match="set the rate to 0"):
+        footprint(question("gpt2"), LayoutSetting(Layout(tp=2), 2), cluster_of("H100-80GB").device)
+
+
 def test_norms_of_heads_under_tensor_ranks() -> None:
     """Their weights are whole, and their gradients are summed over the ranks."""
     more = {
