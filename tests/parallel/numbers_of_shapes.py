@@ -52,6 +52,44 @@ class Scaled(_Stack):
     block = ScaledBlock
 
 
+class _Numbered(_Stack):
+    """Layers that are built with their number."""
+
+    def __init__(self, config: DeceptiveConfig):
+        super().__init__(config)
+        self.layers = nn.ModuleList(self.block(config, number) for number in range(config.num_hidden_layers))
+        self.post_init()
+
+
+class DeeperBlock(_Block):
+    """The scale grows with the number of the layer, and only wide layers bound it: the shares of the last layers do not."""
+
+    def __init__(self, config, number=0):
+        super().__init__(config)
+        self.number = number
+
+    def changed(self, hidden):
+        return hidden * max(1.0, self.up.weight.shape[0] / (300 - 30 * self.number))
+
+
+class Deeper(_Numbered):
+    block = DeeperBlock
+
+
+class WiderBlock(ScaledBlock):
+    """One layer in the middle is wide enough to be scaled down."""
+
+    def __init__(self, config, number=0):
+        super().__init__(config)
+        width = 512 if number == 2 else 128
+        self.up = nn.Linear(config.hidden_size, width)
+        self.down = nn.Linear(width, config.hidden_size)
+
+
+class Wider(_Numbered):
+    block = WiderBlock
+
+
 class FilledBlock(_Block):
     """The number is in a new tensor."""
 

@@ -42,11 +42,12 @@ from modular_converter.parallel.choice.trials import (
     inputs_on_meta,
     inputs_with_data,
     kinds_by_modules,
-    kinds_of,
+    kinds_in,
     kinds_of_rest,
     model_without_data,
     one_of_each_kind,
     traced_kinds,
+    trial_with_data,
     trials,
     with_data,
 )
@@ -287,7 +288,7 @@ def fit(skeleton: Skeleton, plan: Plan, size: int, model: torch.nn.Module | None
 def _fit(skeleton: Skeleton, plan: Plan, size: int, given: torch.nn.Module | None) -> Fit:
     even = _cut_evenly(skeleton, plan, size, given)
     model, trace = assemble_model(skeleton, META)[0], _trace(skeleton, given)
-    untried = "" if trace is not None or size == 1 else _untried(skeleton, given)
+    untried = "" if trace is not None or size == 1 else _untried(skeleton, plan, given)
     # Equal shares may still cut through a head: two ranks would get one and a half of three heads.
     made = _with_units(plan, model, trace, size)
     if even is not None and made == plan:
@@ -355,7 +356,7 @@ def _on_rank(
         pieces = apply(model_without_data(skeleton, None), plan, FakeGroup(size, rank)).resolution.pieces
     except MisfitError as error:
         return error
-    for trial in trials(skeleton, given) if size > 1 else ():
+    for trial in trials(skeleton, plan, given) if size > 1 else ():
         model = trial.model()
         apply(model, fitting(plan, model), FakeGroup(size, rank))
         problem = _forward(trial, model)
@@ -376,10 +377,10 @@ def _forward(trial: Trial, model: torch.nn.Module) -> MisfitError | None:
     return None
 
 
-def _untried(skeleton: Skeleton, given: torch.nn.Module | None) -> str:
+def _untried(skeleton: Skeleton, plan: Plan, given: torch.nn.Module | None) -> str:
     """The reason why no trial can run the whole model; empty if one can."""
     why = ""
-    for trial in trials(skeleton, given):
+    for trial in trials(skeleton, plan, given):
         problem = _forward(trial, trial.model())
         if problem is None:
             return ""
@@ -393,13 +394,14 @@ def _trace(skeleton: Skeleton, given: torch.nn.Module | None) -> Trace | None:
     for short, kind in itertools.product((True, False), TYPES):
         model = model_without_data(skeleton, kind)
         try:
-            traced = one_of_each_kind(model, kinds_of(model)) if short else model
+            traced = one_of_each_kind(model, kinds_in(skeleton, model)) if short else model
             inputs = inputs_on_meta(traced.eval(), kind)
             with Guesses():
                 return tried_without_data(functools.partial(record, traced, inputs))
         except Exception as error:  # raised by the model's own code for unexpected inputs
             why = one_line(error)
-    for trial in (one for one in trials(skeleton, given) if one.filled is not None):
+    trial = None if given is None else trial_with_data(skeleton, given)
+    if trial is not None:
         try:
             return record(trial.model(), trial.inputs())
         except Exception as error:  # raised by the model's own code

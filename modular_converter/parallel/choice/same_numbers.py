@@ -75,7 +75,7 @@ def restricted_to_numbers(model: Any, plan: Plan, size: int, ranks: int, given: 
     no trial can run the model.
     """
     skeleton, name = skeleton_of(model), type(model).__name__
-    compared = _Compared.of(skeleton, model)
+    compared = _Compared.of(skeleton, plan, model)
     small = functools.cache(lambda: _shown_by_model(model, plan, ranks))
     parts: dict[str, str] = {}
     while not isinstance(place := compared.first_new(plan, size, small), str):
@@ -115,7 +115,7 @@ def with_numbers(verdict: Verdict, derived: Derived, plan: Plan, ranks: int) -> 
         model = published(derived.target, dict(derived.overrides))
         skeleton = skeleton_of(model)
         plan = fit(skeleton, fitting(plan, model), ranks).plan
-        compared = _Compared.of(skeleton)
+        compared = _Compared.of(skeleton, plan)
     except Exception as error:  # defaults that do not fit together, or a plan that shards nothing at these sizes
         return _with_gap(verdict, one_line(error, 100))
     place = compared.first_new(plan, ranks, functools.cache(lambda: _shown(derived.small.model, plan, ranks)))
@@ -186,10 +186,10 @@ class _Compared:
     why: str = ""
 
     @staticmethod
-    def of(skeleton: Skeleton, model: Any = None) -> _Compared:
+    def of(skeleton: Skeleton, plan: Plan, model: Any = None) -> _Compared:
         """The numbers of a model, at the usual length of inputs and at the others that its numbers name."""
         why = ""
-        for trial in trials(skeleton, model):
+        for trial in trials(skeleton, plan, model):
             usual = _numbers(trial)
             if isinstance(usual, str):
                 why = why or usual
@@ -267,7 +267,7 @@ def _shown_by_model(model: Any, plan: Plan, ranks: int) -> _Shown:
 
 def _shown(small: torch.nn.Module, plan: Plan, ranks: int) -> _Shown:
     """What a small instance and its ranks show, in the numbers of ranks of its proofs; nothing if they do not run."""
-    compared, found = _Compared.of(skeleton_of(small), small), _Shown()
+    compared, found = _Compared.of(skeleton_of(small), plan, small), _Shown()
     if compared.trial is None:
         return found
     uneven = MORE_RANKS if shares_members(plan) else UNEVEN_RANKS if any(rule.units for rule in plan.rules) else ranks

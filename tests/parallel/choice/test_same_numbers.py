@@ -39,6 +39,15 @@ def test_a_part_whose_numbers_differ_on_a_rank_stays_whole(name, caplog):
     assert "(numbers_of_shapes.py:" in caplog.text
 
 
+@pytest.mark.parametrize("name", ["Deeper", "Wider"])
+def test_a_single_layer_whose_numbers_differ_is_found_among_many(name, caplog):
+    model = model_of(name, num_hidden_layers=6)
+    with caplog.at_level(logging.WARNING):
+        plan, origin = select_plan(model, None, 2)
+    assert "; whole, as their code computes numbers from shapes: layers.*" in origin and holds(model, plan)
+    assert "its code computes " in caplog.text
+
+
 @pytest.mark.parametrize("name", ["Bordered", "Narrowed"])
 def test_layers_that_are_cut_where_no_small_instance_is_stay_whole(name, caplog):
     with caplog.at_level(logging.WARNING):

@@ -17,6 +17,7 @@ from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.shard.apply import reassembled
 from modular_converter.parallel.shard.collectives import ProcessGroup, all_shares
 from modular_converter.parallel.shard.shares import share_shape, stretches
+from modular_converter.parallel.torch_private import weights_of_unit
 
 
 # The first entry and the length in each dimension.
@@ -164,9 +165,7 @@ def weights_of_units(model: torch.nn.Module) -> set[int]:
 def _weights_of_units(model: torch.nn.Module) -> Iterator[Any]:
     for module in model.modules():
         if isinstance(module, FSDPModule):
-            state: Any = module._get_fsdp_state()
-            groups = getattr(state, "_fsdp_param_groups", None)  # torch 2.11 has one group, under another name
-            yield from (one for group in groups or [state._fsdp_param_group] if group for one in group.fsdp_params)
+            yield from weights_of_unit(module)
 
 
 def free_gathered(model: torch.nn.Module) -> None:
