@@ -153,7 +153,8 @@ def _imported(
 
 def _is_of_other_model(imported: ImportedName, neighbour: Neighbour, library: Library) -> bool:
     """Whether an import leads to a file of another model, whose name may contain the neighbour's: `llama4`."""
-    found, below = (read(imported.module, library.settings) for read in (neighbour_module, parts_below_models))
+    found = neighbour_module(imported.module, library.settings)
+    below = parts_below_models(imported.module, library.settings)
     own = os.path.relpath(neighbour.path, models_folder_of(neighbour.path, library.settings)).removesuffix(".py")
     return bool(found and below and below[0] != own.split(os.sep)[0] and found.model != neighbour.model)
 
