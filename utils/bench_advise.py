@@ -89,7 +89,7 @@ def main() -> None:
         measure_all(options)
         return
     rows = [one for one in json.loads(options.results.read_text(encoding="utf-8")) if "error" not in one]
-    found = table([predicted(row) for row in rows], rows[0])
+    found = table([one for one in map(predicted, rows) if one is not None], rows[0])
     print(found)
     if options.update:
         write_part(options.update, "bench-advise", found)
@@ -180,7 +180,7 @@ def measured(row: Row, device: Any) -> Row:
         free_bytes, total = torch.cuda.mem_get_info()
         reserved = torch.cuda.memory_reserved()
         found |= {
-            "peak": torch.cuda.max_memory_allocated() - left,
+            "peak": torch.cuda.max_memory_allocated(),  # what libraries keep between runs, too: a first run allocates it
             "left": left,
             "reserved": torch.cuda.max_memory_reserved(),
         }
@@ -263,8 +263,18 @@ def free(device: Any, alone: bool) -> None:
 _SUBJECTS: dict[Any, Any] = {}
 
 
-def predicted(row: Row) -> Row:
-    """The row with the predicted bytes and seconds. Runs without a GPU."""
+def predicted(row: Row) -> Row | None:
+    """The row with the predicted bytes and seconds; None, with the reason printed, if the advice refuses. Needs no GPU."""
+    from modular_converter.parallel.errors import AdviceError
+
+    try:
+        return _predicted(row)
+    except AdviceError as error:
+        print(f"refused: {row['model']}, {row['task']}, {row['layout']}: {error}", file=sys.stderr)
+        return None
+
+
+def _predicted(row: Row) -> Row:
     from modular_converter.parallel.advice.devices import cluster_of
     from modular_converter.parallel.advice.footprints import footprint
     from modular_converter.parallel.advice.memory import LayoutSetting
