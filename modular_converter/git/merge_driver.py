@@ -51,7 +51,7 @@ class _Outcome(NamedTuple):
     reason: str = ""
 
 
-class Memory(Protocol):
+class OutcomeCache(Protocol):
     """Remembers the files of a merge, which git asks for one by one."""
 
     def read(self, name: str) -> bytes | None:
@@ -61,7 +61,7 @@ class Memory(Protocol):
         """Remember it, if that is possible."""
 
 
-def resolved(repository: Repository, path: str, base: bytes, theirs: bytes, memory: Memory) -> str:
+def resolved(repository: Repository, path: str, base: bytes, theirs: bytes, memory: OutcomeCache) -> str:
     """The text of a generated file after the merge that is under way.
 
     Args:
@@ -83,7 +83,7 @@ def resolved(repository: Repository, path: str, base: bytes, theirs: bytes, memo
     return found.pop().text
 
 
-def _outcome(repository: Repository, path: str, sides: _Sides, memory: Memory) -> _Outcome:
+def _outcome(repository: Repository, path: str, sides: _Sides, memory: OutcomeCache) -> _Outcome:
     """A file after a merge. All that conflict are converted together, when git asks for the first of them."""
     name = repr((repository.top, repository.commit("HEAD"), *sides))
     body = memory.read(name)
