@@ -20,7 +20,7 @@ from modular_converter.convert.source.library import Library, Observations
 from modular_converter.findings import ConversionError
 from modular_converter.model.bindings import Function
 from modular_converter.model.members import Method
-from modular_converter.model.nodes import dotted, walk
+from modular_converter.model.nodes import dotted, parse, walk
 from modular_converter.settings.layout import split_stem
 
 
@@ -95,7 +95,8 @@ class PublicClass:
     def aliases(self) -> frozenset[str]:
         """Of a configuration: the names that stand for settings of another name."""
         written = self.variables.get(ALIASES)
-        node = ast.parse(written.text, mode="eval").body if written is not None else None
+        statement = parse(f"({written.text})").body[0] if written is not None else None
+        node = statement.value if isinstance(statement, ast.Expr) else None
         keys = node.keys if isinstance(node, ast.Dict) else ()
         return frozenset(str(one.value) for one in keys if isinstance(one, ast.Constant))
 

@@ -26,10 +26,6 @@ def old_act(x):
 """
 HEAD = "from ..old.modeling_old import OldMLP\nfrom ..old.modeling_old import old_act as act\n\n\n"
 NEEDS_LIBCST = {
-    "an override with the parent's parameters": (
-        "class NewMLP(OldMLP):\n    def forward(self, **super_kwargs):\n        return super().forward(**super_kwargs)\n",
-        (6, "MC204"),
-    ),
     "a body with other indentation": (
         "class NewMLP(OldMLP):\n  size = 1\n\n  def more(self):\n    return 1\n",
         (5, "MC101"),
