@@ -53,6 +53,7 @@ def tool(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     shutil.copytree(PACKAGE, folder / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(PACKAGE.parent / "utils", folder / "utils", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(PACKAGE.parent / "docs", folder / "docs")
+    shutil.copy(PACKAGE.parent / "zensical.toml", folder)
     (folder / PACKAGE.name / "rules" / "no_docstring.py").write_text(NEW_RULE)
     (folder / PACKAGE.name / "rules" / "examples" / "no-docstring.txt").write_text(EXAMPLES)
     (folder / "models" / "new").mkdir(parents=True)
