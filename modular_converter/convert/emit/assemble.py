@@ -39,9 +39,11 @@ def _indentation(module: Module) -> str:
     """What the body of the first class of a module is indented by; "" where no class has a body below its header."""
     for one in module.statements:
         if one.role is Role.CLASS and "\n" in one.text:
-            (node,) = parse(one.text).body
-            line = one.text.split("\n")[node.body[0].lineno - 1]  # type: ignore[attr-defined]
-            return line[: len(line) - len(line.lstrip())]
+            # What is done to a class at once stands in its statement, too; a class below a condition has that of its block.
+            node = parse(one.text).body[0]
+            if isinstance(node, (ast.ClassDef, ast.If, ast.Try)):
+                line = one.text.split("\n")[node.body[0].lineno - 1]
+                return line[: len(line) - len(line.lstrip())]
     return ""
 
 
