@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import ast
 import inspect
-import json
 import re
 import subprocess
 import sys
@@ -21,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from other_libraries import LIBRARIES, unpack
+from other_libraries import LIBRARIES, undefined_names, unpack
 
 
 NAME = "diffusers (pipelines)"
@@ -62,24 +61,6 @@ def main() -> int:
     print("\n".join((*done.stdout.splitlines()[-1:], *done.stderr.splitlines()[-1:])))
     print(f"{written} files written in {seconds:.0f} s, {len(wrong)} wrong", *wrong, sep="\n")
     return int(bool(wrong) or not written)
-
-
-def undefined_names(folder: Path) -> set[str]:
-    """The names that files use and do not define, as the linter of ruff sees them."""
-    ask = [
-        sys.executable,
-        "-m",
-        "ruff",
-        "check",
-        "--isolated",
-        "--no-cache",
-        "--select",
-        "F821",
-        "--output-format",
-        "json",
-    ]
-    done = subprocess.run([*ask, str(folder)], capture_output=True, text=True)
-    return {f"{Path(one['filename']).name}: {one['message']}" for one in json.loads(done.stdout)}
 
 
 def not_compiled(texts: dict[Path, str]) -> Iterator[tuple[Path, SyntaxError]]:

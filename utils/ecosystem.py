@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from marked_pages import write_part
-from other_libraries import LIBRARIES, OtherLibrary, unpack
+from other_libraries import LIBRARIES, OtherLibrary, undefined_names, unpack
 from repeated_lines import repeated_lines, verdicts_of_marks
 
 from modular_converter.settings.layout import is_modular, split_stem
@@ -114,12 +114,12 @@ def modularize(library: OtherLibrary, folder: Path, cache: Path, model: str = "a
     paths = sorted(models.glob("*.py" if settings.layout == FILES else "*/*.py"))
     kinds = {path: split for path in paths if (split := split_stem(path.stem, settings))}
     before = {path: path.read_text(encoding="utf-8") for path in kinds}
-    undefined = _undefined_names(models)
+    undefined = undefined_names(models)
     _run(folder, "modular-convert", "modularize", model)
     converted = _run(folder, "modular-convert", "all")
     checked = _run(folder, "check-modular-conversion")
     wrong = [f"{name} ended with {done.returncode}: {done.stderr[-500:]}" for name, done in converted + checked]
-    wrong += [f"undefined: {one}" for one in _undefined_names(models) - undefined]
+    wrong += [f"undefined: {one}" for one in undefined_names(models) - undefined]
     modular = sorted(path for path in models.rglob("*.py") if is_modular(str(path), settings))
     generated = [path for path in before if path.read_text(encoding="utf-8") != before[path]]
     for path in generated:
@@ -146,24 +146,6 @@ def _run(folder: Path, command: str, *arguments: str) -> list[tuple[str, subproc
     done = subprocess.run([sys.executable, "-c", code, *arguments], cwd=folder, capture_output=True, text=True)
     may_fail = arguments[:1] == ("modularize",) and done.returncode == 1
     return [(command, done)] if done.returncode and not may_fail else []
-
-
-def _undefined_names(models: Path) -> set[str]:
-    """The names that the files of models use and do not define, each with its file, as the linter of ruff sees them."""
-    ask = [
-        sys.executable,
-        "-m",
-        "ruff",
-        "check",
-        "--isolated",
-        "--no-cache",
-        "--select",
-        "F821",
-        "--output-format",
-        "json",
-    ]
-    done = subprocess.run([*ask, str(models)], capture_output=True, text=True)
-    return {f"{Path(one['filename']).name}: {one['message']}" for one in json.loads(done.stdout)}
 
 
 def _differences(name: str, old: str, new: str) -> Iterator[str]:

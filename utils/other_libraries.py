@@ -4,6 +4,7 @@ unpacked. Nothing of a library is ever imported.
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -133,3 +134,10 @@ def laid_out(library: OtherLibrary, source: Path, folder: Path) -> Path:
         (models / model).mkdir()
         shutil.copy(path, models / model / f"modeling_{model}.py")
     return models
+
+
+def undefined_names(folder: Path) -> set[str]:
+    """The names that files use and do not define, each with its file, as the linter of ruff sees them."""
+    options = ["check", "--isolated", "--no-cache", "--select", "F821", "--output-format", "json"]
+    done = subprocess.run([sys.executable, "-m", "ruff", *options, str(folder)], capture_output=True, text=True)
+    return {f"{Path(one['filename']).name}: {one['message']}" for one in json.loads(done.stdout)}

@@ -76,3 +76,8 @@ def weights_of_unit(module: Any) -> Iterator[Any]:
     groups = getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]
     for group in groups:
         yield from () if group is None else group.fsdp_params
+
+
+def storage_number(tensor: Any) -> int:
+    """The number of a tensor's storage, which its views share."""
+    return int(tensor.untyped_storage()._cdata)

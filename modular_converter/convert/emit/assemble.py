@@ -22,6 +22,7 @@ from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.own_imports import folder_name, in_own_terms, with_absolute_imports
 from modular_converter.model import lexer
 from modular_converter.model.class_blocks import INDENT
+from modular_converter.model.members import class_node
 from modular_converter.model.module import ImportedName, Module, Role
 from modular_converter.model.nodes import parse
 from modular_converter.model.postponed import POSTPONED, has_postponed, needs_postponed
@@ -39,11 +40,9 @@ def _indentation(module: Module) -> str:
     """What the body of the first class of a module is indented by; "" where no class has a body below its header."""
     for one in module.statements:
         if one.role is Role.CLASS and "\n" in one.text:
-            # What is done to a class at once stands in its statement, too; a class below a condition has that of its block.
-            node = parse(one.text).body[0]
-            if isinstance(node, (ast.ClassDef, ast.If, ast.Try)):
-                line = one.text.split("\n")[node.body[0].lineno - 1]
-                return line[: len(line) - len(line.lstrip())]
+            line = one.text.split("\n")[class_node(one.text).body[0].lineno - 1]
+            if indentation := line[: len(line) - len(line.lstrip())]:
+                return indentation
     return ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import copy
 import itertools
 import re
@@ -74,7 +75,7 @@ def _merge_override(
     adds_docstring = not is_docstring(child.function.body[0]) and is_docstring(parent.function.body[0])
     if not ("super" in child.text or has_call or adds_docstring or _completes_header(child, parent, shape)):
         return replace(child, lead=parent.lead, merged=(parent.lead_span, *child.spans[1:]))
-    try:
+    with _refusing(child, findings):
         own, inherited = body_of(whole), body_of(parent)
         if whole is not child:
             own = replace(own, header=_of_both(own.header.text, own, inherited))
@@ -85,16 +86,11 @@ def _merge_override(
         if has_call:
             reached = shape.reached_by(name)
             lines = [one.with_text(_calling_super(one.text, child, reached, 2)) for one in lines]
-    except RecursionError:
-        findings.append(finding_at(child.node, merged_bodies.too_deep, name))
-        return child
-    except _NotMergeableError as error:
-        findings.append(error.finding)
-        return child
-    body = [span for one in lines for span in one.spans] or [ClassSpan(f"{BODY_INDENT}pass\n")]
-    spans = (header, *body, own.footer)
-    text = "".join(span.text for span in spans)
-    return replace(child, lead=parent.lead, text=text, merged=(parent.lead_span, *spans, child.documentation_span))
+        body = [span for one in lines for span in one.spans] or [ClassSpan(f"{BODY_INDENT}pass\n")]
+        spans = (header, *body, own.footer)
+        text = "".join(span.text for span in spans)
+        return replace(child, lead=parent.lead, text=text, merged=(parent.lead_span, *spans, child.documentation_span))
+    return child
 
 
 def finish_new(method: Member, shape: ClassShape, findings: list[ClassFinding]) -> Member:
@@ -102,16 +98,22 @@ def finish_new(method: Member, shape: ClassShape, findings: list[ClassFinding]) 
     name = method.function.name
     if not calls_base(method.text, name):
         return method
-    try:
+    with _refusing(method, findings):
         text = _calling_super(method.text, method, shape.reached_by(name), 1)
+        span = method.text_span._replace(text=text)
+        return replace(method, text=text, merged=(method.lead_span, span, method.documentation_span))
+    return method
+
+
+@contextlib.contextmanager
+def _refusing(method: Member, findings: list[ClassFinding]) -> Iterator[None]:
+    """A context of a merge, which a finding ends."""
+    try:
+        yield
     except RecursionError:
-        findings.append(finding_at(method.node, merged_bodies.too_deep, name))
-        return method
+        findings.append(finding_at(method.node, merged_bodies.too_deep, method.function.name))
     except _NotMergeableError as error:
         findings.append(error.finding)
-        return method
-    span = method.text_span._replace(text=text)
-    return replace(method, text=text, merged=(method.lead_span, span, method.documentation_span))
 
 
 def _calling_super(text: str, method: Member, reached: frozenset[str], depth: int) -> str:

@@ -13,13 +13,18 @@ from itertools import accumulate
 from typing import Any
 
 import torch
-from torch.utils.flop_counter import flop_registry
 
 from modular_converter.parallel.choice.skeleton import META, Guesses
 from modular_converter.parallel.costs.fused_attention import FusedAttention, PlainInputs
+from modular_converter.parallel.costs.model_costs import flops_of
 from modular_converter.parallel.errors import AdviceError, BuildError, one_line
 from modular_converter.parallel.shard.collectives import FakeGroup
-from modular_converter.parallel.torch_private import DisableTorchFunctionSubclass, TorchDispatchMode, pytree
+from modular_converter.parallel.torch_private import (
+    DisableTorchFunctionSubclass,
+    TorchDispatchMode,
+    pytree,
+    storage_number,
+)
 from modular_converter.parallel.trace.record import tensors_in
 
 
@@ -150,13 +155,8 @@ def _loss(result: Any) -> torch.Tensor:
 
 
 def _bytes(tensors: Iterable[torch.Tensor]) -> float:
-    found = {_storage(one): float(one.untyped_storage().nbytes()) for one in tensors}
+    found = {storage_number(one): float(one.untyped_storage().nbytes()) for one in tensors}
     return sum(found.values())
-
-
-def _storage(tensor: torch.Tensor) -> int:
-    """The number of a tensor's storage, which its views share."""
-    return int(tensor.untyped_storage()._cdata)
 
 
 class _Account:
@@ -169,7 +169,7 @@ class _Account:
     def __init__(self, state: Iterable[torch.Tensor]) -> None:
         self.events: list[float] = []
         self.held: dict[int, float] = {}
-        self.state = {_storage(one) for one in state}
+        self.state = {storage_number(one) for one in state}
         self.open = True
         self._refs: list[Any] = []
 
@@ -257,7 +257,7 @@ class _Notes:
 
     def _gradient(self, weight: torch.Tensor) -> None:
         """A weight has its gradient, which from now on counts as one, and not as a tensor in passing."""
-        key = _storage(weight.grad) if weight.grad is not None else 0
+        key = storage_number(weight.grad) if weight.grad is not None else 0
         if key in self.account.held:
             self.finished.append(self.account.held.pop(key))
             self.stretches[-1].gradients += self.finished[-1]
@@ -271,8 +271,8 @@ class _Notes:
                 f"a run takes more than {MOST_OPERATIONS} operations: the model loops over its tokens; give a smaller "
                 "--sequence"
             )
-        known = {_storage(one) for one in given}
-        new = [one for one in results if _storage(one) not in known]
+        known = {storage_number(one) for one in given}
+        new = [one for one in results if storage_number(one) not in known]
         for one in new:
             self.account.made(one)
         if new and func.name() != "aten::empty" or results and func._schema.is_mutable:
@@ -301,12 +301,7 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         given = [value for value in pytree.tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
-        flops, packet = 0.0, func._overloadpacket
-        if "grouped_mm" in str(packet):  # rows of several experts, each with its own matrix
-            flops = 2.0 * result.numel() * args[0].shape[-1]
-        elif packet in flop_registry:
-            flops = float(flop_registry[packet](*args, **(kwargs or {}), out_val=result))
-        self.noted.operation(func, flops, given, tensors_in(result))
+        self.noted.operation(func, flops_of(func, args, kwargs or {}, result), given, tensors_in(result))
         return result
 
 
@@ -330,9 +325,9 @@ class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         given = [value for value in pytree.tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
-        known = {_storage(one) for one in given}
+        known = {storage_number(one) for one in given}
         for one in tensors_in(result):
-            if _storage(one) not in known:
+            if storage_number(one) not in known:
                 self._account.made(one)
         moved = sum(float(one.numel() * one.element_size()) for one in (*given, *tensors_in(result)) if one.is_meta)
         self.kernels.append(Kernel(0.0, moved))

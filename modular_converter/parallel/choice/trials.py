@@ -234,7 +234,7 @@ def _sizes_in(layer: torch.nn.Module, number: int) -> frozenset[Any]:
         tensors = {**module._parameters, **module._buffers}
         found.update((path, name, tuple(t.shape), t.dtype) for name, t in tensors.items() if t is not None)
         for name, value in vars(module).items():
-            if name in _OF_TORCH or value is number or isinstance(value, torch.nn.Module):
+            if name in _OF_TORCH or (type(value) is int and value == number) or isinstance(value, torch.nn.Module):
                 continue
             found.add((path, name, repr(value) if isinstance(value, _PLAIN_VALUES) else id(value)))
     return frozenset(found)

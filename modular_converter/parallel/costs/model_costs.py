@@ -14,7 +14,7 @@ from modular_converter.parallel.choice.skeleton import Guesses
 from modular_converter.parallel.costs.fused_attention import FusedAttention, PlainInputs
 from modular_converter.parallel.errors import BuildError, ScheduleError, one_line
 from modular_converter.parallel.schedule.stage_costs import ChainWork, PartWork
-from modular_converter.parallel.torch_private import TorchDispatchMode, pytree
+from modular_converter.parallel.torch_private import TorchDispatchMode, pytree, storage_number
 from modular_converter.parallel.trace.record import tensors_in
 
 
@@ -77,9 +77,9 @@ class _Counter:
         self.kept = [0.0] * (len(layers) + 2)
         self.weight_results = [0.0] * (len(layers) + 2)
         self.temporary = [0.0] * (len(layers) + 2)
-        self.owner = {_storage(p): p for p in model.parameters()}
+        self.owner = {storage_number(p): p for p in model.parameters()}
         self.places: dict[int, set[int]] = {key: set() for key in self.owner}
-        self.seen: dict[int, Any] = {_storage(b): b for b in model.buffers()} | dict(self.owner)
+        self.seen: dict[int, Any] = {storage_number(b): b for b in model.buffers()} | dict(self.owner)
         self.made: dict[int, float] = {}
         self.handles = []
         for number, layer in enumerate(layers, start=1):
@@ -90,16 +90,16 @@ class _Counter:
     def _enter(self, number: int, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
         """A layer begins; the tensors that it takes from the layer before are those that stages hand over."""
         self.place = number
-        taken = {_storage(tensor) for tensor in tensors_in((args, kwargs))}
+        taken = {storage_number(tensor) for tensor in tensors_in((args, kwargs))}
         self.output = max(self.output, sum(size for key, size in self.made.items() if key in taken))
 
     def _leave(self, module: torch.nn.Module, args: Any, result: Any) -> None:
         self.place += self.place == len(self.kept) - 2
-        self.made = {_storage(t): float(t.numel() * t.element_size()) for t in tensors_in(result)}
+        self.made = {storage_number(t): float(t.numel() * t.element_size()) for t in tensors_in(result)}
 
     def keep(self, tensor: torch.Tensor) -> torch.Tensor:
         """Count a tensor that autograd keeps, once for each storage, without weights and buffers."""
-        key = _storage(tensor)
+        key = storage_number(tensor)
         if key not in self.seen:
             self.seen[key] = tensor  # alive, so that the numbers of storages are unique
             self.kept[self.place] += tensor.untyped_storage().nbytes()
@@ -110,7 +110,7 @@ class _Counter:
         size = sum(
             float(t.numel() * t.element_size())
             for t in tensors_in(result)
-            if with_weight and _storage(t) not in self.owner
+            if with_weight and storage_number(t) not in self.owner
         )
         self.weight_results[self.place] += size
         if func._overloadpacket is torch.ops.aten._log_softmax:
@@ -122,7 +122,7 @@ class _Counter:
 
     def use(self, tensors: list[torch.Tensor]) -> bool:
         """Note the weights that an operation takes, and return whether there are any."""
-        found = [key for key in map(_storage, tensors) if key in self.owner]
+        found = [key for key in map(storage_number, tensors) if key in self.owner]
         for key in found:
             self.places[key].add(self.place)
         self.operations += 1
@@ -137,7 +137,7 @@ class _Counter:
         """The first matrix of a layer that no operation has taken; empty if there is none."""
         for number, layer in enumerate(layers):
             for name, parameter in layer.named_parameters():
-                if parameter.dim() > 1 and not self.places[_storage(parameter)]:
+                if parameter.dim() > 1 and not self.places[storage_number(parameter)]:
                     return f"{number}.{name}"
         return ""
 
@@ -146,7 +146,7 @@ class _Counter:
         last = len(layers) + 1
         counts = [0] * (last + 1)
         shared = 0
-        inside = {_storage(p): i for i, layer in enumerate(layers, start=1) for p in layer.parameters()}
+        inside = {storage_number(p): i for i, layer in enumerate(layers, start=1) for p in layer.parameters()}
         for key, parameter in self.owner.items():
             ends = {place for place in self.places[key] if place in (0, last)}
             own = {inside[key]} if key in inside else ends or {0}
@@ -162,11 +162,6 @@ class _Counter:
             handle.remove()
 
 
-def _storage(tensor: torch.Tensor) -> int:
-    """The number of a tensor's storage, which its views share."""
-    return int(tensor.untyped_storage()._cdata)
-
-
 class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts the floating-point operations of matrix products in a forward."""
 
@@ -179,9 +174,13 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         tensors = [value for value in pytree.tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
         with_weight = self.counter.use(tensors)
         self.counter.note_results(func, result, with_weight)
-        packet = func._overloadpacket
-        if "grouped_mm" in str(packet):  # rows of several experts, each with its own matrix
-            self.counter.count(2.0 * result.numel() * args[0].shape[-1], with_weight)
-        elif packet in flop_registry:
-            self.counter.count(float(flop_registry[packet](*args, **(kwargs or {}), out_val=result)), with_weight)
+        self.counter.count(flops_of(func, args, kwargs or {}, result), with_weight)
         return result
+
+
+def flops_of(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> float:
+    """The floating-point operations of one operation of torch, if it is a product."""
+    packet = func._overloadpacket
+    if "grouped_mm" in str(packet):  # rows of several experts, each with its own matrix
+        return float(2 * result.numel() * args[0].shape[-1])
+    return float(flop_registry[packet](*args, **kwargs, out_val=result)) if packet in flop_registry else 0.0

@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.pipeline_plan import Entry, PipelinePlan
 from modular_converter.parallel.solve.operators import OPERATORS
-from modular_converter.parallel.torch_private import TorchDispatchMode, pytree
+from modular_converter.parallel.torch_private import TorchDispatchMode, pytree, storage_number
 from modular_converter.parallel.trace.call_names import bound_arguments, forward_names
 
 
@@ -59,7 +59,7 @@ class ResultSources(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def of(self, values: Any) -> frozenset[Spot]:
         """The results on which tensors in a structure depend."""
         tensors = (one for one in pytree.tree_leaves(values) if isinstance(one, torch.Tensor))
-        return frozenset().union(*(self._of.get(_number(one), frozenset()) for one in tensors))
+        return frozenset().union(*(self._of.get(storage_number(one), frozenset()) for one in tensors))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -81,7 +81,7 @@ class ResultSources(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _set(self, value: torch.Tensor, found: frozenset[Spot]) -> None:
         self._kept.append(value)
-        self._of[_number(value)] = found
+        self._of[storage_number(value)] = found
 
 
 class Questions(TorchFunctionMode):
@@ -95,10 +95,6 @@ class Questions(TorchFunctionMode):
         if getattr(func, "__name__", "") in _QUESTIONS:
             self._sources.note_read(args)
         return func(*args, **(kwargs or {}))
-
-
-def _number(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
 
 
 def _is_written(argument: Any) -> bool:
