@@ -42,15 +42,14 @@ def apply_fixes(path: str, settings: Settings, unsafe: bool) -> FixedFile:
     while not now.failed:
         waiting = (one for one in now.findings if is_wanted(one, unsafe) and one not in refused)
         finding = next(waiting, None)
-        if finding is None or finding.fix is None:
+        if finding is None:
             break
-        changed = apply_edits(text, finding.fix.edits)
-        then = _converted(path, settings, {path: changed})
-        if _holds(finding, now, then):
-            text, now, refused = changed, then, []
-            applied.append(finding)
-        else:
+        fixed = _with_fix(finding, now, settings, {path: text})
+        if fixed is None:
             refused.append(finding)
+        else:
+            text, now, refused = *fixed, []
+            applied.append(finding)
     return FixedFile(path, old, text, tuple(applied), tuple(refused))
 
 
@@ -63,11 +62,19 @@ def fixed_text(finding: Finding, before: Conversion, settings: Settings, texts: 
         settings: those of its project.
         texts: what is read in place of files on disk, the modular file included.
     """
+    fixed = _with_fix(finding, before, settings, texts)
+    return None if fixed is None else fixed[0]
+
+
+def _with_fix(
+    finding: Finding, before: Conversion, settings: Settings, texts: Mapping[str, str]
+) -> tuple[str, Conversion] | None:
+    """The text with the fix of one finding and its conversion; see `fixed_text`."""
     if finding.fix is None:
         return None
     changed = apply_edits(texts[before.path], finding.fix.edits)
     after = _converted(before.path, settings, {**texts, before.path: changed})
-    return changed if _holds(finding, before, after) else None
+    return (changed, after) if _holds(finding, before, after) else None
 
 
 def _converted(path: str, settings: Settings, texts: dict[str, str]) -> Conversion:
@@ -75,7 +82,7 @@ def _converted(path: str, settings: Settings, texts: dict[str, str]) -> Conversi
 
 
 def _holds(finding: Finding, before: Conversion, after: Conversion) -> bool:
-    if after.failed or finding.fix is None:
+    if after.failed:
         return False
     old, new = (Counter(map(_key, one.findings)) for one in (before, after))
     is_same = finding.rule.unsafe_fix or after.files == before.files

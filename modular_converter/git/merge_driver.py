@@ -180,9 +180,8 @@ def _converted(
 
 def _convert_in(settings: Settings, generated: Sequence[str], wrong: Mapping[str, str]) -> Iterator[_Outcome]:
     """The outcomes for some files of a folder, in their order. Raises `ConversionError`."""
-    from modular_converter.convert.batch import (
-        Run,
-    )  # when git asks for the second file of a merge, nothing is converted
+    # When git asks for the second file of a merge, nothing is converted.
+    from modular_converter.convert.batch import Run
 
     library = Library(settings)
     modular = {path: modular_of(path, settings) for path in generated}

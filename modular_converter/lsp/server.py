@@ -129,10 +129,6 @@ def _log(done: Future[None]) -> None:
         logging.getLogger(__name__).error("a change was not looked at", exc_info=error)
 
 
-def _is_modular(path: str) -> bool:
-    return has_modular_name(path)
-
-
 def _follow_documents(server: Server) -> None:
     """What the editor says about its files."""
 
@@ -170,7 +166,7 @@ def _follow_documents(server: Server) -> None:
     @server.feature(types.TEXT_DOCUMENT_DID_SAVE)
     async def did_save(params: types.DidSaveTextDocumentParams) -> None:
         path = path_of(params.text_document.uri)
-        if path and not _is_modular(path):  # the texts of modular files are known
+        if path and not has_modular_name(path):  # the texts of modular files are known
             await server.ask(server.look_again, [path])
 
     @server.feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
@@ -216,7 +212,7 @@ def _locations(
     is_modular: bool,
 ) -> list[types.Location]:
     path = path_of(params.text_document.uri)
-    if not path or _is_modular(path) != is_modular:
+    if not path or has_modular_name(path) != is_modular:
         return []
     line, column = server.values.place(path, params.position)
     try:
@@ -233,7 +229,7 @@ def _tell(server: Server, message: str) -> None:
 
 def _hover(server: Server, params: types.HoverParams) -> types.Hover | None:
     path = path_of(params.text_document.uri)
-    if not _is_modular(path):
+    if not has_modular_name(path):
         return None
     line, _ = server.values.place(path, params.position)
     try:
@@ -261,7 +257,7 @@ def _answer_documents(server: Server) -> None:
 
 def _lenses(server: Server, uri: str) -> list[types.CodeLens]:
     path = path_of(uri)
-    if not _is_modular(path):
+    if not has_modular_name(path):
         return []
     try:
         found = [*answers.lenses(path, server.files)]
@@ -279,7 +275,7 @@ def _lenses(server: Server, uri: str) -> list[types.CodeLens]:
 def _generated(server: Server, uri: str, name: str) -> dict[str, str]:
     """The text that a modular file generates: of one class, or of all files."""
     path = path_of(uri)
-    if not _is_modular(path):
+    if not has_modular_name(path):
         raise JsonRpcInvalidParams(f"not a modular file: {uri}")
     try:
         conversion = server.files.conversion(path)
@@ -342,7 +338,7 @@ def _key(finding: Finding) -> list[Any]:
 def _actions(server: Server, params: types.CodeActionParams) -> list[types.CodeAction]:
     """The fix of each finding at a place, and a comment that silences it. The texts follow when one is chosen."""
     path = path_of(params.text_document.uri)
-    if not _is_modular(path):
+    if not has_modular_name(path):
         return []
     lines = range(params.range.start.line + 1, params.range.end.line + 2)
     found: list[types.CodeAction] = []

@@ -16,7 +16,7 @@ from modular_converter.parallel.advice.recording import RecordedGroup, record_ru
 from modular_converter.parallel.choice.fit import fit
 from modular_converter.parallel.choice.select_plan import expert_plan, select_plan
 from modular_converter.parallel.choice.skeleton import META, Skeleton, assemble_model, skeleton_of
-from modular_converter.parallel.choice.trials import kinds_by_modules
+from modular_converter.parallel.choice.trials import kinds_by_modules, sizes_in
 from modular_converter.parallel.costs.full_model import CountRequest, inputs_of, model_of, target_and_config
 from modular_converter.parallel.errors import ApplyError, BuildError, PlanError
 from modular_converter.parallel.plans.plan import Plan
@@ -138,10 +138,9 @@ class ModelInQuestion:
         if shares == "ep":
             plan, _ = expert_plan(self.model, None, ranks)
         else:
-            plan, _ = select_plan(
-                self.model, None, ranks
-            )  # the plan that `parallelize` takes, with what it leaves whole
-        short, _ = self._short()
+            # The plan that `parallelize` takes, with what it leaves whole.
+            plan, _ = select_plan(self.model, None, ranks)
+        short, _ = self._short
         return fit(short, fitting(plan, assemble_model(short, META)[0]), ranks).plan
 
     def use(self, rows: int, shares: str = "tp", ranks: int = 1, recompute: bool = False) -> RunUse:
@@ -161,7 +160,7 @@ class ModelInQuestion:
         return self._uses[at]
 
     def _recorded(self, shares: str, ranks: int, recompute: bool) -> Recordings:
-        short, alike = self._short()
+        short, alike = self._short
         try:
             return self._both(short, alike, shares, ranks, recompute)
         except BuildError:  # the code counts its layers
@@ -191,11 +190,10 @@ class ModelInQuestion:
             recompute_layers(model)
         return record_run(model, dict(named_layers(model)), inputs, group, self.trains)
 
+    @functools.cached_property
     def _short(self) -> tuple[Skeleton, dict[str, str]]:
         """The model with the first layers of each list, up to three of each kind; and the kinds of the others."""
-        if not hasattr(self, "_first_layers"):
-            self._first_layers = with_first_layers(self.model, self.layers)
-        return self._first_layers
+        return with_first_layers(self.model, self.layers)
 
 
 def model_in_question(request: CountRequest) -> ModelInQuestion:
@@ -218,7 +216,7 @@ def with_first_layers(model: torch.nn.Module, layers: dict[str, torch.nn.Module]
     A list keeps its layers up to the third of each kind, so that code that counts its layers sees the same numbers.
     """
     facts = kinds_by_modules(model)
-    kinds = {path: (facts.get(path), _sizes_of(layer)) for path, layer in layers.items()}
+    kinds = {path: (facts.get(path), sizes_in(layer, path)) for path, layer in layers.items()}
     lists: dict[str, list[str]] = {}
     for path in layers:
         lists.setdefault(path.rpartition(".")[0], []).append(path)
@@ -246,15 +244,3 @@ def _prefix(kinds: list[Any]) -> int:
         if max(missing.values()) <= 0:
             return number
     return len(kinds)
-
-
-def _sizes_of(layer: torch.nn.Module) -> tuple[Any, ...]:
-    """The shapes of a layer's weights, and the whole numbers of its modules but its own place."""
-    weights = tuple((name, tuple(one.shape), one.dtype) for name, one in layer.named_parameters())
-    numbers = tuple(
-        (path, name, value)
-        for path, module in layer.named_modules()
-        for name, value in vars(module).items()
-        if (value is None or type(value) in (int, float)) and not name.endswith(("_idx", "_index", "_id"))
-    )
-    return weights, numbers

@@ -221,15 +221,13 @@ def ends_of_each_size(model: torch.nn.Module, kinds: dict[str, Kind]) -> torch.n
     """
     ends: dict[tuple[str, Kind, frozenset[Any]], list[str]] = {}
     for path, kind in kinds.items():
-        ends.setdefault(
-            (path.rpartition(".")[0], kind, _sizes_in(model.get_submodule(path), _number(path))), []
-        ).append(path)
+        ends.setdefault((path.rpartition(".")[0], kind, sizes_in(model.get_submodule(path), path)), []).append(path)
     return _with_layers(model, kinds, {path for paths in ends.values() for path in (paths[0], paths[-1])})
 
 
-def _sizes_in(layer: torch.nn.Module, number: int) -> frozenset[Any]:
-    """Shapes and attributes of a layer's modules, except for its own number; objects count by identity."""
-    found = set[Any]()
+def sizes_in(layer: torch.nn.Module, path: str) -> frozenset[Any]:
+    """Shapes and attributes of a layer's modules, except for the number in its path; objects count by identity."""
+    found, number = set[Any](), _number(path)
     for path, module in layer.named_modules():
         tensors = {**module._parameters, **module._buffers}
         found.update((path, name, tuple(t.shape), t.dtype) for name, t in tensors.items() if t is not None)
