@@ -16,7 +16,7 @@ from modular_converter.parallel.advice.recording import RecordedGroup, record_ru
 from modular_converter.parallel.choice.fit import fit
 from modular_converter.parallel.choice.select_plan import expert_plan, select_plan
 from modular_converter.parallel.choice.skeleton import META, Skeleton, assemble_model, skeleton_of
-from modular_converter.parallel.choice.trials import kinds_by_modules, sizes_in
+from modular_converter.parallel.choice.trials import kinds_by_modules, sizes_of_layers
 from modular_converter.parallel.costs.full_model import CountRequest, inputs_of, model_of, target_and_config
 from modular_converter.parallel.errors import ApplyError, BuildError, PlanError
 from modular_converter.parallel.plans.plan import Plan
@@ -216,7 +216,8 @@ def with_first_layers(model: torch.nn.Module, layers: dict[str, torch.nn.Module]
     A list keeps its layers up to the third of each kind, so that code that counts its layers sees the same numbers.
     """
     facts = kinds_by_modules(model)
-    kinds = {path: (facts.get(path), sizes_in(layer, path)) for path, layer in layers.items()}
+    sizes = sizes_of_layers(layers)
+    kinds = {path: (facts.get(path), sizes[path]) for path in layers}
     lists: dict[str, list[str]] = {}
     for path in layers:
         lists.setdefault(path.rpartition(".")[0], []).append(path)

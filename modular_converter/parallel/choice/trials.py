@@ -219,23 +219,34 @@ def ends_of_each_size(model: torch.nn.Module, kinds: dict[str, Kind]) -> torch.n
 
     What a layer computes from its own number and a share's sizes, such as ``min(heads, 4 + number)``, shows at an end.
     """
+    sizes = sizes_of_layers({path: model.get_submodule(path) for path in kinds})
     ends: dict[tuple[str, Kind, frozenset[Any]], list[str]] = {}
     for path, kind in kinds.items():
-        ends.setdefault((path.rpartition(".")[0], kind, sizes_in(model.get_submodule(path), path)), []).append(path)
+        ends.setdefault((path.rpartition(".")[0], kind, sizes[path]), []).append(path)
     return _with_layers(model, kinds, {path for paths in ends.values() for path in (paths[0], paths[-1])})
 
 
-def sizes_in(layer: torch.nn.Module, path: str) -> frozenset[Any]:
-    """Shapes and attributes of a layer's modules, except for the number in its path; objects count by identity."""
-    found, number = set[Any](), _number(path)
-    for path, module in layer.named_modules():
-        tensors = {**module._parameters, **module._buffers}
-        found.update((path, name, tuple(t.shape), t.dtype) for name, t in tensors.items() if t is not None)
-        for name, value in vars(module).items():
-            if name in _OF_TORCH or (type(value) is int and value == number) or isinstance(value, torch.nn.Module):
-                continue
-            found.add((path, name, repr(value) if isinstance(value, _PLAIN_VALUES) else id(value)))
-    return frozenset(found)
+def sizes_of_layers(layers: Mapping[str, torch.nn.Module]) -> dict[str, frozenset[Any]]:
+    """Path -> shapes and attributes of the modules of a layer, without those that count the layers of its list; objects count
+    by identity.
+    """
+    found: dict[str, set[Any]] = {}
+    offsets: dict[tuple[str, str, str], set[Any]] = {}
+    for path, layer in layers.items():
+        own, (owner, _, number) = found.setdefault(path, set()), path.rpartition(".")
+        for place, module in layer.named_modules():
+            tensors = {**module._parameters, **module._buffers}
+            own.update((place, name, tuple(t.shape), t.dtype) for name, t in tensors.items() if t is not None)
+            for name, value in vars(module).items():
+                if name not in _OF_TORCH and not isinstance(value, torch.nn.Module):
+                    own.add((place, name, repr(value) if isinstance(value, _PLAIN_VALUES) else id(value)))
+                    offset = value - int(number) if type(value) is int else None
+                    offsets.setdefault((owner, place, name), set()).add(offset)
+    counting = {key for key, seen in offsets.items() if len(seen) == 1 and None not in seen}
+    return {
+        path: frozenset(fact for fact in facts if (path.rpartition(".")[0], *fact[:2]) not in counting)
+        for path, facts in found.items()
+    }
 
 
 _OF_TORCH = frozenset(vars(torch.nn.Module()))

@@ -66,11 +66,10 @@ def test_never_below_the_truth_and_close_to_it(kind: str, recompute: bool) -> No
 def test_the_first_layers_stand_for_all() -> None:
     deep, device = question("llama", num_hidden_layers=9), cluster_of("H100-80GB").device
     whole = question("llama", num_hidden_layers=9)
-    whole._first_layers = (whole._short[0], {})  # type: ignore[attr-defined]
     assert len(deep._short[1]) == 6
     from modular_converter.parallel.choice.skeleton import skeleton_of
 
-    whole._first_layers = (skeleton_of(whole.model), {})  # type: ignore[attr-defined]
+    whole._short = (skeleton_of(whole.model), {})
     for layout in ("tp1", "fsdp2"):
         found = [footprint(one, LayoutSetting(Layout.parse(layout), 3), device) for one in (deep, whole)]
         assert found[0] == found[1]
