@@ -12,6 +12,7 @@ from peft import PeftModel
 from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel import parallelize
+from modular_converter.parallel.engine.group.share_tensors import as_plain
 from modular_converter.parallel.errors import PlanError
 from tests.parallel.adapted import IDS, adapted, furthest, llama, logits
 
@@ -39,7 +40,7 @@ def main(rank, size, meeting, folder):
     model = parallelize(copy.deepcopy(whole), device="cpu")
     found = {"same object": isinstance(model, PeftModel)}
     found["outputs"] = furthest(logits(model), logits(whole))
-    held = {name: p.to_local() if isinstance(p, DTensor) else p for name, p in model.named_parameters()}
+    held = {name: p.to_local() if isinstance(p, DTensor) else as_plain(p) for name, p in model.named_parameters()}
     shares = {name: p.numel() < start[name].numel() for name, p in held.items()}
     layer = "base_model.model.model.layers.0.self_attn."
     found["cut"] = [shares[f"{layer}{name}"] for name in ("q_proj.base_layer.weight", "q_proj.lora_B.default.weight")]

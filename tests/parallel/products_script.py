@@ -174,7 +174,7 @@ def compared(layout, **training):
     worst = max(worst, furthest(model.full_state_dict(), whole.state_dict()))
     said, kinds = 0.0, set()
     for one in each_once(model):
-        kinds.add(type(one.stored).__name__)
+        kinds.update(kind.__name__ for kind in (DTensor, nn.Parameter) if kind in type(one.stored).__mro__)
         if isinstance(one.stored, DTensor) and (one.held is None or one.held.dtensor):
             said = max(said, float((one.stored.detach().full_tensor() - one.whole(one.stored)).abs().max()))
     return {"worst": worst, "said": said, "kinds": sorted(kinds), "synced": model.generate()}

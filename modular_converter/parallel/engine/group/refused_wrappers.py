@@ -16,6 +16,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel.engine.group.gradients import groups_of
+from modular_converter.parallel.engine.group.share_tensors import holds_other_shares
 from modular_converter.parallel.engine.group.spread import each_once
 from modular_converter.parallel.errors import ApplyError
 
@@ -102,6 +103,4 @@ def check_shards(model: Any) -> None:
 
 
 def _holds_others(shared: Iterable[dist.ProcessGroup | None], group: dist.ProcessGroup | None) -> bool:
-    """Whether a group contains several of the processes that hold different shares."""
-    ranks = set(dist.get_process_group_ranks(group))
-    return any(len(ranks & set(dist.get_process_group_ranks(one))) > 1 for one in shared)
+    return any(holds_other_shares(dist.get_process_group_ranks(one), group) for one in shared)

@@ -9,11 +9,14 @@ result would be that of the share, is an error. Their shape is that of the whole
 from __future__ import annotations
 
 import functools
+import inspect
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel.errors import ApplyError
@@ -35,8 +38,19 @@ _OF_EACH_ENTRY = frozenset(_NAMES.split())
 _TRANSPOSED = frozenset(getattr(torch.Tensor, name).__get__ for name in ("T", "mT", "H", "mH"))
 # Key in the ``__dict__`` of a model with compiled layers: its weights that are shares alone.
 IN_COMPILED = "_in_compiled"
-Whole = tuple[str, tuple[int, ...]]
-"""The name of a weight, and its whole shape."""
+# Calls that treat each entry alone, and are right where all processes of the group hold the same share: data ranks.
+_AMONG_PROCESSES = frozenset(
+    (dist.broadcast, dist.all_reduce, dist.reduce, dist.send, dist.recv, dist.isend, dist.irecv)
+)
+
+
+Whole = tuple[str, tuple[int, ...], tuple[int, ...]]
+"""The name of a weight, its whole shape, and the processes that hold its shares; of plain types, since files hold it."""
+
+
+def holds_other_shares(ranks: Iterable[int], group: dist.ProcessGroup | None) -> bool:
+    """Whether a group contains several of the processes that hold different shares."""
+    return len({*ranks} & {*dist.get_process_group_ranks(group)}) > 1
 
 
 def _size(shape: torch.Size, dim: int | None = None) -> Any:
@@ -49,6 +63,10 @@ _OF_SHAPE: dict[Any, Callable[..., Any]] = {
     torch.Tensor.__len__: lambda shape: shape[0],
     **dict.fromkeys((torch.Tensor.numel, torch.Tensor.nelement, torch.numel), math.prod),
 }
+
+
+# `fully_shard` divides a share over data ranks. `check_shards` refuses it over processes that hold other shares.
+_DIVIDES_FURTHER = "torch.distributed.fsdp."
 
 
 class ShareTensor:
@@ -64,11 +82,14 @@ class ShareTensor:
                 f"{shares[0]._whole[0]} is a process's share as a tensor that is no DTensor, which torch.compile(model) cannot "
                 "trace: give parallelize training=Training(compile=True), which compiles layer by layer"
             )
+        if str(sys._getframe(1).f_globals.get("__name__")).startswith(_DIVIDES_FURTHER):
+            with unmarked(shares):
+                return func(*args, **(kwargs or {}))
         of_shape = _OF_SHAPE.get(func)
         if of_shape is not None and args and isinstance(args[0], ShareTensor):
             return of_shape(torch.Size(args[0]._whole[1]), *args[1:], **(kwargs or {}))  # type: ignore[attr-defined]
         by_mask = func is torch.Tensor.__setitem__ and isinstance(args[1], ShareTensor)
-        if not by_mask and not _treats_each_entry(func):
+        if not by_mask and not _treats_each_entry(func) and not _is_among_equals(func, args, kwargs or {}, shares):
             name = shares[0]._whole[0]
             raise ApplyError(
                 f"{_name_of(func)} of {name}, of its gradient or of their state: a process has its share as a tensor that is "
@@ -155,6 +176,14 @@ def _shares_in(values: Iterable[Any]) -> Iterator[Any]:
             yield one
         elif isinstance(one, (list, tuple)):
             yield from _shares_in(one)
+
+
+def _is_among_equals(func: Any, args: Any, kwargs: Any, shares: Iterable[Any]) -> bool:
+    """Whether this is a call among processes that hold the same share, as ``ZeroRedundancyOptimizer`` makes."""
+    if func not in _AMONG_PROCESSES:
+        return False
+    group = inspect.signature(func).bind(*args, **kwargs).arguments.get("group")
+    return not any(holds_other_shares(one._whole[2], group) for one in shares)
 
 
 def _name_of(func: Any) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
@@ -192,7 +193,8 @@ def mark_parts(model: torch.nn.Module) -> list[Any]:
     """Let the weights that are this process's share alone look at what code outside of a forward computes with them."""
     found = [one for one in each_once(model) if one.is_part]
     for one in found:
-        mark(one.stored, (one.name, one.shape))
+        group: Any = one.held and one.held.group
+        mark(one.stored, (one.name, one.shape, tuple(dist.get_process_group_ranks(group.group))))
     return [one.stored for one in found]
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from modular_converter.parallel.engine.group import share_tensors
 from modular_converter.parallel.engine.group.share_tensors import ShareTensor, as_plain, mark, unmarked
 from modular_converter.parallel.errors import ApplyError
 
@@ -25,7 +26,7 @@ def shares() -> list[nn.Parameter]:
 def marked() -> list[nn.Parameter]:
     found = shares()
     for name, one in zip(("up.weight", "up.bias"), found):
-        mark(one, (name, (5, *one.shape[1:])))
+        mark(one, (name, (5, *one.shape[1:]), (0, 1)))
     return found
 
 
@@ -117,9 +118,19 @@ def test_a_module_converts_and_clears_them():
     for one in (module, alone):
         one.weight, one.bias = shares()
     for name, one in module.named_parameters():
-        mark(one, (name, (5, *one.shape[1:])))
+        mark(one, (name, (5, *one.shape[1:]), (0, 1)))
     for one in (module, alone):
         one.double().to(torch.bfloat16).zero_grad(set_to_none=False)
     assert all(isinstance(one, ShareTensor) and isinstance(one.grad, ShareTensor) for one in module.parameters())
     pairs = zip(module.parameters(), alone.parameters(), strict=True)
     assert all(torch.equal(as_plain(one), two) and not as_plain(one.grad).any() for one, two in pairs)
+
+
+def test_processes_that_hold_the_same_share_may_exchange_it(monkeypatch):
+    ranks = {None: [0, 1, 2, 3], "data": [0, 2]}
+    monkeypatch.setattr(torch.distributed, "get_process_group_ranks", ranks.__getitem__)
+    weight = marked()[0]
+    assert share_tensors.holds_other_shares((0, 1), None) and not share_tensors.holds_other_shares((0, 1), "data")
+    for call in (torch.distributed.broadcast, torch.distributed.all_reduce):
+        with pytest.raises(ApplyError, match=f"^{call.__name__} of up.weight, of its gradient"):
+            call(weight, 0)
