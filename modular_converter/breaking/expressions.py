@@ -392,7 +392,7 @@ def _register(
         if value is NONE or plain(value) is None or persistent is False:
             holder.attributes[_text_of(name)] = value
             return NONE
-        run.hold(holder, _text_of(name), layers.held(value, parameter=False, persistent=persistent), place)
+        run.hold(holder, _text_of(name), layers.held(value, persistent=persistent), place)
         return NONE
     if method in ("register_parameter", "add_module", "register_module"):
         run.hold(holder, _text_of(name), value, place)
@@ -443,10 +443,10 @@ def call_external(
     if name == "torch.nn.Module":
         return ObjectValue(ClassValue("", "Module", 1, "class Module: ...", ()), Ancestors((External(name),)), name)
     if name in layers.PARAMETERS:
-        return layers.held(arguments[0] if arguments else named.get("data", NONE), parameter=True, persistent=True)
+        return layers.held(arguments[0] if arguments else named.get("data", NONE), persistent=True)
     if name in layers.BUFFERS:
         persistent = truth(arguments[1] if len(arguments) > 1 else named.get("persistent", layers.TRUE))
-        return layers.held(arguments[0] if arguments else NONE, parameter=False, persistent=persistent)
+        return layers.held(arguments[0] if arguments else NONE, persistent=persistent)
     if name.startswith("torch.nn.utils") and name.endswith("weight_norm") and arguments:
         old = "parametrizations" not in name
         return layers.weight_normed(arguments[0], old) if isinstance(arguments[0], Layer) else arguments[0]

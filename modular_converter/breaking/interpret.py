@@ -246,7 +246,7 @@ class Interpreter:
                     for name, (shape, present) in made.tensors.items():
                         if present is not False:
                             place = CodePlace(instance.cls.path, instance.cls.line, instance.cls.name)
-                            slot = Slot(HeldTensor(shape, True, True), place, present is True)
+                            slot = Slot(HeldTensor(shape, True), place, present is True)
                             instance.slots.setdefault(name, [slot])
                     return
                 if cls.name.startswith("torch.nn"):

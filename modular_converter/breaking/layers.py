@@ -17,7 +17,7 @@ BUFFERS = ("torch.nn.Buffer", "torch.nn.parameter.Buffer")
 FILLED = frozenset(f"torch.{name}" for name in ("empty", "zeros", "ones", "rand", "randn", "Tensor", "FloatTensor"))
 """Functions whose arguments are the shape."""
 SHAPED_FIRST = frozenset({"torch.full"})
-TRUE, FALSE = Expression("True", True), Expression("False", False)
+TRUE = Expression("True", True)
 
 
 Held = dict[str, tuple["Shape", bool | None]]
@@ -188,6 +188,6 @@ def tensor_shape(name: str, arguments: Sequence[Value], named: Bound) -> Shape |
     return sizes_shape(arguments[0]) if name in SHAPED_FIRST and arguments else None
 
 
-def held(value: Value, *, parameter: bool, persistent: bool | None) -> HeldTensor:
+def held(value: Value, *, persistent: bool | None) -> HeldTensor:
     """A tensor as a module holds it."""
-    return HeldTensor(value.shape if isinstance(value, HeldTensor) else Shape(value.text), parameter, persistent)
+    return HeldTensor(value.shape if isinstance(value, HeldTensor) else Shape(value.text), persistent)

@@ -171,7 +171,6 @@ class HeldTensor:
     """A tensor."""
 
     shape: Shape
-    is_parameter: bool = False
     is_persistent: bool | None = False
     """Of a tensor that a module holds: whether the state dict has it; None where that is not known."""
 

@@ -123,25 +123,6 @@ def check_model_type_of_another(facts: Facts) -> Iterator[Finding]:
                 yield model_type_of_another(facts.at_node(heir, node), str(node.value.value), heir.name)
 
 
-NEW = """\
-from torch import nn
-
-from ..old.configuration_old import OldConfig
-
-
-class NewConfig(OldConfig):
-    gate_rank: int = 4
-
-
-class NewGate(nn.Module):
-    def __init__(self, config):
-        super().__init__()
-        self.gate = nn.Linear(config.hidden_size, config.{setting})
-
-
-__all__ = ["NewConfig"]
-"""
-
 UNKNOWN_SETTING = Rule(
     code="MC333",
     name="unknown-setting",

@@ -238,21 +238,6 @@ def _is_text(node: ast.expr) -> bool:
     return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
-HEIRS = """\
-from ..old.modeling_old import OldMLP
-
-
-class NewMLP(OldMLP):
-    {0}
-
-
-class NewGate(OldMLP):
-    {0}
-
-
-__all__ = ["NewMLP", "NewGate"]
-"""
-
 SHARED_CLASS_ATTRIBUTE = Rule(
     code="MC339",
     name="shared-class-attribute",
