@@ -5,8 +5,8 @@ has read changes. Nothing is written.
 from __future__ import annotations
 
 import os
-from collections import Counter, deque
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
 from modular_converter.convert.batch import Run
@@ -36,6 +36,10 @@ class _Known:
     conversion: Conversion
     sources: dict[str, list[LineSource]] | None = None
     """Filled when it is first asked for."""
+
+    def has_read_any(self, paths: Set[str]) -> bool:
+        """Whether it depends on one of some files. Its own generated files, which it asks for, do not count."""
+        return not paths.isdisjoint(self.conversion.reads.keys() - self.conversion.files.keys())
 
 
 @dataclass
@@ -77,18 +81,15 @@ class OpenFiles:
         if paths is None:
             self._known.clear()
             paths = [*self.texts, *self.refused]
-        waiting, done = deque(paths), Counter[str]()
+        changed, done = set(paths), Counter[str]()
         for closed in [path for path in self._known if not self.is_open(path)]:
             del self._known[closed]
-        while waiting:
-            path = waiting.popleft()
-            affected = [one for one, known in self._known.items() if path in known.conversion.reads]
-            if self.is_open(path) and has_modular_name(path):
-                affected.append(path)
-            for modular in affected:
-                if done[modular] < MOST_CONVERSIONS:
-                    done[modular] += 1
-                    waiting += self._convert(modular)
+        while changed:
+            affected = {path for path in changed if self.is_open(path) and has_modular_name(path)}
+            affected |= {one for one, known in self._known.items() if known.has_read_any(changed)}
+            affected = {one for one in affected if done[one] < MOST_CONVERSIONS}
+            done.update(affected)
+            changed = {path for one in sorted(affected) for path in self._convert(one)}
         return sorted(done)
 
     def is_open(self, path: str) -> bool:

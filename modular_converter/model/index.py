@@ -296,13 +296,14 @@ def relative_imports(statement: Statement) -> tuple[ImportedName, ...]:
     """
     if statement.role is Role.PROTECTED_IMPORT or statement.binds or not _RELATIVE_IMPORT.search(statement.text):
         return ()
-    found = statement.imports or (
-        name
-        for node in parse(statement.text).body
-        for child in _imports_in(node, skip=(ast.Try,))
-        for name in imported_names(child)
-    )
-    return tuple(name for name in found if name.is_relative)
+    return tuple(name for name in statement.imports or _imports_of_bodies(statement.text) if name.is_relative)
+
+
+@functools.lru_cache(maxsize=1024)  # asked twice in a conversion, and an editor converts again and again
+def _imports_of_bodies(text: str) -> tuple[ImportedName, ...]:
+    """The names that the imports in a definition bind, but for those of a `try`."""
+    imports = (one for node in parse(text).body for one in _imports_in(node, skip=(ast.Try,)))
+    return tuple(name for one in imports for name in imported_names(one))
 
 
 def _names_of_tests(node: ast.stmt) -> Iterator[str]:

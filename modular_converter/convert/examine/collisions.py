@@ -88,15 +88,15 @@ def _naming(dotted: str, neighbours: Neighbourhood) -> str:
 
 def _not_imported(neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], text: str) -> Iterator[Finding]:
     """The names that a class reads, and that only the module of its parent has: Python would not find them."""
-    target, bound = neighbours.target, top_level_names(text)
-    if bound is None:
-        return
-    known = bound.union(target.module.names, vars(builtins), (new for _, new in neighbours.taken.values()))
+    target = neighbours.target
+    known = target.module.names.union(vars(builtins), (new for _, new in neighbours.taken.values()))
     for built in (one for one in classes.values() if one.parent is not None):
         renamed = neighbours.neighbours[built.neighbour]
         imports = map(renamed.import_in_target, renamed.neighbour.module.imported.values())
         lacking = (built.statement.uses - known) & {*renamed.definitions, *(one.bound for one in imports)}
-        for name in sorted(lacking & globals_read(built.statement.text)) if lacking else ():
+        lacking = lacking & globals_read(built.statement.text) if lacking else lacking
+        bound = top_level_names(text) if lacking else None
+        for name in sorted(lacking - bound) if bound is not None else ():
             place = locate_word(target.path, name, text, built.statement.line)
             yield double_meanings.not_imported(place, name, built.name, built.neighbour)
 
