@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 
 from modular_converter.parallel.errors import PlanError, one_line
 from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.plans.resolve import Resolution
 from modular_converter.parallel.proof.judge import (
     UNKNOWN,
     WITH_GRADIENTS,
@@ -21,7 +22,7 @@ from modular_converter.parallel.proof.judge import (
     refused,
     scale_of,
 )
-from modular_converter.parallel.shard.apply import apply, local_part
+from modular_converter.parallel.shard.apply import Applied, apply, local_part
 from modular_converter.parallel.shard.collectives import Group, forget_entered
 from modular_converter.parallel.tiny.copies import seed_cpu
 from modular_converter.parallel.trace.record import tensors_in
@@ -214,22 +215,25 @@ def _finite(found: Reference) -> bool:
 
 def check_on_rank(
     model: torch.nn.Module,
-    plan: Plan,
+    plan: Plan | Resolution,
     inputs: Mapping[str, Any],
     group: Group,
     whole: Reference,
     evidence: Evidence = UNKNOWN,
     apart: bool = True,
+    also: Callable[[Applied], object] = lambda applied: None,
 ) -> Verdict:
     """Shard ``model`` in place for one rank, run it, and compare with the whole model's numbers.
 
     Args:
         evidence: of the whole model's runs; the verdict adds the ranks and the gaps.
         apart: whether this rank has its own state of the model's classes and files, which is restored after each run.
+        also: called with the sharded model before its runs.
     """
     counted = Counted(group)
     try:
         applied = apply(model, plan, counted)
+        also(applied)
         together = len(whole.gradients) == 1
         with same_attributes(model, apart):  # decoding must not see state of this run, as in the whole model
             found = run_model(model, inputs, bool(whole.gradients), counted, whole.start, together, whole.scales)

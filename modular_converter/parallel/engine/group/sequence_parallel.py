@@ -8,8 +8,6 @@ It is proven on a small instance before the user's model is changed.
 
 from __future__ import annotations
 
-import copy
-import functools
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,24 +25,22 @@ from modular_converter.parallel.choice.small_instances import small_instance, sm
 from modular_converter.parallel.engine.group.agreed_plan import from_first_process
 from modular_converter.parallel.engine.group.held_weights import SCATTERS
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid
-from modular_converter.parallel.errors import ApplyError, one_line
+from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, Resolution, fitting, resolve
-from modular_converter.parallel.shard.apply import apply, local_part
+from modular_converter.parallel.proof.on_threads import check_on_threads
+from modular_converter.parallel.proof.subject import subject_of
 from modular_converter.parallel.shard.collectives import (
     SEQUENCE,
     Group,
-    ThreadGroup,
     part_of_sequence,
-    run_on_threads,
     whole_sequence,
 )
 from modular_converter.parallel.shard.layer_units import outermost_layers
 from modular_converter.parallel.styles.layout import SUMMED_GRADIENT, Side
+from modular_converter.parallel.tiny.copies import copy_of
 from modular_converter.parallel.tiny.inputs import make_inputs
 from modular_converter.parallel.torch_private import current_graph_task_id, pytree
-from modular_converter.parallel.trace.record import tensors_in
-from modular_converter.parallel.trace.unchanged import shared_state
 
 
 _SUMMED = frozenset({SUMMED_GRADIENT})
@@ -315,8 +311,6 @@ def _exchanged(values: Any, others: dict[int, torch.Tensor]) -> Any:
 
 
 _RANKS = 2
-# Relative to the largest entry; rounding in single precision is a thousandth of it.
-_TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -345,9 +339,9 @@ def sequence_plan(model: torch.nn.Module, plan: Plan, grid: ProcessGrid, skeleto
 def _difference(model: Any, plan: Plan, zone: Zone) -> str:
     """The difference between a small instance with and without the plan, in words; empty if there is none."""
     small = small_instance(target_like(model), small_settings(model))
-    whole: Any = copy.deepcopy(small.model).float().eval()
-    own = zone_of(whole, resolve(fitting(plan, whole), whole))
-    strange = kinds_between(model, zone) - kinds_between(whole, own)
+    resolution = resolve(fitting(plan, small.model), small.model)
+    own = zone_of(small.model, resolution)
+    strange = kinds_between(model, zone) - kinds_between(small.model, own)
     if strange:
         return (
             f"nothing can be tried, since a small instance of its class has no {min(one.__name__ for one in strange)}"
@@ -355,56 +349,11 @@ def _difference(model: Any, plan: Plan, zone: Zone) -> str:
     ids = small.inputs.get("input_ids")
     if not isinstance(ids, torch.Tensor) or ids.dim() != 2 or ids.shape[1] < _RANKS:
         return "nothing can be tried, since the model takes no input_ids"
-    ids = ids[:, : ids.shape[1] // _RANKS * _RANKS]
-    chance = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for one in whole.parameters():  # norms of ones and biases of zeros would hide a wrong gradient
-            one.add_(torch.randn(one.shape, generator=chance) * 0.05)
-    copies = [copy.deepcopy(whole) for _ in range(_RANKS)]
-    before = shared_state(whole)
-    want = _run(whole, ids)
-    before.give_back()
-    found = [""] * _RANKS
-
-    def work(group: ThreadGroup) -> bool:
-        try:
-            found[group.rank] = _compared(copies[group.rank], whole, plan, ids, want, group)
-        except Exception as error:  # the model's own code may raise any error
-            found[group.rank] = one_line(error, 300)
-        return bool(found[group.rank])
-
-    run_on_threads(_RANKS, work, functools.partial(shared_state, whole))
-    return next((said for said in found if said and "another rank failed" not in said), next(filter(None, found), ""))
-
-
-def _compared(own: Any, whole: Any, plan: Plan, ids: torch.Tensor, want: torch.Tensor, group: Group) -> str:
-    resolution = resolve(fitting(plan, own), own)
-    zone = zone_of(own, resolution)
-    apply(own, with_summed_weights(resolution, zone), group)
-    SequenceParallel(own, zone, group)
-    if not (error := _error(_run(own, ids), want)) <= _TOLERANCE:  # also if it is NaN
-        return f"outputs differ by {error:.2g}"
-    largest = max(float(one.grad.abs().max()) for one in whole.parameters() if one.grad is not None)
-    expected = {name: one.grad for name, one in whole.named_parameters()}
-    for name, one in own.named_parameters():
-        gradient, piece = expected[name], resolution.pieces.get(name)
-        if (gradient is None) != (one.grad is None):
-            return f"{name} has a gradient on one side only"
-        if gradient is not None:
-            share = local_part(gradient, piece, group) if piece is not None else gradient
-            if not (error := _error(one.grad, share, largest * 1e-5)) <= _TOLERANCE:
-                return f"the gradient of {name} differs by {error:.2g}"
-    return ""
-
-
-def _run(model: Any, ids: torch.Tensor) -> torch.Tensor:
-    """The first output of a forward; the gradients are those of a weighted sum of its entries."""
-    output = next(one for one in tensors_in(model(input_ids=ids)) if one.is_floating_point())
-    chance = torch.Generator().manual_seed(1)
-    (output * torch.randn(output.shape, generator=chance)).sum().backward()  # type: ignore[no-untyped-call]
-    return output.detach()
-
-
-def _error(found: Any, want: torch.Tensor, floor: float = 1e-12) -> float:
-    difference = (found.as_subclass(torch.Tensor).detach() - want).abs()
-    return float(difference.max()) / max(float(want.abs().max()), floor) if want.numel() else 0.0
+    even = ids[:, : ids.shape[1] // _RANKS * _RANKS]
+    verdict = check_on_threads(
+        subject_of(copy_of(small.model), {**small.inputs, "input_ids": even}, second=False),
+        with_summed_weights(resolution, own),
+        _RANKS,
+        lambda applied: SequenceParallel(applied.model, own, applied.group),
+    )
+    return verdict.reason
