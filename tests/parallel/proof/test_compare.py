@@ -139,4 +139,4 @@ def test_a_proof_leaves_no_graph_in_memory():
     before = tensors()
     for after in (lambda x: x, lambda x: x / 0):  # proven and refused
         check_model_on_threads(Twice(after=after), PAIR, INPUTS, 2)
-    assert tensors() == before
+    assert tensors() <= before

@@ -37,7 +37,7 @@ def favourite(batch, ids):
     return [7 + rank()]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def model(ranks):
     found = parallelize(llama(), session=ranks)
     yield found

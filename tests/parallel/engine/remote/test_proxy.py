@@ -30,15 +30,16 @@ def llama():
     return model
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def model(ranks):
+    """A model that no test changes for good."""
     found = parallelize(llama(), session=ranks)
     yield found
-    if hasattr(found, "_placement"):
-        found._placement.end()
+    found._placement.end()
 
 
-def test_changes_of_the_settings_reach_the_ranks(model):
+def test_changes_of_the_settings_reach_the_ranks(ranks):
+    model = parallelize(llama(), session=ranks)
     model.generation_config.max_new_tokens = 3
     assert model.generate(IDS).shape[1] == 12
     model.config.output_hidden_states = True
@@ -52,6 +53,7 @@ def test_changes_of_the_settings_reach_the_ranks(model):
     model.config.own = lambda: None
     with pytest.raises(ApplyError, match="settings cannot be sent.*lambda"):
         model(IDS)
+    model._placement.end()
 
 
 def test_settings_that_stay_are_not_sent(model, monkeypatch):
@@ -120,9 +122,6 @@ def test_what_would_not_reach_the_weights_is_refused(model, change):
 def test_what_no_rank_would_hear_of_is_refused(model, change, said):
     with pytest.raises(PlanError, match=said):
         change(model)
-    model.cpu()
-    model.lm_head = model.lm_head
-    model.model.norm.register_forward_hook(print)
 
 
 def test_an_assistant_on_the_same_ranks_helps_to_generate(ranks, model):
@@ -157,11 +156,14 @@ def test_a_model_that_checkpoints_can_be_sent(ranks):
     model._placement.end()
 
 
-def test_what_was_refused_works_on_the_model_taken_back(model):
+def test_what_was_refused_works_on_the_model_taken_back(ranks):
+    model = parallelize(llama(), session=ranks)
     state = {name: value + 1 for name, value in model.state_dict().items()}
     model.cpu()
     model.load_state_dict(state)
     assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
+    model.lm_head = model.lm_head
+    model.model.norm.register_forward_hook(print)
 
 
 def twice(module, args, result):
