@@ -172,7 +172,7 @@ class Ranks:
         self.number, self.session = number, self._started(number)
 
     def _started(self, number: int) -> Any:
-        from modular_converter.parallel.engine.ranks.session import Session
+        from modular_converter.parallel.ranks.session import Session
 
         session = Session(("cpu",) * number, init_method="forkserver", limit_s=120.0)
         session.start()

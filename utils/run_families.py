@@ -33,7 +33,7 @@ def main() -> int:
     warnings.simplefilter("ignore")
     from transformers.utils import logging
 
-    from modular_converter.parallel.engine.ranks.session import Session
+    from modular_converter.parallel.ranks.session import Session
 
     logging.set_verbosity_error()
     lines = options.done.read_text(encoding="utf-8").splitlines() if options.done.exists() else []

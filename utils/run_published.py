@@ -180,7 +180,7 @@ def _classics() -> list[str]:
 
 def _fill(names: list[str], sizes: list[int], done: Path) -> None:
     """Append the rows of all types that have none yet."""
-    from modular_converter.parallel.engine.ranks.session import Session
+    from modular_converter.parallel.ranks.session import Session
     from modular_converter.parallel.tables.coverage import limited
 
     known = {(row["model"], row.get("devices")) for row in read(done)}

@@ -138,8 +138,8 @@ def _compared(model: Any, inputs: dict[str, Any], plan: str | None, session: Any
 
 def run_all(rows: list[dict[str, Any]], done: Path, limit: int | None) -> None:
     """Append a row for each verified model that has none yet."""
-    from modular_converter.parallel.engine.ranks.session import Session
     from modular_converter.parallel.errors import PlanError
+    from modular_converter.parallel.ranks.session import Session
     from modular_converter.parallel.tables.coverage import limited
 
     known = {found["model"] for found in read(done)}

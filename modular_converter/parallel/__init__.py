@@ -15,11 +15,11 @@ from modular_converter.parallel.errors import LIBRARIES, MissingLibraryError
 
 if TYPE_CHECKING:
     from modular_converter.parallel.api import parallelize
-    from modular_converter.parallel.engine.ranks.session import Session
     from modular_converter.parallel.engine.stages.pipeline import Pipeline
     from modular_converter.parallel.layout import Layout
     from modular_converter.parallel.pipeline.prove import derive_pipeline
     from modular_converter.parallel.proof.prove import derive
+    from modular_converter.parallel.ranks.session import Session
     from modular_converter.parallel.training import Training
 
 __all__ = ["Layout", "Pipeline", "Session", "Training", "derive", "derive_pipeline", "parallelize"]
@@ -28,7 +28,7 @@ __all__ = ["Layout", "Pipeline", "Session", "Training", "derive", "derive_pipeli
 _PUBLIC = {
     "Layout": "layout",
     "Pipeline": "engine.stages.pipeline",
-    "Session": "engine.ranks.session",
+    "Session": "ranks.session",
     "Training": "training",
     "derive": "proof.prove",
     "derive_pipeline": "pipeline.prove",

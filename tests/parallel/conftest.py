@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 
 import pytest
@@ -17,8 +18,26 @@ def _import_path(monkeypatch):
 def ranks():
     """Two CPU ranks."""
     pytest.importorskip("transformers")
-    from modular_converter.parallel.engine.ranks.session import Session
+    from modular_converter.parallel.ranks.session import Session
 
     with Session(("cpu", "cpu"), init_method="forkserver", limit_s=120.0) as session:
         session.start()
         yield session
+
+
+@pytest.fixture(scope="session")
+def pool():
+    """Two processes for verifications."""
+    pytest.importorskip("transformers")
+    from modular_converter.parallel.proof.on_processes import RankPool
+
+    with RankPool(2) as found:
+        yield found
+
+
+@pytest.fixture
+def one_pool(pool, monkeypatch):
+    """The commands take two processes that run already."""
+    from modular_converter.parallel.proof import on_processes
+
+    monkeypatch.setattr(on_processes, "RankPool", lambda size: contextlib.nullcontext(pool))

@@ -12,10 +12,10 @@ import modular_converter.parallel as parallel
 from modular_converter.parallel import Session, api, parallelize
 from modular_converter.parallel.engine import arguments
 from modular_converter.parallel.engine.group import in_process_group
-from modular_converter.parallel.engine.ranks import session as ranks_session
 from modular_converter.parallel.engine.remote import place, place_on_ranks
 from modular_converter.parallel.errors import ApplyError, PlanError, RankError  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan, PlanRule
+from modular_converter.parallel.ranks import session as ranks_session
 from tests.parallel.launch import launch
 from tests.parallel.troubled import PLAN, Troubled
 

@@ -14,7 +14,6 @@ from tests.parallel.mutations import mutations
 
 pytest.importorskip("transformers")
 from modular_converter.parallel.errors import BuildError, UnknownModel  # noqa: E402
-from modular_converter.parallel.proof.on_processes import RankPool  # noqa: E402
 from modular_converter.parallel.proof.prove import derive_model, prove  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
 
@@ -48,16 +47,12 @@ def test_the_same_plan_each_time():
     assert derive_model(target_of("t5")).plan == derive_model(target_of("t5")).plan
 
 
-def test_processes_and_the_library_loader():
-    with RankPool(2) as pool:
-        for name in ("llama", "gpt2"):
-            found = derive_model(target_of(name))
-            assert prove(found, found.plan, pool).passed
-        found = derive_model(target_of("llama"))
-        wrong = dataclasses.replace(found.plan, rules=found.plan.rules[:-1])
-        assert not prove(found, wrong, pool).passed
-        processes = list(pool.processes)
-    assert not any(process.is_alive() for process in processes)
+def test_processes_and_the_library_loader(pool):
+    for name in ("gpt2", "llama"):
+        found = derive_model(target_of(name))
+        assert prove(found, found.plan, pool).passed
+    wrong = dataclasses.replace(found.plan, rules=found.plan.rules[:-1])
+    assert not prove(found, wrong, pool).passed
 
 
 def test_unknown_types_list_the_nearest():

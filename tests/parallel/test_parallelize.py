@@ -12,9 +12,9 @@ pytest.importorskip("transformers")
 
 from modular_converter.parallel import parallelize  # noqa: E402
 from modular_converter.parallel.choice.skeleton import kept_types  # noqa: E402
-from modular_converter.parallel.engine.ranks.session import Session  # noqa: E402
 from modular_converter.parallel.errors import PlanError  # noqa: E402
 from modular_converter.parallel.proof.judge import relative_error  # noqa: E402
+from modular_converter.parallel.ranks.session import Session  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
 from modular_converter.parallel.trace.record import tensors_in  # noqa: E402
 

@@ -18,7 +18,6 @@ from torchao.quantization import (  # noqa: E402
 from transformers import LlamaConfig, LlamaForCausalLM, TorchAoConfig  # noqa: E402
 
 from modular_converter.parallel import parallelize  # noqa: E402
-from modular_converter.parallel.engine.ranks.session import Session  # noqa: E402
 from modular_converter.parallel.engine.remote import place_on_ranks  # noqa: E402
 from modular_converter.parallel.errors import ApplyError, PlanError, RankError  # noqa: E402
 from modular_converter.parallel.quantised.int8 import (  # noqa: E402  # noqa: E402
@@ -27,6 +26,7 @@ from modular_converter.parallel.quantised.int8 import (  # noqa: E402  # noqa: E
     pack_layers,
     unpack_layers,
 )
+from modular_converter.parallel.ranks.session import Session  # noqa: E402
 
 
 IDS = torch.arange(3, 17).view(2, 7)

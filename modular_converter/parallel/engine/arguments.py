@@ -20,7 +20,7 @@ from modular_converter.parallel.training import Training
 
 
 if TYPE_CHECKING:
-    from modular_converter.parallel.engine.ranks.session import Session
+    from modular_converter.parallel.ranks.session import Session
 
 # The mark in the ``__dict__`` of a model that can no longer be used.
 LOST_WEIGHTS = "_modular_converter_lost"

@@ -228,7 +228,7 @@ def prove(derived: Derived, plan: Plan, pool: RankPool, route: str = "ours") -> 
         model.save_pretrained(folder)
     try:
         task = Task(derived.target, derived.small.strategy, derived.overrides, str(plan), route, folder)
-        verdicts: list[Verdict] = pool.run(task)
+        verdicts = pool.run(task)
     finally:
         if folder:
             shutil.rmtree(folder, ignore_errors=True)

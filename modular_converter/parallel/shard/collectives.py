@@ -40,19 +40,25 @@ class Restorable(Protocol):
 
 
 class ProcessGroup:
-    """Ranks of ``torch.distributed``; the default group unless one is given."""
+    """Ranks of ``torch.distributed``; the default group unless one is given.
 
-    def __init__(self, group: dist.ProcessGroup | None = None) -> None:
-        self.group = group
+    Args:
+        meet: called before each collective outside of compiled graphs.
+    """
+
+    def __init__(self, group: dist.ProcessGroup | None = None, meet: Callable[[], None] = lambda: None) -> None:
+        self.group, self.meet = group, meet
         self.rank = dist.get_rank(group)
         self.size = dist.get_world_size(group)
 
     def all_reduce(self, tensor: torch.Tensor) -> torch.Tensor:
+        self.meet()
         result = tensor.detach().clone(memory_format=torch.contiguous_format)
         dist.all_reduce(result, group=self.group)
         return result
 
     def all_gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
+        self.meet()
         source = tensor.detach().contiguous()
         pieces = [torch.empty_like(source) for _ in range(self.size)]
         dist.all_gather(pieces, source, group=self.group)
@@ -60,12 +66,14 @@ class ProcessGroup:
 
     def sum_of_parts(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
         """The reduce-scatter of tensors of the same shape: rank ``n`` gets the sum over the ranks of ``parts[n]``."""
+        self.meet()
         result = torch.empty_like(parts[0])
         dist.reduce_scatter(result, list(parts), group=self.group)
         return result
 
     def from_first(self, tensor: torch.Tensor) -> torch.Tensor:
         """The first rank's tensor, without gradients; the tensors of all ranks have the same shape and type."""
+        self.meet()
         result = tensor.detach().clone(memory_format=torch.contiguous_format)
         sent = result.view(torch.uint8) if result.dtype == torch.bool else result  # gloo has no booleans
         dist.broadcast(sent, group=self.group, group_src=0)

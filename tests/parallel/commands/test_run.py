@@ -6,7 +6,7 @@ from click.testing import CliRunner
 
 
 pytest.importorskip("transformers")
-import modular_converter.parallel.engine.ranks.session as sessions  # noqa: E402
+import modular_converter.parallel.ranks.session as sessions  # noqa: E402
 from modular_converter.parallel.cli import main  # noqa: E402
 from modular_converter.parallel.commands.run import load  # noqa: E402
 from modular_converter.parallel.costs.full_model import CountRequest, model_at_size  # noqa: E402

@@ -13,7 +13,6 @@ from modular_converter.parallel.errors import PlanError  # noqa: E402
 from modular_converter.parallel.exports.export import TOOLS, export  # noqa: E402
 from modular_converter.parallel.plans.emit import Inexpressible  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
-from modular_converter.parallel.proof.on_processes import RankPool  # noqa: E402
 from modular_converter.parallel.proof.prove import derive_model, prove  # noqa: E402
 from modular_converter.parallel.tiny.build import target_of  # noqa: E402
 
@@ -21,12 +20,6 @@ from modular_converter.parallel.tiny.build import target_of  # noqa: E402
 @pytest.fixture(scope="module")
 def qwen3():
     return derive_model(target_of("qwen3"))
-
-
-@pytest.fixture(scope="module")
-def pool():
-    with RankPool(2) as found:
-        yield found
 
 
 def styles(plan, end):

@@ -9,7 +9,6 @@ import pytest
 pytest.importorskip("transformers")
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
 from modular_converter.parallel.proof.in_use import head_variants, refusal  # noqa: E402
-from modular_converter.parallel.proof.on_processes import RankPool  # noqa: E402
 from modular_converter.parallel.proof.on_threads import check_model_on_threads, check_on_threads  # noqa: E402
 from modular_converter.parallel.proof.prove import _attempts, derive_model, prove, restricted_to  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
@@ -71,17 +70,16 @@ def test_a_plan_that_holds_for_one_ratio_alone_says_so(monkeypatch, caplog):
     assert found.retreat in caplog.text
 
 
-def test_wrong_given_plans_are_refused_with_the_ratio():
+def test_wrong_given_plans_are_refused_with_the_ratio(pool):
     found = derive_model(target("FusedModel"))
     assert not found.retreat and found.verdict.passed and found.variants
-    with RankPool(2) as pool:
-        assert prove(found, found.plan, pool).passed
-        assert prove(found, Plan.parse(str(found.plan)), pool).passed
-        for parts in WRONG:
-            plan = Plan.parse(FUSED.format(parts))
-            assert check_on_threads(found.subject, plan, 2).passed
-            verdict = prove(found, plan, pool)
-            assert verdict.layer and verdict.reason.endswith(f"with {WIDE}")
+    assert prove(found, found.plan, pool).passed
+    assert prove(found, Plan.parse(str(found.plan)), pool).passed
+    for parts in WRONG:
+        plan = Plan.parse(FUSED.format(parts))
+        assert check_on_threads(found.subject, plan, 2).passed
+        verdict = prove(found, plan, pool)
+        assert verdict.layer and verdict.reason.endswith(f"with {WIDE}")
 
 
 def test_a_plan_of_few_collectives_is_held_to_both():

@@ -5,7 +5,6 @@ import pytest
 
 pytest.importorskip("transformers")
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
-from modular_converter.parallel.proof.on_processes import RankPool  # noqa: E402
 from modular_converter.parallel.proof.prove import derive_model, prove  # noqa: E402
 from modular_converter.parallel.tiny.build import target_of  # noqa: E402
 
@@ -13,12 +12,6 @@ from modular_converter.parallel.tiny.build import target_of  # noqa: E402
 @pytest.fixture(scope="module")
 def qwen3():
     return derive_model(target_of("qwen3"))
-
-
-@pytest.fixture(scope="module")
-def pool():
-    with RankPool(2) as found:
-        yield found
 
 
 def test_norms_of_heads_are_named_by_their_module_which_the_loader_acts_on(qwen3, pool):

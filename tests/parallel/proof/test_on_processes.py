@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("transformers")
 from modular_converter.parallel.errors import PlanError, RankError  # noqa: E402
-from modular_converter.parallel.proof.on_processes import RankPool, Task, _answer  # noqa: E402
+from modular_converter.parallel.proof.on_processes import RankPool, Task, verdict_on  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
 from modular_converter.parallel.tiny.target import Target  # noqa: E402
 
@@ -42,6 +42,12 @@ def gone(pid: int) -> bool:
         return True
 
 
+def processes_of(pool: RankPool) -> list[int]:
+    """The ranks of a pool, in order."""
+    assert pool.session is not None
+    return [rank.process.pid for rank in pool.session.ranks]
+
+
 def all_gone(pids: list[int]) -> bool:
     deadline = time.monotonic() + 30.0
     while not all(map(gone, pids)) and time.monotonic() < deadline:
@@ -56,9 +62,12 @@ def pool():
 
 
 def test_what_a_models_code_raises_is_a_refusal(pool):
+    pool.run(good())
+    pids = processes_of(pool)
     for verdict in pool.run(task("raise ValueError('no such thing')", "raising_model")):
         assert not verdict.passed
         assert "no such thing" in verdict.reason
+    assert processes_of(pool) == pids  # all have refused it, and go on
     assert all(verdict.passed for verdict in pool.run(good()))
 
 
@@ -78,19 +87,17 @@ def test_a_rank_that_fails_alone_does_not_leave_the_other_in_a_collective(pool):
 
 def test_a_rank_that_dies_is_named_and_all_are_ended(pool):
     pool.run(good())
-    pids, folder = [process.pid for process in pool.processes], Path(pool.folder)
-    assert folder.is_dir()
-    with pytest.raises(RankError, match=r"rank 1 died \(exit code 3\); all ranks were ended"):
+    pids = processes_of(pool)
+    with pytest.raises(RankError, match=r"rank 1 died with exit code 3; all ranks were ended"):
         pool.run(
             task("import os\nif os.environ['RANK'] == '1':\n    os._exit(3)\nimport time\ntime.sleep(60)", "dying")
         )
-    assert not pool.processes and not folder.exists()
-    assert all_gone(pids)
+    assert pool.session.ended and all_gone(pids)
 
 
 def test_a_rank_that_was_killed_between_tasks_is_an_error(pool):
     pool.run(good())
-    pids = [process.pid for process in pool.processes]
+    pids = processes_of(pool)
     os.kill(pids[0], signal.SIGKILL)
     assert all_gone(pids[:1])
     with pytest.raises(RankError, match="died"):
@@ -100,7 +107,7 @@ def test_a_rank_that_was_killed_between_tasks_is_an_error(pool):
 
 def test_ranks_that_hang_are_ended_in_time(pool):
     pool.run(good())
-    pids = [process.pid for process in pool.processes]
+    pids = processes_of(pool)
     pool.limit_s = 2.0
     try:
         with pytest.raises(RankError, match=r"ranks \[0, 1\] did not answer in 2 s; all ranks were ended"):
@@ -117,10 +124,10 @@ def test_an_interrupted_task_leaves_no_answer_for_the_next(pool):
     pool.run(good())
     with pytest.raises(PlanError, match="took more than 1 s"), limited(1):
         pool.run(task("import time\ntime.sleep(3)\nraise ValueError('late')", "slow"))
-    assert not pool.processes
+    assert pool.session.ended
 
 
-def test_no_rank_and_no_folder_outlives_a_main_process_that_is_killed():
+def test_no_rank_outlives_a_main_process_that_is_killed():
     code = (
         "import sys, pathlib\n"
         f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
@@ -128,19 +135,18 @@ def test_no_rank_and_no_folder_outlives_a_main_process_that_is_killed():
         "if __name__ == '__main__':\n"
         "    pool = t.RankPool(2)\n"
         "    pool.start()\n"
-        "    print(pool.folder, *(process.pid for process in pool.processes), flush=True)\n"
+        "    print(*t.processes_of(pool), flush=True)\n"
         "    pool.run(t.task('while True:\\n    pass', 'busy'))\n"
     )
     script = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert script.stdout is not None
-    folder, *numbers = script.stdout.readline().split()
-    pids = [int(pid) for pid in numbers]
+    pids = [int(pid) for pid in script.stdout.readline().split()]
     time.sleep(0.5)  # the ranks are in their loop, or about to be
     script.kill()
     script.wait()
     script.stdout.close()
     assert len(pids) == 2
-    assert all_gone(pids) and not Path(folder).exists()
+    assert all_gone(pids)
 
 
 class _Alone:
@@ -156,11 +162,10 @@ class _Alone:
 
 
 @pytest.fixture
-def alone(monkeypatch):
+def alone():
     """What a rank answers, without a process for it."""
-    monkeypatch.setattr("modular_converter.parallel.shard.collectives.ProcessGroup", _Alone)
     task = Task(target_of("gpt2"), "", (("n_layer", 1),), "plan x\n")
-    return lambda **changes: _answer(dataclasses.replace(task, **changes))
+    return lambda **changes: verdict_on(dataclasses.replace(task, **changes), _Alone())
 
 
 def test_a_rank_answers_with_both_draws(alone):

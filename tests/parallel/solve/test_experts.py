@@ -195,7 +195,6 @@ def test_routing_is_an_index_with_weights_of_its_shape():
 
 
 pytest.importorskip("transformers")
-from modular_converter.parallel.proof.on_processes import RankPool  # noqa: E402
 from modular_converter.parallel.tables.committed import compare_committed  # noqa: E402
 
 
@@ -205,12 +204,11 @@ def test_committed_plans_are_derived(name):
     assert (row.outcome, row.derived, row.committed) == ("same", "verified", "verified"), row
 
 
-def test_the_loader_runs_a_derived_plan():
-    with RankPool(2, limit_s=120.0) as pool:
-        row = compare_committed("expert", "mixtral", pool)
-        assert (row.outcome, row.loader) == ("same", "verified"), row
-        eager = compare_committed("expert", "openai_privacy_filter", pool)
-        assert "Class values must be smaller" in eager.loader
+def test_the_loader_runs_a_derived_plan(pool):
+    row = compare_committed("expert", "mixtral", pool)
+    assert (row.outcome, row.loader) == ("same", "verified"), row
+    eager = compare_committed("expert", "openai_privacy_filter", pool)
+    assert "Class values must be smaller" in eager.loader
 
 
 class Fixed(nn.Module):

@@ -63,34 +63,6 @@ class Zoo:
         return done.exit_code, done.output
 
 
-class Lent:
-    """A pool that stays when its user leaves."""
-
-    def __init__(self, pool) -> None:
-        self.pool, self.size = pool, pool.size
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception):
-        return None
-
-    def run(self, task):
-        return self.pool.run(task)
-
-
 @pytest.fixture
 def zoo(tmp_path):
     return lambda *names: Zoo(tmp_path, *names)
-
-
-@pytest.fixture(scope="module")
-def two_ranks():
-    """One pool for all tests of this file: the command starts its own otherwise."""
-    from modular_converter.parallel.proof import on_processes
-
-    pool = on_processes.RankPool(2)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(on_processes, "RankPool", lambda size: Lent(pool))
-        yield pool
-    pool.stop()

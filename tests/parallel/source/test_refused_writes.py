@@ -34,7 +34,7 @@ def test_generated_files_can_be_left(zoo):
     assert not (here.models / "emu" / "configuration_emu.py").exists()
 
 
-def test_a_refused_plan_is_not_written(zoo, two_ranks, monkeypatch):
+def test_a_refused_plan_is_not_written(zoo, one_pool, monkeypatch):
     here = zoo("bert")
     here.drop_plans("configuration_bert.py")
     before = here.files()
@@ -76,7 +76,7 @@ def test_an_installed_package_is_never_written():
     assert "belongs to an installed package" in done.output
 
 
-def test_a_plan_beyond_the_librarys_vocabulary_goes_to_json(zoo, tmp_path, two_ranks):
+def test_a_plan_beyond_the_librarys_vocabulary_goes_to_json(zoo, tmp_path, one_pool):
     """Heads stored as an integer that must shrink: no style says so."""
     here = zoo("bert")
     here.drop_plans("configuration_bert.py")

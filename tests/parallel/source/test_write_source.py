@@ -48,7 +48,7 @@ __all__ = ["EmuConfig", "EmuForCausalLM", "EmuModel"]
 '''
 
 
-def test_a_modular_file_gets_the_plan_and_its_files_follow(zoo, two_ranks):
+def test_a_modular_file_gets_the_plan_and_its_files_follow(zoo, one_pool):
     """The inherited plan names a layer that is gone. Nothing of the new model is on disk but its modular file."""
     here = zoo("llama")
     here.put("modular_emu.py", EMU)
@@ -71,7 +71,7 @@ def test_a_modular_file_gets_the_plan_and_its_files_follow(zoo, two_ranks):
         ("clip", ["configuration_clip.py"]),
     ],
 )
-def test_what_the_zoo_holds_is_what_is_written(folder, files, zoo, two_ranks):
+def test_what_the_zoo_holds_is_what_is_written(folder, files, zoo, one_pool):
     """Base models, a head, and two towers with configuration classes of their own: byte for byte."""
     here = zoo(folder)
     before = here.files()
@@ -116,7 +116,7 @@ def test_a_removed_plan_is_put_back(zoo):
     assert '    base_model_tp_plan = {\n        "layers.*.self_attn.q_proj"' in here.text("modular_gemma.py")
 
 
-def test_a_vocabulary_tied_to_a_head_that_the_library_cannot_run_stays_whole(zoo, two_ranks):
+def test_a_vocabulary_tied_to_a_head_that_the_library_cannot_run_stays_whole(zoo, one_pool):
     here = zoo("bert")
     here.drop_plans("configuration_bert.py")
     code, said = here.write("modeling_bert.py", "--diff")

@@ -4,7 +4,6 @@ import pytest
 
 
 pytest.importorskip("transformers")
-from modular_converter.parallel.proof.on_processes import RankPool  # noqa: E402
 from modular_converter.parallel.proof.prove import derive_model, prove  # noqa: E402
 from modular_converter.parallel.tables.coverage import (  # noqa: E402
     have_row_here,
@@ -49,9 +48,8 @@ def test_each_type_with_a_plan_has_a_row_or_a_reason():
 
 
 @pytest.mark.parametrize("name", ["hrm_text", "step3p7"])
-def test_a_plan_with_which_the_loader_gives_other_numbers_is_refused(name):
+def test_a_plan_with_which_the_loader_gives_other_numbers_is_refused(name, pool):
     derived = derive_model(target_of(name), ratios=False)
-    with RankPool(2) as pool:
-        verdict = prove(derived, derived.plan, pool, "committed")
+    verdict = prove(derived, derived.plan, pool, "committed")
     assert not verdict.passed
     assert "outputs through transformers' loader differ by" in verdict.reason

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import multiprocessing
-import os
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from modular_converter.parallel.choice.fit import fit
 from modular_converter.parallel.choice.skeleton import Skeleton
-from modular_converter.parallel.errors import ApplyError, PlanError, PlanFormatError, RankError
+from modular_converter.parallel.errors import ApplyError, PlanError, PlanFormatError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece
 from modular_converter.parallel.quantised.int8 import SCHEME
@@ -165,42 +161,3 @@ def refuse_quantised(config: Any, name: str, loaded: bool = False) -> None:
             raise ApplyError(
                 f"{name}: its weights are quantised ({scheme}), packed with scales that a plan does not cut; {remedy}"
             )
-
-
-# The exit code of a process that ended because the main module has no guard.
-MISSING_GUARD = 77
-GUARD_TEXT = (
-    "parallelize starts processes that import your main module, and the import would call parallelize again: put the "
-    'call under `if __name__ == "__main__":`, with the code that it needs'
-)
-
-
-def refuse_import_in_child() -> None:
-    """End this process if it is a spawned process that is still importing the main module."""
-    if getattr(multiprocessing.process.current_process(), "_inheriting", False):
-        print(GUARD_TEXT, file=sys.stderr, flush=True)
-        os._exit(MISSING_GUARD)
-
-
-def refuse_daemon() -> None:
-    """Raise ``RankError`` in a daemonic process, which may not start others."""
-    if multiprocessing.current_process().daemon:
-        raise RankError(
-            "this is a daemonic process (of a multiprocessing pool or a task queue), which may not start others; "
-            "call parallelize in a process that is not daemonic"
-        )
-
-
-@contextlib.contextmanager
-def main_without_missing_file() -> Iterator[None]:
-    """Hide a main module from the ranks if it was read from standard input: they cannot import it again."""
-    main = sys.modules.get("__main__")
-    path = getattr(main, "__file__", None)
-    if main is None or path is None or os.path.exists(path) or getattr(main, "__spec__", None) is not None:
-        yield
-        return
-    del main.__file__
-    try:
-        yield
-    finally:
-        main.__file__ = path

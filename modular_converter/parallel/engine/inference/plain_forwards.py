@@ -96,15 +96,10 @@ OVERLAP_PIECES = 4
 
 
 class DirectGroup(ProcessGroup):
-    """Collectives without gradients and with as little Python as possible; ``torch.compile`` can trace them.
+    """Collectives without gradients and with as little Python as possible; ``torch.compile`` can trace them."""
 
-    Args:
-        meet: called before each collective outside of compiled graphs.
-    """
-
-    def __init__(self, group: dist.ProcessGroup | None = None, meet: Callable[[], None] | None = None) -> None:
-        super().__init__(group)
-        self.meet = meet or (lambda: None)
+    def __init__(self, group: dist.ProcessGroup | None = None, meet: Callable[[], None] = lambda: None) -> None:
+        super().__init__(group, meet)
         handle: Any = group or dist.group.WORLD
         self.handle = handle
         self.name: str = self.handle.group_name
@@ -158,18 +153,6 @@ class DirectGroup(ProcessGroup):
         """See ``gather_last``."""
         assert dim == -1
         return self.gather_last(value, borders)
-
-    def all_reduce(self, tensor: torch.Tensor) -> torch.Tensor:
-        self.meet()
-        return super().all_reduce(tensor)
-
-    def all_gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
-        self.meet()
-        return super().all_gather(tensor)
-
-    def from_first(self, tensor: torch.Tensor) -> torch.Tensor:
-        self.meet()
-        return super().from_first(tensor)
 
     def gather_last(self, tensor: torch.Tensor, borders: Sequence[int] = ()) -> torch.Tensor:
         """The all-gather along the last dimension; shorter shares are padded.

@@ -22,11 +22,11 @@ import torch
 
 from modular_converter.parallel.choice.skeleton import Item, Skeleton
 from modular_converter.parallel.engine.checkpoint.reader import Recipe
-from modular_converter.parallel.engine.ranks.packing import write_tensor
-from modular_converter.parallel.engine.ranks.session import Session
 from modular_converter.parallel.engine.remote.placement import NUMBERS, Placement, Span, parcels, slot_bytes
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece
+from modular_converter.parallel.ranks.packing import write_tensor
+from modular_converter.parallel.ranks.session import Session
 from modular_converter.parallel.torch_private import uses_of_storage
 
 

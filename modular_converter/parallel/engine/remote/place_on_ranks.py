@@ -36,7 +36,6 @@ from modular_converter.parallel.engine.checkpoint.load_model import (
     open_checkpoint,
     with_empty_weights,
 )
-from modular_converter.parallel.engine.ranks.session import RemoteError, Session
 from modular_converter.parallel.engine.remote.place import place
 from modular_converter.parallel.engine.remote.placement import Placement
 from modular_converter.parallel.engine.remote.proxy import install
@@ -44,6 +43,7 @@ from modular_converter.parallel.errors import ApplyError, PlanError, RankError, 
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, fitting
 from modular_converter.parallel.proof.judge import FOR_INFERENCE, HALF_TYPES
+from modular_converter.parallel.ranks.session import RemoteError, Session
 from modular_converter.parallel.shard.apply import apply
 from modular_converter.parallel.shard.collectives import FakeGroup
 from modular_converter.parallel.shard.shares import without_units

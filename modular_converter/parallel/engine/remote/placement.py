@@ -20,12 +20,12 @@ from modular_converter.parallel.choice.skeleton import Item, Skeleton
 from modular_converter.parallel.engine.base.settings import TorchSwitches, random_states, set_random_states
 from modular_converter.parallel.engine.base.watched_code import CodeFacts
 from modular_converter.parallel.engine.base.watched_state import StateChange
-from modular_converter.parallel.engine.ranks.packing import OnRanks, handle_for, public_names, stand_in
-from modular_converter.parallel.engine.ranks.session import RemoteError, Session
 from modular_converter.parallel.engine.remote.remote_values import StoredTensor, caches_in, has_content, with_stream
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece
+from modular_converter.parallel.ranks.packing import OnRanks, handle_for, public_names, stand_in
+from modular_converter.parallel.ranks.session import RemoteError, Session
 from modular_converter.parallel.shard.shares import largest_share, stretches
 
 

@@ -9,7 +9,6 @@ import inspect
 import pickle
 import time
 from collections.abc import Callable, Sequence
-from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
@@ -39,14 +38,11 @@ from modular_converter.parallel.engine.checkpoint.reader import Reader, Recipe, 
 from modular_converter.parallel.engine.inference.agreement import choose_cache, make_agree
 from modular_converter.parallel.engine.inference.fused_norms import fuse_norms, unfuse_norm
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup, make_plain
-from modular_converter.parallel.engine.ranks.packing import COPY, read_tensor, unpack
-from modular_converter.parallel.engine.ranks.protocol import EVENT, Arena, Progress
 from modular_converter.parallel.engine.remote.caller_state import apply_difference, configs_in
-from modular_converter.parallel.engine.remote.loaded import Answering, Called, Loaded, failure, fill_whole
+from modular_converter.parallel.engine.remote.loaded import Called, Loaded, fill_whole
 from modular_converter.parallel.engine.remote.placement import Span, copy_rows, moves_of
 from modular_converter.parallel.engine.remote.remote_values import Held, StoredTensor, as_on_rank, check_plain, hold
 from modular_converter.parallel.engine.remote.same_answers import (
-    DifferentAnswers,
     WholeFacts,
     compare_answers,
     different_text,
@@ -55,6 +51,9 @@ from modular_converter.parallel.engine.remote.same_answers import (
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, resolve
+from modular_converter.parallel.ranks.answering import Answering, DifferentAnswers
+from modular_converter.parallel.ranks.packing import COPY, read_tensor
+from modular_converter.parallel.ranks.protocol import EVENT
 from modular_converter.parallel.shard.apply import apply
 from modular_converter.parallel.shard.collectives import borders_of
 from modular_converter.parallel.shard.shares import share_shape
@@ -113,31 +112,13 @@ def _synchronize(device: torch.device) -> None:
 class Worker(Answering):
     """The state of one rank between messages."""
 
-    def __init__(
-        self,
-        pipe: Connection,
-        device: torch.device,
-        down: Arena,
-        up: Arena,
-        progress: Progress,
-        clock: Callable[[], float],
-    ) -> None:
-        super().__init__(pipe, device, up, clock)
-        self.down, self.progress = down, progress
-        self.group = DirectGroup(meet=progress.meet)
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.group = DirectGroup(meet=self.progress.meet)
         self.models: dict[int, Loaded] = {}
         self.casting: Callable[[torch.device], Any] = lambda device: contextlib.nullcontext()
 
-    def handle(self, data: bytes) -> None:
-        """Run one message and answer it."""
-        self.arrived = self.clock()
-        try:
-            kind, *rest = unpack(data, self.down, self.device, self._resolve)
-            getattr(self, f"on_{kind}")(*rest)
-        except Exception as error:  # each message must get an answer
-            self.pipe.send_bytes(failure(error))
-
-    def _resolve(self, pid: Any) -> Any:
+    def resolve(self, pid: Any) -> Any:
         number = pid[1]
         for loaded in self.models.values():
             if number in loaded.held:

@@ -34,10 +34,6 @@ Path = tuple[str, ...]
 Shape = tuple[int, ...]
 
 
-class DifferentAnswers(Exception):
-    """The ranks no longer agree, and must all be ended."""
-
-
 @dataclass(frozen=True)
 class Compared:
     """Path -> tensor of a result, and the tensors' numbers on all ranks, ``(ranks, tensors, 4)`` in float64.

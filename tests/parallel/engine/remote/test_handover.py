@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modular_converter.parallel.choice.skeleton import Item, assemble_model, dismantle
-from modular_converter.parallel.engine.ranks.protocol import Arena
-from modular_converter.parallel.engine.ranks.session import RemoteError
 from modular_converter.parallel.engine.remote.placement import copy_rows, moves_of, parcels, slot_bytes
 from modular_converter.parallel.plans.resolve import Piece
+from modular_converter.parallel.ranks.protocol import Arena
+from modular_converter.parallel.ranks.session import RemoteError
 from modular_converter.parallel.shard.apply import shard, unshard
 from modular_converter.parallel.shard.shares import share_shape
 from tests.parallel.troubled import PLAN, Troubled

@@ -9,17 +9,18 @@ import os
 import pickle
 import selectors
 import signal
+import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing.reduction import send_handle
 from typing import Any
 
-from modular_converter.parallel.engine.base.preflight import GUARD_TEXT, MISSING_GUARD, main_without_missing_file
-from modular_converter.parallel.engine.ranks.packing import ResultReader
-from modular_converter.parallel.engine.ranks.protocol import (
+from modular_converter.parallel.errors import PlanError, RankError
+from modular_converter.parallel.ranks.packing import ResultReader
+from modular_converter.parallel.ranks.protocol import (
     EARLY,
     EVENT,
     FAILURE,
@@ -29,8 +30,7 @@ from modular_converter.parallel.engine.ranks.protocol import (
     Start,
     stop_all,
 )
-from modular_converter.parallel.engine.ranks.worker import serve
-from modular_converter.parallel.errors import PlanError
+from modular_converter.parallel.ranks.worker import serve
 
 
 # The longest single wait, also for the ranks. A signal just before a wait does not interrupt it: Ctrl-C would be noticed
@@ -106,6 +106,45 @@ class FairLock:
                 self.waiting.remove(mine)
             else:
                 self.leave()
+
+
+# The exit code of a process that ended because the main module has no guard.
+MISSING_GUARD = 77
+GUARD_TEXT = (
+    "parallelize starts processes that import your main module, and the import would call parallelize again: put the "
+    'call under `if __name__ == "__main__":`, with the code that it needs'
+)
+
+
+def refuse_import_in_child() -> None:
+    """End this process if it is a spawned process that is still importing the main module."""
+    if getattr(multiprocessing.process.current_process(), "_inheriting", False):
+        print(GUARD_TEXT, file=sys.stderr, flush=True)
+        os._exit(MISSING_GUARD)
+
+
+def refuse_daemon() -> None:
+    """Raise ``RankError`` in a daemonic process, which may not start others."""
+    if multiprocessing.current_process().daemon:
+        raise RankError(
+            "this is a daemonic process (of a multiprocessing pool or a task queue), which may not start others; "
+            "call parallelize in a process that is not daemonic"
+        )
+
+
+@contextlib.contextmanager
+def main_without_missing_file() -> Iterator[None]:
+    """Hide a main module from the ranks if it was read from standard input: they cannot import it again."""
+    main = sys.modules.get("__main__")
+    path = getattr(main, "__file__", None)
+    if main is None or path is None or os.path.exists(path) or getattr(main, "__spec__", None) is not None:
+        yield
+        return
+    del main.__file__
+    try:
+        yield
+    finally:
+        main.__file__ = path
 
 
 # Seconds after a rank's failure: for a rank in a collective that the failed rank never enters, and for other ranks, which
@@ -192,11 +231,11 @@ def disown(rank: Rank) -> None:
 
 
 class Lost(Exception):
-    """The ranks cannot go on together and must all be ended; ``reason`` is a short text."""
+    """The ranks cannot go on together and must all be ended; ``reason`` is a short text, ``error`` that of a rank."""
 
-    def __init__(self, reason: str, text: str) -> None:
+    def __init__(self, reason: str, text: str, error: Exception | None = None) -> None:
         super().__init__(text)
-        self.reason = reason
+        self.reason, self.error = reason, error
 
 
 Event = Callable[[str, Any], None]
@@ -209,6 +248,7 @@ def collect_answers(
     event: Event | None,
     early: Callable[[int, bytes], None],
     spin_s: float = 0.0,
+    late_s: float = LATE_S,
 ) -> tuple[list[bytes], Exception | None]:
     """Wait for one message of each rank.
 
@@ -218,6 +258,7 @@ def collect_answers(
         event: called with the kind and value of each event that precedes an answer.
         early: called with the number of a rank and its answer, if the answer is sent before the GPU is done.
         spin_s: seconds to poll without sleep, if this process has no other thread.
+        late_s: seconds after a rank's failure in which the others may answer.
 
     Returns:
         The messages in the order of the ranks, and the error that ``event`` raised.
@@ -230,7 +271,7 @@ def collect_answers(
     start = time.monotonic()
     deadline, failed_at = start + limit_s, math.inf  # messages extend the first, not the second
     while missing := [number for number, rank in enumerate(ranks) if not rank.arrived]:
-        left = min(deadline, failed_at + _patience(ranks, missing)) - time.monotonic()
+        left = min(deadline, failed_at + _patience(ranks, missing, late_s)) - time.monotonic()
         ready = _ready(selector, start + spin_s, left)
         if not ready and left <= WAIT_S:
             raise _hung(ranks, missing, limit_s)
@@ -252,12 +293,12 @@ def collect_answers(
     return _taken(ranks), trouble
 
 
-def _patience(ranks: list[Rank], missing: list[int]) -> float:
+def _patience(ranks: list[Rank], missing: list[int], late_s: float) -> float:
     """The seconds that other ranks get after a failure: few if one of them waits for the failed rank."""
     answered = [(rank.arrived[0][:1], rank.progress.met) for rank in ranks if rank.arrived]
     failed = [met for kind, met in answered if kind == FAILURE]
     stuck = failed and any(ranks[number].progress.met > min(failed) for number in missing)
-    return GRACE_S if stuck or any(kind == FATAL for kind, _ in answered) else LATE_S
+    return GRACE_S if stuck or any(kind == FATAL for kind, _ in answered) else late_s
 
 
 def _taken(ranks: list[Rank]) -> list[bytes]:
@@ -318,18 +359,18 @@ def _died(ranks: list[Rank], number: int) -> Lost:
     how = f"by {signal.Signals(-code).name}" if code is not None and code < 0 else f"with exit code {code}"
     if code == -signal.SIGKILL:
         how += " (the system does this when memory runs out)"
-    words = _failed_before(ranks) or _last_output(rank, number)
+    words = _failed_before(ranks)[0] or _last_output(rank, number)
     return Lost(f"rank {number} died {how}", f"rank {number} died {how}; all ranks were ended{words}")
 
 
 def _hung(ranks: list[Rank], missing: list[int], limit_s: float) -> Lost:
-    failure = _failed_before(ranks)
+    failure, error = _failed_before(ranks)
     for number in missing:
         with contextlib.suppress(OSError, TypeError):
             os.kill(ranks[number].process.pid, signal.SIGUSR1)
     time.sleep(0.5)
     if failure:
-        return Lost("a rank failed while the others waited for it", f"all ranks were ended{failure}")
+        return Lost("a rank failed while the others waited for it", f"all ranks were ended{failure}", error)
     said = f"ranks {missing} did not answer in {limit_s:.0f} s; all ranks were ended"
     return Lost("the time limit passed", said + "".join(_places_of_hung(ranks, missing)))
 
@@ -344,11 +385,13 @@ def _places_of_hung(ranks: list[Rank], missing: list[int]) -> list[str]:
     return [*words, *(found[number] for number in (*others, *waiting))][:_HUNG_SHOWN]
 
 
-def _failed_before(ranks: list[Rank]) -> str:
+def _failed_before(ranks: list[Rank]) -> tuple[str, Exception | None]:
+    """The first failure of a rank, in words, and its error; empty if no rank has failed."""
     for number, rank in enumerate(ranks):
         if rank.arrived and rank.arrived[0][:1] in (FAILURE, FATAL):
-            return f"; rank {number} failed:\n{pickle.loads(rank.arrived[0][1:])[0]}"
-    return ""
+            text, error = pickle.loads(rank.arrived[0][1:])
+            return f"; rank {number} failed:\n{text}", error
+    return "", None
 
 
 def _last_output(rank: Rank, number: int) -> str:

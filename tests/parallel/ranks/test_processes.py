@@ -14,12 +14,12 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from modular_converter.parallel.engine.ranks import processes
-from modular_converter.parallel.engine.ranks.protocol import ANSWER, EVENT, FAILURE, Arena, Start
-from modular_converter.parallel.engine.ranks.session import Session, error_in
 from modular_converter.parallel.errors import RankError
-from tests.parallel.engine.ranks.test_session import alive, gone
-from tests.parallel.engine.ranks.test_session_end import launch, own_words, script
+from modular_converter.parallel.ranks import processes
+from modular_converter.parallel.ranks.protocol import ANSWER, EVENT, FAILURE, Arena, Start
+from modular_converter.parallel.ranks.session import Session, error_in
+from tests.parallel.ranks.test_session import alive, gone
+from tests.parallel.ranks.test_session_end import launch, own_words, script
 
 
 class Context:

@@ -23,7 +23,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
 from typing import Any
 
-from modular_converter.parallel.engine.ranks.protocol import FAILURE, LOOPBACK, WORKER, Arena, Progress, Start
+from modular_converter.parallel.ranks.protocol import FAILURE, LOOPBACK, WORKER, Arena, Progress, Start
 
 
 WATCH_S = 1.0

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from modular_converter.parallel.engine.ranks import packing
-from modular_converter.parallel.engine.ranks.packing import ResultBuffer, ResultReader
+from modular_converter.parallel.ranks import packing
+from modular_converter.parallel.ranks.packing import ResultBuffer, ResultReader
 
 
 CPU = torch.device("cpu")

@@ -10,9 +10,9 @@ import torch
 
 from modular_converter.parallel import parallelize
 from modular_converter.parallel.engine.base.watched_state import WatchedState
-from modular_converter.parallel.engine.ranks import processes
-from modular_converter.parallel.engine.ranks.processes import FairLock
 from modular_converter.parallel.errors import PlanError, RankError
+from modular_converter.parallel.ranks import processes
+from modular_converter.parallel.ranks.processes import FairLock
 from tests.parallel.troubled import PLAN, Troubled
 
 

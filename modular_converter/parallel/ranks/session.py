@@ -23,9 +23,10 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.engine.base.preflight import refuse_daemon, refuse_import_in_child
-from modular_converter.parallel.engine.ranks.packing import pack, unpack
-from modular_converter.parallel.engine.ranks.processes import (
+from modular_converter.parallel.errors import PlanError, RankError, one_line
+from modular_converter.parallel.ranks.packing import pack, unpack
+from modular_converter.parallel.ranks.processes import (
+    LATE_S,
     FairLock,
     Lost,
     Rank,
@@ -33,8 +34,10 @@ from modular_converter.parallel.engine.ranks.processes import (
     collect_answers,
     disown,
     finish,
+    refuse_daemon,
+    refuse_import_in_child,
 )
-from modular_converter.parallel.engine.ranks.protocol import (
+from modular_converter.parallel.ranks.protocol import (
     ANSWER,
     FAILURE,
     FATAL,
@@ -47,8 +50,6 @@ from modular_converter.parallel.engine.ranks.protocol import (
     Start,
     stop_all,
 )
-from modular_converter.parallel.errors import PlanError, RankError, one_line
-from modular_converter.parallel.proof.on_processes import fork_server
 from modular_converter.parallel.torch_private import TCPStore
 
 
@@ -78,16 +79,15 @@ def error_in(raw: list[bytes], ranks: list[Rank], about: tuple[Any, ...]) -> Rem
     first = min(failed, key=lambda number: (raw[number][:1] != FATAL, raw[number][:1] != FAILURE, number))
     text, error = pickle.loads(raw[first][1:])
     if raw[first][:1] == FATAL:
-        said = str(error or "").partition("\n")[0] or "an error of the device"
-        raise Lost(said, f"rank {first} cannot go on; all ranks were ended: {said}\n{text}")
+        reason = str(error or "").partition("\n")[0] or "an error of the device"
+        raise Lost(reason, f"rank {first} cannot go on; all ranks were ended: {reason}\n{text}", error)
     if len(failed) < len(raw) and raw[first][:1] == FAILURE:
-        raise Lost(f"rank {first} failed alone", f"rank {first} failed alone; all ranks were ended:\n{text}")
-    if (
-        len({rank.progress.met for rank in ranks}) > 1
-    ):  # a collective that a rank has begun would match one of the next call
-        raise Lost(
-            "the ranks failed in different places", f"the ranks failed in different places; rank {first}:\n{text}"
-        )
+        alone = f"rank {first} failed alone"
+        raise Lost(alone, f"{alone}; all ranks were ended:\n{text}", error)
+    # A collective that a rank has begun would match one of the next call.
+    if len({rank.progress.met for rank in ranks}) > 1:
+        apart = "the ranks failed in different places"
+        raise Lost(apart, f"{apart}; rank {first}:\n{text}", error)
     return RemoteError(error, f"on rank {first}:\n{text}", about)
 
 
@@ -131,9 +131,20 @@ def local_store(port: int | None) -> TCPStore:
         raise RankError(f"master_port={port} cannot be used; leave it out: {error}") from error
 
 
+def fork_server(*modules: str) -> Any:
+    """The context of ``multiprocessing`` for ranks that are forked from one process, which has imported what they need.
+
+    Args:
+        modules: what that process imports beside transformers, if it does not run yet.
+    """
+    context = multiprocessing.get_context("forkserver")
+    # With torchao, transformers asks for GPUs while it is imported, and no child of a process that has asked can use one.
+    library = "transformers" if torch.cuda.is_available() else "transformers.modeling_utils"
+    context.set_forkserver_preload([library, *modules])
+    return context
+
+
 START_LIMIT_S = 180.0
-# The seconds that an interrupted call may take until its next token, at which the ranks leave it.
-LEAVE_S = 15.0
 # The most messages without an answer; the pipes have room for many more.
 _OWED = 16
 # Seconds to poll: on a virtual machine a sleeping process wakes 0.2 ms late, and is slow then. torch polls a GPU, too.
@@ -153,6 +164,8 @@ class Session:
         master_port: of the ranks' store; any free port if None.
         limit_s: seconds without a message, such as a token for a streamer, after which the ranks count as hung.
         worker: the class that answers messages on a rank, as ``module:Class``.
+        leave_s: seconds that an interrupted call may take until its next token, at which the ranks leave it.
+        late_s: seconds after a rank's failure in which the others may answer.
 
     Attributes:
         times: the seconds that each rank took for its last answer.
@@ -163,6 +176,8 @@ class Session:
     master_port: int | None = None
     limit_s: float = 600.0
     worker: str = WORKER
+    leave_s: float = 15.0
+    late_s: float = LATE_S
     ranks: list[Rank] = field(default_factory=list)
     ended: str = ""
 
@@ -349,7 +364,7 @@ class Session:
             found[number] = unpack(data, rank.up, device, resolve or _unknown, rank.reader)
 
         try:
-            raw, trouble = collect_answers(self.ranks, self.selector, limit_s, event, read, self.spin_s)
+            raw, trouble = collect_answers(self.ranks, self.selector, limit_s, event, read, self.spin_s, self.late_s)
             error = error_in(raw, self.ranks, self.unanswered.popleft())
             if error is None:
                 self.times = [SECONDS.unpack(data[len(ANSWER) : HEAD])[0] for data in raw]
@@ -364,7 +379,7 @@ class Session:
                 raise self._gone() from failure
             self.end(failure.reason if isinstance(failure, Lost) else str(failure), 0.0)
             if isinstance(failure, Lost):
-                raise RankError(str(failure)) from None
+                raise RankError(str(failure)) from failure.error
             raise
         except BaseException:
             self._leave()
@@ -380,7 +395,7 @@ class Session:
             if _START not in self.unanswered and not any(rank.interrupted for rank in self.ranks):
                 stop_all([rank.progress for rank in self.ranks])
                 with contextlib.suppress(RankError):
-                    self._discard_answers(LEAVE_S)
+                    self._discard_answers(self.leave_s)
                 for rank in self.ranks:
                     rank.reader.expected.clear()
                 left = True

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import reduce_tensor
 
-from modular_converter.parallel.engine.ranks.protocol import Arena, aligned
 from modular_converter.parallel.errors import ApplyError, PlanError
+from modular_converter.parallel.ranks.protocol import Arena, aligned
 
 
 RESULT_BYTES = 256 << 20

@@ -14,13 +14,13 @@ import pytest
 import torch
 
 from modular_converter.parallel import parallelize
-from modular_converter.parallel.engine.base.preflight import GUARD_TEXT
-from modular_converter.parallel.engine.ranks.packing import pack
-from modular_converter.parallel.engine.ranks.protocol import ANSWER, EARLY, SECONDS
-from modular_converter.parallel.engine.ranks.session import RemoteError, Session
 from modular_converter.parallel.engine.remote.rank_models import Worker
 from modular_converter.parallel.errors import PlanError, RankError
-from tests.parallel.engine.ranks.test_session import X, alive, gone, started
+from modular_converter.parallel.ranks.packing import pack
+from modular_converter.parallel.ranks.processes import GUARD_TEXT
+from modular_converter.parallel.ranks.protocol import ANSWER, EARLY, SECONDS
+from modular_converter.parallel.ranks.session import RemoteError, Session
+from tests.parallel.ranks.test_session import X, alive, gone, started
 from tests.parallel.troubled import PLAN, Troubled
 
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from modular_converter.parallel.engine.ranks.protocol import Arena, CallStopped, Progress, stop_all
+from modular_converter.parallel.ranks.protocol import Arena, CallStopped, Progress, stop_all
 
 
 class Running(threading.Thread):

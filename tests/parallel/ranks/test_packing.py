@@ -6,7 +6,8 @@ import pickle
 import pytest
 import torch
 
-from modular_converter.parallel.engine.ranks.packing import (
+from modular_converter.parallel.errors import PlanError
+from modular_converter.parallel.ranks.packing import (
     COPY,
     OnRanks,
     handle_for,
@@ -16,8 +17,7 @@ from modular_converter.parallel.engine.ranks.packing import (
     stand_in,
     unpack,
 )
-from modular_converter.parallel.engine.ranks.protocol import Arena
-from modular_converter.parallel.errors import PlanError
+from modular_converter.parallel.ranks.protocol import Arena
 
 
 def test_a_tensor_that_is_named_several_times_travels_once():

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from modular_converter.parallel.engine.ranks.worker import receive
+from modular_converter.parallel.ranks.worker import receive
 
 
 @pytest.mark.parametrize("patience", [0.0, 0.05, 5.0])
