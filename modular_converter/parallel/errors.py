@@ -63,8 +63,8 @@ class MisfitError(ApplyError):
         place: the parameter or module.
     """
 
-    def __init__(self, place: str, said: str) -> None:
-        super().__init__(said)
+    def __init__(self, place: str, message: str) -> None:
+        super().__init__(message)
         self.place = place
 
 

@@ -61,13 +61,15 @@ _COLORS = {
 }
 
 
-def print_comparison(found: ScheduleComparison, unit: str, notes: list[str], said: list[str], balance: str) -> None:
+def print_comparison(
+    found: ScheduleComparison, unit: str, notes: list[str], sentences: list[str], balance: str
+) -> None:
     """Print all figures of a comparison.
 
     Args:
         unit: of the times.
         notes: lines about the origin of the costs.
-        said: the advice.
+        sentences: the advice.
         balance: the name of the chosen balance.
     """
     console = _console()
@@ -84,7 +86,7 @@ def print_comparison(found: ScheduleComparison, unit: str, notes: list[str], sai
         console.print(f"{name} {layers}: step {time_text(one.timeline.step, unit)}")
     console.print("\nwith layers balanced, on the same ranks:")
     _table(console, *schedule_table(found, unit))
-    for sentence in said:
+    for sentence in sentences:
         console.print(f"- {sentence}")
 
 
@@ -279,14 +281,14 @@ def predict_schedule(model: str | None, **options: Any) -> None:
     if subject is not None and not subject.is_first:
         return
     memory = options["memory"]
-    said = advice(found, costs, None if memory is None else memory * 2**30)
+    sentences = advice(found, costs, None if memory is None else memory * 2**30)
     if options["picture"]:
         _draw(options["picture"], found.chosen, unit, step)
     if options["form"] == "json":
         more = {} if step is None else {"measured": measured_value(found.chosen, step)}
-        click.echo(json.dumps({**to_value(found, unit, notes, said), **more}, indent=2))
+        click.echo(json.dumps({**to_value(found, unit, notes, sentences), **more}, indent=2))
     else:
-        print_comparison(found, unit, notes, said, "balance as given" if balance else "even balance")
+        print_comparison(found, unit, notes, sentences, "balance as given" if balance else "even balance")
         if step is not None:
             print_measured(found.chosen, step)
 

@@ -71,8 +71,8 @@ def _show(found: Derived, plan: Plan, model: torch.nn.Module, ranks: int, width:
     for name in ("of each", "number", "bytes", "a rank", "collectives a forward"):
         sums.add_column(name, overflow="fold", justify="right" if name in ("number", "bytes", "a rank") else "left")
     for kind in kinds:
-        said = ", ".join(f"{number} {name}" for name, number in kind.collectives.items()) or "none"
-        sums.add_row(kind.name, str(kind.count), amount(kind.bytes_whole), amount(kind.bytes_rank), said)
+        counts = ", ".join(f"{number} {name}" for name, number in kind.collectives.items()) or "none"
+        sums.add_row(kind.name, str(kind.count), amount(kind.bytes_whole), amount(kind.bytes_rank), counts)
     whole = sum(kind.count * kind.bytes_whole for kind in kinds)
     share = sum(kind.count * kind.bytes_rank for kind in kinds)
     number = sum(kind.count * sum(kind.collectives.values()) for kind in kinds)

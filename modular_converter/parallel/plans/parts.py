@@ -118,8 +118,8 @@ def lengths_of(parts: Sequence[Part], length: int, look_up: Callable[[str], int]
     known = sum(value for value in values if value is not None)
     filled = [length - known if value is None else value for value in values]
     if sum(filled) != length or min(filled) < 1:
-        said = ", ".join(f"{part} = {value}" for part, value in zip(parts, filled))
-        raise ApplyError(f"{where}: its parts do not add up to {length}: {said}")
+        given = ", ".join(f"{part} = {value}" for part, value in zip(parts, filled))
+        raise ApplyError(f"{where}: its parts do not add up to {length}: {given}")
     return reduced(filled)
 
 

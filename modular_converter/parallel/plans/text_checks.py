@@ -110,8 +110,8 @@ def from_json(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
         raise PlanFormatError(f"a number in it is too large ({shortened(str(error))})") from error
     if fault is not None:
         wanted = fault.schema.get("description") if isinstance(fault.schema, Mapping) else None
-        said = f"{shown(fault.instance)}: {wanted}" if wanted else shortened(fault.message, 400)
-        raise PlanFormatError(f"{shortened(fault.json_path)}: {said}")
+        message = f"{shown(fault.instance)}: {wanted}" if wanted else shortened(fault.message, 400)
+        raise PlanFormatError(f"{shortened(fault.json_path)}: {message}")
     return value
 
 

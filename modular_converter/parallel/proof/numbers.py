@@ -154,8 +154,8 @@ class Sizes:
     width: int | None = None
 
     def __str__(self) -> str:
-        said = ", ".join(map(str, self.given))
-        return f"the sizes {said}" if self.width is None else f"the part {said} of {self.width}"
+        listed = ", ".join(map(str, self.given))
+        return f"the sizes {listed}" if self.width is None else f"the part {listed} of {self.width}"
 
     def fits(self, share: Sizes, ratios: Ratios) -> bool:
         """Whether a rank's integers are the same, or its share of them."""

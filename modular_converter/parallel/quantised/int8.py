@@ -181,20 +181,20 @@ def _form(model: torch.nn.Module, name: str, weight: Any) -> _Form:
 
     path, _, leaf = name.rpartition(".")
     module = model.get_submodule(path)
-    said = ""
+    reason = ""
     if type(module) is not torch.nn.Linear or leaf != "weight":
-        said = f"it is a weight of {type(module).__name__}"
+        reason = f"it is a weight of {type(module).__name__}"
     elif type(weight) is not Int8Tensor:
-        said = f"it is of the type {type(weight).__name__}"
+        reason = f"it is of the type {type(weight).__name__}"
     elif weight.act_quant_kwargs is not None or weight.act_pre_scale is not None:
-        said = "its inputs are quantised or scaled, too"
+        reason = "its inputs are quantised or scaled, too"
     elif list(weight.block_size) not in ([1, weight.shape[1]], list(weight.shape)):
-        said = f"it has scales for blocks of {' x '.join(map(str, weight.block_size))} entries"
+        reason = f"it has scales for blocks of {' x '.join(map(str, weight.block_size))} entries"
     elif weight.zero_point is not None and bool(weight.zero_point.any()):
-        said = "it has zero points"
-    if said:
+        reason = "it has zero points"
+    if reason:
         raise ApplyError(
-            f"{name}: its weights are quantised ({SCHEME}) in a way that a plan does not cut: {said}; supported is "
+            f"{name}: its weights are quantised ({SCHEME}) in a way that a plan does not cut: {reason}; supported is "
             "TorchAoConfig(Int8WeightOnlyConfig()) with one scale a row, or load the weights from before they were "
             "quantised"
         )

@@ -371,8 +371,8 @@ def _hung(ranks: list[Rank], missing: list[int], limit_s: float) -> Lost:
     time.sleep(0.5)
     if failure:
         return Lost("a rank failed while the others waited for it", f"all ranks were ended{failure}", error)
-    said = f"ranks {missing} did not answer in {limit_s:.0f} s; all ranks were ended"
-    return Lost("the time limit passed", said + "".join(_places_of_hung(ranks, missing)))
+    message = f"ranks {missing} did not answer in {limit_s:.0f} s; all ranks were ended"
+    return Lost("the time limit passed", message + "".join(_places_of_hung(ranks, missing)))
 
 
 def _places_of_hung(ranks: list[Rank], missing: list[int]) -> list[str]:

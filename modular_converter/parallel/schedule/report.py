@@ -62,7 +62,7 @@ def schedule_table(comparison: ScheduleComparison, unit: str = "s") -> tuple[lis
     return head, rows
 
 
-def to_value(comparison: ScheduleComparison, unit: str, notes: list[str], said: list[str]) -> dict[str, Any]:
+def to_value(comparison: ScheduleComparison, unit: str, notes: list[str], sentences: list[str]) -> dict[str, Any]:
     """The comparison for JSON: times in ``unit``, memory in bytes, bubbles from 0 to 1."""
     return {
         "unit": unit,
@@ -72,7 +72,7 @@ def to_value(comparison: ScheduleComparison, unit: str, notes: list[str], said: 
         "others": {
             name: {"refused": other} if isinstance(other, str) else _value(other) for name, other in comparison.others
         },
-        "advice": said,
+        "advice": sentences,
     }
 
 

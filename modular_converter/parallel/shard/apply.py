@@ -308,8 +308,8 @@ def own_integer(pieces: Mapping[str, Piece], label: str, value: int, rank: int, 
         if not uneven:
             raise MisfitError(path, f"{label} is {value}, which does not divide over {size} ranks")
     if len(found) != 1:
-        said = f"{label} is {value}, and no weight near it shows how it divides over {size} ranks"
-        raise MisfitError(path, said)
+        reason = f"{label} is {value}, and no weight near it shows how it divides over {size} ranks"
+        raise MisfitError(path, reason)
     return found.pop()
 
 

@@ -55,9 +55,9 @@ def stretches(
     """
     blocks = block_lengths(length, parts)
     if units is None and len(set(blocks)) > 1 and any(block % size for block in blocks):
-        said = ", ".join(map(str, blocks))
+        lengths = ", ".join(map(str, blocks))
         raise ApplyError(
-            f"blocks of lengths {said} do not divide over {size} ranks; units= would say what goes together"
+            f"blocks of lengths {lengths} do not divide over {size} ranks; units= would say what goes together"
         )
     found, start, local = [], 0, 0
     for block in blocks:
@@ -153,12 +153,12 @@ def with_units(plan: Plan, model: torch.nn.Module, trace: Trace, ranks: int) -> 
             rules.append(rule)
             continue
         names = {path: path if path in counts else f"{path}.weight" for path in matches(rule.pattern, paths)}
-        said = {path: (_units(counts.get(n), heads, ranks), members.get(n, 0)) for path, n in names.items()}
-        if len(set(said.values())) == 1:
-            units, shared = next(iter(said.values()))
+        shared_out = {path: (_units(counts.get(n), heads, ranks), members.get(n, 0)) for path, n in names.items()}
+        if len(set(shared_out.values())) == 1:
+            units, shared = next(iter(shared_out.values()))
             rules.append(replace(rule, units=units, members=shared))
         else:
-            rules += [replace(rule, pattern=path, units=u, members=m) for path, (u, m) in said.items()]
+            rules += [replace(rule, pattern=path, units=u, members=m) for path, (u, m) in shared_out.items()]
     return replace(plan, rules=tuple(rules))
 
 

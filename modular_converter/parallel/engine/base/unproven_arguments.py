@@ -55,21 +55,21 @@ class Unproven:
         if not names or names in self.known:
             return
         try:
-            said = self._new_operation(given, without)
+            reason = self._new_operation(given, without)
         except Exception as error:  # any error of the model's own code without data
-            said = f"it cannot be tried without data ({one_line(error)})"
+            reason = f"it cannot be tried without data ({one_line(error)})"
             if is_of_the_library(model):
                 logger.warning(
                     "%s was given %s, which no run of the proof had, and %s: compare an answer with the answer of one "
                     "device",
                     type(model).__name__,
                     ", ".join(sorted(names)),
-                    said,
+                    reason,
                 )
-                said = ""
-        if said:
+                reason = ""
+        if reason:
             raise ApplyError(
-                f"{type(model).__name__} was given {', '.join(sorted(names))}, which no run of the proof had, and {said}, so "
+                f"{type(model).__name__} was given {', '.join(sorted(names))}, which no run of the proof had, and {reason}, so "
                 "the answer may be wrong: leave it out, or use a plan without this check: parallelize(model, plan=...), "
                 "such as `modular-plan derive` prints"
             )

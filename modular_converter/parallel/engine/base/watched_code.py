@@ -93,7 +93,7 @@ class WatchedCode:
         for (place, scope), members in zip(self.of_torch, self.members_of_torch):
             if vars(scope) != members and (found := _other_function(vars(scope), members)):
                 return f"torch's {place}.{found}"
-        if all(map(operator.is_, now, self.values)) and all(repr(now[n]) == said for n, said in self.inside.items()):
+        if all(map(operator.is_, now, self.values)) and all(repr(now[n]) == text for n, text in self.inside.items()):
             return ""
         for n, (old, new) in enumerate(zip(self.values, now)):
             if old is not new and not _equal(old, new) or n in self.inside and repr(new) != self.inside[n]:

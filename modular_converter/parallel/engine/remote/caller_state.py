@@ -71,9 +71,9 @@ class CallerState:
             raise ApplyError(
                 f"a weight was swapped with a tensor of this process, which the ranks do not see; {_CURE}"
             )
-        if said := self.code.changed():
+        if reason := self.code.changed():
             raise ApplyError(
-                f"{said} is not what it was when the ranks got the model, and they do not see it; {_CURE}"
+                f"{reason} is not what it was when the ranks got the model, and they do not see it; {_CURE}"
             )
         placement, switches = self.placement, TorchSwitches.here()
         if self.code.unsent:
@@ -99,12 +99,12 @@ class CallerState:
     def _check(self, changes: list[StateChange], skeleton: Skeleton) -> None:
         """Raise ``ApplyError`` for the first change that may not be sent."""
         for one in changes:
-            if said := self._hindrance(one):
-                raise ApplyError(f"{one.where} was set, but {said}; {_CURE}")
+            if reason := self._hindrance(one):
+                raise ApplyError(f"{one.where} was set, but {reason}; {_CURE}")
         unsure = [one for one in changes if not _is_number_alone(one)]
-        if unsure and (said := _other_operations(skeleton, list(self.sent.values()), changes)):
+        if unsure and (reason := _other_operations(skeleton, list(self.sent.values()), changes)):
             names = ", ".join(one.where for one in unsure)
-            raise ApplyError(f"{names} was set, and {said}, for which the plan is not proven; {_CURE}")
+            raise ApplyError(f"{names} was set, and {reason}, for which the plan is not proven; {_CURE}")
 
     def _hindrance(self, one: StateChange) -> str:
         value = one.value

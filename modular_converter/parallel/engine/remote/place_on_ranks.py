@@ -56,14 +56,15 @@ _AGREED: set[tuple[Any, ...]] = set()
 
 @dataclass(frozen=True)
 class ComparedOnRanks:
-    """The difference between answers, in words; empty if they agree.
+    """The answer of the ranks beside the one here.
 
     Attributes:
+        difference: from the answer here, in words; empty if they agree.
         placement: of the compared layers on the ranks.
         ran: the layers that ran on the ranks, their form and types, in words; empty if none ran.
     """
 
-    said: str = ""
+    difference: str = ""
     placement: Placement | None = None
     ran: str = ""
 
@@ -103,8 +104,8 @@ def difference_of_small(model: Any, plan: Plan, session: Session) -> str:
         return ""
     if key not in _AGREED:
         found = _compared_once(probe_with(small, inputs), part, session, kept_types(small, None), False)
-        if found.said:
-            return found.said
+        if found.difference:
+            return found.difference
         _AGREED.add(key)
     return ""
 
@@ -112,8 +113,8 @@ def difference_of_small(model: Any, plan: Plan, session: Session) -> str:
 def _compared_once(probe: Probe, plan: Plan, session: Session, kept: Any, half: bool) -> ComparedOnRanks:
     try:
         placement = _placed(probe.model, fitting(plan, probe.model), session, kept)
-        said = probe.difference(lambda inputs: placement.call("forward", (), dict(inputs)), half)
-        return ComparedOnRanks(said, placement)
+        difference = probe.difference(lambda inputs: placement.call("forward", (), dict(inputs)), half)
+        return ComparedOnRanks(difference, placement)
     except RemoteError as error:
         return ComparedOnRanks(str(error).strip().splitlines()[-1])
     except Exception as error:
@@ -136,11 +137,11 @@ def _placed(model: torch.nn.Module, plan: Plan, session: Session, kept: Any) -> 
     return placement
 
 
-def refuse_difference(said: str) -> None:
+def refuse_difference(difference: str) -> None:
     """Raise ``ApplyError`` for a difference, if there is one."""
-    if said:
+    if difference:
         raise ApplyError(
-            f"one layer of each kind gives other numbers on the ranks than here ({said}); the plan is wrong for this "
+            f"one layer of each kind gives other numbers on the ranks than here ({difference}); the plan is wrong for this "
             "model, which is unchanged: give another plan=, or run it on one device"
         )
 
@@ -260,23 +261,23 @@ def _compared(given: Arguments, session: Session, ready: _Ready) -> _Ready:
     def compared(plan: Plan) -> ComparedOnRanks:
         plan = check_fit(ready.skeleton, plan, len(session.devices))[0]
         own = difference_on_ranks(given.model, plan, session, given.weight_type, ready.checkpoint)
-        if own.said or given.plan is not None:
+        if own.difference or given.plan is not None:
             return own
-        return replace(own, said=difference_of_small(given.model, plan, session))
+        return replace(own, difference=difference_of_small(given.model, plan, session))
 
     found, name = compared(ready.plan), type(given.model).__name__
-    if found.said and given.plan is None:
+    if found.difference and given.plan is None:
         with torch.random.fork_rng(devices=[]):
             deeper = _deeper_plan(given.model, 4 if len(session.devices) % 4 == 0 else 2)
-            if deeper is not None and not (other := compared(deeper[0])).said:
+            if deeper is not None and not (other := compared(deeper[0])).difference:
                 plan, origin = deeper
-                said = (name, ready.origin, found.said, origin)
-                logger.warning("%s: %s fails on one layer of each kind (%s); used instead: %s", *said)
+                fails = f"{name}: {ready.origin} fails on one layer of each kind ({found.difference})"
+                logger.warning("%s; used instead: %s", fails, origin)
                 fitted, pieces = check_fit(ready.skeleton, plan, len(session.devices))
                 log_kept(given.model, fitted, len(session.devices))
                 ready = replace(ready, plan=fitted, origin=origin, pieces=pieces)
                 return _with_origin(replace(ready, tried=other.placement), other.ran)
-    refuse_difference(found.said)
+    refuse_difference(found.difference)
     return _with_origin(replace(ready, tried=found.placement), found.ran)
 
 
@@ -296,8 +297,8 @@ def _deeper_plan(model: Any, ranks: int) -> tuple[Plan, str] | None:
 
 def _with_origin(ready: _Ready, ran: str) -> _Ready:
     """The same, with the layers that ran on the ranks in its origin: the proof on small instances has another form."""
-    said = f"tried on the ranks: {ran}" if ran else "not tried on the ranks: the form for inference, the types in use"
-    return replace(ready, origin=f"{ready.origin}; {said}")
+    scope = f"tried on the ranks: {ran}" if ran else "not tried on the ranks: the form for inference, the types in use"
+    return replace(ready, origin=f"{ready.origin}; {scope}")
 
 
 def _place(given: Arguments, session: Session, ready: _Ready) -> Placement:

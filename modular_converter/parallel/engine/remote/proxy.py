@@ -167,12 +167,12 @@ class Parallelized(MemoryFigures):
 class _Fixed(dict[str, Any]):
     """The children, weights or hooks of a module on the ranks; refuses replacements, such as peft's."""
 
-    def __init__(self, content: dict[str, Any], said: str) -> None:
+    def __init__(self, content: dict[str, Any], refusal: str) -> None:
         super().__init__(content)
-        self.said = said
+        self.refusal = refusal
 
     def _refused(self, *changed: Any, **more: Any) -> Any:
-        raise PlanError(self.said.format(name=next(iter(changed or more), "this")))
+        raise PlanError(self.refusal.format(name=next(iter(changed or more), "this")))
 
     __setitem__ = __delitem__ = __ior__ = setdefault = update = pop = popitem = clear = _refused
 
@@ -195,9 +195,9 @@ def install(model: torch.nn.Module, placement: Placement) -> None:
     opened = model.__dict__["_open"] = []
     for path, module in list(model.named_modules()):
         unheard = _UNHEARD.format(name=type(module).__name__)
-        said = dict.fromkeys(_CHILDREN, _UNREACHED) | dict.fromkeys(_HOOKS if path else (), unheard)
-        opened += [(path, name, vars(module)[name]) for name in said]
-        vars(module).update({name: _Fixed(vars(module)[name], text) for name, text in said.items()})
+        refusal = dict.fromkeys(_CHILDREN, _UNREACHED) | dict.fromkeys(_HOOKS if path else (), unheard)
+        opened += [(path, name, vars(module)[name]) for name in refusal]
+        vars(module).update({name: _Fixed(vars(module)[name], text) for name, text in refusal.items()})
     placement.settings = pickled(settings_of(model))
     model.__dict__["_placement"] = placement
     model.__dict__["_homes"] = homes

@@ -193,10 +193,10 @@ class Decoder:
             for tensor in result:
                 self._send(tensor.contiguous(), self._group, self._rank + 1)
             return
-        said, tokens = self._chosen(one, result.logits[:, -1], config)
+        state, tokens = self._chosen(one, result.logits[:, -1], config)
         for other in range(self._last):
-            self._send(torch.cat([tokens.new_tensor([said]), tokens]), self._tokens, other)
-        self._add(one, said, tokens)
+            self._send(torch.cat([tokens.new_tensor([state]), tokens]), self._tokens, other)
+        self._add(one, state, tokens)
 
     def _chosen(self, one: _Group, last: torch.Tensor, config: Any) -> tuple[int, torch.Tensor]:
         """The state of the group, and the next token of each row."""
@@ -218,14 +218,14 @@ class Decoder:
         dist.recv(found, group=self._tokens, group_src=self._last)
         self._add(one, int(found[0]), found[1:])
 
-    def _add(self, one: _Group, said: int, tokens: torch.Tensor) -> None:
-        if said == _FAILED:
+    def _add(self, one: _Group, state: int, tokens: torch.Tensor) -> None:
+        if state == _FAILED:
             raise ApplyError(
                 f"{type(self._shapes).__name__}: all logits are NaN: a forward with a cache uses values inside of other "
                 "stages, or the weights are broken; generate with the whole model"
             )
         one.add(self._shapes, tokens)
-        one.is_done = said == _DONE
+        one.is_done = state == _DONE
 
     def _send(self, tensor: torch.Tensor, group: Any, target: int) -> None:
         """Send without waiting, since the receiver may be busy; the tensor is kept until it is sent."""

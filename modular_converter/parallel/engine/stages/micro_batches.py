@@ -82,8 +82,8 @@ def batch_of(inputs: Mapping[str, Any], chunks: int, device: torch.device, rows:
         raise ApplyError("a step needs the batch by name, such as input_ids=ids")
     if size % chunks:
         fitting = [number for number in range(1, size + 1) if size % number == 0]
-        said = ", ".join(map(str, fitting[-6:]))
-        raise ApplyError(f"{size} rows do not divide into {chunks} micro-batches: give chunks= one of {said}")
+        sizes = ", ".join(map(str, fitting[-6:]))
+        raise ApplyError(f"{size} rows do not divide into {chunks} micro-batches: give chunks= one of {sizes}")
     return Batch(size, moved, rows.of(moved) if chunks > 1 else {})
 
 

@@ -328,10 +328,10 @@ class Pipeline(StageWeights):
         found = _own_loss(whole) if self._loss is None else self._loss(whole, target)
         return found / self._chunks
 
-    def _refuse_everywhere(self, said: str) -> None:
+    def _refuse_everywhere(self, reason: str) -> None:
         """Raise ``ApplyError`` on all processes if one has a message."""
-        if float(self._everyone.all_reduce(torch.tensor([float(bool(said))], device=self._place))):
-            raise ApplyError(next(filter(None, everywhere(said, self._everyone))))
+        if float(self._everyone.all_reduce(torch.tensor([float(bool(reason))], device=self._place))):
+            raise ApplyError(next(filter(None, everywhere(reason, self._everyone))))
 
     def _everywhere(self, losses: Sequence[torch.Tensor]) -> torch.Tensor:
         # In float32, since the other processes do not know the type of the last stage's losses.
