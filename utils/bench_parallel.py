@@ -1,4 +1,4 @@
-"""Figures of `parallelize`: `python utils/bench_parallel.py [--devices 2,4] [--update docs/parallelize.md]`.
+"""Figures of `parallelize`: `python utils/bench_parallel.py [--devices 2,4] [--update docs/figures/parallelize.md]`.
 
 Against one device, against transformers' own tensor parallelism on the same weights, and against the lower bound:
 bytes of weights that a device reads over its bandwidth, plus the collectives. A llama-shaped model of 5.9 billion

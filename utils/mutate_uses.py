@@ -4,7 +4,7 @@ Each sequence of lines runs on a small model on one device, and on its copy in s
 saves of a model on CPU ranks (`tests/parallel/random_lines.py`), and training steps in the layouts of process groups
 (`tests/parallel/random_steps.py`). A use must be equal, or refused with a reason. A difference in silence is reduced and
 kept with its lines. A command that was stopped goes on where its record ends; several may share the work by models. The
-exit code is 1 if a sequence differs in silence. `--write RECORD…` puts the figures into docs/parallelize.md.
+exit code is 1 if a sequence differs in silence. `--write RECORD…` puts the figures into docs/figures/random-uses.md.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def main() -> int:
     if options.write:
         text = figures(options.write)
         print(text)
-        write_part(ROOT / "docs" / "parallelize.md", "uses", text)
+        write_part(ROOT / "docs/figures/random-uses.md", "uses", text)
         return 0
     quiet()
     parts = parts_of(options.models or TYPES, options.ranks or [2, 3], options.kind or ["calls", "steps"])

@@ -3,7 +3,7 @@
 `fit` counts how the derived plans hold at those sizes without data, from the rows that `modular-plan coverage --all --resume
 ROWS.jsonl` has written; `run` runs the models that parallelformers supported, or those named, with two layers, random
 weights and as many CPU ranks, and compares outputs and greedy tokens with one process. Its rows go to `--done`, from which a
-second call goes on. `--update docs/parallelize.md` writes the table.
+second call goes on. `--update docs/figures/uneven-shares.md` writes the table.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 COVERAGE is what `modular-plan coverage --resume` writes; its verified models run small, with the plan that it found,
 and those that generate text do so. One pair of ranks serves all models. The rows go to a file, from which a second
-call goes on; `--update docs/parallelize.md` writes the table.
+call goes on; `--update docs/figures/verified-models.md` writes the table.
 """
 
 from __future__ import annotations

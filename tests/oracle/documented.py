@@ -1,4 +1,4 @@
-"""The differences from Python's own inheritance that docs/guide.md describes, and no finding names: an author wants them.
+"""The differences from Python's own inheritance that docs/guide/ describes, and no finding names: an author wants them.
 
 The rules here are narrow and look at the modular file and its neighbours only, never at the generated file.
 """

@@ -52,8 +52,13 @@ def read_examples(name: str) -> tuple[dict[str, str], list[Example]]:
     return shared, examples
 
 
-SHARED, EXAMPLES = read_examples("docs/guide.md")
-EXAMPLES += read_examples("README.md")[1] + read_examples("docs/how-to/installed-library.md")[1]
+SHARED = read_examples("docs/guide/example.md")[0]
+WITH_EXAMPLES = (
+    "README.md",
+    "docs/how-to/installed-library.md",
+    *sorted(f"docs/guide/{path.name}" for path in (ROOT / "docs/guide").iterdir()),
+)
+EXAMPLES = [example for name in WITH_EXAMPLES for example in read_examples(name)[1]]
 
 
 def convert(example: Example, root: pathlib.Path) -> dict[str, str]:
@@ -233,7 +238,12 @@ def test_the_figures_of_the_readme_are_those_of_their_pages():
 
 
 def test_the_guide_lists_the_kinds_of_the_profile():
-    table = (ROOT / "docs/guide.md").read_text(encoding="utf-8").partition("## Kinds of file")[2].partition("<!--")[0]
+    table = (
+        (ROOT / "docs/guide/files.md")
+        .read_text(encoding="utf-8")
+        .partition("## Kinds of file")[2]
+        .partition("<!--")[0]
+    )
     rows = re.findall(r"^\| (`.+`) \| `(\w+)_<model>\.py` \|$", table, re.MULTILINE)
     listed = {suffix: kind for suffixes, kind in rows for suffix in re.findall(r"`(\w+)`", suffixes)}
     assert listed == profile_settings().kinds

@@ -36,9 +36,9 @@ INLINE = re.compile(rf"`((?:{'|'.join(COMMANDS)})(?: [^`]*)?)`")
 STANDS_FOR = {
     r"\bN\b": "2",
     r"\bFILE\b|models/(?:new|kiwi)/modeling_(?:new|kiwi)\.py": "models/gemma/modeling_gemma.py",
-    r"\bnew (?:MODEL|kiwi)\b": "new fresh",
+    r"\bnew (?:MODEL|kiwi|emu)\b": "new fresh",
     r"\bmodularize (?:MODEL|phi|mistral)\b": "modularize llama",
-    r"\bMODELS?\b|\bFILES\b|\./graph|\bphi\b|\bkiwi\b": "gemma",
+    r"\bMODELS?\b|\bFILES\b|\./graph|\b(?:phi|kiwi|emu)\b": "gemma",
     r"\bPARENTS\b": "llama",
     r"\bTOOL\b": "torch",
     r"\bCODE\b": "MC201",

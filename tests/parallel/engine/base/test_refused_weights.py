@@ -28,7 +28,7 @@ SIZES = {
     "num_hidden_layers": 1,
 }
 NAMES = ("gate", "up", "down")
-PAGE = Path(__file__).parents[4] / "docs" / "parallelize.md"
+PAGE = Path(__file__).parents[4] / "docs/parallelize/saved-models.md"
 METHODS = [one.value for one in schemes.QuantizationMethod]
 
 
