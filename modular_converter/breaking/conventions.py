@@ -60,6 +60,10 @@ class Conventions:
         """Whether this is the base of all models, whose own `__init__` makes no parameters."""
         return cls.name == self._run.names.library.settings.model_base
 
+    def makes_nothing(self, owner: ClassValue, method: str) -> bool:
+        """Whether this is what every model calls at the end of its `__init__`: it fills what is there already."""
+        return method == "post_init" and self.is_model_base(owner)
+
     # configurations
 
     def configuration(

@@ -230,6 +230,8 @@ class _Reader:
                     {**whole.fields, **own.fields},
                     {**whole.variables, **own.variables},
                 )
+        if (made := _of_dataclass(ancestors)) is not None:
+            whole = whole._replace(methods={**whole.methods, "__init__": made})
         is_model = any(one.short_name == self._run.names.library.settings.model_base for one in ancestors[1:])
         return PublicClass(
             cls.name,
@@ -277,6 +279,26 @@ def _own(cls: ClassValue) -> _Own:
             parameters = tuple(_parameters(node, Method(node).instance))
             methods[name] = Signature(place, parameters, _words_of(node.decorator_list), is_attribute)
     return _Own(methods, dict(_fields(cls, methods)), dict(_variables(cls)))
+
+
+def _of_dataclass(ancestors: Ancestors) -> Signature | None:
+    """The `__init__` that `@dataclass` makes from the fields of a class and its bases; None for any other class."""
+    cls = ancestors[0]
+    if not isinstance(cls, ClassValue) or "__init__" in cls.methods or not _is_dataclass(cls):
+        return None
+    fields: dict[str, MethodParameter] = {}
+    for one in reversed(ancestors):
+        if isinstance(one, ClassValue) and _is_dataclass(one):
+            for node in one.members.node.body:
+                if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                    default = None if node.value is None else ast.unparse(default_of(node.value))
+                    fields[node.target.id] = MethodParameter(node.target.id, "positional", default)
+    return Signature(CodePlace(cls.path, cls.line, cls.name), tuple(fields.values()))
+
+
+def _is_dataclass(cls: ClassValue) -> bool:
+    decorators = (getattr(one, "func", one) for one in cls.members.node.decorator_list)
+    return any(dotted(one).rpartition(".")[2] == "dataclass" for one in decorators)
 
 
 def _words_of(decorators: Sequence[ast.expr]) -> frozenset[str]:

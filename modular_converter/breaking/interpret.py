@@ -161,6 +161,8 @@ class Interpreter:
         """The value that a function of the tree returns."""
         node = function.node
         is_again = isinstance(node, FUNCTIONS) and node.name != "__init__" and node in self._active
+        if function.owner is not None and self.conventions.makes_nothing(function.owner, function.text):
+            return NONE
         if not isinstance(node, FUNCTIONS) or is_again or len(self._active) > MOST_DEPTH:
             return Expression(f"{function.text}()", may_be_module=True)
         frame = Frame(function.path, function.above, dict(function.closure), function.instance, function.owner)

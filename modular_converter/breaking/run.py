@@ -17,6 +17,7 @@ from modular_converter.breaking.older import older_tree, tree_at
 from modular_converter.breaking.report import CauseGroup, findings_of, groups
 from modular_converter.breaking.values import CodePlace
 from modular_converter.check.cache.key import key_of
+from modular_converter.check.cache.lookup import Cache
 from modular_converter.check.cache.store import digest, read_entry, write_entry
 from modular_converter.check.conversions import find_conversions
 from modular_converter.convert.source.library import Library
@@ -88,9 +89,11 @@ def compare_trees(options: BreakingOptions) -> BreakingResult:
 
 def _stale(options: BreakingOptions, paths: Sequence[str], settings: Settings) -> tuple[dict[str, str], list[Finding]]:
     """The generated files that edits since the older commit reach, as a conversion gives them, and the reasons why some
-    cannot be converted. Without git the files on disk are taken as they are.
+    cannot be converted. Without git the files on disk are taken as they are; so are those that an earlier check knows.
     """
     library = Library(settings)
+    current = Cache(options.cache, settings.with_any_formatter).look_up(paths) if options.cache else {}
+    paths = [path for path in paths if path not in current]
     reached: list[str] = []
     for ref in (options.against, "HEAD"):
         with contextlib.suppress(ConversionError):

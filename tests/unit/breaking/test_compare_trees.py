@@ -175,6 +175,18 @@ def test_what_a_base_of_all_models_loses_is_one_finding(published: Path, zoo: Pa
     assert "no longer defines `save` in `PreTrainedModel`: 3 models" in str(finding["message"])
 
 
+def test_the_fields_of_a_dataclass_are_parameters(zoo: Path, tmp_path: Path) -> None:
+    fields = "\n\n@dataclass\nclass LlamaOutput(Output):\n    cache: int\n    states: tuple | None = None\n"
+    base = "\n\n@dataclasses.dataclass(frozen=True)\nclass Output:\n    loss: float | None = None\n"
+    edit(zoo, "modeling_llama.py", '\n\n__all__ = ["LlamaModel"]\n', f'{base}{fields}\n\n__all__ = ["LlamaOutput"]\n')
+    shutil.copytree(zoo, tmp_path / "older" / "zoo")
+    edit(zoo, "modeling_llama.py", "    cache: int\n", "")
+    edit(zoo, "modeling_llama.py", "loss: float | None = None", "loss: float | None = 0.0")
+    lost, default = told(zoo, tmp_path / "older" / "zoo")
+    assert "`__init__` has no parameter `cache` in `LlamaOutput`: 1 model (llama)" in str(lost["message"])
+    assert "`__init__` changes the default of `loss` from `None` to `0.0`" in str(default["message"])
+
+
 HEADS = """\
 
 
