@@ -58,7 +58,9 @@ def test_every_scheme_of_the_library_is_refused_by_name(model, tmp_path, method)
 
 def test_the_page_has_a_row_for_each_scheme():
     rows: dict[str, list[str]] = {}
-    section = PAGE.read_text(encoding="utf-8").partition("\n## Adapters and quantised weights")[2].partition("\n## ")[0]
+    section = (
+        PAGE.read_text(encoding="utf-8").partition("\n## Adapters and quantised weights")[2].partition("\n## ")[0]
+    )
     for line in section.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("| ") else []
         for method in set(cells[0].split("`")[1::2]).intersection(METHODS) if len(cells) == 2 else ():
