@@ -25,8 +25,9 @@ class _NotKnown:
 NOT_KNOWN = _NotKnown()
 CONFIG_BASES = frozenset({"PreTrainedConfig", "PretrainedConfig"})
 """The bases of all configurations."""
-PROPERTIES = ("property", "cached_property", "functools.cached_property")
-"""Decorators of methods that are read as attributes; a setter of the same name stands below."""
+PROPERTY = "property"
+"""The end of the names of decorators of methods that are read as attributes, as `cached_property` and `classproperty`;
+a setter of the same name stands below."""
 
 
 class CodePlace(NamedTuple):
@@ -95,7 +96,7 @@ class ClassValue:
         """Name -> the method, and whether it is read as an attribute; of several with one name the getter, else the last."""
         found: dict[str, tuple[Function, bool]] = {}
         for one in self.members.methods:
-            is_getter = any(dotted(by) in PROPERTIES for by in one.node.decorator_list)
+            is_getter = any(dotted(by).endswith(PROPERTY) for by in one.node.decorator_list)
             if is_getter or not found.get(one.name, (None, False))[1]:
                 found[one.name] = one.node, is_getter
         return found

@@ -175,6 +175,13 @@ def test_what_a_base_of_all_models_loses_is_one_finding(published: Path, zoo: Pa
     assert "no longer defines `save` in `PreTrainedModel`: 3 models" in str(finding["message"])
 
 
+@pytest.mark.parametrize("decorator", ("property", "classproperty", "functools.cached_property"))
+def test_properties_are_attributes(decorator: str, zoo: Path) -> None:
+    edit(zoo, "modeling_llama.py", "@property", f"@{decorator}")
+    facts = tree_at(str(zoo / "models"), profile_settings()).facts("llama")
+    assert facts.files["modeling_llama.py"].classes["LlamaModel"].methods["size"].is_attribute
+
+
 def test_the_fields_of_a_dataclass_are_parameters(zoo: Path, tmp_path: Path) -> None:
     fields = "\n\n@dataclass\nclass LlamaOutput(Output):\n    cache: int\n    states: tuple | None = None\n"
     base = "\n\n@dataclasses.dataclass(frozen=True)\nclass Output:\n    loss: float | None = None\n"
