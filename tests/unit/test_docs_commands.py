@@ -61,6 +61,20 @@ ONLY_PARSED = {
     "merge-driver": "changes the clone; tests/unit/git/test_merge_driver.py",
 }
 
+PLAN_ONLY_PARSED = {
+    r"plan [a-z]+$": "names the command",
+    "advise|memory": "count a full-size model; tests/parallel/advice",
+    "committed": "proves the plans of the library, more than a minute; tests/parallel/tables",
+    "coverage": "proves many models, minutes; tests/parallel/tables",
+    "plan run": "starts processes; tests/parallel/commands/test_run.py",
+    "plan verify": "starts processes, and needs a file; tests/parallel/test_cli.py",
+    "plan write": "needs a model that the library knows; tests/parallel/source",
+    "plan schedule": "traces a model in stages; tests/parallel/schedule",
+    "plan diff": "proves two plans; tests/parallel/test_cli.py",
+    "TOOL": "stands for the commands beside it",
+}
+"""Of the commands for plans, those that are not run, and why."""
+
 
 def commands_of(page: Path) -> Iterator[str]:
     """The commands of ours in the fenced blocks and in the code of a page."""
@@ -152,3 +166,26 @@ def test_a_command_runs(line: str, library: Path, monkeypatch: pytest.MonkeyPatc
     git(library, "clean", "-q", "-f", "-d")
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     assert done.exit_code in (0, 1), done.output
+
+
+PLANS = {
+    line: re.sub(r"\b(?:MODEL|llama|bert)\b", "gpt2", line).replace(
+        "derive --max-collectives N", "derive gpt2 --max-collectives 2"
+    )
+    for line, _ in FOUND
+    if line.startswith("modular-plan ") and not any(re.search(one, line) for one in PLAN_ONLY_PARSED)
+}
+"""A command of a page -> the same for gpt2, whose plan takes the least time, but for qwen3, which vLLM can run."""
+
+
+def test_plans_are_shown_derived_and_exported() -> None:
+    assert {line.split(" ")[1] for line in PLANS} == {"--help", "show", "derive", "export"}
+
+
+@pytest.mark.parametrize("line", sorted(set(PLANS.values())))
+def test_a_command_for_plans_runs(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, rest = click_command(shlex.split(line))
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(found, rest)
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    assert done.exit_code == 0 and (done.output or list(tmp_path.iterdir())), done.output
