@@ -103,6 +103,7 @@ WRONG = {
     **dict.fromkeys(("replicas over all", "replicas over a mesh", "replicas over a group"), OTHER_SHARES),
     **dict.fromkeys(("replicas of a layer", "ZeRO 1 over all"), OTHER_SHARES),
     **dict.fromkeys(("fully_shard over tensors", "fully_shard over all", "fully_shard of layers"), OTHER_SHARES),
+    "a norm of shares behind it": "norm of layers.0.bare, of its gradient or of their state: a process has its share",
     "ZeRO 1 of DTensors": "ZeroRedundancyOptimizer takes no DTensors: give parallelize a layout with fsdp",
     "twice": "sharded already",
     "a part again": "sharded already: call parallelize once, for the whole model",

@@ -25,6 +25,7 @@ def test_penalties_and_late_optimizers_are_those_of_one_process(layouts, process
         assert "add the whole number, penalty.full_tensor()" in one["mixed"]
         assert "torch.autograd.grad of model.embed" in one.get("grad", "torch.autograd.grad of model.embed"), run
         assert "backward(inputs=) of model.embed" in one.get("inputs", "backward(inputs=) of model.embed"), run
+        assert not {name: far for name, far in one["drawn"].items() if far >= 1e-5}, run
         apart, counted, between = one["frozen"]
         assert apart < 1e-5
         if run != "tp2 True":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import sys
 import tempfile
@@ -48,6 +49,43 @@ def said(call):
         return f"no error: {call()}"
     except ApplyError as error:
         return str(error)
+
+
+class Noisy(torch.optim.SGD):
+    """Steps with noise and with entries set by a mask, as of Langevin dynamics and of pruning."""
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        super().step(closure)
+        drawn = torch.Generator().manual_seed(5)
+        for one in self.param_groups[0]["params"]:
+            one.add_(torch.randn_like(one), alpha=0.01)
+            one.add_(torch.empty_like(one).uniform_(-1, 1, generator=drawn), alpha=0.01)
+            one.mul_(torch.bernoulli(torch.full_like(one, 0.9))).add_(torch.empty_like(one).exponential_(), alpha=0.01)
+            one[one > 0.5] = 0.25
+
+
+def drawn(layout):
+    """How far steps with noise, of Adafactor and of LBFGS are from one process; data ranks have seeds of their own."""
+    found = {}
+    for make in (Noisy, torch.optim.Adafactor, torch.optim.LBFGS):
+        one = llama().double()
+        model = parallelize(copy.deepcopy(one), layout=layout, device="cpu", probe=False)
+        for each in (one, model):
+            torch.manual_seed(7 + (model.data_rank if each is model else 0))
+            optimizer = make(each.parameters(), lr=0.01)
+            for _ in range(3):
+                optimizer.step(functools.partial(loss_of, each, optimizer))
+        found[make.__name__] = furthest(model, one)
+    return found
+
+
+def loss_of(model, optimizer):
+    with torch.enable_grad():
+        optimizer.zero_grad()
+        loss = model(input_ids=IDS, labels=IDS).loss
+        loss.backward()
+    return loss
 
 
 def numbers(model):
@@ -139,6 +177,7 @@ def main(layout, reshard):
     late = torch.optim.SGD(model.lm_head.parameters(), lr=0.5)
     found["late and inside"] = said(lambda: step(model, late))
     found["frozen"] = frozen(layout)
+    found["drawn"] = drawn(layout) if reshard else {}
     return found
 
 

@@ -46,6 +46,7 @@ def tried(blocks, refused):
         for layer in model.layers:
             fully_shard(layer, mesh=mesh)
         step(fully_shard(model, mesh=mesh) if whole else model)
+        return model
 
     def zero(model, group=None):
         step(model, ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, group, lr=0.1))
@@ -60,7 +61,8 @@ def tried(blocks, refused):
         "fully_shard over tensors": lambda: by_hand(mesh["tp"], True),
         "fully_shard over all": lambda: by_hand(None, True),
         "fully_shard of layers": lambda: by_hand(mesh["tp"], False),
-        "fully_shard over data": lambda: by_hand(mesh["data"], True),
+        "fully_shard over data": lambda: by_hand(mesh["data"], True) and None,
+        "a norm of shares behind it": lambda: by_hand(mesh["data"], True).layers[0].bare.grad.norm(),
         "ZeRO 1 over all": lambda: zero(meshed()),
         "ZeRO 1 over data": lambda: zero(meshed(), data),
         "ZeRO 1 of DTensors": lambda: zero(layout("tp4")),

@@ -176,7 +176,8 @@ class SharedDropout:
         self.shared: dict[Place, Shared | None] = {}
         self.whole: dict[Place, tuple[int, ...]] | None = None
         self.given: tuple[Any, Any] | None = None
-        self.rates = [(module, name) for module in model.modules() for name in dropout_rates(module)]
+        self.modules = list(model.modules())
+        self.rates = [(module, name) for module in self.modules for name in dropout_rates(module)]
         self.by_number: bool | None = None  # whether the code has a rate; None if unknown
         self.tried = False  # the run without data that sets ``by_number``
         self.watch = _Watch(self._found, dist.get_rank(group), self._outermost)
@@ -187,11 +188,19 @@ class SharedDropout:
         self.detach = self.watch.detach
 
     def _refuse(self, module: Any, args: Any, kwargs: Any) -> None:
-        if module.training and (self._drops() or self._drops_by_number(args, kwargs)):
+        if self._may_drop(module, args, kwargs):
             raise ApplyError("dropout in compiled layers is not the same on all processes; set dropout to 0")
 
-    def _drops(self) -> bool:
-        return any(owner.training and getattr(owner, name, 0.0) for owner, name in self.rates)
+    def _may_drop(self, module: Any, args: Any, kwargs: Any) -> bool | None:
+        """Whether a call of a module may drop something; None if the model does not run without data.
+
+        The mode may be that of another module than the rate: attention reads its own mode and the rate of its dropout.
+        """
+        if not any(one.training for one in self.modules):
+            return False
+        if any(getattr(owner, name, 0.0) for owner, name in self.rates):
+            return True
+        return self._drops_by_number(args, kwargs) if module is self.model else self.by_number
 
     def _drops_by_number(self, args: Any, kwargs: Any) -> bool | None:
         """Whether the model's code has a rate of dropout; None if the model does not run without data."""
@@ -202,15 +211,11 @@ class SharedDropout:
         return self.by_number
 
     def _outermost(self, module: Any, args: Any, kwargs: Any) -> Callable[[], None] | None:
-        if not self._drops():
-            if not module.training:
-                return None
-            known = self._drops_by_number(args, kwargs) if module is self.model else self.by_number
-            if known is False:
-                return None
+        if self._may_drop(module, args, kwargs) is False:
+            return None
         if module is self.model:
             self.given, self.whole = (args, kwargs), None
-        return _draw_as_first(self.group, self.place)
+        return draw_as_first(self.group, self.place)
 
     def _found(self, place: Place, tensor: torch.Tensor) -> Shared | None:
         if place not in self.shared:
@@ -263,24 +268,34 @@ class SharedDropout:
             raise ApplyError(f"the places of its dropout cannot be found ({error}); set dropout to 0") from error
 
 
-def _draw_as_first(group: dist.ProcessGroup | None, device: torch.device) -> Callable[[], None]:
-    """Take over the first process's random state. Returns a function that restores this process's own state."""
-    own = [torch.get_rng_state()] + ([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])
+def draw_as_first(
+    group: dist.ProcessGroup | None, device: torch.device, generator: torch.Generator | None = None
+) -> Callable[[], None]:
+    """Take over the first process's random state. Returns a function that restores this process's own state.
+
+    A state that is the first process's own goes on from there.
+
+    Args:
+        generator: if None, torch's own of this process and of the device.
+    """
+    generators = [torch.default_generator] if generator is None else [generator]
+    if generator is None and device.type == "cuda":
+        generators.append(torch.cuda.default_generators[device.index or 0])
+    own = [one.get_state() for one in generators]
     first = []
     for state in own:
         sent = state.to(device, copy=True)
         dist.broadcast(sent, group=group, group_src=0)
         first.append(sent.cpu())
-    _set(first, device)
+    _set(generators, first)
 
     def leave() -> None:
         if not all(map(torch.equal, own, first)):
-            _set(own, device)
+            _set(generators, own)
 
     return leave
 
 
-def _set(states: list[torch.Tensor], device: torch.device) -> None:
-    torch.set_rng_state(states[0])
-    for state in states[1:]:
-        torch.cuda.set_rng_state(state, device)
+def _set(generators: list[torch.Generator], states: list[torch.Tensor]) -> None:
+    for one, state in zip(generators, states):
+        one.set_state(state)

@@ -30,6 +30,7 @@ from modular_converter.parallel.engine.group.same_calls import digest_of, everyw
 from modular_converter.parallel.engine.group.spread import (
     free_gathered,
     gathered_weights,
+    mark_parts,
     refuse_half_frozen,
     weights_of_units,
 )
@@ -113,8 +114,9 @@ class SameParts:
             return
         whole, units = gathered_weights(model), weights_of_units(model)
         now = [whole.get(id(one), one) for one in now]
-        both = zip(self.where, self.values, now)  # the caller may share out weights with `fully_shard`, too
-        changed = [where for where, old, new in both if old is not new and (id(new) not in units or id(old) in units)]
+        others = [one for one in zip(self.where, self.values, now) if one[1] is not one[2]]
+        # The caller may share out weights with `fully_shard`, too.
+        changed = [where for where, old, new in others if id(new) not in units or id(old) in units]
         changed += [path or "the model" for (path, _), old, new in zip(self.owners, self.counts, counts) if old != new]
         if changed:
             raise ApplyError(
@@ -122,6 +124,8 @@ class SameParts:
                 "and on no gradient of the processes: change the model before parallelize (torch.func takes no sharded weights)"
             )
         self.values = now
+        if others:
+            mark_parts(model)
 
 
 class StoredShares:

@@ -13,7 +13,7 @@ from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel.engine.group.held_weights import HeldWeight, chunk_lengths
 from modular_converter.parallel.engine.group.kept_gathered import close_gathered
-from modular_converter.parallel.engine.group.share_tensors import mark
+from modular_converter.parallel.engine.group.share_tensors import ShareTensor, mark
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.shard.apply import reassembled
 from modular_converter.parallel.shard.collectives import ProcessGroup, all_shares
@@ -193,6 +193,8 @@ def mark_parts(model: torch.nn.Module) -> list[Any]:
     """Let the weights that are this process's share alone look at what code outside of a forward computes with them."""
     found = [one for one in each_once(model) if one.is_part]
     for one in found:
+        if isinstance(one.stored, ShareTensor):
+            continue
         group: Any = one.held and one.held.group
         mark(one.stored, (one.name, one.shape, tuple(dist.get_process_group_ranks(group.group))))
     return [one.stored for one in found]

@@ -16,18 +16,15 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.nn.utils.clip_grad
-from torch.distributed.tensor import DTensor, Replicate
+from torch.distributed.tensor import DTensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from modular_converter.parallel.engine.group.gradients import checked_backward, checked_grad, unscale_together
 from modular_converter.parallel.engine.group.optimizer_steps import before_step, norm_of_whole
 from modular_converter.parallel.engine.group.refused_wrappers import checked_replicas
-from modular_converter.parallel.engine.group.same_calls import meet_of
+from modular_converter.parallel.engine.group.whole_operations import WholeOperations
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.torch_private import TensorBase, dtensor_dispatcher
-
-
-_NUMBER = torch.ops.aten._local_scalar_dense.default
+from modular_converter.parallel.torch_private import TensorBase
 
 
 class Patch:
@@ -103,28 +100,6 @@ class AssignedData:
         weight._local_tensor.data.copy_(value._local_tensor)
 
 
-class NumberOfShares:
-    """``float(weight.norm())``, ``.item()`` and the like of DTensors, of which torch gives each process's own part."""
-
-    def __init__(self) -> None:
-        self.handlers: Any = {}
-
-    def enter(self, users: Any) -> None:
-        self.handlers = dtensor_dispatcher._custom_op_handlers
-        self.handlers.setdefault(_NUMBER, self._whole)
-
-    def leave(self) -> None:
-        if self.handlers.get(_NUMBER) == self._whole:
-            del self.handlers[_NUMBER]
-
-    def _whole(self, operation: Any, args: Any, kwargs: Any) -> Any:
-        number = args[0]
-        if all(isinstance(one, Replicate) for one in number.placements):
-            return operation(number._local_tensor)
-        meet_of("code that makes a Python number of DTensors", number.device_mesh.mesh.flatten().tolist())
-        return operation(number.full_tensor())
-
-
 class Patches:
     """Patches and a hook before each step of an optimizer, in place while there are users."""
 
@@ -176,7 +151,7 @@ PATCHES = Patches(
         Patch(torch.autograd, "grad", checked_grad),
         Patch(torch.autograd, "backward", checked_backward),  # of a tensor, too
         AssignedData(),
-        NumberOfShares(),
+        WholeOperations(),
     ],
     before_step,
 )

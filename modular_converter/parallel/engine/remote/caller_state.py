@@ -87,7 +87,7 @@ class CallerState:
         for one in found:
             place = (one.path, one.name, one.is_buffer)
             first = self.refused.pop(place, one)
-            if first is one or not _is_undone(first, one.value):
+            if first is one or not self._is_undone(first, one.value):
                 self.refused[place] = replace(one, old=first.old)
         changes = list(self.refused.values())
         if changes:
@@ -105,6 +105,13 @@ class CallerState:
         if unsure and (reason := _other_operations(skeleton, list(self.sent.values()), changes)):
             names = ", ".join(one.where for one in unsure)
             raise ApplyError(f"{names} was set, and {reason}, for which the plan is not proven; {_CURE}")
+
+    def _is_undone(self, first: StateChange, value: Any) -> bool:
+        """Whether a value is the one that the ranks have. An object that was put back may have been written: it is sent again."""
+        if is_plain(value) and is_plain(first.old):
+            return first.old is not first.value and bool(value == first.old)
+        put_back = value is first.old and value is not first.value
+        return put_back and bool(self._hindrance(replace(first, value=value)))
 
     def _hindrance(self, one: StateChange) -> str:
         value = one.value
@@ -136,13 +143,6 @@ def apply_difference(model: torch.nn.Module, one: StateChange, in_place: bool = 
         old.copy_(one.value)
     else:
         scope[one.name] = one.value
-
-
-def _is_undone(first: StateChange, value: Any) -> bool:
-    """Whether a value is the one before a change; an object that was changed in place stays the same."""
-    if first.old is first.value:
-        return False
-    return value is first.old or is_plain(value) and is_plain(first.old) and bool(value == first.old)
 
 
 def _bare(one: StateChange) -> StateChange:

@@ -1,14 +1,12 @@
-"""Whether an optimizer computes each entry of a weight alone is found by what its steps do, and nothing real changes."""
+"""Whether an optimizer computes with several weights together is found by what its steps do, and nothing real changes."""
 
 import pytest
 import torch
 from torch import optim
 
-from modular_converter.parallel.engine.group.optimizer_steps import (
-    TriedOptimizer,
-    couples_weights,
-    needs_whole_weights,
-)
+from modular_converter.parallel.engine.group.optimizer_steps import TriedOptimizer, couples_weights
+from modular_converter.parallel.engine.group.share_tensors import mark
+from modular_converter.parallel.errors import ApplyError
 
 
 class OfLists(optim.Optimizer):
@@ -111,46 +109,60 @@ def weights_of(*shapes):
 
 
 def judged(make, shapes=((12, 20), (7, 5), (4, 3, 3, 3)), args=()):
-    """Why it needs whole weights, whether it couples them; all that is real must be as before."""
+    """Whether it couples weights; all that is real must be as before."""
     weights = weights_of(*shapes)
     optimizer = make(weights)
     numbers = torch.get_rng_state()
     before = [one.detach().clone() for one in weights], [one.grad.clone() for one in weights]
     kept = str(optimizer.state_dict())
     copies = []
-    subject = TriedOptimizer(optimizer, {id(one): tuple(one.shape) for one in weights}, args, {}, copies.append)
-    said, coupled = needs_whole_weights(subject, list(subject.shapes)), couples_weights(subject)
+    coupled = couples_weights(TriedOptimizer(optimizer, args, {}, copies.append))
     assert all(map(torch.equal, before[0], weights)) and all(
         torch.equal(a, b.grad) for a, b in zip(before[1], weights)
     )
     assert kept == str(optimizer.state_dict()) and torch.equal(numbers, torch.get_rng_state())
-    assert optimizer not in copies and len(copies) >= 4
-    return said, coupled
+    assert optimizer not in copies and len(copies) >= 2
+    return coupled
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda w: optim.SGD(w, lr=0.1, momentum=0.9, weight_decay=0.1),
-        lambda w: optim.SGD(w, lr=0.0),
-        optim.AdamW,
-        lambda w: optim.AdamW(w, lr=torch.tensor(0.0), amsgrad=True),
-        lambda w: optim.Adam(w, foreach=True, capturable=False),
-        lambda w: optim.Adam(w, fused=True),
-        optim.Adagrad,
-        optim.Adadelta,
-        optim.Adamax,
-        optim.NAdam,
-        optim.RAdam,
-        lambda w: optim.RMSprop(w, momentum=0.9, centered=True),
-        optim.Rprop,
-        optim.ASGD,
-        OfLists,
-        Ahead,
-    ],
-)
-def test_optimizers_that_compute_each_entry_alone(make):
-    assert judged(make) == ("", False)
+ALONE = [
+    lambda w: optim.SGD(w, lr=0.1, momentum=0.9, weight_decay=0.1),
+    lambda w: optim.SGD(w, lr=0.0),
+    optim.AdamW,
+    lambda w: optim.AdamW(w, lr=torch.tensor(0.0), amsgrad=True),
+    lambda w: optim.Adam(w, foreach=True, capturable=False),
+    lambda w: optim.Adam(w, fused=True),
+    optim.Adagrad,
+    optim.Adadelta,
+    optim.Adamax,
+    optim.NAdam,
+    optim.RAdam,
+    lambda w: optim.RMSprop(w, momentum=0.9, centered=True),
+    optim.Rprop,
+    optim.ASGD,
+    OfLists,
+    Ahead,
+    OfModel,
+]
+OF_WHOLE = [
+    lambda w: ByWeight(w, lr=0.0),
+    lambda w: ByWeight(w, limit=1e3),
+    lambda w: ByWeight(w, limit=1e-2, rows=True),
+    optim.Adafactor,
+    lambda w: optim.Muon(w[:1]),
+    OfLargeWeights,
+    Late,
+]
+
+
+@pytest.mark.parametrize("make", [*ALONE, *OF_WHOLE])
+def test_optimizers_that_treat_each_weight_alone(make):
+    assert not judged(make, ((130, 150), (140, 129)))
+
+
+def test_optimizers_of_all_weights_together():
+    assert judged(Together)
+    assert judged(optim.LBFGS, args=(lambda: 1 / 0,))  # the caller's closure is not called
 
 
 def test_a_schedule_and_a_state_change_nothing():
@@ -161,45 +173,29 @@ def test_a_schedule_and_a_state_change_nothing():
         schedule.step()
         return optimizer
 
-    assert judged(make) == ("", False)
+    assert not judged(make)
 
 
-STEP, KEEPS = "its step on a part of a weight is not", "it keeps statistics of whole weights"
+def shares():
+    """Half of the rows of two weights."""
+    found = weights_of((65, 150), (70, 129))
+    for one in found:
+        mark(one, ("up.weight", (2 * len(one), one.shape[1]), (0, 1)))
+    return found
 
 
-@pytest.mark.parametrize(
-    "make, shapes, said",
-    [
-        (lambda w: ByWeight(w, lr=0.0), ((12, 20),), STEP),
-        (lambda w: ByWeight(w, limit=1e3), ((12, 20),), STEP),
-        (lambda w: ByWeight(w, limit=1e-2, rows=True), ((12, 20),), STEP),
-        (optim.Adafactor, ((12, 20),), STEP),
-        (optim.Muon, ((12, 20),), STEP),
-        (OfLargeWeights, ((200, 150),), STEP),
-        (OfLargeWeights, ((5000, 1000), (9, 9)), STEP),
-        (Late, ((12, 20),), KEEPS),
-        (OfModel, ((12, 20),), "it writes to tensors of the model that are not in its groups or state"),
-    ],
-)
-def test_optimizers_that_need_whole_weights(make, shapes, said):
-    found, coupled = judged(make, shapes)
-    assert said in found and not coupled
-
-
-def test_optimizers_of_all_weights_together():
-    assert judged(Together)[1]
-    said, _ = judged(optim.LBFGS, args=(lambda: 1 / 0,))  # the caller's closure is not called
-    assert STEP in said
-
-
-@pytest.mark.parametrize("kind", [torch.optim.Adagrad, torch.optim.AdamW])
-def test_states_of_shares_with_the_shape_of_another_whole_weight(kind):
-    weights = [torch.nn.Parameter(torch.ones(6)) for _ in range(3)]
-    optimizer = kind(weights, lr=0.1)  # Adagrad has states before its first step
-    if kind is not torch.optim.Adagrad:
-        for one in weights:
-            one.grad = torch.ones(6)
+@pytest.mark.parametrize("make", ALONE)
+def test_entries_of_shares_are_computed_alone(make):
+    weights, alone = shares(), weights_of((65, 150), (70, 129))
+    for each in (weights, alone):
+        optimizer = make(each)
         optimizer.step()
-    shapes = dict(zip(map(id, weights), [(6,), (16,), (11,)]))
-    subject = TriedOptimizer(optimizer, shapes, (), {}, lambda made: None)
-    assert needs_whole_weights(subject, list(shapes)) == ""
+        optimizer.step()
+    assert all(torch.equal(one.as_subclass(torch.Tensor), two) for one, two in zip(weights, alone))
+
+
+@pytest.mark.parametrize("make", [*OF_WHOLE, Together, optim.LBFGS])
+def test_statistics_of_shares_are_errors(make):
+    args = (lambda: torch.ones(()),) if make is optim.LBFGS else ()
+    with pytest.raises(ApplyError, match="of up.weight, of its gradient or of their state: a process has its share"):
+        make(shares()).step(*args)

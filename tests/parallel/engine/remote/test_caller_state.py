@@ -62,6 +62,8 @@ SENT = {
     "evaluation again": lambda m: [*(block.drop.train() for block in m.layers), m.eval()],
     "dropouts alone": lambda m: [block.drop.train() for block in m.layers],
     "dropouts of shares": lambda m: [block.attn.drop.train() for block in m.layers],
+    "the mode of attention alone": lambda m: [setattr(block.attn, "training", True) for block in m.layers],
+    "the mode of one block": lambda m: setattr(m.layers[1], "training", True),
     "another rate": lambda m: setattr(m.layers[0].drop, "p", 0.7),
     "evaluation": lambda m: [block.eval() for block in m.layers],
 }
@@ -154,6 +156,19 @@ def test_other_changes_are_refused_until_they_are_undone(pair, name):
             for key in now.keys() - then.keys():
                 del now[key]
             now.update(then)
+    assert equal(pair)
+
+
+def test_a_buffer_that_was_written_and_put_back_after_a_refusal_is_sent(pair):
+    buffers = [model.shift for model in pair]
+    for buffer in buffers:
+        buffer[0] = 2.0
+    assert equal(pair)
+    pair[1].shift = torch.ones(3, 9, 64)
+    buffers[1][0] = buffers[0][0] = 5.0
+    with pytest.raises(ApplyError, match="shift was set"):
+        pair[1](IDS)
+    pair[1].shift = buffers[1]
     assert equal(pair)
 
 
