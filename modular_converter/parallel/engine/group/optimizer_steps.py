@@ -1,8 +1,8 @@
 """Before a step: an optimizer of the weights of some stages must not compute with several weights together.
 
 Whether it does is found by steps of copies of it on small weights: where the gradients of some weights are larger, the steps of
-the others must stay as they are. Statistics of single weights need no trial: those of DTensors are of the whole weight, and
-shares that are no DTensors refuse them (`share_tensors.py`).
+the others must stay as they are. Statistics of single DTensors are of the whole weight. Shares that are no DTensors refuse
+them (`share_tensors.py`); a copy's step shows it before any weight has changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch.distributed.tensor import DTensor
 from modular_converter.parallel.engine.group.kept_gathered import close_gathered
 from modular_converter.parallel.engine.group.refused_wrappers import check_shards, check_wrapped_optimizer
 from modular_converter.parallel.engine.group.same_calls import meet_of
-from modular_converter.parallel.engine.group.share_tensors import as_plain, mark
+from modular_converter.parallel.engine.group.share_tensors import ShareTensor, as_plain, mark
 from modular_converter.parallel.engine.group.spread import Spread, gathered_weights
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.torch_private import TorchDispatchMode
@@ -60,6 +60,16 @@ def couples_weights(subject: TriedOptimizer) -> bool:
     return not all(_are_alike(*pair) for key in keys for pair in zip(plain[key], others[key][key]))
 
 
+def refuse_statistics(subject: TriedOptimizer) -> None:
+    """Raise the error of shares that a step would end in; one of the optimizer's own is left to the step."""
+    try:
+        _in_some_type(subject, ((),))
+    except ApplyError:
+        raise
+    except Exception:  # as in `couples_weights`
+        return
+
+
 def _moves(
     subject: TriedOptimizer, dtype: torch.dtype | None, changed: Collection[int]
 ) -> dict[int, list[torch.Tensor]]:
@@ -81,13 +91,13 @@ def _moves(
     for number, scale in enumerate(_SCALES):
         before = {}
         for place, (key, weight) in enumerate(copies.weights.items()):
-            before[key] = weight.detach().clone()
+            before[key] = as_plain(weight.detach()).clone()
             factor = scale * (7.0 if key in changed else 1.0)
             weight.grad = _drawn(weight, place, number) * factor if weight.requires_grad else None
         with _RefusedWrites(copies.real):
             type(own).step(own, *args, **kwargs)
         for key, weight in copies.weights.items():
-            moves[key].append(weight.detach() - before[key])
+            moves[key].append(as_plain(weight.detach()) - before[key])
     return moves
 
 
@@ -122,7 +132,14 @@ def _closure() -> torch.Tensor:
 
 def _drawn(like: torch.Tensor, number: int, step: int) -> torch.Tensor:
     chance = torch.Generator().manual_seed(1000 * number + step + 1)
-    return torch.randn(like.shape, dtype=torch.float64, generator=chance).to(like.device, like.dtype)
+    drawn = torch.randn(as_plain(like).shape, dtype=torch.float64, generator=chance).to(like.device, like.dtype)
+    return _marked_as(like, drawn)
+
+
+def _marked_as(like: Any, made: torch.Tensor) -> torch.Tensor:
+    if isinstance(like, ShareTensor):
+        mark(made, like._whole)  # type: ignore[attr-defined]
+    return made
 
 
 class _Copies:
@@ -146,6 +163,7 @@ class _Copies:
             copy = torch.nn.Parameter(self._small(local), one.requires_grad)
             copy.data.copy_(_drawn(copy, number, -1))
             copy.__dict__.update(vars(one))
+            _marked_as(one, copy)
             self.weights[id(one)] = copy
             self.made[id(one)] = one, copy
 
@@ -191,7 +209,7 @@ class _Copies:
 
     def _tensor(self, value: Any) -> torch.Tensor:
         local = self._noted(value)
-        return self._small(local) if local.dim() else local.clone()
+        return _marked_as(value, self._small(local)) if local.dim() else local.clone()
 
     def _noted(self, value: Any) -> torch.Tensor:
         for one in (value, value.grad if value.is_leaf else None):
@@ -307,6 +325,8 @@ def _check(user: Any, weights: Sequence[Spread], subject: TriedOptimizer) -> Non
         for value in subject.optimizer.state.get(one, {}).values():
             if type(value) in (torch.Tensor, DTensor) and value.shape == as_plain(one).shape:
                 mark(value, one._whole)
+    if parts:
+        refuse_statistics(subject)
     if _has_other_stages(user) and couples_weights(subject):
         raise ApplyError(
             f"{type(subject.optimizer).__name__} computes with several weights together, and a process has only those of its "

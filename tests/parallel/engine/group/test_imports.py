@@ -43,4 +43,4 @@ def test_a_process_group_imports_nothing_of_the_server(tmp_path, given):
 
 def test_the_server_imports_nothing_of_the_process_group(tmp_path):
     found = rooms(tmp_path, {}, num_gpus=2, init_method="forkserver")
-    assert {"base", "ranks", "remote"} <= found and "group" not in found
+    assert {"base", "remote"} <= found and "group" not in found

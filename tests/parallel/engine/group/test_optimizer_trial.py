@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import optim
 
-from modular_converter.parallel.engine.group.optimizer_steps import TriedOptimizer, couples_weights
+from modular_converter.parallel.engine.group.optimizer_steps import TriedOptimizer, couples_weights, refuse_statistics
 from modular_converter.parallel.engine.group.share_tensors import mark
 from modular_converter.parallel.errors import ApplyError
 
@@ -197,5 +197,12 @@ def test_entries_of_shares_are_computed_alone(make):
 @pytest.mark.parametrize("make", [*OF_WHOLE, Together, optim.LBFGS])
 def test_statistics_of_shares_are_errors(make):
     args = (lambda: torch.ones(()),) if make is optim.LBFGS else ()
-    with pytest.raises(ApplyError, match="of up.weight, of its gradient or of their state: a process has its share"):
-        make(shares()).step(*args)
+    weights = shares()
+    optimizer = make(weights)
+    before = [one.clone().as_subclass(torch.Tensor) for one in weights]
+    said = "of up.weight, of its gradient or of their state: a process has its share"
+    with pytest.raises(ApplyError, match=said):
+        refuse_statistics(TriedOptimizer(optimizer, args, {}, lambda copy: None))
+    assert all(torch.equal(one, two.as_subclass(torch.Tensor)) for one, two in zip(before, weights))
+    with pytest.raises(ApplyError, match=said):
+        optimizer.step(*args)
