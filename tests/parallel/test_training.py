@@ -15,7 +15,7 @@ def test_training_is_that_of_the_whole_model(name, processes, more):
     assert all(max(pair) < 1e-4 for pair in found["steps"])
     assert found["trained"] < 1e-3 < found["moved"]
     for name in ("by norm", "clipped"):
-        assert found[name].startswith("ApplyError: norm of model."), found[name]
+        assert found[name].startswith("ApplyError: ") and "norm of model." in found[name], found[name]
     for name, operation in (("by hand", "norm"), ("by hand, data", "max"), ("finite", "all")):
         assert found[name].startswith(f"ApplyError: {operation} of model."), found[name]
     assert found["numbers"]
