@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ import psutil
 import torch
 import torch.distributed as dist
 
-from modular_converter.parallel import Layout, Training, parallelize
+from modular_converter.parallel import AutoLayout, Layout, Training, parallelize, read_chosen
 
 
 PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16}
@@ -29,20 +31,12 @@ PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16}
 def main() -> None:
     """Train, and save a checkpoint every so many steps."""
     options = arguments()
-    layout = Layout.parse(options.layout)
-    if layout.pp > 1 and options.accumulate > 1:
+    layout, training = layout_and_training(options)
+    if isinstance(layout, Layout) and layout.pp > 1 and options.accumulate > 1:
         raise SystemExit("with pp, give --chunks instead of --accumulate")
     torch.manual_seed(options.seed)
     model, tokenizer = model_and_tokenizer(options)
     tokens = torch.tensor(tokenizer(options.text.read_text(encoding="utf-8"))["input_ids"])
-    training = Training(
-        recompute=options.recompute,
-        compile=options.compile,
-        compute_type=PRECISIONS[options.precision],
-        reshard=not options.keep_gathered,
-        sequence_parallel=options.sequence_parallel,
-        chunks=options.chunks if layout.pp > 1 else None,
-    )
     model = parallelize(model, layout=layout, training=training, device=options.device)
     model.train()
     if options.batch % model.layout.data:
@@ -84,6 +78,28 @@ def main() -> None:
     dist.destroy_process_group()
 
 
+def layout_and_training(options: argparse.Namespace) -> tuple[Layout | AutoLayout, Training]:
+    """The layout and its options, or the question for them; the file of a choice sets batch and length, too."""
+    training = Training(
+        recompute=options.recompute,
+        compile=options.compile,
+        compute_type=PRECISIONS[options.precision],
+        reshard=not options.keep_gathered,
+        sequence_parallel=options.sequence_parallel,
+    )
+    if options.layout == "auto":
+        logging.basicConfig(format="%(message)s")
+        logging.getLogger("modular_converter.parallel.tuning").setLevel(logging.INFO)
+        return AutoLayout(options.batch, options.length, stages=options.accumulate == 1), training
+    if options.layout.endswith(".json"):
+        chosen = read_chosen(options.layout)
+        options.batch, options.accumulate = chosen.batch // chosen.accumulate, chosen.accumulate
+        options.length = chosen.length
+        return chosen.layout, chosen.beside(training)
+    layout = Layout.parse(options.layout)
+    return layout, replace(training, chunks=options.chunks if layout.pp > 1 else None)
+
+
 def forward_and_backward(model: Any, ids: torch.Tensor, parts: int) -> torch.Tensor:
     """The loss of one of several parts of a step, whose gradients are added up."""
     if model.layout.pp > 1:
@@ -99,7 +115,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", help="a model's folder, or a type of transformers such as gpt2")
     parser.add_argument("text", type=Path)
-    parser.add_argument("--layout", default="tp1")
+    parser.add_argument("--layout", default="tp1", help="such as fsdp2.tp2; auto; or the .json file of a choice")
     parser.add_argument("--folder", type=Path, default=Path("run"), help="of checkpoints")
     parser.add_argument("--export", type=Path, help="a folder for from_pretrained, with the tokenizer, at the end")
     parser.add_argument("--steps", type=int, default=100)

@@ -15,17 +15,30 @@ from modular_converter.parallel.errors import LIBRARIES, MissingLibraryError
 
 if TYPE_CHECKING:
     from modular_converter.parallel.api import parallelize
+    from modular_converter.parallel.auto_layout import AutoLayout
     from modular_converter.parallel.engine.stages.pipeline import Pipeline
     from modular_converter.parallel.layout import Layout
     from modular_converter.parallel.pipeline.prove import derive_pipeline
     from modular_converter.parallel.proof.prove import derive
     from modular_converter.parallel.ranks.session import Session
     from modular_converter.parallel.training import Training
+    from modular_converter.parallel.tuning.chosen import read_chosen
 
-__all__ = ["Layout", "Pipeline", "Session", "Training", "derive", "derive_pipeline", "parallelize"]
+__all__ = [
+    "AutoLayout",
+    "Layout",
+    "Pipeline",
+    "Session",
+    "Training",
+    "derive",
+    "derive_pipeline",
+    "parallelize",
+    "read_chosen",
+]
 
 
 _PUBLIC = {
+    "AutoLayout": "auto_layout",
     "Layout": "layout",
     "Pipeline": "engine.stages.pipeline",
     "Session": "ranks.session",
@@ -33,6 +46,7 @@ _PUBLIC = {
     "derive": "proof.prove",
     "derive_pipeline": "pipeline.prove",
     "parallelize": "api",
+    "read_chosen": "tuning.chosen",
 }
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import os
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from modular_converter.parallel.auto_layout import AutoLayout
 from modular_converter.parallel.choice.select_plan import GivenPlan
 from modular_converter.parallel.engine.arguments import LOST_WEIGHTS, Arguments, check_arguments, in_process_group
 from modular_converter.parallel.engine.base.adapted import base_of
@@ -25,6 +27,7 @@ from modular_converter.parallel.training import Training, floating_type
 
 if TYPE_CHECKING:
     from modular_converter.parallel.ranks.session import Session
+    from modular_converter.parallel.tuning.chosen import Chosen
 
 
 def parallelize(
@@ -44,7 +47,7 @@ def parallelize(
     probe: bool = True,
     model_class: Any = None,
     inference: bool = False,
-    layout: Layout | str | None = None,
+    layout: Layout | AutoLayout | str | os.PathLike[str] | None = None,
     training: Training | None = None,
     example_inputs: Any = None,
 ) -> Any:
@@ -76,7 +79,9 @@ def parallelize(
         inference: under torchrun, run without gradients, as without torchrun; ``compile`` implies it.
         model_class: for a folder, a model class or an Auto class; the class in ``config.json`` if None.
         layout: under torchrun, the number of processes in each dimension, such as ``"fsdp2.tp2"``; all in ``tp`` if None.
-            Batches differ between data ranks (``model.data_rank`` of ``model.layout.data``).
+            Batches differ between data ranks (``model.data_rank`` of ``model.layout.data``). ``"auto"``, or an
+            ``AutoLayout`` with a batch and a length: the fastest that the advice has for these devices and of which a step
+            runs. The path of a choice (``.json``): its layout and options.
         training: under torchrun, options for the training of layers: recomputed, compiled, in another type.
         example_inputs: for a module without a configuration of transformers, the arguments of one forward, by name or in
             order: its plan, and its stages, are derived with them, on a copy. The module keeps them.
@@ -84,15 +89,23 @@ def parallelize(
     Raises ``PlanError`` if the model or the machine does not allow the arguments, or a process fails; the processes that
     were started here are ended then.
     """
-    if isinstance(layout, str):
-        layout = Layout.parse(layout)
+    layout, auto, chosen = _layout_of(layout)
+    if chosen is not None:
+        training = chosen.beside(training)
     if dtype is not None:
         dtype = floating_type(dtype, "dtype")
     model = uncompiled(model)
-    given = Arguments(**locals())
+    given = Arguments(**{name: value for name, value in locals().items() if name in _DEFAULTS})
     refuse_import_in_child()
     tell_untested()
     check_arguments(given, _DEFAULTS)
+    if example_inputs is not None and auto is not None:
+        remember_examples(given.model, inputs_by_name(given.model, example_inputs), auto.stages)
+    if auto is not None:
+        from modular_converter.parallel.tuning.auto import with_chosen_layout
+
+        given = with_chosen_layout(given, auto)
+        layout = given.layout
     if example_inputs is not None:
         staged = isinstance(layout, Layout) and layout.pp > 1
         remember_examples(given.model, inputs_by_name(given.model, example_inputs), staged)
@@ -120,6 +133,18 @@ def parallelize(
             pack_layers(base)
         raise
     return made if base is given.model else wrap(given.model, made)
+
+
+def _layout_of(given: Any) -> tuple[Layout | None, AutoLayout | None, Chosen | None]:
+    """The layout that is given; with ``"auto"`` one to be replaced, and the question; with a file its choice, too."""
+    if isinstance(given, os.PathLike) or isinstance(given, str) and given.endswith(".json"):
+        from modular_converter.parallel.tuning.chosen import read_chosen
+
+        chosen = read_chosen(given)
+        return chosen.layout, None, chosen
+    if given == "auto" or isinstance(given, AutoLayout):
+        return Layout(), given if isinstance(given, AutoLayout) else AutoLayout(), None
+    return Layout.parse(given) if isinstance(given, str) else given, None, None
 
 
 _DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(parallelize).parameters.items()}

@@ -95,6 +95,13 @@ def advise(subject: ModelInQuestion, question: Question) -> Advice:
     return Advice(question, type(subject.model).__name__, subject.parameters, subject.length, listed)
 
 
+def forecasts_that_fit(subject: ModelInQuestion, question: Question) -> list[LayoutForecast]:
+    """All settings of training that fit, the fastest first: also those that need less memory than others that fit."""
+    levels = (level for layout in _training_settings(subject, question) for level in layout)
+    found = [_judged(subject, setting, question) for level in levels for setting in level]
+    return sorted((one for one in found if one.runs), key=_per_row)
+
+
 def _first_that_fit(
     subject: ModelInQuestion, levels: Sequence[Sequence[LayoutSetting]], question: Question
 ) -> list[LayoutForecast]:

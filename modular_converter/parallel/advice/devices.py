@@ -127,10 +127,20 @@ def cluster_at_hand() -> Cluster:
 
     if not torch.cuda.is_available():
         raise AdviceError("this machine has no GPU: say which devices you mean, such as --devices 8xH100-80GB")
-    name, memory = torch.cuda.get_device_name(), torch.cuda.get_device_properties(0).total_memory
+    return Cluster(1, torch.cuda.device_count(), device_at_hand(True))
+
+
+def device_at_hand(gpu: bool, processes: int = 1) -> Device:
+    """This process's GPU, or what one of so many processes has of the host. Raises ``AdviceError`` for an unknown GPU."""
+    import psutil
+    import torch
+
     known = known_devices()
+    if not gpu:
+        return replace(known["CPU"], memory_gib=psutil.virtual_memory().available / processes / GIB)
+    name, memory = torch.cuda.get_device_name(), torch.cuda.get_device_properties(0).total_memory
     kinds = [one for key, one in known.items() if key.partition("-")[0].lower() in name.lower().replace(" ", "")]
     if not kinds:
         raise AdviceError(f"{name} is in no table of devices; give one with --devices and --cluster")
     near = min(kinds, key=lambda one: abs(one.memory - memory))
-    return Cluster(1, torch.cuda.device_count(), replace(near, memory_gib=memory / GIB))
+    return replace(near, memory_gib=memory / GIB)

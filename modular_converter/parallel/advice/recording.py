@@ -116,7 +116,7 @@ def record_run(
             left = _bytes(tensors_in(result))
             if trains:
                 noted.turn()
-                loss = _loss(result)
+                loss = loss_of(result)
                 del result
                 _backward(loss)
                 del loss
@@ -143,7 +143,7 @@ def _backward(loss: torch.Tensor) -> None:
     torch.autograd.backward(edge, start)
 
 
-def _loss(result: Any) -> torch.Tensor:
+def loss_of(result: Any) -> torch.Tensor:
     """The loss of the model, or the sum of its floating outputs."""
     loss = getattr(result, "loss", None)
     if isinstance(loss, torch.Tensor):
@@ -151,7 +151,7 @@ def _loss(result: Any) -> torch.Tensor:
     floating = [one for one in tensors_in(result) if one.is_floating_point() and one.requires_grad]
     if not floating:
         raise BuildError("its output has no gradient, so that it cannot be trained")
-    return sum((one.float().mean() for one in floating), start=torch.zeros((), device=META))
+    return sum((one.float().mean() for one in floating), start=torch.zeros((), device=floating[0].device))
 
 
 def _bytes(tensors: Iterable[torch.Tensor]) -> float:

@@ -199,8 +199,12 @@ class ModelInQuestion:
 def model_in_question(request: CountRequest) -> ModelInQuestion:
     """The model of a request. Raises ``PlanError`` if it is unknown or cannot be made without data."""
     target, config = target_and_config(request)
-    model = model_of(target, config, request, META)
-    return ModelInQuestion(request, model, dict(named_layers(model)))
+    return question_of_model(model_of(target, config, request, META), request)
+
+
+def question_of_model(model: Any, request: CountRequest) -> ModelInQuestion:
+    """The question about a model on the meta device."""
+    return ModelInQuestion(request, model.train(request.trains), dict(named_layers(model)))
 
 
 def named_layers(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:

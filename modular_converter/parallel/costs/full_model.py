@@ -17,7 +17,7 @@ from modular_converter.parallel.proof.subject import with_mask
 from modular_converter.parallel.schedule.stage_costs import ChainWork
 from modular_converter.parallel.tiny.build import build, target_of
 from modular_converter.parallel.tiny.fields import check_fields, config_fields
-from modular_converter.parallel.tiny.inputs import candidates
+from modular_converter.parallel.tiny.inputs import candidates, examples_of
 from modular_converter.parallel.tiny.saved_config import class_for, nested_values, saved_config
 from modular_converter.parallel.tiny.shrink import BATCH
 from modular_converter.parallel.tiny.target import Target, is_type
@@ -152,15 +152,16 @@ def inputs_of(model: Any, request: CountRequest, device: torch.device) -> dict[s
     found = next(candidates(model, text_alone=True), None) or next(candidates(model), None)
     if found is None:
         raise BuildError(f"{request.model}: no inputs are known for it; give measured times with --layer-times")
-    most = _positions(model.config)
+    most = _positions(getattr(model, "config", None))
     length = request.length or min(most or LENGTH, LENGTH)
     if most is not None and length > most:
         raise ScheduleError(
             f"{request.model}: rows of {length} tokens are longer than the {most} positions of its configuration; give "
             f"--length {most} or less, or --set the field of its positions"
         )
+    own = _rows_of(found) if examples_of(model) is not None else BATCH
     inputs = {
-        name: _sized(name, value, request, length).to(device) if isinstance(value, torch.Tensor) else value
+        name: _sized(name, value, request, length, own).to(device) if isinstance(value, torch.Tensor) else value
         for name, value in found.items()
     }
     is_head = type(model).__name__.endswith(("ForCausalLM", "LMHeadModel"))
@@ -176,9 +177,16 @@ def _positions(config: Any) -> int | None:
     return found if isinstance(found, int) and found > 0 else None
 
 
-def _sized(name: str, value: torch.Tensor, request: CountRequest, length: int) -> torch.Tensor:
+def _rows_of(inputs: dict[str, Any]) -> int:
+    """The rows of a caller's example inputs."""
+    return next((len(one) for one in inputs.values() if isinstance(one, torch.Tensor) and one.dim()), 1)
+
+
+def _sized(name: str, value: torch.Tensor, request: CountRequest, length: int, own: int) -> torch.Tensor:
     """The value repeated to the number of rows, and ids also to the length."""
-    rows = value.shape[0] // BATCH * request.samples
+    if not value.dim():
+        return value
+    rows = value.shape[0] // own * request.samples
     is_text = name.endswith("input_ids") and value.dim() == 2
     wanted = (rows, length) if is_text else (rows, *value.shape[1:])
     times = [-(-new // old) if old else 1 for new, old in zip(wanted, value.shape)]

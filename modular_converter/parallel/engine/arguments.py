@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # The mark in the ``__dict__`` of a model that can no longer be used.
 LOST_WEIGHTS = "_modular_converter_lost"
+# The mark of a model on the meta device of which steps are tried: it gets any weights.
+BLANK_WEIGHTS = "_modular_converter_blank"
 _WITHOUT_EFFECT_IN_GROUP = ("num_gpus", "master_port", "init_method", "timeout", "session")
 _WITHOUT_EFFECT_BESIDE_SESSION = ("num_gpus", "master_port", "device", "init_method", "timeout")
 _METHODS = ("spawn", "forkserver", "fork")

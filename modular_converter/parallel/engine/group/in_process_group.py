@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 from modular_converter.parallel.choice.select_plan import kept
 from modular_converter.parallel.choice.skeleton import Skeleton, dismantle, kept_types
-from modular_converter.parallel.engine.arguments import Arguments
+from modular_converter.parallel.engine.arguments import BLANK_WEIGHTS, Arguments
 from modular_converter.parallel.engine.base.adapted import keep_adapters, path_of_base, state_of_adapters, wrap
 from modular_converter.parallel.engine.base.dropout import SharedDropout
 from modular_converter.parallel.engine.base.inner_forward import check_ids
@@ -48,7 +48,12 @@ from modular_converter.parallel.engine.group.sharded_model import (
 from modular_converter.parallel.engine.group.share_tensors import IN_COMPILED
 from modular_converter.parallel.engine.group.spread import mark_parts, spread_of
 from modular_converter.parallel.engine.group.torch_patches import PATCHES
-from modular_converter.parallel.engine.group.weight_sources import FolderSource, WeightSource, same_checkpoint
+from modular_converter.parallel.engine.group.weight_sources import (
+    BlankSource,
+    FolderSource,
+    WeightSource,
+    same_checkpoint,
+)
 from modular_converter.parallel.engine.group.whole_state import whole_tensors
 from modular_converter.parallel.engine.inference.agreement import agreeing_methods, choose_cache
 from modular_converter.parallel.engine.inference.fused_norms import fuse_norms
@@ -182,7 +187,8 @@ def opened(given: Arguments, grid: ProcessGrid, place: torch.device) -> tuple[An
     """The model, the arguments that still apply to it, and the source of its weights."""
     if not is_folder(given.model):
         refuse_other_weights(given.model, grid.everyone, place)
-        return given.model, given, WeightSource(grid.group, place)
+        kind = BlankSource if BLANK_WEIGHTS in given.model.__dict__ else WeightSource
+        return given.model, given, kind(grid.group, place)
     checkpoint = same_checkpoint(given, grid.everyone)
     source = FolderSource(checkpoint, grid.group, grid.everyone, place)
     return checkpoint.model, replace(given, model=checkpoint.model, fp16=False, dtype=None), source

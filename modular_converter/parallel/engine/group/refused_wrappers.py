@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
+from modular_converter.parallel.engine.arguments import BLANK_WEIGHTS
 from modular_converter.parallel.engine.group.gradients import groups_of
 from modular_converter.parallel.engine.group.share_tensors import holds_other_shares
 from modular_converter.parallel.engine.group.spread import each_once
@@ -40,7 +41,7 @@ def refuse_wrapped(model: torch.nn.Module) -> None:
         ):
             raise ApplyError(f"{where} is spread over processes already: call parallelize before any wrapper")
     bare = next((name for name, one in model.named_parameters() if one.is_meta), None)
-    if bare is not None:
+    if bare is not None and BLANK_WEIGHTS not in model.__dict__:
         raise ApplyError(f"{bare} has no data (meta device): load the weights first, or give the path of the folder")
 
 

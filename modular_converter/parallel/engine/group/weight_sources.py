@@ -119,6 +119,24 @@ class WeightSource:
         self.waiting.clear()
 
 
+class BlankSource(WeightSource):
+    """Small random weights, for a model of which steps are only tried."""
+
+    def share(self, name: str, parameter: torch.Tensor, piece: Piece | None, kind: torch.dtype) -> torch.Tensor:
+        shape = share_shape(tuple(parameter.shape), piece, self.group.rank, self.group.size)
+        return _random(torch.empty(shape, dtype=kind, device=self.place))
+
+    def wait(self, name: str, parameter: torch.Tensor) -> None:
+        pass
+
+    def take(self, one: Spread, target: torch.Tensor) -> None:
+        _random(target)
+
+
+def _random(target: torch.Tensor) -> torch.Tensor:
+    return target.normal_(std=0.02) if target.is_floating_point() else target.zero_()
+
+
 logger = logging.getLogger(__name__)
 # Entries of each stored tensor that are compared between processes.
 _COMPARED = 64

@@ -1,0 +1,1 @@
+"""Settings tried on the machine: the first that runs for ``layout="auto"``."""

@@ -1,0 +1,166 @@
+"""``layout="auto"``: the fastest layout that the advice has for the processes at hand and of which a step runs."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import replace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from modular_converter.parallel.advice.candidates import Advice, LayoutForecast, Question, advise, forecasts_that_fit
+from modular_converter.parallel.advice.devices import Cluster, device_at_hand
+from modular_converter.parallel.advice.report import recommendation
+from modular_converter.parallel.advice.subject import ModelInQuestion, question_of_model
+from modular_converter.parallel.auto_layout import AutoLayout
+from modular_converter.parallel.choice.skeleton import META, assemble_model
+from modular_converter.parallel.costs.full_model import CountRequest
+from modular_converter.parallel.engine.arguments import Arguments
+from modular_converter.parallel.engine.base.adapted import base_of
+from modular_converter.parallel.engine.base.memory import tell
+from modular_converter.parallel.engine.checkpoint.load_model import is_folder, open_checkpoint
+from modular_converter.parallel.engine.group.process_grid import join_group
+from modular_converter.parallel.errors import AdviceError, ApplyError, PlanError, one_line
+from modular_converter.parallel.torch_private import default_store
+from modular_converter.parallel.training import Training
+from modular_converter.parallel.tuning.chosen import Chosen, chosen_setting
+from modular_converter.parallel.tuning.ranks import Outcome, free_port, run_processes
+from modular_converter.parallel.tuning.trial import MEMORY, REFUSED, Trial, TrialModel, trial_model
+
+
+logger = logging.getLogger(__name__)
+
+
+def with_chosen_layout(given: Arguments, auto: AutoLayout) -> Arguments:
+    """The arguments with a layout and its options; all processes must call it.
+
+    Raises ``AdviceError`` on all processes if no layout fits, or no step runs.
+    """
+    place = join_group(given.device)
+    gpu = place.type == "cuda"
+    model = (
+        open_checkpoint(given.model, given.weight_type, given.model_class).model if is_folder(given.model) else None
+    )
+    if base_of(given.model) is not given.model:
+        raise ApplyError('layout="auto": adapters are not predicted; name a layout, such as layout="fsdp2"')
+    sent = trial_model(given.model if model is None else model, given.weight_type)
+    found: list[Any] = [None]
+    if dist.get_rank() == 0:
+        try:
+            found = [_advised(sent, given, auto, gpu)]
+        except Exception as error:  # the other processes wait for an answer
+            found = [str(error) if isinstance(error, PlanError) else one_line(error)]
+    dist.broadcast_object_list(found, src=0)
+    if isinstance(found[0], str):
+        raise AdviceError(f'layout="auto": {found[0]}')
+    chosen, said = _first_that_runs(found[0], sent, given, auto, place.type)
+    if dist.get_rank() == 0:
+        logger.info("%s", said)
+        if given.verbose is not None:
+            tell(said, given.verbose)
+    return replace(given, layout=chosen.layout, training=chosen.beside(given.training))
+
+
+Choice = tuple[Chosen, float, str]
+"""What to run, its predicted bytes, and why."""
+
+
+def _advised(sent: TrialModel, given: Arguments, auto: AutoLayout, gpu: bool) -> list[Choice]:
+    """All that fits, the fastest first. Raises ``AdviceError`` with the nearest if nothing does."""
+    processes, each = dist.get_world_size(), int(os.environ.get("LOCAL_WORLD_SIZE", dist.get_world_size()))
+    cluster = Cluster(processes // each, each, device_at_hand(gpu, each))
+    subject, weights = _subject(sent, given, auto)
+    question = Question(cluster, auto.batch or processes, auto.optimizer, 0, weights)
+    advice = advise(subject, question)
+    fitting = [one for one in forecasts_that_fit(subject, question) if auto.stages or one.setting.layout.pp == 1]
+    if advice.best is None:
+        raise AdviceError(recommendation(advice))
+    choices = [_choice(one, subject, advice) for one in fitting]
+    own = [one for one in choices if _goes_with(one[0], given.training)]
+    if not own:
+        raise AdviceError(
+            f"only {advice.best.setting} fits, which is with stages: give AutoLayout(stages=True), and call the result's step"
+            if not choices
+            else "training= has options that no layout that fits can have: leave out recompute, chunks and schedule"
+        )
+    return own
+
+
+def _choice(one: LayoutForecast, subject: ModelInQuestion, advice: Advice) -> Choice:
+    assert one.memory is not None
+    return (
+        chosen_setting(one.setting, subject.length),
+        one.memory.total,
+        recommendation(replace(advice, candidates=(one,))),
+    )
+
+
+def _goes_with(chosen: Chosen, training: Training | None) -> bool:
+    asked = training is not None and (training.chunks is not None or training.loss is not None)
+    if asked and chosen.layout.pp == 1:
+        return False
+    try:
+        chosen.beside(training)
+    except ApplyError:
+        return False
+    return True
+
+
+def _subject(sent: TrialModel, given: Arguments, auto: AutoLayout) -> tuple[ModelInQuestion, str]:
+    """The model in the type of its products, and the type of its weights if that is another."""
+    model: Any = assemble_model(sent.skeleton, META)[0]
+    own = next((one.dtype for one in model.parameters() if one.is_floating_point()), torch.float32)
+    computed = given.training.computes_in if given.training else None
+    name, weights = (str(one).removeprefix("torch.") for one in (computed or own, own))
+    request = CountRequest(type(model).__name__, {}, None, 1, auto.length, True, name)
+    return question_of_model(model.to(computed or own), request), weights if computed not in (None, own) else ""
+
+
+def _first_that_runs(
+    choices: list[Choice], sent: TrialModel, given: Arguments, auto: AutoLayout, device: str
+) -> tuple[Chosen, str]:
+    """The first choice of which a step runs, and why it is taken. Those that need as much as one that failed are left out."""
+    least, failures = float("inf"), list[str]()
+    for number, (chosen, memory, said) in enumerate(choices):
+        if memory >= least:
+            continue
+        outcome = _tried(Trial(sent, chosen, device, *_asked(given, auto)), number, auto) if auto.try_step else None
+        if outcome is None or not outcome.kind:
+            reason = f" ({'; '.join(failures)})" if failures else ""
+            return chosen, f"{said}{reason}"
+        failures.append(f"{chosen} {'ran out of memory' if outcome.kind == MEMORY else 'failed'}: {outcome.why}")
+        if dist.get_rank() == 0:
+            logger.info("%s; the next is taken", failures[-1])
+        if outcome.kind == MEMORY:
+            least = memory
+        elif outcome.kind != REFUSED:
+            break  # what crashes or hangs in one layout does so for a reason that a person must see
+    raise AdviceError(f'layout="auto": no step ran: {"; ".join(failures)}')
+
+
+def _asked(given: Arguments, auto: AutoLayout) -> tuple[str, int, str, bool, Any]:
+    training = given.training or Training()
+    kind = "" if training.computes_in is None else str(training.computes_in).removeprefix("torch.")
+    return auto.optimizer, 1, kind, training.sequence_parallel, given.plan
+
+
+def _tried(trial: Trial, number: int, auto: AutoLayout) -> Outcome:
+    """One step of a trial, each process beside its own; the worst outcome of all."""
+    port: list[Any] = [free_port()]
+    dist.broadcast_object_list(port, src=0)
+    mark, store = f"modular_converter/auto/{port[0]}/{number}/failed", default_store()
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR")
+    usual = {"RANK": dist.get_rank(), "WORLD_SIZE": dist.get_world_size(), "MASTER_ADDR": "127.0.0.1"}
+    usual |= {"LOCAL_RANK": dist.get_rank(), "LOCAL_WORLD_SIZE": dist.get_world_size(), "GROUP_RANK": 0}
+    own = {name: os.environ.get(name, usual[name]) for name in names} | {"MASTER_PORT": port[0]}
+    outcome = run_processes(trial, [own], auto.timeout, lambda: store.check([mark]))
+    if outcome.kind:
+        store.set(mark, "yes")
+    found = [outcome] * dist.get_world_size()
+    dist.all_gather_object(found, outcome)
+    return min(found, key=lambda one: _WORST.get(one.kind, 2))
+
+
+_WORST = {MEMORY: 0, REFUSED: 1, "": 9}

@@ -1,0 +1,113 @@
+"""A layout with its options and batch, as a file that ``parallelize`` and ``examples/train.py`` run."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from modular_converter.parallel.advice.memory import LayoutSetting
+from modular_converter.parallel.errors import ApplyError, one_line
+from modular_converter.parallel.layout import Layout
+from modular_converter.parallel.training import Training
+
+
+_OPTIONS = ("recompute", "compile", "reshard", "offload", "chunks", "schedule")
+"""The options of ``Training`` that a choice has; types, losses and sequence parallelism are the caller's."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What to run.
+
+    Attributes:
+        accumulate: forwards of a step, each of a part of the rows; 1 with stages, which have ``chunks``.
+        batch: rows of a step over all data ranks.
+        length: tokens of a row; 0 for a model without tokens.
+    """
+
+    layout: Layout
+    training: Training
+    batch: int
+    accumulate: int = 1
+    length: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Of one forward of a data rank; with stages, of all its micro-batches."""
+        return self.batch // self.layout.data // self.accumulate
+
+    def options(self) -> dict[str, Any]:
+        """The options that differ from those of ``Training()``."""
+        usual = Training()
+        found = {name: getattr(self.training, name) for name in _OPTIONS}
+        return {name: value for name, value in found.items() if value != getattr(usual, name)}
+
+    def values(self) -> dict[str, Any]:
+        """As plain values, from which ``chosen_of`` makes it again."""
+        sizes = {name: getattr(self, name) for name in ("batch", "accumulate", "length")}
+        return {"layout": str(self.layout), "training": self.options(), **sizes}
+
+    def __str__(self) -> str:
+        said = [name if value is True else f"{name} {value}" for name, value in self.options().items()]
+        said += [f"{self.accumulate} forwards"] * (self.accumulate > 1)
+        return f"{self.layout} ({', '.join(said)})" if said else str(self.layout)
+
+    def beside(self, given: Training | None) -> Training:
+        """The options of the choice with those that the caller has given.
+
+        Raises ``ApplyError`` if the two differ in an option that both set.
+        """
+        usual, own = Training(), given or Training()
+        more: dict[str, Any] = {}
+        for name, value in self.options().items():
+            other = getattr(own, name)
+            if other not in (getattr(usual, name), value):
+                raise ApplyError(f"training= has {name}={other!r}, and the choice {name}={value!r}: leave one out")
+            more[name] = value
+        return dataclasses.replace(own, **more)
+
+
+def chosen_of(values: dict[str, Any], said: str) -> Chosen:
+    """The choice of plain values. Raises ``ApplyError`` that begins with ``said`` if they are none."""
+    try:
+        known = {one.name for one in dataclasses.fields(Chosen)}
+        unknown = sorted({*values} - known) + sorted({*values.get("training", {})} - {*_OPTIONS})
+        if unknown:
+            raise ApplyError(f"unknown names {', '.join(unknown)}; known: {', '.join((*sorted(known), *_OPTIONS))}")
+        sizes = {name: values.get(name, default) for name, default in (("accumulate", 1), ("length", 0))}
+        layout, training = Layout.parse(values["layout"]), Training(**values.get("training", {}))
+        made = Chosen(layout, training, values["batch"], **sizes)
+        if any(type(one) is not int or one < 0 for one in (made.batch, made.accumulate, made.length)):
+            raise ApplyError("batch, accumulate and length are whole numbers")
+        if made.accumulate < 1 or made.rows < 1 or made.batch % (layout.data * made.accumulate):
+            raise ApplyError(
+                f"batch {made.batch} does not divide into {made.accumulate} forwards of {layout.data} ranks"
+            )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ApplyError(f"{said}: is no choice of a layout: {one_line(error)}") from error
+    except ApplyError as error:
+        raise ApplyError(f"{said}: {error}") from error
+    return made
+
+
+def read_chosen(path: str | os.PathLike[str]) -> Chosen:
+    """The choice of a file of JSON, in the form of ``Chosen.values``. Raises ``ApplyError`` if it is none."""
+    try:
+        values = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise ApplyError(f"{path}: cannot be read: {one_line(error)}") from error
+    if not isinstance(values, dict):
+        raise ApplyError(f"{path}: is no choice of a layout: not an object of JSON")
+    return chosen_of({name: value for name, value in values.items() if name != "measured"}, str(path))
+
+
+def chosen_setting(setting: LayoutSetting, length: int, accumulate: int = 1, compile: bool = False) -> Chosen:
+    """A setting of the advice as it is run. The setting has the rows of one forward."""
+    staged: dict[str, Any] = {"chunks": setting.chunks, "schedule": setting.schedule} if setting.layout.pp > 1 else {}
+    options = {name: getattr(setting, name) for name in ("recompute", "reshard", "offload")}
+    training = dataclasses.replace(Training(), **options, **staged, compile=compile)
+    return Chosen(setting.layout, training, setting.rows * setting.layout.data * accumulate, accumulate, length)

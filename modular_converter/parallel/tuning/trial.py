@@ -1,0 +1,251 @@
+"""One trial, in a process for each device: a model with made-up weights is put into a layout and makes steps, timed.
+
+``python -m modular_converter.parallel.tuning.trial FILE`` runs it with the environment of torchrun. Each process writes
+what it found, or why it failed, beside the file; it ends when the process that holds its standard input ends.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import math
+import os
+import pickle
+import resource
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from accelerate.utils.memory import should_reduce_batch_size
+
+from modular_converter.parallel.advice.optimizer_state import OPTIMIZERS
+from modular_converter.parallel.advice.recording import loss_of
+from modular_converter.parallel.choice.skeleton import Skeleton, assemble_model, dismantle, kept_types
+from modular_converter.parallel.costs.full_model import CountRequest, inputs_of
+from modular_converter.parallel.engine.arguments import BLANK_WEIGHTS, Arguments
+from modular_converter.parallel.engine.group.in_process_group import parallelize_here
+from modular_converter.parallel.engine.stages.in_layout import parallelize_in_stages
+from modular_converter.parallel.errors import PlanError, one_line
+from modular_converter.parallel.training import Training
+from modular_converter.parallel.tuning.chosen import Chosen
+
+
+MEMORY, REFUSED, FAILED = "memory", "refused", "failed"
+WARM_UP, LEAST_STEPS = 2, 5
+NARROW = 0.03
+"""The half of the interval of the mean time, in which it lies with a chance of 95 %, relative to the mean."""
+
+
+@dataclass(frozen=True)
+class TrialModel:
+    """A model as it is sent to the processes of a trial: without its weights."""
+
+    skeleton: Skeleton
+    buffers: bytes
+
+    def made(self) -> Any:
+        """The model, with weights on the meta device, marked so that ``parallelize`` gives it any weights."""
+        model, tensors = assemble_model(self.skeleton, torch.device("cpu"))
+        for number, value in torch.load(io.BytesIO(self.buffers), weights_only=True).items():
+            tensors[number].copy_(value)
+        model.__dict__[BLANK_WEIGHTS] = True
+        return model
+
+
+def trial_model(model: Any, dtype: torch.dtype | None) -> TrialModel:
+    """A model without its weights. Raises ``ApplyError`` if it cannot be sent to another process."""
+    skeleton, tensors = dismantle(model, kept_types(model, dtype))
+    held = {
+        number: tensor.detach()
+        for number, (item, tensor) in enumerate(zip(skeleton.items, tensors))
+        if not item.parameter and not tensor.is_meta
+    }
+    file = io.BytesIO()
+    torch.save({number: tensor.to(skeleton.items[number].kept) for number, tensor in held.items()}, file)
+    return TrialModel(skeleton, file.getvalue())
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a trial runs.
+
+    Attributes:
+        compute_type: of products, by its name; empty for that of the weights.
+        optimizer: a name in ``OPTIMIZERS``.
+        steps: at most; with 1, there is no warm-up and nothing is timed.
+        plan: of the caller, if any.
+    """
+
+    model: TrialModel
+    chosen: Chosen
+    device: str
+    optimizer: str
+    steps: int
+    compute_type: str = ""
+    sequence_parallel: bool = False
+    plan: Any = None
+
+
+def run_trial(trial: Trial) -> dict[str, float]:
+    """Seconds of a step, half of their interval, steps, tokens a second, and the most bytes of a device."""
+    chosen = trial.chosen
+    given = dataclasses.replace(
+        chosen.training,
+        compute_type=trial.compute_type or None,
+        sequence_parallel=trial.sequence_parallel and chosen.layout.tp > 1,
+    )
+    made = trial.model.made()
+    request = CountRequest("", {}, None, chosen.rows, chosen.length or None, True, "float32")
+    inputs = inputs_of(made, request, torch.device("cpu"))
+    torch.manual_seed(0)
+    start = parallelize_in_stages if chosen.layout.pp > 1 else parallelize_here
+    model = start(_arguments(trial, made, given)).train()
+    place = _place(trial.device)
+    inputs = {name: one.to(place) if isinstance(one, torch.Tensor) else one for name, one in inputs.items()}
+    optimizer = OPTIMIZERS[trial.optimizer](model.parameters())
+    step = _step_of(model, optimizer, inputs, chosen)
+    seconds = _timed(step, place, trial.steps)
+    mean = statistics.fmean(seconds)
+    most = torch.cuda.max_memory_reserved(place) if place.type == "cuda" else _resident()
+    tokens = chosen.batch * (chosen.length or 1)
+    return {
+        "seconds": mean,
+        "interval": _half_interval(seconds),
+        "steps": len(seconds),
+        "tokens_a_second": tokens / mean,
+        "memory": max(_everywhere(float(most))),
+    }
+
+
+def _arguments(trial: Trial, model: Any, training: Training) -> Arguments:
+    """As `parallelize` has them, with its defaults."""
+    return Arguments(
+        model=model,
+        num_gpus=2,
+        fp16=False,
+        dtype=None,
+        master_port=None,
+        verbose=None,
+        plan=trial.plan,
+        device=trial.device,
+        init_method="spawn",
+        compile=False,
+        timeout=600.0,
+        mesh=None,
+        session=None,
+        probe=False,
+        model_class=None,
+        inference=False,
+        layout=trial.chosen.layout,
+        training=training,
+    )
+
+
+def _place(device: str) -> torch.device:
+    return torch.device("cuda", int(os.environ["LOCAL_RANK"])) if device == "cuda" else torch.device("cpu")
+
+
+def _resident() -> int:
+    """The most bytes that this process had in memory."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def _step_of(model: Any, optimizer: Any, inputs: dict[str, Any], chosen: Chosen) -> Callable[[], None]:
+    """A function that makes a step, as `examples/train.py` does."""
+    staged = chosen.layout.pp > 1
+    if "use_cache" in inputs:
+        inputs = {**inputs, "use_cache": False}
+
+    def step() -> None:
+        for number in range(chosen.accumulate):
+            if chosen.accumulate > 1 and hasattr(model, "set_requires_gradient_sync"):
+                model.set_requires_gradient_sync(number == chosen.accumulate - 1)
+            if staged:
+                model.step(**inputs)
+            else:
+                loss = loss_of(model(**inputs)) / chosen.accumulate
+                loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def _timed(step: Callable[[], None], place: torch.device, most: int) -> list[float]:
+    """The seconds of each step on the slowest process: until the interval of their mean is narrow."""
+    for _ in range(WARM_UP if most > 1 else 0):
+        step()
+    found: list[float] = []
+    while len(found) < most:
+        dist.barrier()
+        begin = time.perf_counter()
+        step()
+        if place.type == "cuda":
+            torch.cuda.synchronize(place)
+        found.append(max(_everywhere(time.perf_counter() - begin)))
+        if len(found) >= LEAST_STEPS and _half_interval(found) <= NARROW * statistics.fmean(found):
+            break
+    return found
+
+
+def _half_interval(seconds: list[float]) -> float:
+    """Half of the interval in which the mean lies with a chance of 95 %."""
+    if len(seconds) < 2:
+        return math.inf if not seconds else 0.0
+    return 1.96 * statistics.stdev(seconds) / math.sqrt(len(seconds))
+
+
+def _everywhere(value: float) -> list[float]:
+    found: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(found, value)
+    return found
+
+
+def kind_of(error: BaseException) -> str:
+    """Why a trial failed: out of memory, refused with a reason, or anything else."""
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+        return MEMORY
+    if isinstance(error, PlanError):
+        cause = error.__cause__ or error.__context__
+        return MEMORY if cause is not None and kind_of(cause) == MEMORY else REFUSED
+    return MEMORY if isinstance(error, Exception) and should_reduce_batch_size(error) else FAILED
+
+
+def _end_with_owner() -> None:
+    """End this process when its standard input is closed, as it is when its owner dies."""
+
+    def wait() -> None:
+        sys.stdin.buffer.read()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def main() -> None:
+    """Run the trial of a file; the exit code is 1 if it fails."""
+    _end_with_owner()
+    place = Path(sys.argv[1])
+    result = place.with_name(f"{place.name}.{os.environ['RANK']}.json")
+    try:
+        found: dict[str, Any] = run_trial(pickle.loads(place.read_bytes()))
+    except BaseException as error:
+        said = str(error) if isinstance(error, PlanError) else one_line(error, 300)  # type: ignore[arg-type]
+        found = {"kind": kind_of(error), "why": said}
+    written = result.with_suffix(".part")
+    written.write_text(json.dumps(found), encoding="utf-8")
+    written.replace(result)
+    sys.stdout.flush()
+    # The other processes may be in a collective, for which an orderly end would wait.
+    os._exit(1 if "kind" in found else 0)
+
+
+if __name__ == "__main__":
+    main()
