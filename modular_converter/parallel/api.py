@@ -27,7 +27,7 @@ from modular_converter.parallel.training import Training, floating_type
 
 if TYPE_CHECKING:
     from modular_converter.parallel.ranks.session import Session
-    from modular_converter.parallel.tuning.chosen import Chosen
+    from modular_converter.parallel.tuning.chosen import ChosenLayout
 
 
 def parallelize(
@@ -135,7 +135,7 @@ def parallelize(
     return made if base is given.model else wrap(given.model, made)
 
 
-def _layout_of(given: Any) -> tuple[Layout | None, AutoLayout | None, Chosen | None]:
+def _layout_of(given: Any) -> tuple[Layout | None, AutoLayout | None, ChosenLayout | None]:
     """The layout that is given; with ``"auto"`` one to be replaced, and the question; with a file its choice, too."""
     if isinstance(given, os.PathLike) or isinstance(given, str) and given.endswith(".json"):
         from modular_converter.parallel.tuning.chosen import read_chosen

@@ -13,7 +13,7 @@ pytest.importorskip("transformers")
 from modular_converter.parallel import AutoLayout, Training, read_chosen  # noqa: E402
 from modular_converter.parallel.errors import ApplyError  # noqa: E402
 from modular_converter.parallel.layout import Layout  # noqa: E402
-from modular_converter.parallel.tuning.chosen import Chosen, chosen_of  # noqa: E402
+from modular_converter.parallel.tuning.chosen import ChosenLayout, chosen_of  # noqa: E402
 from tests.parallel.launch import launch, line_of  # noqa: E402
 
 
@@ -72,7 +72,9 @@ CHOICE = {"layout": "fsdp2.tp2", "training": {"recompute": True}, "batch": 8, "a
 def test_a_choice_comes_back_from_its_file(tmp_path):
     (tmp_path / "best.json").write_text(json.dumps(CHOICE | {"measured": {"seconds": 1}}))
     made = read_chosen(tmp_path / "best.json")
-    assert made == Chosen(Layout.parse("fsdp2.tp2"), Training(recompute=True), 8, 2, 64) and made.values() == CHOICE
+    assert (
+        made == ChosenLayout(Layout.parse("fsdp2.tp2"), Training(recompute=True), 8, 2, 64) and made.values() == CHOICE
+    )
     assert made.rows == 2 and str(made) == "tp2.fsdp2 (recompute, 2 forwards)" or str(made).startswith("fsdp2.tp2")
 
 

@@ -25,9 +25,9 @@ from modular_converter.parallel.engine.group.process_grid import join_group
 from modular_converter.parallel.errors import AdviceError, ApplyError, PlanError, one_line
 from modular_converter.parallel.torch_private import default_store
 from modular_converter.parallel.training import Training
-from modular_converter.parallel.tuning.chosen import Chosen, chosen_setting
-from modular_converter.parallel.tuning.ranks import Outcome, free_port, run_processes
-from modular_converter.parallel.tuning.trial import MEMORY, REFUSED, Trial, TrialModel, trial_model
+from modular_converter.parallel.tuning.chosen import ChosenLayout, chosen_setting
+from modular_converter.parallel.tuning.ranks import TrialOutcome, free_port, run_processes
+from modular_converter.parallel.tuning.trial import MEMORY, REFUSED, LayoutTrial, TrialModel, trial_model
 
 
 logger = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ def with_chosen_layout(given: Arguments, auto: AutoLayout) -> Arguments:
     return replace(given, layout=chosen.layout, training=chosen.beside(given.training))
 
 
-Choice = tuple[Chosen, float, str]
+Choice = tuple[ChosenLayout, float, str]
 """What to run, its predicted bytes, and why."""
 
 
@@ -97,7 +97,7 @@ def _choice(one: LayoutForecast, subject: ModelInQuestion, advice: Advice) -> Ch
     )
 
 
-def _goes_with(chosen: Chosen, training: Training | None) -> bool:
+def _goes_with(chosen: ChosenLayout, training: Training | None) -> bool:
     asked = training is not None and (training.chunks is not None or training.loss is not None)
     if asked and chosen.layout.pp == 1:
         return False
@@ -120,13 +120,15 @@ def _subject(sent: TrialModel, given: Arguments, auto: AutoLayout) -> tuple[Mode
 
 def _first_that_runs(
     choices: list[Choice], sent: TrialModel, given: Arguments, auto: AutoLayout, device: str
-) -> tuple[Chosen, str]:
+) -> tuple[ChosenLayout, str]:
     """The first choice of which a step runs, and why it is taken. Those that need as much as one that failed are left out."""
     least, failures = float("inf"), list[str]()
     for number, (chosen, memory, said) in enumerate(choices):
         if memory >= least:
             continue
-        outcome = _tried(Trial(sent, chosen, device, *_asked(given, auto)), number, auto) if auto.try_step else None
+        outcome = (
+            _tried(LayoutTrial(sent, chosen, device, *_asked(given, auto)), number, auto) if auto.try_step else None
+        )
         if outcome is None or not outcome.kind:
             reason = f" ({'; '.join(failures)})" if failures else ""
             return chosen, f"{said}{reason}"
@@ -146,7 +148,7 @@ def _asked(given: Arguments, auto: AutoLayout) -> tuple[str, int, str, bool, Any
     return auto.optimizer, 1, kind, training.sequence_parallel, given.plan
 
 
-def _tried(trial: Trial, number: int, auto: AutoLayout) -> Outcome:
+def _tried(trial: LayoutTrial, number: int, auto: AutoLayout) -> TrialOutcome:
     """One step of a trial, each process beside its own; the worst outcome of all."""
     port: list[Any] = [free_port()]
     dist.broadcast_object_list(port, src=0)

@@ -15,12 +15,12 @@ from modular_converter.parallel.layout import Layout
 from modular_converter.parallel.training import Training
 
 
-_OPTIONS = ("recompute", "compile", "reshard", "offload", "chunks", "schedule")
+OPTIONS = ("recompute", "compile", "reshard", "offload", "chunks", "schedule")
 """The options of ``Training`` that a choice has; types, losses and sequence parallelism are the caller's."""
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenLayout:
     """What to run.
 
     Attributes:
@@ -43,7 +43,7 @@ class Chosen:
     def options(self) -> dict[str, Any]:
         """The options that differ from those of ``Training()``."""
         usual = Training()
-        found = {name: getattr(self.training, name) for name in _OPTIONS}
+        found = {name: getattr(self.training, name) for name in OPTIONS}
         return {name: value for name, value in found.items() if value != getattr(usual, name)}
 
     def values(self) -> dict[str, Any]:
@@ -71,16 +71,16 @@ class Chosen:
         return dataclasses.replace(own, **more)
 
 
-def chosen_of(values: dict[str, Any], said: str) -> Chosen:
+def chosen_of(values: dict[str, Any], said: str) -> ChosenLayout:
     """The choice of plain values. Raises ``ApplyError`` that begins with ``said`` if they are none."""
     try:
-        known = {one.name for one in dataclasses.fields(Chosen)}
-        unknown = sorted({*values} - known) + sorted({*values.get("training", {})} - {*_OPTIONS})
+        known = {one.name for one in dataclasses.fields(ChosenLayout)}
+        unknown = sorted({*values} - known) + sorted({*values.get("training", {})} - {*OPTIONS})
         if unknown:
-            raise ApplyError(f"unknown names {', '.join(unknown)}; known: {', '.join((*sorted(known), *_OPTIONS))}")
+            raise ApplyError(f"unknown names {', '.join(unknown)}; known: {', '.join((*sorted(known), *OPTIONS))}")
         sizes = {name: values.get(name, default) for name, default in (("accumulate", 1), ("length", 0))}
         layout, training = Layout.parse(values["layout"]), Training(**values.get("training", {}))
-        made = Chosen(layout, training, values["batch"], **sizes)
+        made = ChosenLayout(layout, training, values["batch"], **sizes)
         if any(type(one) is not int or one < 0 for one in (made.batch, made.accumulate, made.length)):
             raise ApplyError("batch, accumulate and length are whole numbers")
         if made.accumulate < 1 or made.rows < 1 or made.batch % (layout.data * made.accumulate):
@@ -94,8 +94,8 @@ def chosen_of(values: dict[str, Any], said: str) -> Chosen:
     return made
 
 
-def read_chosen(path: str | os.PathLike[str]) -> Chosen:
-    """The choice of a file of JSON, in the form of ``Chosen.values``. Raises ``ApplyError`` if it is none."""
+def read_chosen(path: str | os.PathLike[str]) -> ChosenLayout:
+    """The choice of a file of JSON, in the form of ``ChosenLayout.values``. Raises ``ApplyError`` if it is none."""
     try:
         values = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, ValueError) as error:
@@ -105,9 +105,9 @@ def read_chosen(path: str | os.PathLike[str]) -> Chosen:
     return chosen_of({name: value for name, value in values.items() if name != "measured"}, str(path))
 
 
-def chosen_setting(setting: LayoutSetting, length: int, accumulate: int = 1, compile: bool = False) -> Chosen:
+def chosen_setting(setting: LayoutSetting, length: int, accumulate: int = 1, compile: bool = False) -> ChosenLayout:
     """A setting of the advice as it is run. The setting has the rows of one forward."""
     staged: dict[str, Any] = {"chunks": setting.chunks, "schedule": setting.schedule} if setting.layout.pp > 1 else {}
     options = {name: getattr(setting, name) for name in ("recompute", "reshard", "offload")}
     training = dataclasses.replace(Training(), **options, **staged, compile=compile)
-    return Chosen(setting.layout, training, setting.rows * setting.layout.data * accumulate, accumulate, length)
+    return ChosenLayout(setting.layout, training, setting.rows * setting.layout.data * accumulate, accumulate, length)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from modular_converter.parallel.tuning.trial import FAILED, MEMORY, REFUSED, Trial
+from modular_converter.parallel.tuning.trial import FAILED, MEMORY, REFUSED, LayoutTrial
 
 
 _PAUSE_S = 0.05
@@ -26,7 +26,7 @@ _SAID = 300
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrialOutcome:
     """What became of a trial.
 
     Attributes:
@@ -50,7 +50,7 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def run_here(trial: Trial, processes: int, limit_s: float) -> Outcome:
+def run_here(trial: LayoutTrial, processes: int, limit_s: float) -> TrialOutcome:
     """Run a trial on all its processes on this machine."""
     numbers = [{"RANK": rank, "LOCAL_RANK": rank} for rank in range(processes)]
     shared = {"WORLD_SIZE": processes, "LOCAL_WORLD_SIZE": processes, "GROUP_RANK": 0}
@@ -59,8 +59,11 @@ def run_here(trial: Trial, processes: int, limit_s: float) -> Outcome:
 
 
 def run_processes(
-    trial: Trial, environments: Sequence[dict[str, Any]], limit_s: float, ended: Callable[[], bool] = lambda: False
-) -> Outcome:
+    trial: LayoutTrial,
+    environments: Sequence[dict[str, Any]],
+    limit_s: float,
+    ended: Callable[[], bool] = lambda: False,
+) -> TrialOutcome:
     """Run these processes of a trial, until all have ended well, one fails, or the limit has passed.
 
     Args:
@@ -130,19 +133,21 @@ def _result(place: Path, rank: int) -> dict[str, Any] | None:
     return found
 
 
-def _outcome(kind: str, codes: Sequence[int | None], found: Sequence[dict[str, Any] | None], logs: Any) -> Outcome:
+def _outcome(
+    kind: str, codes: Sequence[int | None], found: Sequence[dict[str, Any] | None], logs: Any
+) -> TrialOutcome:
     """What the processes tell. One that runs out of memory makes others fail, so its reason counts first."""
     if not kind and all(found):
-        return Outcome("", "", dict(found[0] or {}))
+        return TrialOutcome("", "", dict(found[0] or {}))
     failures = [one for one in found if one and "kind" in one]
     for first in (MEMORY, REFUSED, FAILED):
         for one in failures:
             if one["kind"] == first and not (first == FAILED and -signal.SIGKILL in codes):
-                return Outcome(first, one["why"], {})
+                return TrialOutcome(first, one["why"], {})
     if -signal.SIGKILL in codes:
-        return Outcome(MEMORY, "a process was killed, as the system does when memory runs out", {})
+        return TrialOutcome(MEMORY, "a process was killed, as the system does when memory runs out", {})
     if kind == HUNG:
-        return Outcome(HUNG, "did not end in time", {})
+        return TrialOutcome(HUNG, "did not end in time", {})
     number = next((number for number, code in enumerate(codes) if code), 0)
     lines = logs[number].read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
-    return Outcome(FAILED, f"process {number} ended with {codes[number]}: {' '.join(lines)[:_SAID]}", {})
+    return TrialOutcome(FAILED, f"process {number} ended with {codes[number]}: {' '.join(lines)[:_SAID]}", {})

@@ -35,7 +35,7 @@ from modular_converter.parallel.engine.group.in_process_group import parallelize
 from modular_converter.parallel.engine.stages.in_layout import parallelize_in_stages
 from modular_converter.parallel.errors import PlanError, one_line
 from modular_converter.parallel.training import Training
-from modular_converter.parallel.tuning.chosen import Chosen
+from modular_converter.parallel.tuning.chosen import ChosenLayout
 
 
 MEMORY, REFUSED, FAILED = "memory", "refused", "failed"
@@ -74,7 +74,7 @@ def trial_model(model: Any, dtype: torch.dtype | None) -> TrialModel:
 
 
 @dataclass(frozen=True)
-class Trial:
+class LayoutTrial:
     """What a trial runs.
 
     Attributes:
@@ -85,7 +85,7 @@ class Trial:
     """
 
     model: TrialModel
-    chosen: Chosen
+    chosen: ChosenLayout
     device: str
     optimizer: str
     steps: int
@@ -94,7 +94,7 @@ class Trial:
     plan: Any = None
 
 
-def run_trial(trial: Trial) -> dict[str, float]:
+def run_trial(trial: LayoutTrial) -> dict[str, float]:
     """Seconds of a step, half of their interval, steps, tokens a second, and the most bytes of a device."""
     chosen = trial.chosen
     given = dataclasses.replace(
@@ -125,7 +125,7 @@ def run_trial(trial: Trial) -> dict[str, float]:
     }
 
 
-def _arguments(trial: Trial, model: Any, training: Training) -> Arguments:
+def _arguments(trial: LayoutTrial, model: Any, training: Training) -> Arguments:
     """As `parallelize` has them, with its defaults."""
     return Arguments(
         model=model,
@@ -158,7 +158,7 @@ def _resident() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def _step_of(model: Any, optimizer: Any, inputs: dict[str, Any], chosen: Chosen) -> Callable[[], None]:
+def _step_of(model: Any, optimizer: Any, inputs: dict[str, Any], chosen: ChosenLayout) -> Callable[[], None]:
     """A function that makes a step, as `examples/train.py` does."""
     staged = chosen.layout.pp > 1
     if "use_cache" in inputs:
@@ -209,13 +209,13 @@ def _everywhere(value: float) -> list[float]:
     return found
 
 
-def kind_of(error: BaseException) -> str:
+def failure_kind(error: BaseException) -> str:
     """Why a trial failed: out of memory, refused with a reason, or anything else."""
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return MEMORY
     if isinstance(error, PlanError):
         cause = error.__cause__ or error.__context__
-        return MEMORY if cause is not None and kind_of(cause) == MEMORY else REFUSED
+        return MEMORY if cause is not None and failure_kind(cause) == MEMORY else REFUSED
     return MEMORY if isinstance(error, Exception) and should_reduce_batch_size(error) else FAILED
 
 
@@ -238,7 +238,7 @@ def main() -> None:
         found: dict[str, Any] = run_trial(pickle.loads(place.read_bytes()))
     except BaseException as error:
         said = str(error) if isinstance(error, PlanError) else one_line(error, 300)  # type: ignore[arg-type]
-        found = {"kind": kind_of(error), "why": said}
+        found = {"kind": failure_kind(error), "why": said}
     written = result.with_suffix(".part")
     written.write_text(json.dumps(found), encoding="utf-8")
     written.replace(result)
