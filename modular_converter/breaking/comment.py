@@ -7,6 +7,7 @@ are written as entities, and the patch stands in a fence that is longer than any
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Sequence
 
@@ -24,6 +25,9 @@ MOST_LINES = 200
 """Lines of the patch."""
 MOST_CHARACTERS = 60_000
 """GitHub takes 65,536."""
+WORDS = 1_000
+"""The characters of them that are kept for headings and for what is left out."""
+CHECK = "check-modular-conversion"
 _PLAIN = re.compile(r"[^\w .,;=/-]")
 
 
@@ -35,52 +39,71 @@ def comment(stale: Sequence[Difference], found: Sequence[CauseGroup], shown: Cal
         found: what changes, by cause.
         shown: the path that readers see.
     """
-    parts = [
-        "## Models\n",
-        _stale(stale, shown),
-        "### What changes for those who use the models\n\n" + _causes(found, shown),
-    ]
-    text = "\n".join(parts)
-    patch = _patch(stale)
-    return text + patch if len(text) + len(patch) <= MOST_CHARACTERS else text[:MOST_CHARACTERS]
+    room = MOST_CHARACTERS - WORDS
+    text = "## Models\n\n" + _stale(stale, shown, room // 4)
+    text += "\n### What changes for those who use the models\n\n" + _causes(found, shown, room // 2)
+    return text + _patch(stale, MOST_CHARACTERS - len(text))
 
 
-def _stale(stale: Sequence[Difference], shown: Callable[[str], str]) -> str:
+def _fitting(parts: Sequence[str], most: int, room: int) -> Sequence[str]:
+    """The first parts, as many as are allowed and fit."""
+    ends = itertools.accumulate(len(one) + 1 for one in parts[:most])
+    return parts[: sum(end <= room for end in ends)]
+
+
+def _left_out(number: int, noun: str, command: str) -> str:
+    return f"\n{count(number, noun)} left out here: `{command}` shows all.\n" if number else ""
+
+
+def _stale(stale: Sequence[Difference], shown: Callable[[str], str], room: int) -> str:
     if not stale:
         return "All generated files are what their modular files give.\n"
-    rows = [
-        f"* {_plain(shown(one.path))}: {_plain(finding.message)}"
-        for one in stale[:MOST_STALE]
-        for finding in one.findings[:1]
-    ]
-    more = [f"* {len(stale) - MOST_STALE} more"] if len(stale) > MOST_STALE else []
+    rows = [f"* {_plain(shown(one.path))}: {_plain(finding.message)}" for one in stale for finding in one.findings[:1]]
+    kept = _fitting(rows, MOST_STALE, room)
     head = f"### {count(len(stale), 'generated file')} out of date\n"
     cure = "\n`check-modular-conversion --write` writes them; the patch below is the same.\n"
-    return "\n".join([head, *rows, *more, cure])
+    return "\n".join([head, *kept, _left_out(len(rows) - len(kept), "file", CHECK + " --full"), cure])
 
 
-def _causes(found: Sequence[CauseGroup], shown: Callable[[str], str]) -> str:
+def _causes(found: Sequence[CauseGroup], shown: Callable[[str], str], room: int) -> str:
     if not found:
         return "Nothing.\n"
     rows = [
         f"| {by_code(one.rule).code} | {_plain(shown(one.cause.path))}:{one.cause.line} | {_plain(one.message)} "
         f"| {len(one.models)} | {one.keys or ''} | {_plain(first_of(one.models, NAMED))} |"
-        for one in found[:MOST_ROWS]
+        for one in found
     ]
+    kept = _fitting(rows, MOST_ROWS, room)
     head = ["| code | cause | what changes | models | keys | reached |", "| --- | --- | --- | ---: | ---: | --- |"]
-    rest = [f"\n{len(found) - MOST_ROWS} more causes are left out."] if len(found) > MOST_ROWS else []
-    return "\n".join([*head, *rows, *rest]) + "\n"
+    return (
+        "\n".join([*head, *kept]) + "\n" + _left_out(len(rows) - len(kept), "cause", f"{CHECK} --breaking --against …")
+    )
 
 
-def _patch(stale: Sequence[Difference]) -> str:
-    lines = [line for one in stale if one.is_shown for line in unified(one.path, one.old, one.new)]
-    if not lines:
+def _patch(stale: Sequence[Difference], room: int) -> str:
+    """The hunks that fit, each whole."""
+    hunks = [hunk for one in stale if one.is_shown for hunk in _hunks(unified(one.path, one.old, one.new))]
+    if not hunks:
         return ""
-    body = "\n".join(lines[:MOST_LINES])
+    ends = itertools.accumulate(one.count("\n") + 1 for one in hunks)
+    number = len(_fitting(hunks, sum(end <= MOST_LINES for end in ends), room))
+    while len(text := _details(hunks[:number], len(hunks) - number)) > room and number:
+        number -= 1
+    return text
+
+
+def _hunks(lines: Sequence[str]) -> list[str]:
+    """The hunks of the diff of a file, the first with the names of the file."""
+    starts = [number for number, line in enumerate(lines) if line.startswith("@@")]
+    return ["\n".join(lines[start:end]) for start, end in zip([0, *starts[1:]], [*starts[1:], len(lines)])]
+
+
+def _details(hunks: Sequence[str], rest: int) -> str:
+    body = "\n".join(hunks)
     longest = max((len(run) for run in re.findall("`+", body)), default=0)
     fence = "`" * max(3, longest + 1)
-    rest = f"\n{len(lines) - MOST_LINES} more lines are left out.\n" if len(lines) > MOST_LINES else ""
-    return f"\n<details><summary>patch</summary>\n\n{fence}diff\n{body}\n{fence}\n{rest}</details>\n"
+    shown = f"\n{fence}diff\n{body}\n{fence}\n" if hunks else ""
+    return f"\n<details><summary>patch</summary>\n{shown}{_left_out(rest, 'hunk', CHECK + ' --full')}</details>\n"
 
 
 def _plain(text: str) -> str:

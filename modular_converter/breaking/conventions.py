@@ -13,7 +13,6 @@ from modular_converter.breaking.following import Follower, Frame
 from modular_converter.breaking.values import (
     CONFIG_BASES,
     NONE,
-    NOT_KNOWN,
     ClassValue,
     Either,
     Expression,
@@ -22,14 +21,19 @@ from modular_converter.breaking.values import (
     ObjectValue,
     Value,
     either,
+    mapping,
     plain,
+    truth,
 )
 from modular_converter.model.nodes import dotted
 
 
 SET_AT_RUN_TIME: Mapping[str, object] = {"num_labels": 2, "output_attentions": False, "is_decoder": False}
 """Settings that no text gives a default as a plain value."""
+POST_INIT = "__post_init__"
 SUB_CONFIGS = "sub_configs_defaults"
+BACKBONE = "backbone_config"
+"""The setting whose type decides even where a class is named."""
 TABLES = ("CONFIG_MAPPING", "CONFIG_MAPPING_NAMES")
 """The tables from the type of a model to its configuration."""
 FOLDERS = "SPECIAL_MODEL_TYPE_TO_MODULE_NAME"
@@ -75,17 +79,13 @@ class Conventions:
             if isinstance(cls, ClassValue):
                 self._fields(instance, cls)
         given = dict(named or {})
+        rest = {name: one for name, one in given.items() if name not in instance.attributes}
         instance.attributes |= given
-        method = "__post_init__"
-        for cls in instance.ancestors:
-            if (
-                isinstance(cls, ClassValue)
-                and cls.short_name not in CONFIG_BASES
-                and "__init__" in cls.members.by_name
-            ):
-                method = "__init__"
-        self._sub_configs(instance)
-        self._body(instance, 0, method, arguments, given)
+        own = [one for one in instance.ancestors if isinstance(one, ClassValue) and one.short_name not in CONFIG_BASES]
+        if any("__init__" in one.members.by_name for one in own):
+            self.initialise(instance, 0, "__init__", arguments, given)
+        else:
+            self.initialise(instance, 0, POST_INIT, arguments, rest)
         for name, value in SET_AT_RUN_TIME.items():
             instance.attributes.setdefault(name, Expression(name, value))
         run.kept(instance)
@@ -93,21 +93,20 @@ class Conventions:
         return instance
 
     def initialise(
-        self, instance: ObjectValue, start: int, arguments: Sequence[Value], named: Mapping[str, Value]
-    ) -> None:
-        """`super().__init__(…)` of a configuration."""
-        self._body(instance, start, "__init__", arguments, named)
-
-    def _body(
         self, instance: ObjectValue, start: int, method: str, arguments: Sequence[Value], named: Mapping[str, Value]
     ) -> None:
+        """`super().__init__(…)` or `super().__post_init__(…)` of a configuration. What that of the base of all does is
+        known; its `__init__`, which `@dataclass` makes, calls the other.
+        """
         for cls in instance.ancestors[start:]:
-            if not isinstance(cls, ClassValue):
-                continue
             if cls.short_name in CONFIG_BASES:
                 instance.attributes |= {name: one for name, one in named.items() if name != "kwargs"}
+                if method == POST_INIT:
+                    self._sub_configs(instance)
+                else:
+                    self.initialise(instance, 0, POST_INIT, (), {})
                 return
-            if method in cls.members.by_name:
+            if isinstance(cls, ClassValue) and method in cls.members.by_name:
                 node = cls.members.by_name[method].node
                 above = cls.above
                 self._run.call_function(FunctionValue(cls.path, node, above, instance, cls), arguments, named)
@@ -126,38 +125,41 @@ class Conventions:
                 instance.attributes[parameter.arg] = self._run.evaluate(default, frame)
 
     def _sub_configs(self, instance: ObjectValue) -> None:
-        for name, made in self.sub_configs(instance).items():
-            if made is not None:
-                instance.attributes[name] = made
-
-    def sub_configs(self, instance: ObjectValue) -> dict[str, Value]:
-        """The configurations within a configuration that its class names with their defaults."""
-        specs = instance.attributes.get(SUB_CONFIGS)
-        found: dict[str, Value] = {}
-        for name, spec in specs.items if isinstance(specs, Items) else ():
+        """The configurations within a configuration for which its class names defaults, where nothing else has given
+        them a value before.
+        """
+        specs = instance.attributes.get(SUB_CONFIGS, NONE)
+        names = dict(specs.items) if isinstance(specs, Items) else {}
+        if not isinstance(specs, Items) and specs is not NONE:  # any setting without a value may be one of them
+            names = {name: specs for name, one in instance.attributes.items() if plain(one) is None}
+        for name, spec in names.items():
             given = instance.attributes.get(name, NONE)
-            if given is NONE or getattr(given, "value", NOT_KNOWN) is None:
-                made = self._from_spec(spec)
-                if made is not None:
-                    found[name] = made
-        return found
+            made = [
+                self._sub_config(name, spec, one) for one in (given.options if isinstance(given, Either) else [given])
+            ]
+            instance.attributes[name] = functools.reduce(either, made)
 
-    def _from_spec(self, spec: Value) -> Value | None:
-        if isinstance(spec, ClassValue):
-            return self._run.instantiate(spec, [], {})
-        wanted = spec.attributes if isinstance(spec, ObjectValue) else {}
-        optional = wanted.get("optional")
-        if isinstance(optional, Expression) and optional.value is True:
-            return None
-        cls, kind = wanted.get("config_class"), wanted.get("model_type")
-        if isinstance(kind, Expression) and isinstance(kind.value, str):
-            cls = self.config_class(kind.value) or cls
-        given = wanted.get("init_kwargs")
-        named = dict(given.items) if isinstance(given, Items) else {}
-        if not isinstance(cls, ClassValue):
-            return None
-        made = self._run.instantiate(cls, [], named)
-        return made if is_configuration(made) else None
+    def _sub_config(self, name: str, spec: Value, given: Value) -> Value:
+        """The configuration that a default makes of what is given (`SubConfigSpec.create_subconfig`)."""
+        known = plain(given)
+        if known is not None and mapping(given) is None:
+            return given
+        wanted = {"config_class": spec} if isinstance(spec, ClassValue) else getattr(spec, "attributes", {})
+        settings = wanted.get("init_kwargs", NONE) if known is None else given
+        cls, kind = wanted.get("config_class"), wanted.get("model_type", NONE)
+        is_own = isinstance(cls, ClassValue) and self._run.names.ancestors(cls).is_configuration
+        if isinstance(cls, ClassValue) and is_own and plain(kind) is None:
+            kind = self._run.attribute(cls, "model_type")
+        items = Items([], is_mapping=True) if plain(settings) is None else mapping(settings)
+        named = dict(items.items) if items is not None else None
+        if named is not None and (not is_own or name == BACKBONE):
+            kind = plain(named.get("model_type", kind))
+            cls = self.config_class(kind) if isinstance(kind, str) else None
+        made: Value = Expression(f"{spec.text} of {name}")
+        if named is not None and isinstance(cls, ClassValue):
+            made = self._run.instantiate(cls, [], named)
+        optional = truth(wanted.get("optional", Expression("False", False))) if known is None and wanted else False
+        return made if optional is False else given if optional else either(given, made)
 
     def setting(self, config: ObjectValue, name: str) -> Value:
         """`config.name`, in the words of the code, with the value of the default."""
@@ -174,6 +176,10 @@ class Conventions:
         if isinstance(found, Expression):
             return Expression(text, found.value)
         return found if found is not None else Expression(text)
+
+    def written_to(self, config: Value, name: str) -> Value | None:
+        """What `config.name[…] = …` changes."""
+        return config.attributes.get(name) if isinstance(config, ObjectValue) and is_configuration(config) else None
 
     def set(self, config: ObjectValue, name: str, value: Value, *, doubtful: bool) -> None:
         """`self.name = value` in a configuration."""
@@ -218,11 +224,15 @@ class Conventions:
             return self._run.instantiate(cls, [], named) if cls is not None else None
         return None
 
-    def _automatic(self, holder: ClassValue, config: Value) -> Value | None:
+    def _automatic(self, holder: ClassValue, config: Value) -> Value:
         """The model that an automatic class makes for a configuration."""
         if isinstance(config, Either):
-            made = [self._automatic(holder, one) for one in config.options if is_configuration(one)]
-            return made[0] if len(made) == 1 else Either(tuple(one for one in made if one is not None))
+            made = [self._automatic(holder, one) for one in config.options if plain(one) is not None]
+            return (
+                functools.reduce(either, made)
+                if made
+                else Expression(f"{holder.name}.from_config()", may_be_module=True)
+            )
         if not isinstance(config, ObjectValue):
             return Expression(f"{holder.name}.from_config({config.text})", may_be_module=True)
         mapping = self._run.of_class(self._run.names.ancestors(holder), "_model_mapping", None)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from modular_converter.breaking import layers
-from modular_converter.breaking.conventions import Conventions, is_configuration
+from modular_converter.breaking.conventions import POST_INIT, Conventions, is_configuration
 from modular_converter.breaking.following import Follower, Frame
 from modular_converter.breaking.values import (
     NONE,
@@ -28,6 +28,7 @@ from modular_converter.breaking.values import (
     Value,
     either,
     is_module,
+    mapping,
     plain,
     truth,
 )
@@ -107,7 +108,8 @@ def _dict(run: RunWithConventions, node: ast.Dict, frame: Frame) -> Value:
     for key, one in zip(node.keys, node.values):
         value = follow_expression(run, one, frame)
         if key is None:
-            items += value.items if isinstance(value, Items) else []
+            spread = mapping(value)
+            items += spread.items if spread is not None else []
         else:
             items.append((_text_of(follow_expression(run, key, frame)), value))
     return Items(items, is_mapping=True)
@@ -297,8 +299,8 @@ def _arguments(run: RunWithConventions, node: ast.Call, frame: Frame) -> tuple[l
     arguments: list[Value] = []
     for one in node.args:
         if isinstance(one, ast.Starred):
-            spread = follow_expression(run, one.value, frame)
-            arguments += [item for _, item in spread.items] if isinstance(spread, Items) else []
+            listed = follow_expression(run, one.value, frame)
+            arguments += [item for _, item in listed.items] if isinstance(listed, Items) else []
         else:
             arguments.append(follow_expression(run, one, frame))
     named: dict[str, Value] = {}
@@ -306,8 +308,8 @@ def _arguments(run: RunWithConventions, node: ast.Call, frame: Frame) -> tuple[l
         value = follow_expression(run, keyword.value, frame)
         if keyword.arg is not None:
             named[keyword.arg] = value
-        elif isinstance(value, Items):
-            named |= dict(value.items)
+        elif (spread := mapping(value)) is not None:
+            named |= dict(spread.items)
     return arguments, named
 
 
@@ -326,20 +328,21 @@ def _method(
         return holder
     if isinstance(holder, Items) and not holder.is_mapping:
         return _change_items(holder, method, arguments)
-    if isinstance(holder, Items):
-        return _of_mapping(holder, method, arguments)
+    if (items := mapping(holder)) is not None:
+        return _of_mapping(items, method, arguments)
     if isinstance(holder, ObjectValue) and not is_configuration(holder):
         if method == "__init__":
             return None
         return _register(run, holder, method, arguments, named, run.place(node, frame))
-    if isinstance(holder, ClassValue) and method == "__init__" and arguments and isinstance(arguments[0], ObjectValue):
-        instance = arguments[0]
+    instance = arguments[0] if arguments else None
+    begins = method == "__init__" or (method == POST_INIT and instance is not None and is_configuration(instance))
+    if isinstance(holder, ClassValue) and isinstance(instance, ObjectValue) and begins:
         start = next((n for n, one in enumerate(instance.ancestors) if one is holder), None)
         if start is not None:
-            run.initialise(instance, start, arguments[1:], named)
+            run.initialise(instance, start, arguments[1:], named, method)
         return NONE
-    if isinstance(holder, External) and method == "__init__" and arguments and isinstance(arguments[0], ObjectValue):
-        run.initialise(replace(arguments[0], ancestors=Ancestors((holder,))), 0, arguments[1:], named)
+    if isinstance(holder, External) and method == "__init__" and isinstance(instance, ObjectValue):
+        run.initialise(replace(instance, ancestors=Ancestors((holder,))), 0, arguments[1:], named)
         return NONE
     return run.conventions.method(holder, method, arguments, named)
 

@@ -50,9 +50,14 @@ class Follower(Protocol):
         """An object of a class, after its `__init__`."""
 
     def initialise(
-        self, instance: ObjectValue, start: int, arguments: Sequence[Value], named: Mapping[str, Value]
+        self,
+        instance: ObjectValue,
+        start: int,
+        arguments: Sequence[Value],
+        named: Mapping[str, Value],
+        method: str = "__init__",
     ) -> None:
-        """Run the first `__init__` among the ancestors of an object, from a position on."""
+        """Run the first `__init__` among the ancestors of an object, from a position on; of a configuration `method`."""
 
     def call(self, function: Value, arguments: list[Value], named: dict[str, Value], text: str) -> Value:
         """The value of a call."""

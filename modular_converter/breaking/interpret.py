@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from modular_converter.breaking import expressions, layers
-from modular_converter.breaking.conventions import Conventions, is_configuration
+from modular_converter.breaking.conventions import POST_INIT, Conventions, is_configuration
 from modular_converter.breaking.following import Frame
 from modular_converter.breaking.names import Names
 from modular_converter.breaking.values import (
@@ -214,20 +214,21 @@ class Interpreter:
         known = self._made.get(key)
         if known is None:
             instance = ObjectValue(cls, self.names.ancestors(cls), text or cls.name)
-            if is_configuration(instance):
-                return self.conventions.configuration(instance, arguments, named)
-            self._made[key] = known = instance
-            self._kept.append((arguments, named))
-            if len(self._active) > MOST_DEPTH:
-                instance.is_complete = False
-            elif instance.is_module:
-                doubts, self._doubts = self._doubts, 0
-                self._unfinished.add(id(instance.attributes))
-                self.initialise(instance, 0, arguments, named)
-                self._unfinished.discard(id(instance.attributes))
+            doubts, self._doubts = self._doubts, 0
+            try:
+                if is_configuration(instance):
+                    return self.conventions.configuration(instance, arguments, named)
+                self._made[key] = known = instance
+                self._kept.append((arguments, named))
+                if len(self._active) > MOST_DEPTH:
+                    instance.is_complete = False
+                else:
+                    self._unfinished.add(id(instance.attributes))
+                    instance.attributes |= {} if instance.is_module else named
+                    self.initialise(instance, 0, arguments, named)
+                    self._unfinished.discard(id(instance.attributes))
+            finally:
                 self._doubts = doubts
-            else:
-                instance.attributes |= named
         return replace(known, attributes=dict(known.attributes), slots=dict(known.slots))
 
     def _key(self, value: Value) -> object:
@@ -239,9 +240,17 @@ class Interpreter:
         return id(value)
 
     def initialise(
-        self, instance: ObjectValue, start: int, arguments: Sequence[Value], named: Mapping[str, Value]
+        self,
+        instance: ObjectValue,
+        start: int,
+        arguments: Sequence[Value],
+        named: Mapping[str, Value],
+        method: str = "__init__",
     ) -> None:
-        """Run the first `__init__` among the ancestors of an object, from a position on."""
+        """Run the first `__init__` among the ancestors of an object, from a position on; of a configuration `method`."""
+        if is_configuration(instance):
+            self.conventions.initialise(instance, start, method, arguments, named)
+            return
         for cls in instance.ancestors[start:]:
             if isinstance(cls, External):
                 if made := layers.layer(cls.name, arguments, named):
@@ -278,11 +287,8 @@ class Interpreter:
         if instance is None or owner is None:
             return None
         start = next((n for n, one in enumerate(instance.ancestors) if one is owner), len(instance.ancestors)) + 1
-        if name == "__init__":
-            if is_configuration(instance):
-                self.conventions.initialise(instance, start, arguments, named)
-            else:
-                self.initialise(instance, start, arguments, named)
+        if name == "__init__" or (name == POST_INIT and is_configuration(instance)):
+            self.initialise(instance, start, arguments, named, name)
             return NONE
         found = self.of_class(instance.ancestors[start:], name, instance)
         return self.call_function(found, arguments, named) if isinstance(found, FunctionValue) else None
@@ -390,6 +396,9 @@ class Interpreter:
         elif isinstance(target, ast.Subscript):
             holder = self.evaluate(target.value, frame)
             key = self.evaluate(target.slice, frame)
+            if isinstance(holder, Expression) and isinstance(target.value, ast.Attribute):
+                owner = self.evaluate(target.value.value, frame)
+                holder = self.conventions.written_to(owner, target.value.attr) or holder
             if isinstance(holder, Items):
                 holder.items.append((_written(key), value))
             elif isinstance(holder, ObjectValue) and holder.is_module:  # of a class that is a `ModuleDict`

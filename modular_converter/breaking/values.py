@@ -290,3 +290,16 @@ def plain(value: Value) -> object:
             return NOT_KNOWN
         return dict(zip([name for name, _ in value.items], items)) if value.is_mapping else items
     return NOT_KNOWN
+
+
+def mapping(value: Value) -> Items | None:
+    """A dict as the values of its texts; None for what is no dict, or is not known to be one."""
+    if isinstance(value, Items):
+        return value if value.is_mapping else None
+    known = plain(value)
+    if not isinstance(known, dict):
+        return None
+    items: list[tuple[str, Value]] = [
+        (str(key), Expression(f"{value.text}[{key!r}]", one)) for key, one in known.items()
+    ]
+    return Items(items, is_mapping=True)
