@@ -6,7 +6,7 @@ Fields of modules and tensors that torch's own documents and other libraries rea
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from modular_converter.parallel.private_names import PrivateNames
@@ -76,6 +76,30 @@ def weights_of_unit(module: Any) -> Iterator[Any]:
     groups = getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]
     for group in groups:
         yield from () if group is None else group.fsdp_params
+
+
+def end_broken_iteration(units: Sequence[Any], before: Callable[[], None]) -> None:
+    """Let the units of ``fully_shard`` forget a forward or backward that an exception has ended.
+
+    torch leaves their state as it was in the middle: ``model.parameters()`` would stay the gathered weights, whose
+    gradients are others than those of the optimizer, and a later backward would average some gradients no more.
+
+    Args:
+        before: is called first, if there is one.
+    """
+    idle = NAMES.find("TrainingState").IDLE
+    broken = {unit._get_fsdp_state()._training_state for unit in units} - {idle}
+    if not broken:
+        return
+    before()
+    if broken != {NAMES.find("TrainingState").FORWARD}:  # gradients of this process's rows, which no sum has reached
+        for weight in (one for unit in units for one in weights_of_unit(unit)):
+            weight.unsharded_accumulated_grad = None
+            if hasattr(weight, "_unsharded_param"):
+                weight._unsharded_param.grad = None
+    for unit in units:
+        if unit._get_fsdp_state()._is_root:
+            unit.reset_iter_state()
 
 
 def storage_number(tensor: Any) -> int:

@@ -7,6 +7,7 @@ without a word.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -15,8 +16,9 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
+from modular_converter.parallel.engine.group.kept_gathered import end_broken
 from modular_converter.parallel.engine.group.share_tensors import for_compiled
-from modular_converter.parallel.engine.group.spread import Spread
+from modular_converter.parallel.engine.group.spread import Spread, models_of
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.shard.collectives import ProcessGroup
 
@@ -134,14 +136,26 @@ def groups_of(optimizer: torch.optim.Optimizer) -> Iterator[Any]:
 def checked_grad(users: Any, own: Any, outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
     """``torch.autograd.grad``, which first looks at the tensors whose gradients are wanted."""
     _refuse_spread(users, inputs, "torch.autograd.grad")
-    return own(outputs, inputs, *args, **kwargs)
+    with _ended_if_broken(users):
+        return own(outputs, inputs, *args, **kwargs)
 
 
 def checked_backward(users: Any, own: Any, *args: Any, **kwargs: Any) -> Any:
     """``torch.autograd.backward``, which also is that of a tensor."""
     _refuse_spread(users, kwargs.get("inputs"), "backward(inputs=)")
-    with for_compiled(list(users)):
+    with for_compiled(list(users)), _ended_if_broken(users):
         return own(*args, **kwargs)
+
+
+@contextlib.contextmanager
+def _ended_if_broken(users: Any) -> Iterator[None]:
+    """A backward; after an exception, models are in none."""
+    try:
+        yield
+    except BaseException:
+        for model in (one for user in list(users) for one in models_of(user)):
+            end_broken(model)
+        raise
 
 
 def _refuse_spread(users: Iterable[Any], inputs: Any, name: str) -> None:

@@ -15,7 +15,13 @@ from torch.distributed.fsdp import FSDPModule
 
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.shard.collectives import under_transforms
-from modular_converter.parallel.torch_private import execution_engine, pytree, will_engine_execute
+from modular_converter.parallel.torch_private import (
+    current_graph_task_id,
+    end_broken_iteration,
+    execution_engine,
+    pytree,
+    will_engine_execute,
+)
 
 
 _GATHERED: WeakSet[KeptGathered] = WeakSet()
@@ -80,10 +86,14 @@ class KeptGathered:
         execution_engine.queue_callback(self.close)
 
     def _before_forward(self, model: Any, args: Any) -> None:
+        end_broken(model)  # of a layer that was called alone
         if not self.stored:  # not earlier: weights may be filled behind `fully_shard`
             self.stored = list(model.parameters())
-        if self in _GATHERED and self.versions != self._versions():
+        before, self.versions = self.versions, self._versions()
+        if before != self.versions:  # units that a forward without a backward has left gathered have the old weights
             self.close()
+            for unit in self.reshards:
+                unit.reshard()
 
     def _watch_inputs(self, unit: Any, args: Any, kwargs: Any) -> Any:
         return self._watched(unit, (args, kwargs))
@@ -124,6 +134,20 @@ def close_gathered(module: Any = None) -> None:
     for one in kept:
         if one is not None:
             one.close()
+
+
+def end_broken(model: Any) -> None:
+    """Forget a forward or backward that an exception has ended; called where the model is in neither.
+
+    Only a backward may be under way: one that computes a forward again, or in which an optimizer makes its steps.
+    """
+    if current_graph_task_id() == -1 and (units := units_of(model)):
+        end_broken_iteration(units, lambda: close_gathered(units[0]))
+
+
+def units_of(model: Any) -> list[Any]:
+    """The modules that ``fully_shard`` was called with."""
+    return [module for module in model.modules() if isinstance(module, FSDPModule)]
 
 
 def _behind(tensor: torch.Tensor, hook: Callable[[torch.Tensor | None], torch.Tensor | None]) -> torch.Tensor:

@@ -21,7 +21,7 @@ from modular_converter.parallel.engine.group.kept_gathered import close_gathered
 from modular_converter.parallel.engine.group.refused_wrappers import check_shards, check_wrapped_optimizer
 from modular_converter.parallel.engine.group.same_calls import meet_of
 from modular_converter.parallel.engine.group.share_tensors import ShareTensor, as_plain, mark
-from modular_converter.parallel.engine.group.spread import Spread, gathered_weights
+from modular_converter.parallel.engine.group.spread import Spread, gathered_weights, models_of
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.torch_private import TorchDispatchMode
 
@@ -293,8 +293,7 @@ def before_step(users: Any, optimizer: Any, args: Any, kwargs: Any) -> None:
 
 
 def _refuse_gathered(user: Any, own: Any) -> None:
-    models = [user] if isinstance(user, torch.nn.Module) else list(user.stages.values())
-    found = {id(one) for model in models for key, one in gathered_weights(model).items() if key in own}
+    found = {id(one) for model in models_of(user) for key, one in gathered_weights(model).items() if key in own}
     name = next((one.name for one in user._trained().weights if id(one.stored) in found), None)
     if name is not None:
         raise ApplyError(

@@ -24,7 +24,7 @@ from modular_converter.parallel.engine.base.settings import TorchSwitches, pickl
 from modular_converter.parallel.engine.base.watched_state import is_plain
 from modular_converter.parallel.engine.base.weights_there import stored_there
 from modular_converter.parallel.engine.group.data_ranks import refuse_tables
-from modular_converter.parallel.engine.group.kept_gathered import keeps_gathered
+from modular_converter.parallel.engine.group.kept_gathered import end_broken, keeps_gathered
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid
 from modular_converter.parallel.engine.group.same_calls import digest_of, everywhere, meet
 from modular_converter.parallel.engine.group.spread import (
@@ -245,6 +245,9 @@ class SameSettings:
                 self._compare(model)
             self.inside = True
             yield
+        except BaseException:
+            end_broken(model)
+            raise
         finally:
             if self.inside:
                 self.inside, before, self.values = False, self.values, self._now()  # what the call has stored

@@ -8,11 +8,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel.engine.group.held_weights import HeldWeight, chunk_lengths
-from modular_converter.parallel.engine.group.kept_gathered import close_gathered
+from modular_converter.parallel.engine.group.kept_gathered import close_gathered, end_broken, units_of
 from modular_converter.parallel.engine.group.share_tensors import ShareTensor, mark
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.shard.apply import reassembled
@@ -164,17 +163,21 @@ def weights_of_units(model: torch.nn.Module) -> set[int]:
 
 
 def _weights_of_units(model: torch.nn.Module) -> Iterator[Any]:
-    for module in model.modules():
-        if isinstance(module, FSDPModule):
-            yield from weights_of_unit(module)
+    for unit in units_of(model):
+        yield from weights_of_unit(unit)
 
 
 def free_gathered(model: torch.nn.Module) -> None:
-    """Let modules hold their weights in the form for optimizers, unless a backward is to come."""
-    for module in model.modules():
-        if isinstance(module, FSDPModule):
-            close_gathered(module)
-            module.reshard()
+    """Let modules hold their weights in the form for optimizers; a backward that is to come gathers them again."""
+    end_broken(model)
+    for unit in units_of(model):
+        close_gathered(unit)
+        unit.reshard()
+
+
+def models_of(user: Any) -> list[Any]:
+    """A sharded model itself, or the stages that a process has of a pipeline."""
+    return [user] if isinstance(user, torch.nn.Module) else list(user.stages.values())
 
 
 def refuse_half_frozen(model: torch.nn.Module) -> None:

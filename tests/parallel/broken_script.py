@@ -1,0 +1,100 @@
+"""The work of the processes of `test_broken_off.py` under torchrun; the first one prints its results as JSON.
+
+Each use is Python that runs on a whole model in double precision, and on its shares in a layout.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from modular_converter.parallel import parallelize
+from tests.parallel.own_models import PlainNet
+
+
+IDS = torch.arange(1, 37).view(4, 9)
+BROKEN = {
+    "forward": "attempt(lambda: m(ids, nonsense=1))",
+    "layer in a forward": "hook = last.register_forward_hook(boom)\nattempt(lambda: m(ids))\nhook.remove()",
+    "backward": (
+        "hook = norm.register_forward_hook(lambda s, a, result: result.register_hook(boom) and None)\n"
+        "broken = loss()\nhook.remove()\nattempt(broken.backward)"
+    ),
+    "layer alone": "attempt(lambda: norm(None))\nhook = layer.register_forward_hook(boom)\n"
+    "attempt(lambda: layer(torch.ones(2, 9, m.embed.embedding_dim).double()))\nhook.remove()",
+}
+AFTER = {
+    "zero_grad": "m.zero_grad(); loss().backward(); optimizer.step()",
+    "new optimizer": "m.zero_grad(); optimizer = torch.optim.SGD(m.parameters(), 1.0); loss().backward(); optimizer.step()",
+    "two backwards": "m.zero_grad(); loss().backward(); loss().backward(); optimizer.step()",
+    "loaded": "load({name: value * 0.5 for name, value in state().items()})",
+}
+USES = {
+    f"{name}, then {after}": f"loss().backward()\n{broken}\n{code}"
+    for name, broken in BROKEN.items()
+    for after, code in AFTER.items()
+} | {
+    "another loss waits": f"waits = loss()\n{BROKEN['forward']}\nwaits.backward(); optimizer.step()",
+    "second step behind a loss": "for _ in range(3):\n    loss().backward(); loss(); optimizer.step(); m.zero_grad()",
+    "written behind a loss": "loss()\nwith torch.no_grad():\n    [one.mul_(0.5) for one in m.parameters()]",
+}
+
+
+def boom(*args: Any) -> None:
+    raise ZeroDivisionError
+
+
+def run(code: str, model: Any, ids: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """The last forward of all rows, and the whole weights."""
+    caught = []
+
+    def attempt(call: Any) -> None:
+        try:
+            call()
+        except Exception as error:
+            caught.append(error)
+
+    whole = not hasattr(model, "full_state_dict")
+    state, load = (
+        (model.state_dict, model.load_state_dict) if whole else (model.full_state_dict, model.load_full_state_dict)
+    )
+    layer = model.layers[0]
+    scope = {
+        "m": model, "ids": ids, "torch": torch, "attempt": attempt, "boom": boom, "layer": layer, "norm": layer.norm,
+        "last": list(model.modules())[-1], "loss": lambda: model(ids).pow(2).mean(), "state": state, "load": load,
+        "optimizer": torch.optim.SGD(model.parameters(), 1.0, momentum=0.5),
+    }  # fmt: skip
+    exec(code, scope)
+    assert len(caught) == code.count("attempt("), code
+    return model(IDS).detach(), state()
+
+
+def main(layout: str) -> None:
+    """Compare each use in a layout."""
+    dist.init_process_group("gloo")
+    torch.manual_seed(0)
+    whole = PlainNet().double()
+    with torch.no_grad():
+        for one in whole.parameters():
+            one.add_(torch.randn_like(one) * 0.05)
+    errors = {}
+    for name, code in USES.items():
+        one = copy.deepcopy(whole)
+        shared = parallelize(
+            copy.deepcopy(whole), layout=layout, device="cpu", example_inputs={"ids": IDS}, probe=False
+        )
+        ids = IDS.chunk(shared.layout.data)[shared.data_rank]
+        (wanted, weights), (got, shares) = run(code, one, IDS), run(code, shared, ids)
+        pairs = [(wanted, got), *((weights[key], shares[key]) for key in weights)]
+        errors[name] = max(float((a - b).abs().max() / a.abs().max()) for a, b in pairs)
+    if dist.get_rank() == 0:
+        print(json.dumps(errors))
+    dist.destroy_process_group()
+
+
+main(*sys.argv[1:])
