@@ -283,6 +283,11 @@ class Surroundings:
     binds: Callable[[str], frozenset[str] | None] = lambda base: None
     """The names that a base in the generated file binds or inherits there; None for a base from elsewhere."""
 
+    def given_by(self, base: str) -> frozenset[str] | None:
+        """The names that a base in front of the parent binds or inherits; None where that cannot be read."""
+        texts = self.in_front.get(base)
+        return None if texts is None else frozenset[str]().union(*(parse_class(text).binds for text in texts))
+
 
 @dataclass(frozen=True)
 class TwoClasses:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Container, Iterator, Mapping, Sequence
 
+from modular_converter.convert.inherit.differences import Bodies
 from modular_converter.convert.inherit.statements import Line, line
 from modular_converter.findings import ClassFinding, finding_at
 from modular_converter.model.bindings import Function, bindings_of, parameters_of
@@ -18,32 +19,20 @@ BINDING = ("staticmethod", "classmethod")
 """The decorators that leave the parameters of a method as they are."""
 
 
-def bind_arguments(
-    child: Function,
-    parent: Function,
-    instance: str,
-    statement: ast.stmt,
-    available: frozenset[str],
-    before: Sequence[Line],
-    body: Sequence[Line],
-    findings: list[ClassFinding],
-) -> list[Line]:
+def bind_arguments(bodies: Bodies, body: Sequence[Line], findings: list[ClassFinding]) -> list[Line]:
     """Assignments of the parent's parameters for which the child has no name; `scale = 2` for `super().f(scale=2)`.
 
     They are in the order of the call; between them stand the unread arguments that call something.
 
     Args:
-        instance: see `first_parameter`, of the merged method.
-        statement: the `super()` statement.
-        available: the parameters of the merged signature.
-        before: the child's statements before it.
         body: the remaining statements of the parent.
         findings: extended by the arguments that do not reach the parent's statements.
     """
+    child, parent, instance, statement = bodies.child, bodies.parent, bodies.instance, bodies.call
     call = method_call(statement, child.name)
     assert call is not None
-    assigned = frozenset[str]().union(*(part.bindings.local for part in before))
-    names = available | assigned
+    assigned = frozenset[str]().union(*(part.bindings.local for part in bodies.before))
+    names = bodies.parameters | assigned
     given = _given(call, instance, parent)
     defaults = _defaults(parent.args) if not (starred(call) or mappings(call)) else {}
     found = {

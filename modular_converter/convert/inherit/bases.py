@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from modular_converter.convert.inherit.prefix import common_suffix
+from modular_converter.convert.inherit.statements import Line
 from modular_converter.facts import INHERITED_KEYWORDS, Surroundings, TwoClasses
+from modular_converter.findings import ClassFinding
 from modular_converter.model.bindings import FUNCTIONS, Function
 from modular_converter.model.class_blocks import ClassBlock
 from modular_converter.settings.values import Settings
 
 
 @dataclass(frozen=True)
-class ClassShape:
-    """The facts about a generated class that its methods need."""
+class ClassMerge:
+    """A class while it is merged with its parent."""
 
     classes: TwoClasses
     settings: Settings
+    findings: list[ClassFinding]
+    """What is found meanwhile, and what cannot be merged."""
+    overrides: dict[str, tuple[Line, str]] = field(default_factory=dict)
+    """The assignments behind its `super()` calls so far: target -> the assignment and the method that it stands in. They
+    count for its later methods too, as in the corpus (vivit): see docs/architecture.md.
+    """
 
     @property
     def around(self) -> Surroundings:
@@ -41,12 +49,15 @@ class ClassShape:
         return found
 
     def reached_by(self, method: str) -> frozenset[str]:
-        """The bases whose method of this name `super()` reaches. A base from elsewhere is assumed to hide no later base
-        from elsewhere, as in the corpus (phi3); a later base of the file is left out, since this cannot be known.
+        """The bases whose method of this name `super()` reaches. A base from elsewhere that cannot be read is assumed to
+        hide no later base from elsewhere, as in the corpus (phi3); a later base of the file is left out, since this
+        cannot be known.
         """
         found: set[str] = set()
         for place, base in enumerate(self.classes.bases):
             bound = self.around.binds(base)
+            if bound is None:
+                bound = self.around.given_by(base)
             if not place or bound is None:
                 found.add(base)
             if bound is not None and method in bound:

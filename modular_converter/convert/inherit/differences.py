@@ -16,11 +16,13 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from modular_converter.convert.inherit.bases import ClassMerge
 from modular_converter.convert.inherit.hidden_effects import HiddenEffects
 from modular_converter.convert.inherit.statements import Line, only_removes
 from modular_converter.findings import ClassFinding, finding_at
 from modular_converter.model.bindings import Function, bindings_in, bindings_of, covers, is_generator, own_nodes
-from modular_converter.model.nodes import walk
+from modular_converter.model.nodes import dotted, walk
+from modular_converter.model.overriding import first_parameter, mappings, method_call
 from modular_converter.rules import merged_bodies
 
 
@@ -102,23 +104,42 @@ class Execution:
 class Bodies:
     """The lines of an override and of the parent's method, as inheritance executes them."""
 
-    before: Sequence[Line]
-    """The child's lines above its `super()` statement."""
-    theirs: Sequence[Line]
-    """The parent's."""
-    after: Sequence[Line]
-    """The child's lines behind its `super()` statement."""
+    merge: ClassMerge
     child: Function
     parent: Function
-    instance: str
     parameters: frozenset[str]
     """The parameters of the merged method."""
-    hidden: HiddenEffects
-    is_set_above: Callable[[str], bool] = lambda attribute: False
-    """Tells whether the method of a base sets an attribute of this name."""
-    copied: frozenset[str] = frozenset()
-    """The names that the call unpacks, `**kwargs`: the parent's body has a copy."""
+    before: Sequence[Line]
+    """The child's lines above its `super()` statement."""
+    call: ast.stmt
+    """The statement."""
+    theirs: Sequence[Line]
+    """The parent's lines."""
+    after: Sequence[Line]
+    """The child's lines behind its `super()` statement."""
     _set: dict[Line, frozenset[str]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The name of the method."""
+        return self.child.name
+
+    @cached_property
+    def instance(self) -> str:
+        """See `first_parameter`."""
+        return first_parameter(self.child, self.parent, self.merge.around.added)
+
+    @cached_property
+    def hidden(self) -> HiddenEffects:
+        """What the other methods do."""
+        methods = {name: some for name, some in self.merge.methods.items() if name != self.name}
+        return HiddenEffects(methods, self.instance, is_init=self.name == "__init__")
+
+    @cached_property
+    def copied(self) -> frozenset[str]:
+        """The names that the call unpacks, `**kwargs`: the parent's body has a copy."""
+        call = method_call(self.call, self.name)
+        return frozenset(one.id for one in mappings(call) if isinstance(one, ast.Name)) if call else frozenset()
 
     @cached_property
     def own(self) -> Sequence[Line]:
@@ -226,7 +247,9 @@ class Bodies:
             above = itertools.takewhile(lambda other: other is not line, self.theirs)
             read = frozenset[str]().union(*(other.effects.reads for other in above))
             for path in {path for one in self.after for path in (*one.targets, *one.deleted)} - read:
-                if path.startswith(f"{self.instance}.") and self.is_set_above(path.partition(".")[2]):
+                if path.startswith(f"{self.instance}.") and self.merge.around.is_set_above(
+                    self.name, path.partition(".")[2]
+                ):
                     yield path
 
 
@@ -364,13 +387,13 @@ def check_names(
             assert place is not None
             wanted, found = inherited.binder(name, inherited.turn[line.origin]), flat.binder(name, place)
             if state := _state_of_copy(bodies, line, name, kept):
-                yield finding_at(line.node, merged_bodies.shared_local_name, name, state, bodies.child.name)
+                yield finding_at(line.node, merged_bodies.shared_local_name, name, state, bodies.name)
             elif wanted is not None or name in bodies.parameters:
                 yield from _check_own(bodies, line, name, wanted, found)
             elif name in theirs and (name in module_names or hasattr(builtins, name)):
-                yield finding_at(line.node, merged_bodies.hides_module, bodies.child.name, name)
+                yield finding_at(line.node, merged_bodies.hides_module, bodies.name, name)
             elif found is None and flat.binds_from(name, place + 1):
-                yield finding_at(line.node, merged_bodies.bound_below, bodies.child.name, name)
+                yield finding_at(line.node, merged_bodies.bound_below, bodies.name, name)
 
 
 def _check_own(
@@ -379,7 +402,7 @@ def _check_own(
     """A name that the child's method has itself: as a parameter, or by the line `wanted`."""
     if found is wanted or (found is not None and wanted is not None and _give_the_same(bodies, found, wanted)):
         return
-    method = bodies.child.name
+    method = bodies.name
     if found is None or found not in bodies.of_parent:
         yield finding_at(line.node, merged_bodies.shared_local_name, name, "does not have your value yet", method)
     elif wanted is None or wanted in bodies.after:
@@ -424,7 +447,7 @@ def _check_captured(bodies: Bodies, lines: Sequence[Line]) -> Iterator[ClassFind
         names = line.bindings.reads_later & others.keys() if others else frozenset()
         for name in sorted(names if is_own else names - replaced, reverse=True):
             node = line.node if is_own else others[name].node
-            found.append(finding_at(node, merged_bodies.captured, bodies.child.name, name))
+            found.append(finding_at(node, merged_bodies.captured, bodies.name, name))
         binders[is_own].update(dict.fromkeys(line.effects.binds, line))
     yield from reversed(found)
 
@@ -446,37 +469,33 @@ def _keeps(node: ast.AST, name: str) -> bool:
     return False
 
 
-def check_captures(
-    child: Function, parent: Function, statement: ast.stmt, kept: Sequence[ast.stmt], own: Sequence[ast.stmt]
-) -> Iterator[ClassFinding]:
-    """Names that the lines of one method read from their module, and that the other method binds to something else."""
-    mine, theirs = bindings_in(child), bindings_in(parent)
-    used = bindings_of(*kept)
+def check_scopes(bodies: Bodies, kept: Sequence[Line]) -> Iterator[ClassFinding]:
+    """Names that the lines of one method read from their module, and that the other method binds to something else; and
+    calls that see the names of the method around them: a merged method has those of both bodies.
+
+    Args:
+        kept: the parent's lines in the merged body.
+    """
+    mine, theirs = bindings_in(bodies.child), bindings_in(bodies.parent)
+    used = bindings_of(*(line.node for line in kept))
     for name in sorted(mine.local & theirs.module_names & used.module_names):
-        yield finding_at(statement, merged_bodies.hides_module_of_parent, child.name, name)
+        yield finding_at(bodies.call, merged_bodies.hides_module_of_parent, bodies.name, name)
     for name in sorted(mine.declared_global & theirs.local & (used.module_names | used.local)):
-        yield finding_at(statement, merged_bodies.made_global, child.name, name)
-
-
-def check_scopes(child: Function, parent: Function, statement: ast.stmt) -> Iterator[ClassFinding]:
-    """Calls that see the names of the method around them: a merged method has those of both bodies."""
-    for node in walk(*child.body, *parent.body):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and _sees_scope(node, node.func.id):
-            yield finding_at(statement, merged_bodies.sees_all, child.name, node.func.id)
-            return
+        yield finding_at(bodies.call, merged_bodies.made_global, bodies.name, name)
+    nodes = walk(*bodies.child.body, *bodies.parent.body)
+    calls = (node for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name))
+    seeing = (name for call in calls if _sees_scope(call, name := dotted(call.func)))
+    if function := next(seeing, None):
+        yield finding_at(bodies.call, merged_bodies.sees_all, bodies.name, function)
 
 
 def _sees_scope(call: ast.Call, function: str) -> bool:
     return function in ("locals", "eval", "exec") or (function in ("vars", "dir") and not call.args)
 
 
-def check_kinds(child: Function, parent: Function, statement: ast.stmt, around: int) -> Iterator[ClassFinding]:
-    """Coroutines and generators whose bodies cannot replace each other.
-
-    Args:
-        statement: the `super()` statement of the child.
-        around: the number of statements before and behind it.
-    """
+def check_kinds(bodies: Bodies) -> Iterator[ClassFinding]:
+    """Coroutines and generators whose bodies cannot replace each other."""
+    child, parent, statement = bodies.child, bodies.parent, bodies.call
     is_awaited = isinstance(getattr(statement, "value", None), ast.Await)
     if isinstance(parent, ast.AsyncFunctionDef) != is_awaited or (
         is_awaited and not isinstance(child, ast.AsyncFunctionDef)
@@ -484,7 +503,7 @@ def check_kinds(child: Function, parent: Function, statement: ast.stmt, around: 
         waits = isinstance(parent, ast.AsyncFunctionDef)
         yield finding_at(statement, merged_bodies.other_kind, child.name, parent_waits=waits)
     is_yielded = isinstance(getattr(statement, "value", None), ast.YieldFrom)
-    if (isinstance(statement, ast.Expr) or around) and is_generator(parent) and not is_yielded:
+    if (isinstance(statement, ast.Expr) or bodies.own) and is_generator(parent) and not is_yielded:
         yield finding_at(statement, merged_bodies.generator, child.name, of_parent=True)
     if (isinstance(statement, ast.Return) or is_yielded) and is_generator(child) and not is_generator(parent):
         yield finding_at(statement, merged_bodies.generator, child.name, of_parent=False)

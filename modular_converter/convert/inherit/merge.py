@@ -9,11 +9,10 @@ import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from modular_converter.convert.inherit.bases import ClassShape, class_header, merge_bases, replaced_base
+from modular_converter.convert.inherit.bases import ClassMerge, class_header, merge_bases, replaced_base
 from modular_converter.convert.inherit.merge_members import merge_members
 from modular_converter.convert.inherit.override import finish_new, merge_override
 from modular_converter.convert.inherit.prefix import common_suffix
-from modular_converter.convert.inherit.statements import Overrides
 from modular_converter.convert.source.names import ModelNames
 from modular_converter.convert.source.rename import Renamer
 from modular_converter.facts import Surroundings, TwoClasses
@@ -91,12 +90,12 @@ def merge_class(
         parent = replace(parent, members=tuple(kept))
         classes = replace(classes, parent=parent)
     findings = [finding for compare in class_comparisons() for finding in compare(classes)]
-    shape, overrides = ClassShape(classes, settings), Overrides()
+    merge = ClassMerge(classes, settings, findings)
     members = merge_members(
         child,
         parent,
-        lambda own, inherited: merge_override(own, inherited, shape, overrides, findings),
-        lambda own: finish_new(own, shape, findings),
+        lambda own, inherited: merge_override(own, inherited, merge),
+        lambda own: finish_new(own, merge),
         around.added,
     )
     plan = [

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from modular_converter.convert.inherit.bases import ClassShape
-from modular_converter.convert.inherit.statements import BODY_INDENT, Body, Line, Overrides, body_of
-from modular_converter.convert.inherit.super_calls import Merge, merge_statements
+from modular_converter.convert.inherit.bases import ClassMerge
+from modular_converter.convert.inherit.statements import BODY_INDENT, Body, Line, body_of
+from modular_converter.convert.inherit.super_calls import merge_statements
 from modular_converter.findings import ClassFinding, Location, character_column, finding_at
 from modular_converter.model.bindings import Function, bindings_in, bindings_of, parameters_of
 from modular_converter.model.class_blocks import ClassSpan, Member
@@ -27,6 +27,7 @@ from modular_converter.model.overriding import (
     method_call,
 )
 from modular_converter.rules import calls_of_super, merged_bodies
+from modular_converter.settings.values import Settings
 
 
 _COMMENT_BEFORE_PARAMETERS = re.compile(r"def \w+[^\n(]*\(\s*#")
@@ -40,66 +41,53 @@ class _NotMergeableError(Exception):
         self.finding = finding
 
 
-def merge_override(
-    child: Member, parent: Member, shape: ClassShape, overrides: Overrides, findings: list[ClassFinding]
-) -> Member:
-    """The child's method, completed from the parent's: decorators, signature, docstring, body.
-
-    Args:
-        shape: the generated class.
-        overrides: the assignments behind `super()` calls of the class so far; extended.
-        findings: extended by what cannot be merged.
-    """
+def merge_override(child: Member, parent: Member, merge: ClassMerge) -> Member:
+    """The child's method, completed from the parent's: decorators, signature, docstring, body."""
     whole = with_parents_parameters(child, parent.function)
     if whole is not child and child.function.args.vararg is None:
         # As in the published files, a parameter is left out that no line reads any more: `del self.x` (vaultgemma in 5.12).
-        found, tried = list[ClassFinding](), dict(overrides)
-        merged = _merge_override(child, child, parent, shape, tried, found)
-        if not any(one.diagnose(Location("")).rule is calls_of_super.PARAMETER_WITHOUT_VALUE for one in found):
-            overrides.update(tried)
-            findings += found
+        tried = replace(merge, findings=[], overrides=dict(merge.overrides))
+        merged = _merge_override(child, child, parent, tried)
+        if not any(
+            one.diagnose(Location("")).rule is calls_of_super.PARAMETER_WITHOUT_VALUE for one in tried.findings
+        ):
+            merge.overrides.update(tried.overrides)
+            merge.findings.extend(tried.findings)
             return merged
-    return _merge_override(child, whole, parent, shape, overrides, findings)
+    return _merge_override(child, whole, parent, merge)
 
 
-def _merge_override(
-    child: Member,
-    whole: Member,
-    parent: Member,
-    shape: ClassShape,
-    overrides: Overrides,
-    findings: list[ClassFinding],
-) -> Member:
+def _merge_override(child: Member, whole: Member, parent: Member, merge: ClassMerge) -> Member:
     """See `merge_override`; `whole` is the child's method with all parameters that it is merged with."""
     name, has_call = child.function.name, calls_base(child.text, child.function.name)
     adds_docstring = not is_docstring(child.function.body[0]) and is_docstring(parent.function.body[0])
-    if not ("super" in child.text or has_call or adds_docstring or _completes_header(child, parent, shape)):
+    if not ("super" in child.text or has_call or adds_docstring or _completes_header(child, parent, merge)):
         return replace(child, lead=parent.lead, merged=(parent.lead_span, *child.spans[1:]))
-    with _refusing(child, findings):
+    with _refusing(child, merge.findings):
         own, inherited = body_of(whole), body_of(parent)
         if whole is not child:
             own = replace(own, header=_of_both(own.header.text, own, inherited))
-        header, parameters = _header(own, inherited, whole, parent, shape)
-        merge = Merge(whole.function, parent.function, shape, own, inherited, parameters, overrides, findings)
-        docstring = own.docstring or _inherited_docstring(inherited, shape)
-        lines = [*([docstring] if docstring else []), *merge_statements(merge)]
+        header, parameters = _header(own, inherited, whole, parent, merge)
+        docstring = own.docstring or _inherited_docstring(inherited, merge.settings)
+        body = merge_statements(whole.function, parent.function, own, inherited, parameters, merge)
+        lines = [*([docstring] if docstring else []), *body]
         if has_call:
-            reached = shape.reached_by(name)
+            reached = merge.reached_by(name)
             lines = [one.with_text(_calling_super(one.text, child, reached, 2)) for one in lines]
-        body = [span for one in lines for span in one.spans] or [ClassSpan(f"{BODY_INDENT}pass\n")]
-        spans = (header, *body, own.footer)
+        statements = [span for one in lines for span in one.spans] or [ClassSpan(f"{BODY_INDENT}pass\n")]
+        spans = (header, *statements, own.footer)
         text = "".join(span.text for span in spans)
         return replace(child, lead=parent.lead, text=text, merged=(parent.lead_span, *spans, child.documentation_span))
     return child
 
 
-def finish_new(method: Member, shape: ClassShape, findings: list[ClassFinding]) -> Member:
+def finish_new(method: Member, merge: ClassMerge) -> Member:
     """A method that overrides nothing, with `super().method(…)` for `Base.method(self, …)`."""
     name = method.function.name
     if not calls_base(method.text, name):
         return method
-    with _refusing(method, findings):
-        text = _calling_super(method.text, method, shape.reached_by(name), 1)
+    with _refusing(method, merge.findings):
+        text = _calling_super(method.text, method, merge.reached_by(name), 1)
         span = method.text_span._replace(text=text)
         return replace(method, text=text, merged=(method.lead_span, span, method.documentation_span))
     return method
@@ -129,13 +117,13 @@ def _calling_super(text: str, method: Member, reached: frozenset[str], depth: in
         raise _NotMergeableError(finding_at(method.node, merged_bodies.unknown_syntax, name, error.msg)) from None
 
 
-def _completes_header(child: Member, parent: Member, shape: ClassShape) -> bool:
+def _completes_header(child: Member, parent: Member, merge: ClassMerge) -> bool:
     """Whether the header of an override has anything of the parent's, or is written in words for the converter."""
     return (
         SUPER_KWARGS in child.text
         or NO_DECORATORS in child.text
         or (child.function.returns is None and parent.function.returns is not None)
-        or bool(inherited_decorators(child.function, parent.function, shape.around.added))
+        or bool(inherited_decorators(child.function, parent.function, merge.around.added))
         or any(_COMMENT_BEFORE_PARAMETERS.search(one.text) for one in (child, parent))
     )
 
@@ -145,14 +133,14 @@ def _of_both(header: str, own: Body, inherited: Body) -> ClassSpan:
 
 
 def _header(
-    own: Body, inherited: Body, child: Member, parent: Member, shape: ClassShape
+    own: Body, inherited: Body, child: Member, parent: Member, merge: ClassMerge
 ) -> tuple[ClassSpan, frozenset[str]]:
     """The decorators and the signature of the child, completed from the parent's, and the names of the parameters."""
-    if not _completes_header(child, parent, shape):
+    if not _completes_header(child, parent, merge):
         return own.header, frozenset(parameters_of(child.function))
     from modular_converter.convert.inherit.rewrite import merged_header
 
-    function, added = child.function, shape.around.added
+    function, added = child.function, merge.around.added
     taken = inherited_decorators(function, parent.function, added)
     kept = [one in taken for one in parent.function.decorator_list]
     has_instance = bool(first_parameter(function, parent.function, added))
@@ -167,12 +155,12 @@ def _header(
     raise _NotMergeableError(found)
 
 
-def _inherited_docstring(parent: Body, shape: ClassShape) -> Line | None:
+def _inherited_docstring(parent: Body, settings: Settings) -> Line | None:
     """The parent's docstring, if an override without one takes it: by its quotes."""
     if parent.docstring is None:
         return None
     text = parent.docstring.text.lstrip().lstrip("rRuU")
-    return parent.docstring if text.startswith(shape.settings.inherited_docstrings) else None
+    return parent.docstring if text.startswith(settings.inherited_docstrings) else None
 
 
 def with_parents_parameters(child: Member, parent: Function) -> Member:

@@ -185,9 +185,3 @@ def counts_twice(line: Line, instance: str) -> bool:
         or any(covers(path, read) for path in effects.binds for read in effects.reads)
         or any(isinstance(node, ast.Expr) and not isinstance(node.value, ast.Constant) for node in ast.walk(line.node))
     )
-
-
-Overrides = dict[str, tuple[Line, str]]
-"""The assignments behind the `super()` calls of a class so far: target -> the assignment and the method that it stands in.
-They count for its later methods too, as in the corpus (vivit): see docs/architecture.md.
-"""

@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from modular_converter.convert.inherit.arguments import bind_arguments
-from modular_converter.convert.inherit.bases import ClassShape
+from modular_converter.convert.inherit.bases import ClassMerge
 from modular_converter.convert.inherit.differences import (
     Bodies,
-    check_captures,
     check_kinds,
     check_names,
     check_scopes,
@@ -20,19 +19,17 @@ from modular_converter.convert.inherit.differences import (
     returns_in,
     sets_up,
 )
-from modular_converter.convert.inherit.hidden_effects import HiddenEffects
 from modular_converter.convert.inherit.statements import (
     BODY_INDENT,
     Body,
     Line,
-    Overrides,
     counts_twice,
     deleted_again,
     only_removes,
 )
 from modular_converter.findings import ClassFinding, finding_at
 from modular_converter.model.bindings import Function, parameters_of
-from modular_converter.model.overriding import first_parameter, is_super_statement, mappings, method_call
+from modular_converter.model.overriding import is_super_statement
 from modular_converter.rules import merged_bodies
 
 
@@ -40,120 +37,73 @@ ROUNDS = 10
 """The most attempts at a body, each with more lines appended; after them all lines are appended."""
 
 
-@dataclass(frozen=True)
-class Merge:
-    """One override and the parent's method."""
-
-    child: Function
-    parent: Function
-    shape: ClassShape
-    child_body: Body
-    parent_body: Body
-    available: frozenset[str]
-    """The parameters of the merged signature."""
-    overrides: Overrides
-    findings: list[ClassFinding]
-
-    @property
-    def name(self) -> str:
-        """The name of the method."""
-        return self.child.name
-
-    @property
-    def instance(self) -> str:
-        """See `first_parameter`."""
-        return first_parameter(self.child, self.parent, self.shape.around.added)
-
-
-def merge_statements(merge: Merge) -> list[Line]:
+def merge_statements(
+    child: Function, parent: Function, own: Body, inherited: Body, parameters: frozenset[str], merge: ClassMerge
+) -> list[Line]:
     """The child's body with its first `super().<same method>(…)` statement replaced by the parent's body."""
-    own = merge.child_body.lines
-    positions = [
-        place for place, part in enumerate(own) if is_super_statement(part.node, merge.name, merge.shape.classes.name)
-    ]
-    if not positions:
-        return list(own)
-    call = own[positions[0]]
-    before, after = own[: positions[0]], own[positions[0] + 1 :]
-    inherited = list(merge.parent_body.lines)
-    if isinstance(call.node, ast.Return) or any(isinstance(part.node, ast.Raise) for part in inherited):
+    name, lines, theirs = child.name, own.lines, list(inherited.lines)
+    positions = (place for place, one in enumerate(lines) if is_super_statement(one.node, name, merge.classes.name))
+    position = next(positions, None)
+    if position is None:
+        return list(lines)
+    call, before, after = lines[position].node, lines[:position], lines[position + 1 :]
+    if isinstance(call, ast.Return) or any(isinstance(part.node, ast.Raise) for part in theirs):
         after = []  # lines that are never reached
+    bodies = Bodies(merge, child, parent, parameters, before, call, theirs, after)
     first: list[Line] = []
-    if before and _calls_base_first(merge, inherited) and not _reads_changes(inherited[0], before, merge):
-        first.append(inherited.pop(0))
-        before[:0] = first
-    after = _without_repeated(merge, after)
-    instance = merge.instance
-    methods = {name: some for name, some in merge.shape.methods.items() if name != merge.name}
-    hidden = HiddenEffects(methods, instance, is_init=merge.name == "__init__")
-    replaced_call = method_call(call.node, merge.name)
-    assert replaced_call is not None
-    copied = frozenset(one.id for one in mappings(replaced_call) if isinstance(one, ast.Name))
-    bodies = Bodies(
-        before,
-        inherited,
-        after,
-        merge.child,
-        merge.parent,
-        instance,
-        merge.available,
-        hidden,
-        lambda attribute: merge.shape.around.is_set_above(merge.name, attribute),
-        copied,
-    )
-    body = _merge_behind(merge, bodies)
+    if before and _calls_base_first(bodies) and not _reads_changes(theirs[0], bodies):
+        first.append(theirs.pop(0))
+    after = _without_repeated(bodies, inherited.lines)
+    bodies = replace(bodies, before=[*first, *before], theirs=theirs, after=after)
+    body = _merge_behind(bodies)
     merged, appended = body.merged, body.appended
-    merge.findings.extend(_check_set_up(merge, bodies, body))
-    differing = [*_check_replacements(merge, body.replaced)] or [
-        *_check_local_names(merge, bodies, body),
-        *check_names(bodies, [*before, *merged, *appended], merged, merge.shape.around.module_names),
+    merge.findings.extend(_check_set_up(bodies, body))
+    differing = [*_check_replacements(bodies, body.replaced)] or [
+        *_check_local_names(bodies, body),
+        *check_names(bodies, [*bodies.before, *merged, *appended], merged, merge.around.module_names),
     ]
     merge.findings.extend(differing)
     if appended:
-        if inherited:  # the comments behind the parent's last statement
-            appended[0] = replace(appended[0], spans=(merge.parent_body.footer, *appended[0].spans))
-        merged = _reach_the_end(merge, merged, appended)
-    merge.findings.extend(check_kinds(merge.child, merge.parent, call.node, len(before) + len(after)))
-    merge.findings.extend(check_scopes(merge.child, merge.parent, call.node))
-    nodes = {id(node) for node in merge.parent.body}
-    kept = [part.node for part in merged if id(part.origin) in nodes]
-    merge.findings.extend(check_captures(merge.child, merge.parent, call.node, kept, [part.node for part in own]))
-    body_read = [*first, *merged]
-    bindings = bind_arguments(
-        merge.child, merge.parent, instance, call.node, merge.available, before, body_read, merge.findings
-    )
-    lines = [*before, *bindings, *merged, *appended]
-    return _moved_last(lines, merge) if merge.name == "__init__" else lines
+        if theirs:  # the comments behind the parent's last statement
+            appended[0] = replace(appended[0], spans=(inherited.footer, *appended[0].spans))
+        merged = _reach_the_end(bodies, merged, appended)
+    merge.findings.extend(check_kinds(bodies))
+    nodes = {id(node) for node in parent.body}
+    merge.findings.extend(check_scopes(bodies, [part for part in merged if id(part.origin) in nodes]))
+    bindings = bind_arguments(bodies, [*first, *merged], merge.findings)
+    result = [*bodies.before, *bindings, *merged, *appended]
+    return _moved_last(result, merge.settings.last_statement) if name == "__init__" else result
 
 
-def _calls_base_first(merge: Merge, inherited: Sequence[Line]) -> bool:
+def _calls_base_first(bodies: Bodies) -> bool:
     """Whether the parent's `__init__` begins with a call of its base's: attributes of modules can be set only behind
     it.
     """
-    return merge.name == "__init__" and bool(inherited) and is_super_statement(inherited[0].node, merge.name)
+    name, theirs = bodies.name, bodies.theirs
+    return name == "__init__" and bool(theirs) and is_super_statement(theirs[0].node, name)
 
 
-def _reads_changes(line: Line, before: Sequence[Line], merge: Merge) -> bool:
+def _reads_changes(line: Line, bodies: Bodies) -> bool:
     """Whether a line of the parent reads what the child's lines bind or change, or a parameter that has to be bound.
 
     The call of a base that sets the same attribute changes it anew.
     """
-    attributes = (target.partition(".")[2] for part in before for target in part.targets if "." in target)
-    if any(merge.shape.around.is_set_above(merge.name, one) for one in attributes):
+    attributes = (target.partition(".")[2] for part in bodies.before for target in part.targets if "." in target)
+    if any(bodies.merge.around.is_set_above(bodies.name, attribute) for attribute in attributes):
         return True
-    changed = (parameters_of(merge.parent) - merge.available).union(
-        *(part.effects.writes | part.effects.objects_changed for part in before)
+    changed = (parameters_of(bodies.parent) - bodies.parameters).union(
+        *(part.effects.writes | part.effects.objects_changed for part in bodies.before)
     )
     return not line.effects.reads.isdisjoint(changed)
 
 
-def _removes_too_much(merge: Merge, bodies: Bodies, part: Line) -> bool:
+def _removes_too_much(bodies: Bodies, part: Line) -> bool:
     """Whether `del x` means a local name of the child, or `self.x = self.x` an attribute that nothing else sets."""
     own = bodies.parameters.union(*(line.effects.binds for line in bodies.before))
     if any(name.isidentifier() and name in own for name in part.deleted):
         return True
     attributes = {path.removeprefix(f"{bodies.instance}.") for path in part.targets} if only_removes(part) else set()
-    return bool(attributes) and attributes.isdisjoint(merge.shape.attributes - merge.shape.methods.keys())
+    return bool(attributes) and attributes.isdisjoint(bodies.merge.attributes - bodies.merge.methods.keys())
 
 
 @dataclass(frozen=True)
@@ -167,32 +117,32 @@ class _Merged:
     """Target -> the parent's assignments that an override has replaced."""
 
 
-def _merge_behind(merge: Merge, bodies: Bodies) -> _Merged:
+def _merge_behind(bodies: Bodies) -> _Merged:
     """Merge the child's statements behind its `super()` call into the parent's statements.
 
     Assignments replace the parent's, `del` removes them, and a statement that the parent has is not repeated. A
     statement that would have another meaning at that place is appended, as with inheritance.
     """
     for part in bodies.after:
-        merge.overrides.update(dict.fromkeys(part.targets, (part, merge.name)))
+        bodies.merge.overrides.update(dict.fromkeys(part.targets, (part, bodies.name)))
     kept_behind = {*deleted_again(bodies.after)}
     kept_behind |= repeated_behind_returns(bodies.theirs, bodies.after)
-    kept_behind |= {part for part in bodies.after if _removes_too_much(merge, bodies, part)}
+    kept_behind |= {part for part in bodies.after if _removes_too_much(bodies, part)}
     for _ in range(ROUNDS):
-        body = _proposed(merge, bodies, kept_behind)
+        body = _proposed(bodies, kept_behind)
         more = misplaced(bodies, [*bodies.before, *body.merged, *body.appended]) - kept_behind
         if not more:
             return body
         kept_behind |= more
-    return _proposed(merge, bodies, set(bodies.after))
+    return _proposed(bodies, set(bodies.after))
 
 
-def _proposed(merge: Merge, bodies: Bodies, kept_behind: set[Line]) -> _Merged:
-    """The body in which exactly the lines `held` stay behind the parent's."""
+def _proposed(bodies: Bodies, kept_behind: set[Line]) -> _Merged:
+    """The body in which exactly these lines stay behind the parent's."""
     blocks = _bound(part for part in bodies.theirs if not part.targets)
     # A name that the parent binds in a block, too, is deleted behind its body: nobody knows which assignments run.
     removed = {target for part in bodies.after for target in part.deleted if part not in kept_behind} - blocks
-    overrides = {target: line for target, (line, _) in merge.overrides.items() if line not in kept_behind}
+    overrides = {target: line for target, (line, _) in bodies.merge.overrides.items() if line not in kept_behind}
     merged: list[Line] = []
     placed: set[str] = set()
     gone: set[str] = set()
@@ -235,54 +185,55 @@ def _bound(lines: Iterable[Line]) -> frozenset[str]:
     return frozenset[str]().union(*(part.effects.binds for part in lines))
 
 
-def _without_repeated(merge: Merge, after: Sequence[Line]) -> list[Line]:
+def _without_repeated(bodies: Bodies, inherited: Sequence[Line]) -> list[Line]:
     """The lines that the parent does not have word for word; dropped lines that would count twice are reported."""
-    there = {part.normal for part in merge.parent_body.lines} if after else set()
-    needed = repeated_behind_returns(merge.parent_body.lines, after)
-    repeated = [
-        one for one in after if one.normal in there and one not in needed and counts_twice(one, merge.instance)
-    ]
-    last = merge.shape.settings.last_statement
-    dropped = (part for part in repeated if part.normal != last)
+    after, merge = bodies.after, bodies.merge
+    there = {part.normal for part in inherited} if after else set()
+    needed = repeated_behind_returns(inherited, after)
+    same = (part for part in after if part.normal in there and part not in needed)
+    repeated = [part for part in same if counts_twice(part, bodies.instance)]
+    dropped = (part for part in repeated if part.normal != merge.settings.last_statement)
     merge.findings.extend(finding_at(part.node, merged_bodies.statement_not_repeated, part.normal) for part in dropped)
     return [part for part in after if part not in repeated]
 
 
-def _check_replacements(merge: Merge, replaced: dict[str, list[Line]]) -> Iterator[ClassFinding]:
+def _check_replacements(bodies: Bodies, replaced: dict[str, list[Line]]) -> Iterator[ClassFinding]:
     """Report assignments that replace several, or statements of another method."""
     for target, parts in replaced.items():
-        override, method = merge.overrides[target]
+        override, method = bodies.merge.overrides[target]
         others = [part for part in parts if part.normal != override.normal]
-        if method != merge.name and others:
-            yield finding_at(override.node, merged_bodies.several_assignments_replaced, target, method, merge.name)
+        if method != bodies.name and others:
+            yield finding_at(override.node, merged_bodies.several_assignments_replaced, target, method, bodies.name)
         elif len(parts) > 1 and others and target in override.effects.reads:
-            yield finding_at(override.node, merged_bodies.assigned_often, merge.name, target, len(parts))
+            yield finding_at(override.node, merged_bodies.assigned_often, bodies.name, target, len(parts))
         elif len(parts) > 1 and others:
-            yield finding_at(override.node, merged_bodies.several_assignments_replaced, target, merge.name, merge.name)
+            yield finding_at(
+                override.node, merged_bodies.several_assignments_replaced, target, bodies.name, bodies.name
+            )
 
 
-def _check_set_up(merge: Merge, bodies: Bodies, body: _Merged) -> Iterator[ClassFinding]:
+def _check_set_up(bodies: Bodies, body: _Merged) -> Iterator[ClassFinding]:
     """Report assignments whose objects the parent's lines below set up, which are written for the parent's own."""
     for target in bodies.attributes(body.replaced):
-        override, method = merge.overrides[target]
-        below = body.merged[body.merged.index(override) :] if method == merge.name else []
+        override, method = bodies.merge.overrides[target]
+        below = body.merged[body.merged.index(override) :] if method == bodies.name else []
         for line in below:
             if line in bodies.of_parent and sets_up(line, target, bodies):
                 yield finding_at(override.node, merged_bodies.set_up_below, target, line.normal)
 
 
-def _check_local_names(merge: Merge, bodies: Bodies, body: _Merged) -> Iterator[ClassFinding]:
+def _check_local_names(bodies: Bodies, body: _Merged) -> Iterator[ClassFinding]:
     """Report local names of the child that lines of the parent read in place of their own, as in the corpus (vivit)."""
     for target, parts in body.replaced.items():
-        override, method = merge.overrides[target]
-        if target.isidentifier() and method == merge.name and any(one.normal != override.normal for one in parts):
+        override, method = bodies.merge.overrides[target]
+        if target.isidentifier() and method == bodies.name and any(one.normal != override.normal for one in parts):
             below = body.merged[body.merged.index(override) + 1 :]
             reader = next((one for one in below if one in bodies.of_parent and target in one.effects.reads), None)
             if reader is not None:
-                yield finding_at(override.node, merged_bodies.read_by_parent, target, reader.normal, merge.name)
+                yield finding_at(override.node, merged_bodies.read_by_parent, target, reader.normal, bodies.name)
 
 
-def _reach_the_end(merge: Merge, merged: list[Line], appended: list[Line]) -> list[Line]:
+def _reach_the_end(bodies: Bodies, merged: list[Line], appended: list[Line]) -> list[Line]:
     """The parent's statements without the `return` at their end, so that appended lines are reached."""
     returns = [node for part in merged for node in returns_in(part.node)]
     if not returns:
@@ -297,16 +248,16 @@ def _reach_the_end(merge: Merge, merged: list[Line], appended: list[Line]) -> li
             *merged[:-1],
             Line(ast.copy_location(ast.Expr(value), last.node), last.with_text(text).spans, last.node),
         ]
-    merge.findings.append(finding_at(appended[0].node, merged_bodies.returns_before, merge.name))
+    bodies.merge.findings.append(finding_at(appended[0].node, merged_bodies.returns_before, bodies.name))
     return merged
 
 
-def _moved_last(lines: list[Line], merge: Merge) -> list[Line]:
+def _moved_last(lines: list[Line], last: str) -> list[Line]:
     """It is moved, not only kept last: lines below it in the parent would run after the weights are initialised.
 
     Where a line behind it may return, it stays, and runs as often as with inheritance.
     """
-    calls = [part for part in lines if part.normal == merge.shape.settings.last_statement]
+    calls = [part for part in lines if part.normal == last]
     if calls and any(any(returns_in(part.node)) for part in lines[lines.index(calls[0]) :]):
         return lines
     return [part for part in lines if part not in calls] + calls[-1:]

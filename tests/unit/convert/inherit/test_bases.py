@@ -6,18 +6,18 @@ import dataclasses
 
 import pytest
 
-from modular_converter.convert.inherit.bases import ClassShape, class_header, merge_bases, replaced_base
+from modular_converter.convert.inherit.bases import ClassMerge, class_header, merge_bases, replaced_base
 from modular_converter.facts import Surroundings, TwoClasses
 from modular_converter.model.class_blocks import ClassBlock, parse_class
 from modular_converter.settings.load import profile_settings
 from modular_converter.settings.values import Settings
 
 
-def shape_of(
+def merge_of(
     child: ClassBlock, parent: ClassBlock, settings: Settings, around: Surroundings | None = None
-) -> ClassShape:
+) -> ClassMerge:
     classes = TwoClasses(child, parent, "", child.bases, {}, around or Surroundings(), settings.model_base)
-    return ClassShape(classes, settings)
+    return ClassMerge(classes, settings, [])
 
 
 def block(name: str, bases: str, body: str = "pass") -> ClassBlock:
@@ -80,19 +80,19 @@ BOUND = {"Empty": frozenset[str](), "Has": frozenset({"f"}), "NewPreTrainedModel
 )
 def test_the_bases_that_super_reaches(bases: str, reached: str) -> None:
     own = block("NewMLP", bases)
-    shape = shape_of(own, block("NewMLP", ""), profile_settings(), Surroundings(binds=BOUND.get))
-    assert shape.reached_by("f") == frozenset(reached.split())
+    merge = merge_of(own, block("NewMLP", ""), profile_settings(), Surroundings(binds=BOUND.get))
+    assert merge.reached_by("f") == frozenset(reached.split())
 
 
 def test_without_a_base_of_all_models_no_name_stands_for_another() -> None:
     own = block("NewMLP", "NewPreTrainedModel")
     settings = dataclasses.replace(profile_settings(), model_base="")
-    assert shape_of(own, own, settings).reached_by("f") == {"NewPreTrainedModel"}
+    assert merge_of(own, own, settings).reached_by("f") == {"NewPreTrainedModel"}
 
 
 def test_what_a_class_knows_of_itself() -> None:
-    shape = shape_of(block("NewMLP", "A", "a = 1"), block("NewMLP", "B", "b = c = 2"), profile_settings())
-    assert shape.attributes == {"a", "b", "c"} and not shape.around.is_set_above("__init__", "a")
+    merge = merge_of(block("NewMLP", "A", "a = 1"), block("NewMLP", "B", "b = c = 2"), profile_settings())
+    assert merge.attributes == {"a", "b", "c"} and not merge.around.is_set_above("__init__", "a")
 
 
 @pytest.mark.parametrize(
