@@ -24,9 +24,10 @@ from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFile, GeneratedFiles
 from modular_converter.convert.inline.needed import OWN
 from modular_converter.convert.source.library import Library
-from modular_converter.model.class_blocks import ClassBlock, ClassSpan, Member, parse_class
+from modular_converter.model import lexer
+from modular_converter.model.class_blocks import ClassSpan, block_lines
 from modular_converter.model.module import ImportedName, Role, Statement
-from modular_converter.model.overriding import AddedDecorators, inherited_decorators
+from modular_converter.model.nodes import parse, walk
 from modular_converter.model.resolver import Definition
 from modular_converter.settings.values import Settings
 
@@ -138,9 +139,7 @@ def _shared_changes(
     bound = names.bound[built.neighbour] | shadowed
     for name in sorted(built.parent.uses & built.statement.uses & definition.uses & bound):
         change = names.change(name, built.neighbour, definition, file)
-        if change is not None and name in parents_globals(
-            built.statement.text, built.parent.text, built.plan, built.added
-        ):
+        if change is not None and name in parents_globals(built.statement.text, built.plan):
             yield change
 
 
@@ -313,42 +312,26 @@ def _statement(definition: EmittedDefinition) -> Statement:
     return Statement(definition.role, definition.name, definition.text, definition.origin.line)
 
 
-def parents_globals(
-    child_text: str, parent_text: str, plan: Sequence[ClassSpan], added: AddedDecorators
-) -> frozenset[str]:
-    """The globals that the parent's code reads in the class that was merged from both by this plan."""
-    child, parent = parse_class(child_text), parse_class(parent_text)
-    # A member that others need while the class is made stays, though the child replaces it: `f` in `alias = f`.
-    stays = {span.sources[0].first for span in plan if span.sources and not span.sources[0].is_own}
-    own = {name: member for member in child.members for name in member.binds}
-    body = "".join(
-        member.text
-        if member.line in stays
-        else _taken_by([own[name] for name in member.binds if name in own], member, added)
-        for member in parent.members
-    )
-    return globals_read(f"{_header(child, parent)}\n{body}    pass\n")
-
-
-def _taken_by(overrides: Sequence[Member], member: Member, added: AddedDecorators) -> str:
-    """The parts of the parent's member that the child's member of the same name takes over."""
-    if not overrides or any("super" in one.text or _is_bare(one.node) for one in overrides):  # `**super_kwargs` too
-        return member.text
-    if not member.is_function:
-        return ""
-    taken = [inherited_decorators(one.function, member.function, added) for one in overrides if one.is_function]
-    return "".join(f"    {ast.unparse(one)}\n" for one in taken[-1]) if taken else ""
-
-
-def _header(child: ClassBlock, parent: ClassBlock) -> str:
-    """The parent's bases, and its decorators where the child has none of its own."""
-    decorators = () if child.decorators else map(ast.unparse, parent.node.decorator_list)
-    return "".join(f"@{one}\n" for one in decorators) + f"class _({', '.join(parent.bases)}):"
-
-
-def _is_bare(node: ast.stmt) -> bool:
-    """Whether this is an annotation, which takes the parent's value."""
-    return isinstance(node, ast.AnnAssign) and node.value is None
+def parents_globals(child_text: str, plan: Sequence[ClassSpan]) -> frozenset[str]:
+    """The globals that the parent's code reads in a class merged by this plan: those in its lines, and in lines made of
+    both classes' those that the child's do not have.
+    """
+    text = "".join(span.text for span in plan)
+    names: dict[int, set[str]] = {}
+    for node in walk(parse(text)):
+        if isinstance(node, ast.Name):
+            names.setdefault(node.lineno, set()).add(node.id)
+    rows = block_lines(child_text)[1]
+    found: set[str] = set()
+    line = 1
+    for span in plan:
+        end = line + span.text.count("\n")
+        if not all(source.is_own for source in span.sources):
+            own = ("".join(rows[source.first - 1 : source.last]) for source in span.sources if source.is_own)
+            read = set[str]().union(*(names.get(number, ()) for number in range(line, end)))
+            found |= read.difference(*map(lexer.identifiers, own))
+        line = end
+    return globals_read(text) & found
 
 
 def _displaced_classes(names: _Names, classes: Mapping[str, BuiltClass], file: GeneratedFile) -> Iterator[Change]:

@@ -17,7 +17,7 @@ from modular_converter.facts import Surroundings
 from modular_converter.findings import ClassFinding, ConversionError, Finding, Location, locate
 from modular_converter.model.class_blocks import ClassSpan, parse_class
 from modular_converter.model.module import Role, Statement
-from modular_converter.model.overriding import NOTHING_ADDED, AddedDecorators
+from modular_converter.model.overriding import AddedDecorators
 from modular_converter.rules import input_files
 from modular_converter.settings.values import Settings
 
@@ -86,7 +86,6 @@ class BuiltClass:
     """Findings about losses of the merge."""
     plan: tuple[ClassSpan, ...] = ()
     """Of a class with a parent: the pieces of `text`."""
-    added: AddedDecorators = NOTHING_ADDED
 
     @property
     def name(self) -> str:
@@ -156,7 +155,7 @@ def _merge(
         reason = f"{error.msg}, as libcst reads this class or its parent"
         raise ConversionError(input_files.syntax_error(place, reason)) from None
     findings = tuple(_finding(finding, statement, neighbours.target.path) for finding in merged.findings)
-    return BuiltClass(statement, merged.text, parent.lead, merged.uses, dotted, parent, findings, merged.plan, added)
+    return BuiltClass(statement, merged.text, parent.lead, merged.uses, dotted, parent, findings, merged.plan)
 
 
 def _in_front(
