@@ -4,16 +4,33 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from typing import NamedTuple
 
-from modular_converter.findings import Finding, Location, Rule
+from modular_converter.findings import ClassFinding, Finding, Location, Rule
 from modular_converter.model.class_blocks import ClassBlock
 
 
 WRITE_OUT = "Write the class out."
 
 
+class Obstacle(NamedTuple):
+    """What keeps a class from being merged with its parent."""
+
+    node: ast.AST
+    """The place."""
+    override: str
+    """The member that cannot be merged."""
+    reason: str
+    help: str | None = None
+    """The text to write instead; None for the parent's lines."""
+
+    def finding(self, rule: Rule) -> ClassFinding:
+        """What the rule says about it."""
+        return ClassFinding(self.node, lambda place: not_mergeable(rule, place, self.override, self.reason, self.help))
+
+
 def not_mergeable(rule: Rule, location: Location, override: str, reason: str, help: str | None = None) -> Finding:
-    """`reason` names the obstacle, `help` the text to write instead: by default the parent's lines."""
+    """See `Obstacle`."""
     help = help or f"Write the lines of the parent's `{override}` out, and change what you need."
     return Finding(rule, location, f"`{override}` cannot be merged with the parent's: {reason}", help=help)
 

@@ -10,7 +10,7 @@ from modular_converter.findings import ClassFinding, Finding, Location, Rule, Se
 from modular_converter.model.class_blocks import parse_class
 from modular_converter.model.nodes import dotted, super_attribute, walk
 from modular_converter.model.overriding import is_class_method
-from modular_converter.rules._words import not_mergeable
+from modular_converter.rules._words import Obstacle
 
 
 if TYPE_CHECKING:
@@ -37,18 +37,13 @@ replaced one.
 )
 
 
-def base_order(location: Location, override: str, reason: str, help: str | None = None) -> Finding:
-    """See `not_mergeable`."""
-    return not_mergeable(BASE_ORDER, location, override, reason, help)
-
-
 def compare_base_order(classes: TwoClasses) -> Iterator[ClassFinding]:
     """Find methods that another class would give than with inheritance."""
-    yield from _hidden_by_parent(classes)
-    yield from _lost_bases(classes)
+    for found in (*_hidden_by_parent(classes), *_lost_bases(classes)):
+        yield found.finding(BASE_ORDER)
 
 
-def _hidden_by_parent(classes: TwoClasses) -> Iterator[ClassFinding]:
+def _hidden_by_parent(classes: TwoClasses) -> Iterator[Obstacle]:
     """Methods of a base that comes before the parent: in the generated class, the parent's hide them. Members that the base
     simply gives in their place are no longer among the parent's here (`TwoClasses.given_in_front`).
 
@@ -61,9 +56,8 @@ def _hidden_by_parent(classes: TwoClasses) -> Iterator[ClassFinding]:
         texts = classes.around.in_front.get(base) or tuple(filter(None, [classes.around.siblings.get(base)]))
         if not texts:
             if not replaces:
-                yield finding_at(
+                yield Obstacle(
                     child.node.bases[bases.index(base)],
-                    base_order,
                     child.node.name,
                     f"with inheritance the methods of `{base}` come first, but in the generated class the parent's would hide them",
                     f"Name `{base}` behind the parent if the parent's methods may come first; else define it in this file.",
@@ -76,7 +70,7 @@ def _hidden_by_parent(classes: TwoClasses) -> Iterator[ClassFinding]:
         node = child.node.bases[bases.index(base)]
         for name in sorted(hidden):
             reason = f"with inheritance `{base}.{name}` comes first, but in the generated class the parent's `{name}` would hide it"
-            yield finding_at(node, base_order, name, reason, f"Define `{name}` in this class.")
+            yield Obstacle(node, name, reason, f"Define `{name}` in this class.")
         called = {
             super_attribute(one) for member in classes.kept if "super" in member.text for one in walk(member.node)
         }
@@ -84,10 +78,10 @@ def _hidden_by_parent(classes: TwoClasses) -> Iterator[ClassFinding]:
             reason = (
                 f"the parent's lines call `super().{name}`, which in the generated class would reach `{base}.{name}`"
             )
-            yield finding_at(node, base_order, classes.name, reason, f"Name `{base}` behind the parent.")
+            yield Obstacle(node, classes.name, reason, f"Name `{base}` behind the parent.")
 
 
-def _lost_bases(classes: TwoClasses) -> Iterator[ClassFinding]:
+def _lost_bases(classes: TwoClasses) -> Iterator[Obstacle]:
     """Bases of the parent that would be lost, since a class of the modular file has a name with the same ending. Those
     that are named after the base of all models replace each other, as in the corpus (altclip).
     """
@@ -97,7 +91,7 @@ def _lost_bases(classes: TwoClasses) -> Iterator[ClassFinding]:
         if lost and lost not in classes.around.ancestors.get(base, ()) and not alike:
             reason = f"`{base}` replaces the parent's base `{lost}`, since their names end alike, but does not inherit from it"
             cure = f"Give `{base}` a name with another ending, or let it inherit from `{lost}`."
-            yield finding_at(node, base_order, classes.name, reason, cure)
+            yield Obstacle(node, classes.name, reason, cure)
 
 
 MODULAR = """\

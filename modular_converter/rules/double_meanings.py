@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator, Sequence, Set
 from typing import TYPE_CHECKING
 
-from modular_converter.findings import ClassFinding, Finding, Location, Rule, Severity, finding_at
+from modular_converter.findings import ClassFinding, Finding, Location, Rule, Severity
 from modular_converter.model.bindings import attributes_set
 from modular_converter.model.class_blocks import Member
 from modular_converter.model.nodes import is_super, walk
-from modular_converter.rules._words import not_mergeable
+from modular_converter.rules._words import Obstacle
 
 
 if TYPE_CHECKING:
@@ -72,25 +72,24 @@ Call the parent's method by `super()` in a statement of its own, or write out wh
 )
 
 
-def parent_as_class(location: Location, override: str, reason: str, help: str | None = None) -> Finding:
-    """See `not_mergeable`."""
-    return not_mergeable(PARENT_AS_CLASS, location, override, reason, help)
-
-
 def compare_parent_as_class(classes: TwoClasses) -> Iterator[ClassFinding]:
     """Find code that needs the parent as a class of its own."""
-    yield from _uses_of_parent(classes)
+    for found in (*_uses_of_parent(classes), *_of_own_class(classes), *_looks_at_classes(classes)):
+        yield found.finding(PARENT_AS_CLASS)
+
+
+def _of_own_class(classes: TwoClasses) -> Iterator[Obstacle]:
+    """Members of the parent that read their own class."""
     for member in classes.kept:
         if _reads_own_class(member):
             reason = "its `__class__` is the parent, but in the generated class it would be your class"
-            yield finding_at(classes.child.node, parent_as_class, min(member.binds, default="__class__"), reason)
+            yield Obstacle(classes.child.node, min(member.binds, default="__class__"), reason)
         elif name := _replaced_by_name(member, classes.name, classes.child.binds_anew):
             reason = f"it reads the parent's `{name}` by the name of its class, but in the generated class it would read yours"
-            yield finding_at(classes.child.node, parent_as_class, min(member.binds, default=name), reason)
-    yield from _looks_at_classes(classes)
+            yield Obstacle(classes.child.node, min(member.binds, default=name), reason)
 
 
-def _uses_of_parent(classes: TwoClasses) -> Iterator[ClassFinding]:
+def _uses_of_parent(classes: TwoClasses) -> Iterator[Obstacle]:
     """The parent's name, and `super()` as a value. A generated file imports the class for annotations, and for those of its
     attributes that are the same for whoever reads them.
     """
@@ -105,11 +104,11 @@ def _uses_of_parent(classes: TwoClasses) -> Iterator[ClassFinding]:
             if isinstance(node, ast.Call) and is_super(node.func) and id(node) not in objects:
                 reason = f"`super()` is used as a value, and in the generated class it would not reach `{base}`"
                 cure = "Call the method in a statement of its own: `super().<method>(…)`."
-                yield finding_at(node, parent_as_class, min(member.binds, default="super"), reason, cure)
+                yield Obstacle(node, min(member.binds, default="super"), reason, cure)
             elif isinstance(node, ast.Name) and node.id == base and id(node) not in read:
                 reason = f"the generated class does not inherit from `{base}`, nor is it imported"
                 cure = "Use `super()` in a statement of its own, or write out what you take from it."
-                yield finding_at(node, parent_as_class, base, reason, cure)
+                yield Obstacle(node, base, reason, cure)
 
 
 def _read_from_outside(member: Member, nodes: Sequence[ast.AST], classes: TwoClasses) -> Iterator[ast.expr]:
@@ -154,7 +153,7 @@ def _is_alike(member: Member) -> bool:
     return isinstance(member.node, ast.ClassDef) or (value is not None and isinstance(value, ast.Constant))
 
 
-def _looks_at_classes(classes: TwoClasses) -> Iterator[ClassFinding]:
+def _looks_at_classes(classes: TwoClasses) -> Iterator[Obstacle]:
     """Code that inspects its base classes, of which the parent is no longer one, or the members of its class alone."""
     for member in (*classes.child.members, *classes.kept):
         if not any(name in member.text for name in (*ANCESTRY, *NAMESPACES)):
@@ -175,9 +174,7 @@ def _looks_at_classes(classes: TwoClasses) -> Iterator[ClassFinding]:
                 )
         for name, reason in sorted(reasons.items()):
             method = min(member.binds, default=name)
-            yield finding_at(
-                place, parent_as_class, method, reason, f"Write `{method}` in your class without `{name}`."
-            )
+            yield Obstacle(place, method, reason, f"Write `{method}` in your class without `{name}`.")
 
 
 def _is_own_namespace(node: ast.AST, name: str) -> bool:

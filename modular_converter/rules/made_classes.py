@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from modular_converter.findings import ClassFinding, Finding, Location, Rule, Se
 from modular_converter.model.bindings import attributes_set
 from modular_converter.model.class_blocks import ClassBlock
 from modular_converter.model.overriding import NO_DECORATORS
-from modular_converter.rules._words import WRITE_OUT, fields_of, listed, not_mergeable
+from modular_converter.rules._words import WRITE_OUT, Obstacle, fields_of, listed
 
 
 if TYPE_CHECKING:
@@ -53,110 +54,87 @@ Write the class out, or do as the message says.
 )
 
 
-def class_made_otherwise(location: Location, override: str, reason: str, help: str | None = None) -> Finding:
-    """See `not_mergeable`."""
-    return not_mergeable(CLASS_MADE_OTHERWISE, location, override, reason, help)
-
-
 def compare_class_made_otherwise(classes: TwoClasses) -> Iterator[ClassFinding]:
     """Find what Python does once where it makes one class, and otherwise where it makes two."""
-    yield from _slots(classes)
-    for check in (_making, _named_tuple, _protocol, _total, _header):
-        yield from check(classes.child, classes.parent)
+    checks = (_making, _named_tuple, _protocol, _total, _header)
+    found = itertools.chain.from_iterable(check(classes.child, classes.parent) for check in checks)
+    yield from (one.finding(CLASS_MADE_OTHERWISE) for one in (*_slots(classes), *found))
 
 
-def _slots(classes: TwoClasses) -> Iterator[ClassFinding]:
+def _slots(classes: TwoClasses) -> Iterator[Obstacle]:
     """The slots of one class or of both. If one of the bases has no slots, slots forbid nothing."""
     own, inherited = (
         [one for one in block.members if SLOTS in one.binds] for block in (classes.child, classes.parent)
     )
     place = own[0].node if own else classes.child.node
     if own and inherited:
-        yield finding_at(
-            place,
-            class_made_otherwise,
-            SLOTS,
-            "with inheritance they add to the parent's",
-            "Write the class out, with the slots of both.",
+        yield Obstacle(
+            place, SLOTS, "with inheritance they add to the parent's", "Write the class out, with the slots of both."
         )
     elif (own or inherited) and not set(classes.bases) - {"object"}:
         whose = "your" if own else "the parent's"
         reason = f"only {whose} class has slots, and instances of the other take any attribute"
-        yield finding_at(
-            place, class_made_otherwise, SLOTS, reason, "Write the class out, with or without slots for all."
-        )
+        yield Obstacle(place, SLOTS, reason, "Write the class out, with or without slots for all.")
 
 
-def _making(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
+def _making(child: ClassBlock, parent: ClassBlock) -> Iterator[Obstacle]:
     """Members of a class that Python looks at when it makes it."""
     own = child.binds_anew
     if EQUALITY in own and HASH not in own and HASH in parent.binds:
         reason = f"with inheritance, a class that defines `{EQUALITY}` loses the parent's `{HASH}`"
-        yield finding_at(
-            child.node, class_made_otherwise, HASH, reason, f"Define `{HASH}`, or assign `{HASH} = None`."
-        )
+        yield Obstacle(child.node, HASH, reason, f"Define `{HASH}`, or assign `{HASH} = None`.")
     for member in child.members:
         if isinstance(member.node, ast.Delete) and member.binds & parent.binds:
             reason = "with inheritance, the parent's value is visible again after this `del`"
-            yield finding_at(
-                member.node,
-                class_made_otherwise,
-                min(member.binds),
-                reason,
-                "Leave the name out of your class, or assign its value.",
+            yield Obstacle(
+                member.node, min(member.binds), reason, "Leave the name out of your class, or assign its value."
             )
     if any(INIT_SUBCLASS in member.binds for member in parent.members):
         reason = (
             "with inheritance, Python calls the parent's method for your class; the generated class has no such parent"
         )
-        yield finding_at(
-            child.node, class_made_otherwise, INIT_SUBCLASS, reason, "Write out its effect on your class."
-        )
+        yield Obstacle(child.node, INIT_SUBCLASS, reason, "Write out its effect on your class.")
     for keyword in parent.node.keywords:
         metaclass = ast.unparse(keyword.value)
         if keyword.arg == "metaclass" and metaclass.rpartition(".")[2] not in PLAIN_METACLASSES:
             reason = f"with inheritance, `{metaclass}` makes the parent and then your class; here it would make only one class"
-            yield finding_at(child.node, class_made_otherwise, "metaclass", reason, WRITE_OUT)
+            yield Obstacle(child.node, "metaclass", reason, WRITE_OUT)
 
 
-def _named_tuple(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
+def _named_tuple(child: ClassBlock, parent: ClassBlock) -> Iterator[Obstacle]:
     """Members that an heir of a named tuple may have, and a named tuple may not."""
     if not _inherits(parent, "NamedTuple"):
         return
     if len(child.bases) > 1:
-        yield finding_at(
-            child.node, class_made_otherwise, child.node.name, "a named tuple has no further bases", WRITE_OUT
-        )
+        yield Obstacle(child.node, child.node.name, "a named tuple has no further bases", WRITE_OUT)
     for member in child.members:
         name = min(member.binds, default="")
         if member.binds & OF_NAMED_TUPLES:
             reason = "a class that inherits from a named tuple may define it, but a named tuple may not"
-            yield finding_at(member.node, class_made_otherwise, min(member.binds & OF_NAMED_TUPLES), reason, WRITE_OUT)
+            yield Obstacle(member.node, min(member.binds & OF_NAMED_TUPLES), reason, WRITE_OUT)
         elif isinstance(member.node, ast.AnnAssign):
             reason = "it would become a field of the named tuple; with inheritance it is none"
-            yield finding_at(member.node, class_made_otherwise, name, reason, WRITE_OUT)
+            yield Obstacle(member.node, name, reason, WRITE_OUT)
         elif member.is_function and attributes_set(member.function):
             reason = "instances of a named tuple take no attributes, but those of your class do"
-            yield finding_at(member.node, class_made_otherwise, name, reason, WRITE_OUT)
+            yield Obstacle(member.node, name, reason, WRITE_OUT)
         elif "super(" in member.text and not member.binds & parent.binds:
-            yield finding_at(
-                member.node, class_made_otherwise, name, "`super()` does not work in a named tuple", WRITE_OUT
-            )
+            yield Obstacle(member.node, name, "`super()` does not work in a named tuple", WRITE_OUT)
 
 
 def _inherits(block: ClassBlock, name: str) -> bool:
     return any(base.partition("[")[0].rpartition(".")[2] == name for base in block.bases)
 
 
-def _protocol(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
+def _protocol(child: ClassBlock, parent: ClassBlock) -> Iterator[Obstacle]:
     """A class that inherits from a protocol without being one."""
     if _inherits(parent, "Protocol") and not _inherits(child, "Protocol"):
         reason = "the parent is a protocol and your class is not, but the generated class would be one"
         cure = "Write the class out, or name `Protocol` behind the parent if it shall be a protocol too."
-        yield finding_at(child.node, class_made_otherwise, child.node.name, reason, cure)
+        yield Obstacle(child.node, child.node.name, reason, cure)
 
 
-def _total(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
+def _total(child: ClassBlock, parent: ClassBlock) -> Iterator[Obstacle]:
     """Typed dictionaries: `total` counts for the fields of its own class, and the generated class has only one. A child
     without `total` takes the parent's for its own fields, as in the corpus (muse_glimmer).
     """
@@ -165,10 +143,10 @@ def _total(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
         return
     if inherited := fields_of(parent) - fields_of(child):
         reason = f"`total={own}` would count for the parent's {listed(inherited)} too"
-        yield finding_at(child.node, class_made_otherwise, child.node.name, reason, WRITE_OUT)
+        yield Obstacle(child.node, child.node.name, reason, WRITE_OUT)
 
 
-def _header(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
+def _header(child: ClassBlock, parent: ClassBlock) -> Iterator[Obstacle]:
     """Keywords of the parent, which Python hands to `__init_subclass__` or to the metaclass for the parent alone."""
     own = _keywords(child)
     for keyword, value in _keywords(parent).items():
@@ -176,7 +154,7 @@ def _header(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
             reason = f"`{keyword}={value}` in its header applies to the parent alone, but the generated class has one header for both"
             repeat = f"Write `{keyword}={value}` in the header of your class too, or write the class out."
             cure = WRITE_OUT if keyword in own else repeat
-            yield finding_at(child.node, class_made_otherwise, child.node.name, reason, cure)
+            yield Obstacle(child.node, child.node.name, reason, cure)
 
 
 def _keywords(block: ClassBlock) -> dict[str, str]:

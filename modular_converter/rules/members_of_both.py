@@ -20,7 +20,7 @@ from modular_converter.model.overriding import (
     is_super_statement,
     method_key,
 )
-from modular_converter.rules._words import not_mergeable
+from modular_converter.rules._words import Obstacle
 
 
 if TYPE_CHECKING:
@@ -45,19 +45,13 @@ Give your name another spelling.
 )
 
 
-def name_of_both_classes(location: Location, override: str, reason: str, help: str | None = None) -> Finding:
-    """See `not_mergeable`."""
-    return not_mergeable(NAME_OF_BOTH_CLASSES, location, override, reason, help)
-
-
 def compare_name_of_both_classes(classes: TwoClasses) -> Iterator[ClassFinding]:
     """Find names that two classes keep apart, and that one would join."""
-    yield from _names_of_module(classes)
-    yield from _private_to_each(classes)
-    yield from _read_by_taken_expressions(classes)
+    for found in (*_names_of_module(classes), *_private_to_each(classes), *_read_by_taken_expressions(classes)):
+        yield found.finding(NAME_OF_BOTH_CLASSES)
 
 
-def _names_of_module(classes: TwoClasses) -> Iterator[ClassFinding]:
+def _names_of_module(classes: TwoClasses) -> Iterator[Obstacle]:
     """Names that the child's class reads from its module while it is created, and that the parent's class binds."""
     own = set[str]()
     for member in classes.child.members:
@@ -65,20 +59,20 @@ def _names_of_module(classes: TwoClasses) -> Iterator[ClassFinding]:
             if name in classes.around.module_names or hasattr(builtins, name):
                 reason = f"it reads the `{name}` of your module, but would read that of the parent's class"
                 cure = f"Give your `{name}` another name."
-                yield finding_at(member.node, name_of_both_classes, min(member.binds, default=name), reason, cure)
+                yield Obstacle(member.node, min(member.binds, default=name), reason, cure)
         own |= member.binds
 
 
-def _private_to_each(classes: TwoClasses) -> Iterator[ClassFinding]:
+def _private_to_each(classes: TwoClasses) -> Iterator[Obstacle]:
     """The parent's private names (`self.__x`), into which Python writes the name of its class."""
     prefix = f"_{classes.base.rpartition('.')[2].lstrip('_')}__"
     for member in classes.child.members:
         if prefix in member.text:
             reason = f"the parent's private names get the name of your class, so there is no `{prefix}…`"
-            yield finding_at(member.node, name_of_both_classes, min(member.binds, default=prefix), reason)
+            yield Obstacle(member.node, min(member.binds, default=prefix), reason)
 
 
-def _read_by_taken_expressions(classes: TwoClasses) -> Iterator[ClassFinding]:
+def _read_by_taken_expressions(classes: TwoClasses) -> Iterator[Obstacle]:
     """Decorators and defaults that an override takes from the parent's method, and that read names of the parent's class
     to which the child gives another value.
     """
@@ -91,7 +85,7 @@ def _read_by_taken_expressions(classes: TwoClasses) -> Iterator[ClassFinding]:
         for name in sorted(read & both):
             reason = f"a decorator or default that it takes from the parent's reads `{name}`: the parent's with inheritance,"
             cure = f"Give it decorators and parameters of its own, or give your `{name}` another name."
-            yield finding_at(own, name_of_both_classes, own.name, f"{reason} yours in the generated class", cure)
+            yield Obstacle(own, own.name, f"{reason} yours in the generated class", cure)
 
 
 HALF_OVERRIDDEN = Rule(

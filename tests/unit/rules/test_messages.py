@@ -31,7 +31,7 @@ from modular_converter.rules import (
     stale_files,
     tool_errors,
 )
-from modular_converter.rules._words import name_heirs
+from modular_converter.rules._words import name_heirs, not_mergeable
 from modular_converter.rules.stale_files import Reason
 
 
@@ -168,20 +168,17 @@ WORDED = [
         "above your class",
     ),
     (
-        double_meanings.parent_as_class(AT, "f", "because"),
+        not_mergeable(double_meanings.PARENT_AS_CLASS, AT, "f", "because"),
         "`f` cannot be merged with the parent's: because",
         "parent's `f` out",
     ),
-    (base_classes.base_order(AT, "f", "because", "Do that."), "merged with the parent's: because", "Do that"),
-    (
-        made_classes.class_made_otherwise(AT, "f", "because", "Do that."),
-        "merged with the parent's: because",
-        "Do that",
-    ),
-    (
-        members_of_both.name_of_both_classes(AT, "f", "because", "Do that."),
-        "merged with the parent's: because",
-        "Do that",
+    *(
+        (not_mergeable(rule, AT, "f", "because", "Do that."), "merged with the parent's: because", "Do that")
+        for rule in (
+            base_classes.BASE_ORDER,
+            made_classes.CLASS_MADE_OTHERWISE,
+            members_of_both.NAME_OF_BOTH_CLASSES,
+        )
     ),
     (
         calls_of_super.super_argument_ignored(AT, "__init__", "bias", "not bias", "bias = not bias", ["bias"]),
