@@ -282,11 +282,8 @@ class Surroundings:
     """Tells whether a method of this name, in an ancestor of the parent, sets an attribute of this name."""
     binds: Callable[[str], frozenset[str] | None] = lambda base: None
     """The names that a base in the generated file binds or inherits there; None for a base from elsewhere."""
-
-    def given_by(self, base: str) -> frozenset[str] | None:
-        """The names that a base in front of the parent binds or inherits; None where that cannot be read."""
-        texts = self.in_front.get(base)
-        return None if texts is None else frozenset[str]().union(*(parse_class(text).binds for text in texts))
+    has_method: Callable[[str, str], bool] = lambda base, method: False
+    """Tells whether a base from elsewhere has a method of this name, as far as it and its ancestors can be read."""
 
 
 @dataclass(frozen=True)

@@ -49,18 +49,16 @@ class ClassMerge:
         return found
 
     def reached_by(self, method: str) -> frozenset[str]:
-        """The bases whose method of this name `super()` reaches. A base from elsewhere that cannot be read is assumed to
+        """The bases whose method of this name `super()` reaches. What cannot be read of a base from elsewhere is assumed to
         hide no later base from elsewhere, as in the corpus (phi3); a later base of the file is left out, since this
         cannot be known.
         """
         found: set[str] = set()
         for place, base in enumerate(self.classes.bases):
             bound = self.around.binds(base)
-            if bound is None:
-                bound = self.around.given_by(base)
             if not place or bound is None:
                 found.add(base)
-            if bound is not None and method in bound:
+            if self.around.has_method(base, method) if bound is None else method in bound:
                 break
             found |= self._implied_by(base)
         return frozenset(found)

@@ -6,6 +6,7 @@ import functools
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from modular_converter.convert.inherit.ancestors import lineage, sets_attribute
 from modular_converter.convert.inherit.merge import Merged, merge_class
@@ -16,6 +17,7 @@ from modular_converter.convert.source.rename import RenamedModule
 from modular_converter.facts import Surroundings
 from modular_converter.findings import ClassFinding, ConversionError, Finding, Location, locate
 from modular_converter.model.class_blocks import ClassSpan, parse_class
+from modular_converter.model.members import names_in_class
 from modular_converter.model.module import Role, Statement
 from modular_converter.model.overriding import AddedDecorators
 from modular_converter.rules import input_files
@@ -27,14 +29,18 @@ class _KnownMerge:
     """A generated class, with the questions of its merge about other classes, and the answers."""
 
     merged: Merged
-    set_above: Mapping[tuple[str, str], bool]
-    bound: Mapping[str, frozenset[str] | None]
+    answers: Mapping[tuple[str, tuple[str, ...]], object]
+
+
+_QUESTIONS = ("is_set_above", "binds", "has_method")
+"""The fields of `Surroundings` that a merge asks. Most merges ask little, so that it is not answered before."""
 
 
 def merge_once(
     child: Statement, parent: Statement, parent_base: str, names: ModelNames, settings: Settings, around: Surroundings
 ) -> Merged:
-    """`merge_class`, or its result for the same classes where all questions have the same answers still.
+    """`merge_class`, or its result for the same classes where all questions have the same answers still. For drafts of a
+    modular file, which differ in a class or two, that saves an eighth of the time (`modularize`, 27 November 2026).
 
     Of the names of the module and of the ancestors only those are looked at that the two classes can ask for.
     """
@@ -43,23 +49,18 @@ def merge_once(
     classes = (child.text, parent.text, parent.name, parent_base, names, settings)
     mappings = (frozenset(some.items()) for some in (above, around.siblings, around.in_front))
     known = _known_merges(classes, named, around.added, *mappings)
-    for one in known:
-        if all(around.is_set_above(*asked) == answer for asked, answer in one.set_above.items()) and all(
-            around.binds(base) == answer for base, answer in one.bound.items()
-        ):
-            return one.merged
-    set_above: dict[tuple[str, str], bool] = {}
-    bound: dict[str, frozenset[str] | None] = {}
+    for merge in known:
+        if all(getattr(around, question)(*asked) == answer for (question, asked), answer in merge.answers.items()):
+            return merge.merged
+    answers: dict[tuple[str, tuple[str, ...]], object] = {}
 
-    def asks_above(method: str, attribute: str) -> bool:
-        return set_above.setdefault((method, attribute), around.is_set_above(method, attribute))
+    def noting(question: str) -> Any:
+        ask = getattr(around, question)
+        return lambda *asked: answers.setdefault((question, asked), ask(*asked))
 
-    def asks_bound(base: str) -> frozenset[str] | None:
-        return bound.setdefault(base, around.binds(base))
-
-    asking = replace(around, module_names=named, ancestors=above, is_set_above=asks_above, binds=asks_bound)
+    asking = replace(around, module_names=named, ancestors=above, **{one: noting(one) for one in _QUESTIONS})
     merged = merge_class(*classes, asking)
-    known.append(_KnownMerge(merged, set_above, bound))
+    known.append(_KnownMerge(merged, answers))
     return merged
 
 
@@ -147,6 +148,7 @@ def _merge(
         _in_front(statement, base, siblings, neighbours, library),
         lambda method, attribute: _is_set_above(neighbours, base, method, attribute, library),
         lambda name: _bound_in(name, built, definitions),
+        lambda name, method: _has_method(name, method, neighbours, dotted, library),
     )
     try:
         merged = merge_once(statement, parent, base, neighbours.target.names, library.settings, around)
@@ -189,6 +191,14 @@ def _bound_in(
     block = parse_class(own.text if own else parents[name].text)
     inherited = (_bound_in(base, built, parents, below | {name}) for base in block.bases)
     return block.binds.union(*filter(None, inherited))
+
+
+def _has_method(base: str, method: str, neighbours: Neighbourhood, dotted: str, library: Library) -> bool:
+    """Whether a base from elsewhere, or one of its ancestors, has a method, as far as they can be read."""
+    modules = (neighbours.target.module, neighbours.neighbours[dotted].neighbour.module)
+    module = next((one for one in modules if base.partition(".")[0] in one.names), None)
+    above = lineage(base, module, library, f"def {method}(") if module is not None else ()
+    return any(one is not None and method in names_in_class(one.text) for one in above)
 
 
 def _is_set_above(neighbours: Neighbourhood, base: str, method: str, attribute: str, library: Library) -> bool:

@@ -84,11 +84,11 @@ def test_the_bases_that_super_reaches(bases: str, reached: str) -> None:
     assert merge.reached_by("f") == frozenset(reached.split())
 
 
-def test_a_base_in_front_that_can_be_read_hides_those_behind_it() -> None:
+@pytest.mark.parametrize(("known", "reached"), [("f", {"First"}), ("g", {"First", "Second"})])
+def test_a_base_from_elsewhere_with_the_method_hides_those_behind_it(known: str, reached: set[str]) -> None:
     own = block("NewMLP", "First, Second")
-    for body, reached in (("def f(self): ...", {"First"}), ("g = 1", {"First", "Second"})):
-        around = Surroundings(in_front={"First": (f"class First:\n    {body}\n",)})
-        assert merge_of(own, block("NewMLP", ""), profile_settings(), around).reached_by("f") == reached
+    around = Surroundings(has_method=lambda base, method: (base, method) == ("First", known))
+    assert merge_of(own, block("NewMLP", ""), profile_settings(), around).reached_by("f") == reached
 
 
 def test_without_a_base_of_all_models_no_name_stands_for_another() -> None:

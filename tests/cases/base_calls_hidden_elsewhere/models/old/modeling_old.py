@@ -1,0 +1,5 @@
+from ...shared import Root
+
+
+class OldMLP(Root):
+    pass
