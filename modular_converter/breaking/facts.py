@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import inspect
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from modular_converter.breaking.state import Node, StateReader
 from modular_converter.breaking.values import Ancestors, ClassValue, CodePlace, Expression, External, Value
 from modular_converter.convert.source.library import Library, Observations
 from modular_converter.findings import ConversionError
-from modular_converter.model.bindings import Function
+from modular_converter.model.bindings import EMPTY, Function, signature_of
 from modular_converter.model.members import Method
 from modular_converter.model.nodes import dotted, parse, walk
 from modular_converter.settings.layout import split_stem
@@ -34,6 +35,13 @@ LOADING = re.compile(r"_tied_weights_keys|_keys_to_ignore\w*|_dynamic_tied_weigh
 PLANS = re.compile(r"_tp_plan|_pp_plan|_ep_plan|base_model_\w+_plan|_no_split_modules|_skip_keys_device_placement")
 """Variables that say how a model is divided among devices."""
 _PUBLIC = re.compile(r"__init__|__call__|[^_]\w*")
+
+
+_KINDS: dict[object, str] = {
+    inspect.Parameter.VAR_POSITIONAL: "*",
+    inspect.Parameter.KEYWORD_ONLY: "named",
+    inspect.Parameter.VAR_KEYWORD: "**",
+}
 
 
 class MethodParameter(NamedTuple):
@@ -307,18 +315,13 @@ def _words_of(decorators: Sequence[ast.expr]) -> frozenset[str]:
 
 
 def _parameters(node: Function, instance: str) -> Iterator[MethodParameter]:
-    args = node.args
-    positional = [*args.posonlyargs, *args.args]
-    defaults: list[ast.expr | None] = [*[None] * (len(positional) - len(args.defaults)), *args.defaults]
-    for number, (one, default) in enumerate(zip(positional, defaults)):
-        if not (number == 0 and instance):
-            yield MethodParameter(one.arg, "positional", None if default is None else ast.unparse(default))
-    if args.vararg is not None:
-        yield MethodParameter(args.vararg.arg, "*", "")
-    for one, default in zip(args.kwonlyargs, args.kw_defaults):
-        yield MethodParameter(one.arg, "named", None if default is None else ast.unparse(default))
-    if args.kwarg is not None:
-        yield MethodParameter(args.kwarg.arg, "**", "")
+    for number, parameter in enumerate(signature_of(node.args).parameters.values()):
+        kind = _KINDS.get(parameter.kind, "positional")
+        if not (number == 0 and instance and kind == "positional"):
+            default = (
+                "" if kind in ("*", "**") else None if parameter.default is EMPTY else ast.unparse(parameter.default)
+            )
+            yield MethodParameter(parameter.name, kind, default)
 
 
 def _variables(cls: ClassValue) -> Iterator[tuple[str, Written]]:

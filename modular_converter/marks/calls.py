@@ -5,12 +5,11 @@ property, a static method or the like.
 from __future__ import annotations
 
 import ast
-import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from modular_converter.findings import UNPARSABLE
-from modular_converter.model.bindings import FUNCTIONS, Function
+from modular_converter.model.bindings import FUNCTIONS, Function, signature_of
 from modular_converter.model.nodes import parse
 
 
@@ -109,33 +108,9 @@ def _binds(call: _Call, owner: str, function: Function) -> bool:
     is_static, is_of_class = (one in _manner(function) for one in ("staticmethod", "classmethod"))
     instance = 1 if owner and not is_static and (is_of_class or not through_class) else 0
     try:
-        _signature(function.args).bind(
+        signature_of(function.args).bind(
             *[None] * (instance + len(node.args)), **{str(one.arg): 1 for one in node.keywords}
         )
     except TypeError:
         return False
     return True
-
-
-def _signature(arguments: ast.arguments) -> inspect.Signature:
-    kinds = inspect.Parameter
-    plain = [*arguments.posonlyargs, *arguments.args]
-    of_place = len(arguments.posonlyargs)
-    optional = len(plain) - len(arguments.defaults)
-    found = [
-        kinds(
-            one.arg,
-            kinds.POSITIONAL_ONLY if number < of_place else kinds.POSITIONAL_OR_KEYWORD,
-            default=None if number >= optional else kinds.empty,
-        )
-        for number, one in enumerate(plain)
-    ]
-    if arguments.vararg:
-        found.append(kinds(arguments.vararg.arg, kinds.VAR_POSITIONAL))
-    found += (
-        kinds(one.arg, kinds.KEYWORD_ONLY, default=kinds.empty if default is None else None)
-        for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-    )
-    if arguments.kwarg:
-        found.append(kinds(arguments.kwarg.arg, kinds.VAR_KEYWORD))
-    return inspect.Signature(found)

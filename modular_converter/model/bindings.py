@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import enum
+import inspect
 from collections.abc import Callable, Iterable, Iterator, KeysView, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -572,6 +573,34 @@ def parameters_of(function: Function | ast.Lambda) -> KeysView[str]:
     return dict.fromkeys(parameter.arg for parameter in _parameters(function.args)).keys()
 
 
+EMPTY = inspect.Parameter.empty
+"""The default of a parameter that has none."""
+
+
+def signature_of(arguments: ast.arguments) -> inspect.Signature:
+    """The parameters with their kinds and their defaults, which are syntax trees."""
+    kinds = inspect.Parameter
+    plain = [*arguments.posonlyargs, *arguments.args]
+    defaults = [*[EMPTY] * (len(plain) - len(arguments.defaults)), *arguments.defaults]
+    of_place = len(arguments.posonlyargs)
+    found = [
+        kinds(one.arg, kinds.POSITIONAL_ONLY if at < of_place else kinds.POSITIONAL_OR_KEYWORD, default=default)
+        for at, (one, default) in enumerate(zip(plain, defaults, strict=True))
+    ]
+    found += [kinds(arguments.vararg.arg, kinds.VAR_POSITIONAL)] if arguments.vararg else []
+    for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        found.append(kinds(one.arg, kinds.KEYWORD_ONLY, default=EMPTY if default is None else default))
+    found += [kinds(arguments.kwarg.arg, kinds.VAR_KEYWORD)] if arguments.kwarg else []
+    return inspect.Signature(found)
+
+
+def instance_of(function: Function) -> str:
+    """The first parameter, which holds the instance or the class; "" for a static method, and for one without any."""
+    if any(dotted(decorator) == "staticmethod" for decorator in function.decorator_list):
+        return ""
+    return next((one.arg for one in (*function.args.posonlyargs, *function.args.args)), "")
+
+
 def own_nodes(function: Function | ast.ClassDef) -> list[ast.AST]:
     """The nodes of a body in the order of `ast.walk`, without those of inner functions and classes."""
     return walk_until((*FUNCTIONS, ast.Lambda, ast.ClassDef), *function.body)
@@ -590,7 +619,7 @@ def targets_of(node: ast.stmt) -> tuple[str, ...]:
 
 
 def attributes_set(function: Function) -> frozenset[str]:
-    """The attributes that a method sets or deletes of its first parameter, whatever its name."""
-    first = next((one.arg for one in (*function.args.posonlyargs, *function.args.args)), "")
+    """The attributes that a method sets or deletes of its instance, whatever its name."""
+    first = instance_of(function)
     paths = bindings_in(function).bound_paths if first else frozenset[str]()
     return frozenset(path.partition(".")[2] for path in paths if path.count(".") == 1 and path.startswith(f"{first}."))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from modular_converter.model.bindings import FUNCTIONS, Bindings, Function, bindings_in
+from modular_converter.model.bindings import FUNCTIONS, Bindings, Function, bindings_in, instance_of
 from modular_converter.model.nodes import dotted, parse, super_attribute, walk
 
 
@@ -37,10 +37,8 @@ class Method:
 
     @cached_property
     def instance(self) -> str:
-        """The first parameter, which holds the instance or the class; "" for a static method."""
-        parameters = [*self.node.args.posonlyargs, *self.node.args.args]
-        is_static = any(isinstance(one, ast.Name) and one.id == "staticmethod" for one in self.node.decorator_list)
-        return parameters[0].arg if parameters and not is_static else ""
+        """See `instance_of`."""
+        return instance_of(self.node)
 
     @cached_property
     def bindings(self) -> Bindings:

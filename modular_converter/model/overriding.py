@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from modular_converter.model.bindings import Function, is_generator
+from modular_converter.model.bindings import Function, instance_of, is_generator
 from modular_converter.model.class_blocks import Member
 from modular_converter.model.members import makes_attribute_error, statement_value
 from modular_converter.model.nodes import dotted, super_attribute
@@ -82,9 +82,7 @@ def first_parameter(function: Function, parent: Function | None = None, added: A
     An override may take the decorators of `parent`.
     """
     inherited = inherited_decorators(function, parent, added) if parent is not None else []
-    positional = [*function.args.posonlyargs, *function.args.args]
-    is_static = any(ast.unparse(one) == "staticmethod" for one in (*inherited, *function.decorator_list))
-    return positional[0].arg if positional and not is_static else ""
+    return "" if any(dotted(one) == "staticmethod" for one in inherited) else instance_of(function)
 
 
 def is_super_statement(node: ast.stmt, method: str, class_name: str = "") -> bool:

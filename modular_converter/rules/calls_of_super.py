@@ -240,8 +240,7 @@ def check_super_call_not_a_statement(facts: Facts) -> Iterator[Finding]:
             if caller is None or caller.name == call.method:
                 yield super_call_not_a_statement(place, call.method, parent.written)
             else:
-                instance = next((one.arg for one in (*caller.node.args.posonlyargs, *caller.node.args.args)), "self")
-                own = "" if heir.members.binds(call.method) else f"{instance}.{call.method}"
+                own = "" if heir.members.binds(call.method) else f"{caller.instance or 'self'}.{call.method}"
                 yield of_another_method(place, call.method, parent.written, own)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Container, Iterator, Mapping, Sequence
 
 from modular_converter.convert.inherit.differences import Bodies
 from modular_converter.convert.inherit.statements import Line, line
 from modular_converter.findings import ClassFinding, finding_at
-from modular_converter.model.bindings import Function, bindings_of, parameters_of
+from modular_converter.model.bindings import EMPTY, Function, bindings_of, parameters_of, signature_of
 from modular_converter.model.members import SUPER_KWARGS
 from modular_converter.model.nodes import children, walk
 from modular_converter.model.overriding import first_parameter, mappings, method_call, starred
@@ -34,7 +35,7 @@ def bind_arguments(bodies: Bodies, body: Sequence[Line], findings: list[ClassFin
     assigned = frozenset[str]().union(*(part.bindings.local for part in bodies.before))
     names = bodies.parameters | assigned
     given = _given(call, instance, parent)
-    defaults = _defaults(parent.args) if not (starred(call) or mappings(call)) else {}
+    defaults = _defaults(parent) if not (starred(call) or mappings(call)) else {}
     found = {
         name: finding_at(statement, calls_of_super.unpacked, child.name, name)
         for name in _unpacked(call, given, parent)
@@ -196,19 +197,20 @@ def _given(call: ast.Call, instance: str, parent: Function) -> dict[str, ast.exp
 
 
 def _left_out(call: ast.Call, given: Mapping[str, ast.expr], parent: Function) -> frozenset[str]:
-    """The parameters for which a call uses the parent's defaults, unless `*args` or `**kwargs` brings them.
+    """The parameters for which a call uses the parent's defaults, unless `*args` or `**kwargs` brings them, and those of
+    the parent's `*args` and `**kwargs` that no unpacked argument can fill.
 
     There are none where the call would fail, as `super().f()` may.
     """
-    left_out = (_optional(parent.args) | _not_unpacked(call, parent.args)) - given.keys()
-    is_complete = _required(parent) <= given.keys()
-    return left_out if is_complete or starred(call) or mappings(call) else frozenset()
-
-
-def _not_unpacked(call: ast.Call, arguments: ast.arguments) -> frozenset[str]:
-    """`*args` and `**kwargs` of the parent that no unpacked argument of the call can fill."""
-    variadic = ((arguments.vararg, starred(call)), (arguments.kwarg, mappings(call)))
-    return frozenset(one.arg for one, is_unpacked in variadic if one is not None and not is_unpacked)
+    unpacked: dict[object, list[ast.expr]] = {
+        inspect.Parameter.VAR_POSITIONAL: starred(call),
+        inspect.Parameter.VAR_KEYWORD: mappings(call),
+    }
+    if not (_required(parent) <= given.keys() or starred(call) or mappings(call)):
+        return frozenset()
+    parameters = signature_of(parent.args).parameters.values()
+    found = (one.name for one in parameters if one.default is not EMPTY or unpacked.get(one.kind) == [])
+    return frozenset(found) - given.keys()
 
 
 def _unpacked(call: ast.Call, given: Mapping[str, ast.expr], parent: Function) -> frozenset[str]:
@@ -222,35 +224,25 @@ def _unpacked(call: ast.Call, given: Mapping[str, ast.expr], parent: Function) -
 
 def _required(function: Function) -> frozenset[str]:
     """The parameters without a default, except for the instance."""
-    arguments = function.args
-    ordinary = frozenset(one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs))
-    return ordinary - _optional(arguments) - {first_parameter(function)}
-
-
-def _optional(arguments: ast.arguments) -> frozenset[str]:
-    """The parameters that have a default."""
-    positional = [*arguments.posonlyargs, *arguments.args]
-    optional = positional[len(positional) - len(arguments.defaults) :]
-    optional += (one for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults) if value is not None)
-    return frozenset(parameter.arg for parameter in optional)
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    found = (one for one in signature_of(function.args).parameters.values() if one.kind not in variadic)
+    return frozenset(one.name for one in found if one.default is EMPTY) - {first_parameter(function)}
 
 
 def _is_super_kwargs(value: ast.expr) -> bool:
     return isinstance(value, ast.Name) and value.id == SUPER_KWARGS
 
 
-def _defaults(arguments: ast.arguments) -> dict[str, ast.expr]:
+def _defaults(function: Function) -> dict[str, ast.expr]:
     """The defaults with the same meaning within a method as in its signature: constants, and an empty tuple for
     `*args`.
     """
-    positional = [*arguments.posonlyargs, *arguments.args]
-    ordinary = zip(reversed(positional), reversed(arguments.defaults))
-    pairs = [*ordinary, *zip(arguments.kwonlyargs, arguments.kw_defaults)]
-    found = {parameter.arg: value for parameter, value in pairs if value is not None and _is_literal(value)}
-    if arguments.vararg is not None:
-        found[arguments.vararg.arg] = ast.Tuple([], ast.Load())
-    if arguments.kwarg is not None:
-        found[arguments.kwarg.arg] = ast.Dict([], [])
+    parameters = signature_of(function.args).parameters.values()
+    found = {one.name: one.default for one in parameters if one.default is not EMPTY and _is_literal(one.default)}
+    if function.args.vararg is not None:
+        found[function.args.vararg.arg] = ast.Tuple([], ast.Load())
+    if function.args.kwarg is not None:
+        found[function.args.kwarg.arg] = ast.Dict([], [])
     return found
 
 

@@ -14,7 +14,7 @@ from modular_converter.convert.inherit.bases import ClassMerge
 from modular_converter.convert.inherit.statements import BODY_INDENT, Body, Line, body_of
 from modular_converter.convert.inherit.super_calls import merge_statements
 from modular_converter.findings import ClassFinding, Location, character_column, finding_at
-from modular_converter.model.bindings import Function, bindings_in, bindings_of, parameters_of
+from modular_converter.model.bindings import EMPTY, Function, bindings_in, bindings_of, parameters_of, signature_of
 from modular_converter.model.class_blocks import ClassSpan, Member
 from modular_converter.model.index import is_docstring
 from modular_converter.model.members import SUPER_KWARGS
@@ -225,7 +225,7 @@ def _with_keywords_of(parent: Function, own: ast.arguments, call: ast.Call) -> a
     """
     theirs = parent.args
     given = len(call.args) + 1
-    defaults = dict(_with_defaults(theirs))
+    defaults = {one.name: one.default for one in signature_of(theirs).parameters.values() if one.default is not EMPTY}
     passed = {one.arg for one in call.keywords} | {one.arg for one in (*own.args, *own.kwonlyargs)}
     ordinary = [*theirs.posonlyargs, *theirs.args]
     rest = [one for one in (*ordinary[given:], *theirs.kwonlyargs) if one.arg not in passed]
@@ -234,20 +234,13 @@ def _with_keywords_of(parent: Function, own: ast.arguments, call: ast.Call) -> a
         return None
     whole = copy.deepcopy(own)
     whole.kwarg = theirs.kwarg
-    if own.kwonlyargs or any(defaults[one.arg] is None for one in rest):
+    if own.kwonlyargs or any(one.arg not in defaults for one in rest):
         whole.kwonlyargs += rest
-        whole.kw_defaults += [defaults[one.arg] for one in rest]
+        whole.kw_defaults += [defaults.get(one.arg) for one in rest]
     else:
         whole.args += rest
-        whole.defaults += [value for one in rest if (value := defaults[one.arg]) is not None]
+        whole.defaults += [defaults[one.arg] for one in rest]
     return whole
-
-
-def _with_defaults(arguments: ast.arguments) -> Iterator[tuple[str, ast.expr | None]]:
-    """The parameters of a method, each with its default."""
-    positional = [*arguments.posonlyargs, *arguments.args]
-    values = [*[None] * (len(positional) - len(arguments.defaults)), *arguments.defaults, *arguments.kw_defaults]
-    return zip((one.arg for one in (*positional, *arguments.kwonlyargs)), values, strict=True)
 
 
 def _parameters_of_both(own: ast.arguments, parent: Function) -> ast.arguments | None:
@@ -262,11 +255,11 @@ def _parameters_of_both(own: ast.arguments, parent: Function) -> ast.arguments |
     if len(names) == 1:
         theirs[0].arg = names[0]
         return whole
-    defaults = [value for _, value in itertools.islice(_with_defaults(own), len(names))]
-    defaults += [value for _, value in itertools.islice(_with_defaults(whole), len(names), len(theirs))]
-    values = [value for value in defaults if value is not None]
+    first, rest = ([*signature_of(some).parameters.values()] for some in (own, whole))
+    defaults = [one.default for one in (*first[: len(names)], *rest[len(names) : len(theirs)])]
+    values = [value for value in defaults if value is not EMPTY]
     whole.args, whole.defaults = [*own.args, *theirs[len(names) :]], values
-    return whole if None not in defaults[len(theirs) - len(values) :] else None
+    return whole if EMPTY not in defaults[len(theirs) - len(values) :] else None
 
 
 def _replaced(member: Member, first: ast.expr | ast.arg | ast.keyword, last: ast.arg | ast.keyword, new: str) -> str:
