@@ -1,10 +1,12 @@
 """Settings of all tests: no time limits on generated examples, which are the same in each run of the gate; interruptible
-commands; and summaries are printed."""
+commands; a folder for kept answers of this run alone; and summaries are printed."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import tempfile
 
 import hypothesis
 import pytest
@@ -19,6 +21,16 @@ hypothesis.settings.load_profile("gate" if os.environ.get("CI") else "without de
 # A job in the background of a script ignores Ctrl-C, and so would the commands that tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+_CACHE = "MODULAR_CONVERTER_CACHE"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What was proven of a model once is not proven again in this run, in whichever of its processes."""
+    if not hasattr(config, "workerinput"):  # workers get the folder from the process that starts them
+        folder = os.environ[_CACHE] = tempfile.mkdtemp(prefix="modular-converter-tests-")
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

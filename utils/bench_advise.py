@@ -14,7 +14,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -58,15 +58,18 @@ TINY: dict[str, dict[str, Any]] = {
     for name, values in SHAPES.items()
 }
 TRAINING: tuple[dict[str, Any], ...] = (
+    {"layout": "tp1", "rows": 16},
+    {"layout": "fsdp2", "rows": 16},
+    {"layout": "tp2", "rows": 16},
     {"layout": "tp1"},
     {"layout": "fsdp2"},
+    {"layout": "ddp2", "rows": 16},
+    {"layout": "pp2", "chunks": 4, "rows": 16},
+    {"layout": "tp1", "recompute": True, "rows": 16},
+    {"layout": "fsdp2", "reshard": False, "rows": 16},
+    {"layout": "fsdp2", "recompute": True, "rows": 16},
     {"layout": "tp2"},
-    {"layout": "tp1", "recompute": True},
-    {"layout": "ddp2"},
-    {"layout": "fsdp2", "reshard": False},
-    {"layout": "fsdp2", "recompute": True, "rows": 8},
     {"layout": "tp1", "optimizer": "sgd", "rows": 2},
-    {"layout": "pp2", "chunks": 4},
     {"layout": "fsdp2", "optimizer": "adamw-fused", "rows": 2},
 )
 ANSWERS: tuple[dict[str, Any], ...] = ({"layout": "tp1"}, {"layout": "tp2"}, {"layout": "tp1", "rows": 16})
@@ -81,7 +84,7 @@ def main() -> None:
     parser.add_argument("--models", default=",".join(SHAPES))
     parser.add_argument("--tiny", action="store_true", help="small models, so that CPU processes can run all settings")
     parser.add_argument("--limit", type=int, default=500, help="seconds after which no run begins")
-    parser.add_argument("--results", type=Path, default=Path("bench-advise.json"))
+    parser.add_argument("--results", type=Path, default=ROOT / "utils" / "advise_measured.json")
     parser.add_argument("--render", action="store_true", help="measure nothing: predict, and print the table")
     parser.add_argument("--update", type=Path, help="a page with the two markers")
     options = parser.parse_args()
@@ -98,7 +101,7 @@ def main() -> None:
 def settings(models: list[str]) -> Iterator[Row]:
     """The settings, each kind of all models before the next kind."""
     kinds = [{"task": "train", **one} for one in TRAINING] + [{"task": "answer", **one} for one in ANSWERS]
-    kinds = [*kinds[:3], *kinds[-3:-1], *kinds[3:-3], kinds[-1]]
+    kinds = [*kinds[:3], *kinds[-3:-1], *kinds[3:-3], kinds[-1]]  # what is most different first
     for kind in kinds:
         for model in models:
             yield {
@@ -165,17 +168,18 @@ def measured(row: Row, device: Any) -> Row:
     step = training_step(model, ids, row) if row["task"] == "train" else answer(model, ids)
     for _ in range(WARM_UP):
         step()
-    times = []
+    times, issued = [], []
     if device.type == "cuda":
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
     for _ in range(STEPS):
         begin = time.perf_counter()
         step()
+        issued.append(time.perf_counter() - begin)
         if device.type == "cuda":
             torch.cuda.synchronize()
         times.append(time.perf_counter() - begin)
-    found: Row = {"seconds": statistics.median(times)}
+    found: Row = {"seconds": statistics.median(times), "issued": statistics.median(issued)}
     if device.type == "cuda":
         free_bytes, total = torch.cuda.mem_get_info()
         reserved = torch.cuda.memory_reserved()
@@ -185,6 +189,25 @@ def measured(row: Row, device: Any) -> Row:
             "reserved": torch.cuda.max_memory_reserved(),
         }
         found |= {"outside": total - free_bytes - reserved, "total": total}  # of all processes on the GPU
+    if row["task"] == "train":
+        found["parts"] = parts_of(step, device)
+    return found
+
+
+def parts_of(step: Any, device: Any) -> dict[str, float]:
+    """The seconds of the parts of a step, the device idle at the border of each: forward, backward, update."""
+    import torch
+
+    found: dict[str, float] = {}
+    last = [time.perf_counter()]
+
+    def ended(part: str) -> None:
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        now = time.perf_counter()
+        found[part], last[0] = now - last[0], now
+
+    step(ended)
     return found
 
 
@@ -227,13 +250,17 @@ def training_step(model: Any, ids: Any, row: Row) -> Any:
     kind: Any = torch.optim.SGD if row["optimizer"] == "sgd" else torch.optim.AdamW
     optimizer = kind(weights, lr=1e-5, **({"fused": True} if fused else {}))
 
-    def step() -> None:
+    def step(ended: Callable[[str], None] = lambda part: None) -> None:
         if row["layout"] == "pp2":
             model.step(input_ids=ids, labels=ids)
         else:
-            model(input_ids=ids, labels=ids, use_cache=False).loss.backward()
+            loss = model(input_ids=ids, labels=ids, use_cache=False).loss
+            ended("forward")
+            loss.backward()
+        ended("backward")
         optimizer.step()
         optimizer.zero_grad()
+        ended("update")
 
     return step
 

@@ -41,3 +41,9 @@ def one_pool(pool, monkeypatch):
     from modular_converter.parallel.proof import on_processes
 
     monkeypatch.setattr(on_processes, "RankPool", lambda size: contextlib.nullcontext(pool))
+
+
+@pytest.fixture
+def nothing_kept(tmp_path, monkeypatch):
+    """No answer of another test is kept: for tests that put something else in the place of a part of the proof."""
+    monkeypatch.setenv("MODULAR_CONVERTER_CACHE", str(tmp_path / "cache"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -13,6 +13,7 @@ import torch
 
 from modular_converter.findings import first_of
 from modular_converter.parallel.choice.fit import fit, fitted, restricted_to_layers, scope_of_proof
+from modular_converter.parallel.choice.kept_answers import kept_answer
 from modular_converter.parallel.choice.same_numbers import restricted_to_numbers
 from modular_converter.parallel.choice.skeleton import Guesses, on_meta, skeleton_of
 from modular_converter.parallel.choice.small_instances import (
@@ -180,6 +181,25 @@ def select_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> t
 
     Raises ``PlanError`` with the reasons if no plan is proven, or the model has no configuration of transformers.
     """
+    return _kept_plan(model, given, f"plan for {size}", lambda: _selected(model, given, size))
+
+
+def _kept_plan(
+    model: torch.nn.Module, given: GivenPlan | None, question: str, select: Callable[[], tuple[Plan, str]]
+) -> tuple[Plan, str]:
+    """What ``select`` selects, or has selected for the same model in an earlier process; given plans are not kept."""
+    if given is not None:
+        return select()
+
+    def texts() -> list[str]:
+        plan, origin = select()
+        return [str(plan), origin]
+
+    text, origin = kept_answer(model, question, texts)
+    return Plan.parse(text), origin
+
+
+def _selected(model: torch.nn.Module, given: GivenPlan | None, size: int) -> tuple[Plan, str]:
     ranks = 4 if size % 4 == 0 else 2
     if given is None and (instance := own_instance(model)) is not None:
         return _from_examples(model, instance, size, ranks)
@@ -333,6 +353,10 @@ def expert_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> t
     Raises ``PlanError`` if no experts can be divided, the proof on a small instance fails, or the given plan divides no
     experts.
     """
+    return _kept_plan(model, given, f"plan of experts for {size}", lambda: _selected_experts(model, given, size))
+
+
+def _selected_experts(model: torch.nn.Module, given: GivenPlan | None, size: int) -> tuple[Plan, str]:
     name = type(model).__name__
     if given is not None:
         plan = given_plan(given, name)

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
+from modular_converter.parallel.choice.kept_answers import kept_answer
 from modular_converter.parallel.errors import ApplyError, BuildError, PlanError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import fitting
@@ -274,10 +275,14 @@ def untried_branches_of(model: Any) -> tuple[str, ...]:
 
 def unproven_arguments(model: Any) -> frozenset[str]:
     """The optional arguments of a model's forward in no run of its small instance; empty without a small instance."""
-    try:
-        return _instance_like(model).unproven_arguments
-    except PlanError:
-        return frozenset()
+
+    def names() -> list[str]:
+        try:
+            return sorted(_instance_like(model).unproven_arguments)
+        except PlanError:
+            return []
+
+    return frozenset(kept_answer(model, "arguments in no run", names, keeps=lambda found: True))
 
 
 def derived_plan(target: Target, overrides: dict[str, Any], ranks: int) -> Derived:

@@ -5,7 +5,6 @@ A patched method or a changed constant of this process is not in them.
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import operator
 import sys
@@ -16,6 +15,7 @@ from typing import Any
 
 import torch
 
+from modular_converter.parallel.choice.code_hashes import function_of, hash_of_code, is_model_code, names_in
 from modular_converter.parallel.engine.base.watched_state import is_data, is_plain
 
 
@@ -38,14 +38,6 @@ class CodeFacts:
     code: dict[Name, str] = field(default_factory=dict)
 
 
-def is_model_code(kind: type[Any]) -> bool:
-    """Whether a class is a model's own, not of torch, of Python or of transformers' base classes."""
-    first, _, rest = kind.__module__.partition(".")
-    if first in ("torch", "modular_converter") or first in sys.stdlib_module_names and first != "__main__":
-        return False
-    return first != "transformers" or rest.startswith("models.")
-
-
 class WatchedCode:
     """The classes of a model's modules, and the names that their methods read in their own modules."""
 
@@ -63,7 +55,7 @@ class WatchedCode:
             name
             for kind in self.kinds
             for value in vars(kind).values()
-            if isinstance(function := _function(value), FunctionType)
+            if isinstance(function := function_of(value), FunctionType)
             for name in _names_and_texts(function.__code__)
         }
         self.later: set[tuple[type[Any], str]] = set()
@@ -201,15 +193,9 @@ def _in_words(old: Any, new: Any) -> str:
     return f" ({old!r} before, now {new!r})" if is_plain(old) and is_plain(new) else ""
 
 
-def _function(value: Any) -> Any:
-    """The function of a method, property or decorated function."""
-    value = getattr(value, "__func__", value)
-    return value.fget if isinstance(value, property) else value
-
-
 def _names_of(kind: type[Any]) -> Iterator[tuple[str, str]]:
     """(Module, name) of the module-level names that a class's methods read, also through functions of the same module."""
-    waiting = [_function(value) for value in vars(kind).values()]
+    waiting = [function_of(value) for value in vars(kind).values()]
     seen: set[int] = set()
     while waiting:
         function = waiting.pop()
@@ -223,7 +209,7 @@ def _names_of(kind: type[Any]) -> Iterator[tuple[str, str]]:
         module = sys.modules.get(place or "")
         if module is None or vars(module) is not scope or not _is_models(place, kind):
             continue
-        for name in _read(function.__code__):
+        for name in names_in(function.__code__):
             if name in scope and not name.startswith("__"):
                 yield place, name
                 if isinstance(scope[name], FunctionType) and scope[name].__module__ == place:
@@ -234,46 +220,6 @@ def _is_models(place: str, kind: type[Any]) -> bool:
     return place == kind.__module__ or place.startswith("transformers.models.")
 
 
-def _read(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _read(constant)
-
-
 def _mark(value: Any) -> str:
     """A hash of a function's code; empty for what is none, or whose code pytest has rewritten."""
-    digest = hashlib.sha256()
-    return digest.hexdigest() if _add(digest, _function(value), 0) else ""
-
-
-def _add(digest: Any, function: Any, depth: int) -> bool:
-    if not isinstance(function, FunctionType) or depth > 8:
-        return False
-    if not _add_code(digest, function.__code__):
-        return False
-    digest.update(repr([one for one in function.__defaults__ or () if is_plain(one)]).encode())
-    for cell in function.__closure__ or ():
-        try:
-            inner = cell.cell_contents
-        except ValueError:  # a name that is not bound yet
-            continue
-        if isinstance(inner, FunctionType) and inner is not function and not _add(digest, inner, depth + 1):
-            return False
-        digest.update(repr(inner).encode() if is_plain(inner) else type(inner).__name__.encode())
-    return True
-
-
-def _add_code(digest: Any, code: CodeType) -> bool:
-    if _REWRITTEN in code.co_names:
-        return False
-    digest.update(code.co_code + repr((code.co_names, code.co_varnames, code.co_freevars)).encode())
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            if not _add_code(digest, constant):
-                return False
-        elif isinstance(constant, frozenset):
-            digest.update(repr(sorted(map(repr, constant))).encode())
-        else:
-            digest.update(repr(constant).encode())
-    return True
+    return hash_of_code(value, without=_REWRITTEN)

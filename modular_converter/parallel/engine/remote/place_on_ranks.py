@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from modular_converter.commands.output import steps
+from modular_converter.parallel.choice.kept_answers import kept_answer
 from modular_converter.parallel.choice.select_plan import given_plan, kept, log_kept, select_plan
 from modular_converter.parallel.choice.skeleton import META, Skeleton, assemble_model, dismantle, kept_types
 from modular_converter.parallel.choice.small_instances import (
@@ -50,8 +51,6 @@ from modular_converter.parallel.shard.shares import without_units
 
 
 logger = logging.getLogger(__name__)
-# (Class, configuration, plan, devices) of small instances that have agreed with ranks.
-_AGREED: set[tuple[Any, ...]] = set()
 
 
 @dataclass(frozen=True)
@@ -94,20 +93,23 @@ def difference_on_ranks(
 
 
 def difference_of_small(model: Any, plan: Plan, session: Session) -> str:
-    """The difference between the small instance on the ranks and here, in words; empty if they agree."""
+    """The difference between the small instance on the ranks and here, in words; empty if they agree.
+
+    That they agree is kept for the next start with this model, plan, and kind and number of devices.
+    """
+    kinds = [torch.cuda.get_device_name(one) if one.startswith("cuda") else one for one in session.devices]
+    question = f"the small instance on {', '.join(kinds)} with\n{plan}"
+    return kept_answer(model, question, lambda: _of_small(model, plan, session), keeps=lambda found: not found)
+
+
+def _of_small(model: Any, plan: Plan, session: Session) -> str:
     try:
         small, inputs = proven_inputs(model)
         skeleton = dismantle(small, kept_types(small, None))[0]
         part = check_fit(skeleton, fitting(without_units(plan), small), len(session.devices))[0]
-        key = (type(model), repr(small.config), str(part), session.devices)
     except PlanError:  # no small instance, or it does not divide over the ranks
         return ""
-    if key not in _AGREED:
-        found = _compared_once(probe_with(small, inputs), part, session, kept_types(small, None), False)
-        if found.difference:
-            return found.difference
-        _AGREED.add(key)
-    return ""
+    return _compared_once(probe_with(small, inputs), part, session, kept_types(small, None), False).difference
 
 
 def _compared_once(probe: Probe, plan: Plan, session: Session, kept: Any, half: bool) -> ComparedOnRanks:

@@ -60,7 +60,7 @@ def test_layers_that_no_small_instance_shows_get_a_plan_that_holds(ranks, caplog
     assert relative_error(got, want) < 2e-4
 
 
-def test_layers_that_only_the_ranks_show_get_a_plan_that_holds(ranks, caplog, monkeypatch):
+def test_layers_that_only_the_ranks_show_get_a_plan_that_holds(ranks, caplog, monkeypatch, nothing_kept):
     monkeypatch.setattr(choice, "restricted_to_layers", lambda model, plan, origin, ranks, own: (plan, origin))
     model = deep()
     with torch.no_grad():

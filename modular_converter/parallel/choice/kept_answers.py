@@ -1,0 +1,215 @@
+"""Answers about a model that were proven once, kept on disk by content, so that the next start does not prove them again.
+
+The name of an entry is a hash of all that the answer depends on: this package, the versions of what it runs on, the code
+that the model's classes reach as it is in this process, its configuration, and the modules, their plain attributes, the
+shapes and types of the weights, and torch's switches. A model with anything else, such as hooks or an unknown object, has
+no name, and nothing is kept. Weights do not count: a proof runs without them. Layers are still tried on the ranks with
+the model's own weights at each start.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import hashlib
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import BuiltinFunctionType
+from typing import Any, TypeVar
+
+import torch
+
+from modular_converter.check.cache.store import bound, cache_folder, digest, read_entry, write_entry
+from modular_converter.parallel.choice.code_hashes import code_reached, hash_of_code, own_files, replaced_members
+from modular_converter.parallel.tiny.fields import is_config
+from modular_converter.parallel.tiny.inputs import examples_of
+
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+PACKAGE = "modular_converter"
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_MACHINERY = frozenset(vars(torch.nn.Module()))
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
+_MOST_BUFFER = 1 << 20
+_DEEPEST = 6
+
+
+class _NoNameError(Exception):
+    """What a model's answers depend on cannot be written down."""
+
+
+def kept_answer(model: Any, question: str, compute: Callable[[], T], keeps: Callable[[T], bool] = bool) -> T:
+    """The answer to a question about a model: the one that is kept, else the computed one, which is kept.
+
+    What was logged meanwhile is logged again. An entry that is damaged, or that another user may have written, counts as
+    absent.
+
+    Args:
+        question: with all that the answer depends on beside the model and torch's switches.
+        compute: gives values that JSON has: text, numbers and lists.
+        keeps: whether an answer is worth keeping.
+    """
+    try:
+        name = digest(f"{question}\n{_described(model)}".encode())
+    except _NoNameError as error:
+        logger.debug("%s: nothing is kept: %s", type(model).__name__, error)
+        return compute()
+    folder = os.path.join(cache_folder(), "plans")
+    found = _read(folder, name)
+    if found is None:
+        with _Logged() as logged:
+            value = compute()
+        if keeps(value):
+            _write(folder, name, {"value": value, "logged": logged.records})
+        return value
+    for source, level, text in found["logged"]:
+        logging.getLogger(source).log(level, "%s", text)
+    kept: T = found["value"]
+    return kept
+
+
+def _read(folder: str, name: str) -> Any:
+    body = read_entry(folder, name)
+    try:
+        found = json.loads(body) if body is not None else None
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and found.keys() == {"value", "logged"} else None
+
+
+def _write(folder: str, name: str, value: Any) -> None:
+    try:
+        write_entry(folder, name, json.dumps(value).encode())
+        bound(folder)
+    except OSError as error:  # a full disk, or a folder that may not be written
+        logger.debug("nothing is kept in %s: %s", folder, error)
+
+
+class _Logged(logging.Handler):
+    """Notes what this package logs inside of the context, and lets it pass."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.records: list[tuple[str, int, str]] = []
+        self._logger = logging.getLogger(PACKAGE)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append((record.name, record.levelno, record.getMessage()))
+
+    def __enter__(self) -> _Logged:
+        self._logger.addHandler(self)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._logger.removeHandler(self)
+
+
+@functools.cache
+def _tool() -> str:
+    """A hash of this package's own files, and the versions of what it runs on."""
+    import transformers
+
+    own = Path(sys.modules[PACKAGE].__file__ or "").parent
+    found = hashlib.sha256(repr((sys.version, torch.__version__, transformers.__version__)).encode())
+    for path in sorted(own.rglob("*.py")):
+        found.update(path.read_bytes())
+    return found.hexdigest()
+
+
+def _described(model: Any) -> str:
+    """All that an answer about a model depends on. Raises ``_NoNameError`` if some of it cannot be written down."""
+    config = getattr(model, "config", None)
+    if not is_config(config) or examples_of(model) is not None:
+        raise _NoNameError("its plan is derived from example inputs")
+    kinds = {type(module) for module in model.modules()} | {type(config)}
+    code = code_reached(kinds)
+    scopes = [torch.nn.functional, torch.Tensor, *(kind for kind in kinds if kind.__module__.startswith("torch."))]
+    replaced = [(str(scope), replaced_members(scope)) for scope in scopes]
+    files = sorted(own_files(kinds).items())
+    parts = (
+        _tool(),
+        sorted(code.items()),
+        files,
+        sorted(replaced),
+        list(_modules(model)),
+        list(_tensors(model)),
+        _switches(),
+    )
+    return repr(parts)
+
+
+def _switches() -> Any:
+    cuda: Any = torch.backends.cuda
+    kernels = (cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled(), cuda.math_sdp_enabled())
+    casts = [torch.get_autocast_dtype(kind) for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
+    return torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled(), kernels, casts
+
+
+def _modules(model: torch.nn.Module) -> Iterator[Any]:
+    """Path, class and attributes of each module."""
+    for path, module in model.named_modules(remove_duplicate=False):
+        if any(getattr(module, name, None) for name in _HOOKS):
+            raise _NoNameError(f"{path or 'the model'} has hooks")
+        own = sorted((name, value) for name, value in vars(module).items() if name not in _MACHINERY)
+        kind = type(module)
+        yield path, kind.__module__, kind.__qualname__, module.training, [(name, _value(one)) for name, one in own]
+
+
+def _value(value: Any, depth: int = 0) -> Any:
+    """A value in words. Raises ``_NoNameError`` for an object whose content is unknown."""
+    if depth > _DEEPEST:
+        raise _NoNameError("a value is nested too deeply")
+    kind = type(value)
+    if kind in _PLAIN or isinstance(value, enum.Enum):
+        return kind.__name__, repr(value)
+    if isinstance(value, torch.Tensor):
+        return _tensor(value)
+    if isinstance(value, type):
+        return value.__module__, value.__qualname__
+    if is_config(value):
+        return kind.__qualname__, _of_object(value, depth)
+    if isinstance(value, (list, tuple)):
+        return kind.__name__, [_value(one, depth + 1) for one in value]
+    if isinstance(value, (set, frozenset)):
+        return kind.__name__, sorted(repr(_value(one, depth + 1)) for one in value)
+    if isinstance(value, dict):
+        return kind.__name__, [(repr(_value(key, depth + 1)), _value(one, depth + 1)) for key, one in value.items()]
+    if code := hash_of_code(value):
+        return code
+    if kind is BuiltinFunctionType:
+        return value.__module__, value.__qualname__
+    if kind is functools.partial:
+        return "partial", [_value(one, depth + 1) for one in (value.func, value.args, value.keywords)]
+    if isinstance(value, torch.nn.Module):
+        return "module"  # its own attributes are those of its path
+    if kind.__module__.startswith("transformers.") and vars(value):
+        return kind.__qualname__, _of_object(value, depth)
+    raise _NoNameError(f"the content of a {kind.__qualname__} is unknown")
+
+
+def _of_object(value: Any, depth: int) -> Any:
+    """The attributes of an object of the library; its private numbers, such as hashes of objects, are its bookkeeping."""
+    own = [(name, one) for name, one in sorted(vars(value).items()) if not (name[0] == "_" and type(one) is int)]
+    return [(name, _value(one, depth + 1)) for name, one in own]
+
+
+def _tensor(value: torch.Tensor) -> Any:
+    content = ""
+    if not value.is_floating_point() and not value.is_complex() and not value.is_meta:
+        if value.numel() * value.element_size() > _MOST_BUFFER:
+            raise _NoNameError("it has a large table of integers")
+        content = digest(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return type(value).__name__, tuple(value.shape), str(value.dtype), value.requires_grad, value.is_meta, content
+
+
+def _tensors(model: torch.nn.Module) -> Iterator[Any]:
+    """Names, shapes and types of weights and buffers, and which of them are one."""
+    numbers: dict[int, int] = {}
+    for names in (model.named_parameters(remove_duplicate=False), model.named_buffers(remove_duplicate=False)):
+        for name, one in names:
+            yield name, numbers.setdefault(id(one), len(numbers)), _tensor(one)

@@ -1,0 +1,202 @@
+"""An answer is kept for the same model alone: each thing that it depends on gives another name, and what is unknown none."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+
+pytest.importorskip("transformers")
+import torch  # noqa: E402
+from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
+from transformers.models.llama import modeling_llama  # noqa: E402
+
+from modular_converter.parallel.choice import kept_answers, select_plan  # noqa: E402
+from modular_converter.parallel.choice.kept_answers import kept_answer  # noqa: E402
+from modular_converter.parallel.choice.small_instances import unproven_arguments  # noqa: E402
+
+
+SIZES = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "vocab_size": 64,
+}
+
+
+def llama(**more):
+    return LlamaForCausalLM(LlamaConfig(**{**SIZES, **more})).eval()
+
+
+class Asked:
+    """How often an answer was computed."""
+
+    def __init__(self):
+        self.times = 0
+
+    def __call__(self):
+        self.times += 1
+        logging.getLogger("modular_converter.parallel.choice.select_plan").warning("the %s was asked", "proof")
+        return [f"answer {self.times}"]
+
+
+@pytest.fixture
+def asked(nothing_kept):
+    found = Asked()
+    assert kept_answer(llama(), "which", found) == ["answer 1"]
+    return found
+
+
+def test_the_same_model_is_asked_once_and_tells_again_what_was_logged(asked, caplog):
+    torch.manual_seed(5)  # other weights
+    with caplog.at_level(logging.INFO, "modular_converter"):
+        assert kept_answer(llama(), "which", asked) == ["answer 1"]
+    assert [one.getMessage() for one in caplog.records] == ["the proof was asked"]
+
+
+def with_attribute(model):
+    model.model.layers[1].mlp.scale = 2.0
+
+
+def with_other_module(model):
+    model.model.norm = torch.nn.LayerNorm(32)
+
+
+def with_other_function(model):
+    model.model.layers[0].mlp.forward = torch.tanh
+
+
+def tied(model):
+    model.lm_head.weight = model.model.embed_tokens.weight
+
+
+def in_half(model):
+    model.to(torch.bfloat16)
+
+
+def training(model):
+    model.train()
+
+
+def frozen(model):
+    model.model.embed_tokens.requires_grad_(False)
+
+
+@pytest.mark.parametrize(
+    "change", [with_attribute, with_other_module, with_other_function, tied, in_half, training, frozen]
+)
+def test_a_changed_model_is_asked_again(asked, change):
+    model = llama()
+    change(model)
+    assert kept_answer(model, "which", asked) == ["answer 2"]
+
+
+@pytest.mark.parametrize("more", [{"rms_norm_eps": 1e-3}, {"hidden_act": "gelu"}, {"num_key_value_heads": 2}])
+def test_another_configuration_is_asked_again(asked, more):
+    assert kept_answer(llama(**more), "which", asked) == ["answer 2"]
+
+
+def test_another_question_and_another_switch_of_torch_are_asked_again(asked):
+    assert kept_answer(llama(), "which for 3", asked) == ["answer 2"]
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert kept_answer(llama(), "which", asked) == ["answer 3"]
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_patched_code_is_asked_again(asked, monkeypatch):
+    with monkeypatch.context() as patch:  # a function of the model's module, as kernels of other packages replace it
+        patch.setattr(modeling_llama, "rotate_half", lambda x: x)
+        assert kept_answer(llama(), "which", asked) == ["answer 2"]
+    with monkeypatch.context() as patch:  # a method
+        patch.setattr(modeling_llama.LlamaMLP, "forward", lambda self, x: x)
+        assert kept_answer(llama(), "which", asked) == ["answer 3"]
+    with monkeypatch.context() as patch:  # a function of torch
+        patch.setattr(torch.nn.functional, "silu", lambda input, inplace=False: input)
+        assert kept_answer(llama(), "which", asked) == ["answer 4"]
+    with monkeypatch.context() as patch:  # an entry of the library's table
+        attention = modeling_llama.ALL_ATTENTION_FUNCTIONS
+        patch.setitem(attention._global_mapping, "sdpa", lambda *given, **named: None)
+        assert kept_answer(llama(), "which", asked) == ["answer 5"]
+    assert kept_answer(llama(), "which", asked) == ["answer 1"]
+
+
+def test_what_cannot_be_written_down_is_not_kept(asked):
+    hooked, odd = llama(), llama()
+    hooked.model.norm.register_forward_hook(lambda module, given, result: result)
+    odd.model.norm.of_my_own = object()
+    for model in (hooked, odd):
+        first, second = kept_answer(model, "which", asked), kept_answer(model, "which", asked)
+        assert first != second
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00" * 200, b"0" * 64 + b"\n[]"])
+def test_a_damaged_entry_counts_as_absent(asked, content):
+    folder = os.path.join(kept_answers.cache_folder(), "plans")
+    (entry,) = os.listdir(folder)
+    with open(os.path.join(folder, entry), "wb") as file:
+        file.write(content)
+    assert kept_answer(llama(), "which", asked) == ["answer 2"]
+
+
+def test_a_folder_that_cannot_be_written_is_no_error(tmp_path, monkeypatch):
+    place = tmp_path / "file"
+    place.write_text("")
+    monkeypatch.setenv("MODULAR_CONVERTER_CACHE", str(place))
+    assert kept_answer(llama(), "which", Asked()) == ["answer 1"]
+
+
+def test_a_refusal_is_not_kept(nothing_kept):
+    def refused():
+        raise select_plan.PlanError("no")
+
+    for _ in range(2):
+        with pytest.raises(select_plan.PlanError, match="no"):
+            kept_answer(llama(), "which", refused)
+
+
+def test_a_kept_plan_is_the_proven_one(nothing_kept, monkeypatch):
+    plan, origin = select_plan.select_plan(llama(), None, 2)
+    arguments = unproven_arguments(llama())
+    monkeypatch.setattr(select_plan, "_selected", lambda *given: pytest.fail("it was selected again"))
+    again, same = select_plan.select_plan(llama(), None, 2)
+    assert (str(again), same, unproven_arguments(llama())) == (str(plan), origin, arguments)
+    assert plan == again
+
+
+OWN = """
+    import sys
+    import torch
+    import helper
+    from transformers import LlamaConfig, LlamaForCausalLM
+    from modular_converter.parallel.choice.kept_answers import kept_answer
+
+    class Own(LlamaForCausalLM):
+        def forward(self, *given, **named):
+            return helper.scaled(super().forward(*given, **named))
+
+    model = Own(LlamaConfig(**{sizes}))
+    print(kept_answer(model, "which", lambda: [sys.argv[1]]))
+"""
+
+
+def test_an_edit_of_the_users_own_files_is_asked_again(tmp_path):
+    (tmp_path / "script.py").write_text(textwrap.dedent(OWN).replace("{sizes}", json.dumps(SIZES)))
+
+    def answer(name: str, body: str) -> str:
+        (tmp_path / "helper.py").write_text(f"def scaled(x):\n    {body}\n    return x\n")
+        environment = {**os.environ, "MODULAR_CONVERTER_CACHE": str(tmp_path / "cache")}
+        command = [sys.executable, str(tmp_path / "script.py"), name]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert answer("first", "x = x") == "['first']"
+    assert answer("second", "x = x") == "['first']"
+    assert answer("third", "from functools import reduce") == "['third']"
