@@ -41,6 +41,7 @@ class Device:
     launch_us: float
     backward_us: float
     shared_us: float
+    unit_us: float
 
     @property
     def memory(self) -> float:

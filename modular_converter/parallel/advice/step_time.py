@@ -1,8 +1,8 @@
 """The seconds of a step or of a token in a layout: products, moved bytes, launches, collectives and the bubble.
 
 Each operation takes the longer of its products and its bytes on the device; the host launches them one by one, so a run of
-many small operations takes the host's time. Gathers and sums of ``fully_shard`` run beside the computation of a unit; the
-collectives of ``tp`` and ``ep`` do not.
+many small operations takes the host's time, and hides collectives. Gathers and sums of ``fully_shard`` run beside the
+computation of a unit; the collectives of ``tp`` and ``ep`` do not.
 """
 
 from __future__ import annotations
@@ -118,27 +118,28 @@ class Speed:
             total += max(kernel.flops / (peak * part), kernel.moved / moves, least)
         return total
 
-    def forward(self, one: SegmentUse) -> float:
-        """Seconds of the forward of a segment."""
-        return self._longer(one.forward, self.device.launch_us)
+    def forward(self, one: SegmentUse, exchange: float, unit: WeightUnit | None = None) -> float:
+        """Seconds of the forward of a segment, without its exchanges of so many seconds; of a unit of ``fully_shard``."""
+        host = len(one.forward.kernels) * self.device.launch_us
+        return self._longer(one.forward, host + (self.device.unit_us if unit else 0.0), exchange)
 
-    def backward(self, one: SegmentUse) -> float:
-        """Seconds of the backward of a segment."""
-        return self._longer(one.backward, self.device.backward_us)
+    def backward(self, one: SegmentUse, exchange: float, unit: WeightUnit | None = None) -> float:
+        """The same of the backward."""
+        host = len(one.backward.kernels) * self.device.backward_us
+        return self._longer(one.backward, host + (self.device.unit_us if unit else 0.0), exchange)
 
-    def _longer(self, use: StretchUse, launch_us: float) -> float:
-        """Seconds of a segment in one phase: of the device, or of the host that launches."""
+    def _longer(self, use: StretchUse, launches_us: float, exchange: float) -> float:
+        """Seconds of a segment in one phase beside its exchanges: of the device, or what the host takes longer."""
         found = self.known.get(id(use))  # layers of a kind have the same use
         if found is None or found[0] is not use:
-            launches = len(use.kernels) * launch_us * 1e-6
-            found = self.known[id(use)] = use, max(self.seconds(use.kernels), launches)
-        return found[1]
+            found = self.known[id(use)] = use, self.seconds(use.kernels)
+        host = (launches_us + len(use.collectives) * self.device.shared_us) * 1e-6
+        return max(found[1], host - exchange)
 
 
 def _exchanges(use: StretchUse, setting: LayoutSetting, links: Links) -> float:
     ranks = setting.layout.shares
-    host = links.device.shared_us * 1e-6
-    return sum(links.collective(name, size, ranks, links.shares) + host for name, size in use.collectives)
+    return sum(links.collective(name, size, ranks, links.shares) for name, size in use.collectives)
 
 
 def _pass_times(
@@ -150,8 +151,10 @@ def _pass_times(
     waiting = 0.0  # seconds of gathers and sums that may run beside the computation
     for one in segments:
         unit = units.get(one.path) if one.path else None
-        times = speed.forward(one), speed.backward(one)
-        exchange += _exchanges(one.forward, setting, links) + _exchanges(one.backward, setting, links)
+        own = _exchanges(one.forward, setting, links), _exchanges(one.backward, setting, links)
+        spread = unit if setting.spreads else None
+        times = speed.forward(one, own[0], spread), speed.backward(one, own[1], spread)
+        exchange += sum(own)
         compute += sum(times)
         if unit is None or not setting.spreads:
             continue
@@ -170,8 +173,8 @@ def _pass_times(
 
 def _inference(subject: ModelInQuestion, setting: LayoutSetting, speed: Speed, links: Links, use: RunUse) -> StepTime:
     """A forward of the rows, and the tokens after it: each reads all weights and caches once."""
-    compute = sum(speed.forward(one) for one in use.segments)
-    exchange = sum(_exchanges(one.forward, setting, links) for one in use.segments)
+    exchanges = [_exchanges(one.forward, setting, links) for one in use.segments]
+    compute, exchange = sum(map(speed.forward, use.segments, exchanges)), sum(exchanges)
     one = speed.device
     weights = sum(
         unit.part for unit in weight_units(setting, subject.parts(setting.shares, setting.layout.shares)).values()
@@ -190,18 +193,21 @@ def _staged(
     waiting = 0.0
     for stage in stages:
         units = weight_units(setting, stage.parts)
-        forward = sum(speed.forward(one) + _exchanges(one.forward, setting, links) for one in stage.segments)
-        backward = sum(speed.backward(one) + _exchanges(one.backward, setting, links) for one in stage.segments)
+        forward = backward = 0.0
+        for one in stage.segments:
+            own = _exchanges(one.forward, setting, links), _exchanges(one.backward, setting, links)
+            forward += speed.forward(one, own[0]) + own[0]
+            backward += speed.backward(one, own[1]) + own[1]
         costs.append(StageCost(forward, backward / 2, backward / 2))
         if subject.trains:
             updates.append(speed.seconds(optimizer_of(setting, stage.parts).kernels))
         layout = setting.layout
         gathered, sums = (sum(one.gathered for one in units.values()), sum(one.sums for one in units.values()))
-        own = links.collective("gather", gathered, layout.dp_shard, links.shards)
-        own += links.collective("sum", sums, layout.dp_shard, links.shards)
+        moved = links.collective("gather", gathered, layout.dp_shard, links.shards)
+        moved += links.collective("sum", sums, layout.dp_shard, links.shards)
         reduced = sum(one.reduced for one in units.values())
-        own += links.collective("all-reduce", reduced, layout.dp_replicate, links.replicas)
-        waiting = max(waiting, own)
+        moved += links.collective("all-reduce", reduced, layout.dp_replicate, links.replicas)
+        waiting = max(waiting, moved)
     order = order_of_passes(setting, subject.trains)
     sent = max((abs(one.segments[0].backward.net) for one in stages[1:]), default=0.0) / (links.stages * 1e9)
     line = simulate(order, costs, sent + speed.device.link_us * 1e-6)

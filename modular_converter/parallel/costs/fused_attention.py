@@ -65,17 +65,19 @@ class FusedAttention(TorchFunctionMode):
 class _Fused(torch.autograd.Function):
     """The shapes of fused attention, and the tensors that it keeps: inputs, output, and a number for each row.
 
-    The output has the heads inside of the positions in memory, as those of the kernels: the model's code then joins the
-    heads without a copy.
+    The output has the order of its dimensions in memory from the query, as those of the kernels: where heads lie inside of
+    positions, the model's code then joins them without a copy.
     """
 
     @staticmethod
     def forward(
         ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, count: Any, flops: float
     ) -> torch.Tensor:
-        *batch, heads, length, _ = query.shape if query.dim() > 3 else (*query.shape[:-2], 1, *query.shape[-2:])
-        output = query.new_empty(*batch, length, heads, value.shape[-1]).transpose(-3, -2)
-        output = output if query.dim() > 3 else output.squeeze(-3)
+        last, strides = query.dim() - 1, query.stride()
+        order = sorted(range(last), key=lambda n: -strides[n])  # outermost first
+        shape = [query.shape[n] for n in order]
+        back = [order.index(n) for n in range(last)]
+        output = query.new_empty(*shape, value.shape[-1]).permute(*back, last)
         sums = query.new_empty(query.shape[:-1], dtype=torch.float32)
         ctx.save_for_backward(query, key, value, output, sums)
         ctx.count, ctx.flops = count, flops
