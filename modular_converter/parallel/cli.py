@@ -32,6 +32,7 @@ from modular_converter.parallel.commands.kinds import (
 from modular_converter.parallel.commands.run import run
 from modular_converter.parallel.commands.schedule import predict_schedule
 from modular_converter.parallel.commands.show import diff, show
+from modular_converter.parallel.commands.tune import tune_command
 from modular_converter.parallel.commands.write import write
 from modular_converter.parallel.tested_versions import tell_untested
 
@@ -146,7 +147,8 @@ def coverage(
     sys.exit(0 if all(row["state"] == "verified" for row in asked) else 1)
 
 
-for command in (show, diff, write, export_command, committed, run, predict_schedule, memory_command, advise_command):
+ADVICE = (memory_command, advise_command, tune_command)
+for command in (show, diff, write, export_command, committed, run, predict_schedule, *ADVICE):
     main.add_command(command)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import time
+from pathlib import Path
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -46,6 +48,29 @@ class Killed(LlamaForCausalLM):
         if "_applied" in vars(self) and os.environ["RANK"] == "1" and held(self) > 30_000:
             os.kill(os.getpid(), signal.SIGKILL)
         return super().forward(input_ids=input_ids, labels=labels, use_cache=use_cache, **more)
+
+
+class InTrouble(LlamaForCausalLM):
+    """The second process gets into trouble: once, if TROUBLE_FILE can be made, and else each time."""
+
+    def forward(self, input_ids=None, labels=None, use_cache=None, **more):
+        mark = Path(os.environ.get("TROUBLE_FILE", "none"))
+        if os.environ.get("RANK") == "1" and not mark.exists():
+            if mark.parent.exists():
+                mark.touch()
+            self._get_into(os.environ["TROUBLE"])
+        return super().forward(input_ids=input_ids, labels=labels, use_cache=use_cache, **more)
+
+    def _get_into(self, trouble):
+        if trouble == "memory":
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB (simulated)")
+        if trouble == "raise":
+            raise ValueError("of a layer")
+        if trouble == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if trouble == "exit":
+            os._exit(7)
+        time.sleep(10_000)
 
 
 def make(case):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from modular_converter.parallel.advice.subject import ModelInQuestion
 
 COUNT = click.IntRange(1)
-_TYPES = click.Choice(["bfloat16", "float16", "float32"])
+TYPES = click.Choice(["bfloat16", "float16", "float32"])
 
 
 def _shared(command: Callable[..., None]) -> Callable[..., None]:
@@ -36,8 +36,8 @@ def _shared(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--tokens", type=COUNT, default=128, show_default=True, help="With --infer, the tokens of an answer."
         ),
-        click.option("--dtype", type=_TYPES, default="bfloat16", show_default=True, help="The type of products."),
-        click.option("--weights-in", type=_TYPES, help="The type of weights and optimizer, if it is another."),
+        click.option("--dtype", type=TYPES, default="bfloat16", show_default=True, help="The type of products."),
+        click.option("--weights-in", type=TYPES, help="The type of weights and optimizer, if it is another."),
         click.option(
             "--cluster", type=click.Path(path_type=Path), metavar="FILE", help="A table of devices of your own."
         ),

@@ -136,18 +136,20 @@ def _result(place: Path, rank: int) -> dict[str, Any] | None:
 def _outcome(
     kind: str, codes: Sequence[int | None], found: Sequence[dict[str, Any] | None], logs: Any
 ) -> TrialOutcome:
-    """What the processes tell. One that runs out of memory makes others fail, so its reason counts first."""
+    """What the processes tell. One that runs out of memory makes others fail, so its reason counts first; else the earliest."""
     if not kind and all(found):
         return TrialOutcome("", "", dict(found[0] or {}))
-    failures = [one for one in found if one and "kind" in one]
+    failures = sorted((one for one in found if one and "kind" in one), key=lambda one: one["at"])
+    silent = [number for number, one in enumerate(found) if codes[number] and one is None]
     for first in (MEMORY, REFUSED, FAILED):
         for one in failures:
-            if one["kind"] == first and not (first == FAILED and -signal.SIGKILL in codes):
+            # What a process tells of others that ended without a word is not the reason.
+            if one["kind"] == first and not (first == FAILED and silent):
                 return TrialOutcome(first, one["why"], {})
     if -signal.SIGKILL in codes:
         return TrialOutcome(MEMORY, "a process was killed, as the system does when memory runs out", {})
     if kind == HUNG:
         return TrialOutcome(HUNG, "did not end in time", {})
-    number = next((number for number, code in enumerate(codes) if code), 0)
+    number = silent[0] if silent else 0
     lines = logs[number].read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
     return TrialOutcome(FAILED, f"process {number} ended with {codes[number]}: {' '.join(lines)[:_SAID]}", {})

@@ -24,10 +24,12 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from accelerate import init_empty_weights
 from accelerate.utils.memory import should_reduce_batch_size
 
 from modular_converter.parallel.advice.optimizer_state import OPTIMIZERS
 from modular_converter.parallel.advice.recording import loss_of
+from modular_converter.parallel.advice.subject import ModelInQuestion
 from modular_converter.parallel.choice.skeleton import Skeleton, assemble_model, dismantle, kept_types
 from modular_converter.parallel.costs.full_model import CountRequest, inputs_of
 from modular_converter.parallel.engine.arguments import BLANK_WEIGHTS, Arguments
@@ -71,6 +73,13 @@ def trial_model(model: Any, dtype: torch.dtype | None) -> TrialModel:
     file = io.BytesIO()
     torch.save({number: tensor.to(skeleton.items[number].kept) for number, tensor in held.items()}, file)
     return TrialModel(skeleton, file.getvalue())
+
+
+def model_of_question(subject: ModelInQuestion) -> TrialModel:
+    """The model of a question, with the buffers that its constructor makes."""
+    with init_empty_weights(include_buffers=False):
+        made = type(subject.model)(subject.model.config)
+    return trial_model(made, getattr(torch, subject.request.dtype))
 
 
 @dataclass(frozen=True)
@@ -238,7 +247,7 @@ def main() -> None:
         found: dict[str, Any] = run_trial(pickle.loads(place.read_bytes()))
     except BaseException as error:
         said = str(error) if isinstance(error, PlanError) else one_line(error, 300)  # type: ignore[arg-type]
-        found = {"kind": failure_kind(error), "why": said}
+        found = {"kind": failure_kind(error), "why": said, "at": time.time()}
     written = result.with_suffix(".part")
     written.write_text(json.dumps(found), encoding="utf-8")
     written.replace(result)

@@ -1,0 +1,165 @@
+"""``modular-plan tune``: settings that the advice allows are run on this machine, and the best becomes a file."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from modular_converter.parallel.commands.advise import COUNT, TYPES
+from modular_converter.parallel.commands.common import (
+    overrides_of,
+    quiet_library,
+    reports_errors,
+    set_option,
+    write_text,
+)
+from modular_converter.parallel.errors import AdviceError
+
+
+if TYPE_CHECKING:
+    from modular_converter.parallel.advice.candidates import Question
+    from modular_converter.parallel.advice.subject import ModelInQuestion
+    from modular_converter.parallel.tuning.space import TrialCandidate
+    from modular_converter.parallel.tuning.study import LayoutStudy
+
+_OBJECTIVES = click.Choice(["tokens", "memory", "latency"])
+
+
+@click.command("tune")
+@click.argument("model")
+@click.option(
+    "--devices", "processes", type=COUNT, help="Devices of this machine; by default all GPUs, or 2 CPU processes."
+)
+@click.option(
+    "--batch", "batches", type=COUNT, multiple=True, help="Rows of a step over all devices; several may be given."
+)
+@click.option(
+    "--sequence", "--length", "length", type=COUNT, help="Tokens of a row; by default MODEL's, at most 2048."
+)
+@click.option("--train", "optimizer", default="adamw", show_default=True, help="The optimizer.")
+@click.option("--dtype", type=TYPES, default="float32", show_default=True, help="The type of weights and products.")
+@click.option("--objective", "objectives", type=_OBJECTIVES, multiple=True, default=["tokens"], show_default=True)
+@click.option("--trials", type=COUNT, default=20, show_default=True, help="Settings that are run.")
+@click.option("--steps", type=COUNT, default=30, show_default=True, help="Of a trial at most; fewer if times agree.")
+@click.option("--timeout", type=click.FloatRange(1), default=300.0, show_default=True, help="Seconds of a trial.")
+@click.option("--compile", "compiles", is_flag=True, help="Try compiled layers, too.")
+@click.option(
+    "--storage", type=click.Path(path_type=Path, dir_okay=False), help="A file of sqlite to go on from after a kill."
+)
+@click.option(
+    "--output", type=click.Path(path_type=Path, dir_okay=False), default=Path("best.json"), show_default=True
+)
+@click.option("--picture", type=click.Path(path_type=Path, dir_okay=False), help="A file for an SVG of all settings.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@set_option
+@reports_errors
+def tune_command(model: str, **options: Any) -> None:
+    """Run settings of MODEL on the devices of this machine, and write the best into a file.
+
+    MODEL is as for `modular-plan memory`; its weights are made up. What does not fit, as predicted, is not tried. A trial
+    that runs out of memory, hangs or crashes ends, and the study goes on. `parallelize(model, layout="best.json")` and
+    `examples/train.py --layout best.json` run the file. With several --objective the best are those that no other setting
+    beats in all of them.
+
+    \b
+    Exit code: 0 a setting ran, 1 none did, 2 not possible.
+    """
+    if importlib.util.find_spec("optuna") is None:
+        raise AdviceError("optuna is not installed: install this project with its extra `tune`")
+    from modular_converter.parallel.tuning.space import candidates_of
+    from modular_converter.parallel.tuning.study import LayoutStudy, owned_storage
+
+    for path in (options["output"], options["picture"]):
+        if path is not None and not path.parent.is_dir():
+            raise AdviceError(f"{path}: there is no folder {path.parent}")
+    quiet_library()
+    subject, question, gpu = _question(model, options)
+    batches = sorted(set(options["batches"])) or [question.batch]
+    cluster = question.cluster
+    said = " ".join(
+        f"{model} {' '.join(options['settings'])} on {cluster.each} x {cluster.device.name}, batch "
+        f"{' or '.join(map(str, batches))}, {subject.length} tokens, {options['dtype']}, {options['optimizer']}"
+        f"{', compiled or not' if options['compiles'] else ''}".split()
+    )
+    with owned_storage(options["storage"]) as storage:
+        study = LayoutStudy(
+            storage,
+            lambda: candidates_of(subject, question, batches, options["compiles"]),
+            tuple(dict.fromkeys(options["objectives"])),
+            said,
+        )
+        click.echo(f"{said}: {len(study.candidates)} settings fit", err=True)
+        _run(study, subject, question, gpu, options)
+        code = _report(study, options)
+    sys.exit(code)
+
+
+def _question(model: str, options: dict[str, Any]) -> tuple[ModelInQuestion, Question, bool]:
+    import torch
+
+    from modular_converter.parallel.advice.candidates import Question
+    from modular_converter.parallel.advice.devices import Cluster, device_at_hand
+    from modular_converter.parallel.advice.subject import model_in_question
+    from modular_converter.parallel.costs.full_model import CountRequest
+
+    gpu, there = torch.cuda.is_available(), torch.cuda.device_count()
+    processes = options["processes"] or (there if gpu else 2)
+    if gpu and processes > there:
+        raise AdviceError(f"--devices {processes}: this machine has {there} GPUs")
+    request = CountRequest(
+        model, overrides_of(options["settings"]), None, 1, options["length"], True, options["dtype"]
+    )
+    cluster = Cluster(1, processes, device_at_hand(gpu, processes))
+    return (
+        model_in_question(request),
+        Question(cluster, options["batches"][0] if options["batches"] else processes, options["optimizer"], 0),
+        gpu,
+    )
+
+
+def _run(study: LayoutStudy, subject: ModelInQuestion, question: Question, gpu: bool, options: dict[str, Any]) -> None:
+    """Run the trials; nothing of this process's study is seen by their processes."""
+    from modular_converter.parallel.tuning.ranks import TrialOutcome, run_here
+    from modular_converter.parallel.tuning.trial import LayoutTrial, model_of_question
+
+    sent = model_of_question(subject)
+
+    def measure(one: TrialCandidate) -> TrialOutcome:
+        trial = LayoutTrial(sent, one.chosen, "cuda" if gpu else "cpu", options["optimizer"], options["steps"])
+        return run_here(trial, question.cluster.each, options["timeout"])
+
+    study.run(options["trials"], measure, lambda line: click.echo(line, err=True))
+
+
+def _report(study: LayoutStudy, options: dict[str, Any]) -> int:
+    from modular_converter.parallel.advice.report import plain_table
+    from modular_converter.parallel.tuning.front import front_picture, result_table
+
+    results, front = study.results(), study.front()
+    if options["form"] == "json":
+        rows = [
+            {**c.chosen.values(), "kind": o.kind, "why": o.why, "measured": o.measured, "best": (c, o) in front}
+            for c, o in results
+        ]
+        click.echo(json.dumps({"objectives": study.objectives, "trials": rows}, indent=2))
+    else:
+        for line in plain_table(result_table(results, front)):
+            click.echo(line)
+    if not front:
+        click.echo("modular-plan: no setting ran", err=True)
+        return 1
+    best, outcome = front[0]
+    write_text(
+        str(options["output"]), json.dumps({**best.chosen.values(), "measured": outcome.measured}, indent=2) + "\n"
+    )
+    if options["picture"]:
+        write_text(str(options["picture"]), front_picture(results, front, study.objectives))
+    click.echo(
+        f'{options["output"]}: {best.chosen}; run it with parallelize(model, layout="{options["output"]}")', err=True
+    )
+    return 0

@@ -1,0 +1,328 @@
+"""`modular-plan tune`: trials on two CPU processes that end in every way, studies that are killed, and a recorded grid."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from xml.etree import ElementTree
+
+import pytest
+
+
+pytest.importorskip("transformers")
+pytest.importorskip("optuna")
+
+import optuna  # noqa: E402
+import psutil  # noqa: E402
+from click.testing import CliRunner  # noqa: E402
+from hypothesis import given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+
+from modular_converter.parallel import read_chosen  # noqa: E402
+from modular_converter.parallel.advice.candidates import Question, advise, forecasts_that_fit  # noqa: E402
+from modular_converter.parallel.advice.devices import Cluster, device_at_hand  # noqa: E402
+from modular_converter.parallel.advice.subject import model_in_question  # noqa: E402
+from modular_converter.parallel.cli import main  # noqa: E402
+from modular_converter.parallel.costs.full_model import CountRequest  # noqa: E402
+from modular_converter.parallel.errors import AdviceError  # noqa: E402
+from modular_converter.parallel.tuning.chosen import chosen_of  # noqa: E402
+from modular_converter.parallel.tuning.front import front_picture  # noqa: E402
+from modular_converter.parallel.tuning.ranks import TrialOutcome  # noqa: E402
+from modular_converter.parallel.tuning.space import ChoiceTree, TrialCandidate, candidates_of  # noqa: E402
+from modular_converter.parallel.tuning.study import LayoutStudy, owned_storage  # noqa: E402
+from tests.parallel.launch import ROOT, launch  # noqa: E402
+from tests.parallel.small_memory import HEADS, SIZES  # noqa: E402
+
+
+GRID = json.loads(Path(__file__).with_name("grid_of_layouts.json").read_text(encoding="utf-8"))
+FIELDS = ("n_layer=2", "n_embd=32", "n_head=2", "vocab_size=64", "n_positions=32")
+SMALL = [one for field in FIELDS for one in ("--set", field)]
+
+
+def recorded():
+    """The candidates of the recorded grid as predicted, and what was measured of each."""
+    candidates = [TrialCandidate(chosen_of(one["chosen"], "grid"), *one["predicted"]) for one in GRID]
+    return candidates, {str(one.chosen.values()): row["measured"] for one, row in zip(candidates, GRID)}
+
+
+def study_of(candidates, objectives=("tokens",), path=None, seed=0, storage=None):
+    return LayoutStudy(
+        storage or optuna.storages.InMemoryStorage(), lambda: candidates, objectives, "the question", seed
+    )
+
+
+def quiet(line):
+    assert line
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_quarter_of_the_grids_trials_finds_a_setting_within_three_percent_of_its_best(seed):
+    candidates, measured = recorded()
+    study = study_of(candidates, seed=seed)
+    study.run(len(candidates) // 4, lambda one: TrialOutcome("", "", measured[str(one.chosen.values())]), quiet)
+    assert len(study.results()) == len(candidates) // 4
+    best = max(one["tokens_a_second"] for one in measured.values())
+    assert study.front()[0][1].measured["tokens_a_second"] >= 0.97 * best
+
+
+def test_a_study_of_all_settings_runs_each_once_and_has_the_grids_front():
+    candidates, measured = recorded()
+    study = study_of(candidates, ("tokens", "memory", "latency"))
+    study.run(10_000, lambda one: TrialOutcome("", "", measured[str(one.chosen.values())]), quiet)
+    assert sorted(str(one.chosen) for one, _ in study.results()) == sorted(str(one.chosen) for one in candidates)
+    assert len(study.results()) == len(candidates)
+    # Optuna's own front, of the same trials.
+    theirs = {str(one.user_attrs["values"]) for one in study.study.best_trials}
+    assert {str(one.chosen.values()) for one, _ in study.front()} == theirs
+    tokens = [outcome.measured["tokens_a_second"] for _, outcome in study.front()]
+    assert tokens == sorted(tokens, reverse=True) and tokens[0] == max(m["tokens_a_second"] for m in measured.values())
+
+
+def test_the_choices_of_each_setting_lead_to_it_and_to_no_other():
+    candidates, _ = recorded()
+    tree = ChoiceTree(candidates)
+    for one in candidates:
+        taken = tree.parameters(one)
+        fixed = SimpleNamespace(suggest_categorical=lambda name, values, taken=taken: taken[name])
+        assert tree.suggested(fixed) is one
+
+
+KINDS = st.sampled_from(["", "memory", "hung", "failed", "raises", "killed"])
+
+
+class KilledError(BaseException):
+    """Ends the owner of a study within a trial, as SIGKILL does."""
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(KINDS, min_size=1, max_size=12), st.integers(1, 12))
+def test_whatever_becomes_of_trials_a_study_ends_with_as_many_settings_as_asked_for(kinds, trials):
+    candidates, measured = recorded()
+    candidates, storage, left = candidates[:12], optuna.storages.InMemoryStorage(), list(kinds)
+
+    def measure(one):
+        kind = left.pop(0) if left else ""
+        if kind == "killed":
+            raise KilledError
+        if kind == "raises":
+            raise ValueError("of a trial")
+        return TrialOutcome(kind, "reason", {} if kind else measured[str(one.chosen.values())])
+
+    while True:
+        study = study_of(candidates, storage=storage)
+        try:
+            study.run(trials, measure, quiet)
+            break
+        except KilledError:
+            continue
+    found = study.results()
+    assert len(found) == min(trials, len(candidates)) == len({str(one.chosen.values()) for one, _ in found})
+    assert all((not outcome.kind) == bool(outcome.measured) for _, outcome in found)
+    assert bool(study.front()) is any(not outcome.kind for _, outcome in found)
+
+
+def test_a_trial_that_kills_the_study_twice_has_failed():
+    candidates, measured = recorded()
+    storage = optuna.storages.InMemoryStorage()
+    worst = str(study_of(candidates).candidates[0].chosen.values())
+
+    def measure(one):
+        if str(one.chosen.values()) == worst:
+            raise KilledError
+        return TrialOutcome("", "", measured[str(one.chosen.values())])
+
+    for _ in range(2):
+        with pytest.raises(KilledError):
+            study_of(candidates, storage=storage).run(3, measure, quiet)
+    study = study_of(candidates, storage=storage)
+    study.run(3, measure, quiet)
+    failed = [str(one.chosen.values()) for one, outcome in study.results() if outcome.kind == "failed"]
+    assert failed == [worst] and len(study.results()) == 3
+
+
+@pytest.fixture(scope="module")
+def subject():
+    fields = {"n_layer": 8, "n_embd": 512, "n_head": 4, "vocab_size": 8192}
+    return model_in_question(CountRequest("gpt2", fields, None, 1, 256, True, "float32"))
+
+
+@pytest.mark.parametrize("part", [0.3, 0.6, 0.9])
+def test_what_the_advice_excludes_is_never_a_setting(subject, part):
+    device = device_at_hand(False, 2)
+    full = Question(Cluster(1, 2, device), 8, "adamw", 0)
+    needs = sorted(one.memory.total for one in forecasts_that_fit(subject, full))
+    limit = needs[int(part * len(needs))]
+    small = Question(Cluster(1, 2, type(device)(**{**vars(device), "memory_gib": limit / 2**30})), 8, "adamw", 0)
+    found = candidates_of(subject, small, [8], True)
+    allowed = {str(one.setting.layout) for one in forecasts_that_fit(subject, small)}
+    allowed |= {str(one.setting.layout) for one in forecasts_that_fit(subject, Question(small.cluster, 1, "adamw", 0))}
+    assert 0 < len(found) < len(candidates_of(subject, full, [8], True))
+    assert all(one.memory <= limit * 1.0001 for one in found)
+    assert len({str(one.chosen.values()) for one in found}) == len(found)
+    assert str(advise(subject, small).best.setting.layout) in {str(one.chosen.layout) for one in found}
+    nothing = Question(Cluster(1, 2, type(device)(**{**vars(device), "memory_gib": 0.01})), 8, "adamw", 0)
+    with pytest.raises(AdviceError, match="fits on 2xCPU: the nearest"):
+        candidates_of(subject, nothing, [8], True)
+
+
+def tune(folder, *arguments):
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        done = CliRunner().invoke(main, ["tune", *map(str, arguments)])
+    finally:
+        os.chdir(before)
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done
+
+
+def test_trials_on_two_processes_become_a_file_that_the_script_runs(tmp_path):
+    few = ["gpt2", *SMALL, "--sequence", 16, "--batch", 4, "--trials", 2, "--steps", 5, "--timeout", 120]
+    several = ["--objective", "tokens", "--objective", "memory", "--picture", "front.svg"]
+    done = tune(tmp_path, *few, *several, "--format", "json")
+    assert done.exit_code == 0, done.stderr
+    rows = json.loads(done.stdout)["trials"]
+    assert len(rows) == 2 and all(not row["kind"] and row["measured"]["seconds"] > 0 for row in rows), rows
+    best = max((row for row in rows if row["best"]), key=lambda row: row["measured"]["tokens_a_second"])
+    chosen = read_chosen(tmp_path / "best.json")
+    assert chosen.values().items() <= best.items()
+    points = ElementTree.parse(tmp_path / "front.svg").getroot().findall("{http://www.w3.org/2000/svg}circle")
+    assert len(points) == 2
+    (tmp_path / "text.txt").write_text("to be or not to be, that is the question. " * 40)
+    arguments = ["gpt2", tmp_path / "text.txt", "--folder", tmp_path / "run", "--device", "cpu", "--steps", 2]
+    arguments += ["--layout", tmp_path / "best.json", "--settings", *[f for f in FIELDS if "vocab" not in f]]
+    assert (trained := launch(2, "examples/train.py", *arguments)).code == 0, trained.errors[-2000:]
+
+
+LLAMA = [f"--set={name}={value}" for name, value in (SIZES | HEADS).items()]
+
+
+def troubled(folder, trials, limit):
+    few = ["--sequence", 16, "--batch", 4, "--trials", trials, "--steps", 1, "--timeout", limit]
+    return tune(folder, "tests.parallel.small_memory.InTrouble", *LLAMA, *few, "--picture", "front.svg")
+
+
+@pytest.mark.parametrize(
+    ("trouble", "said", "limit"),
+    [
+        ("memory", "memory: OutOfMemoryError", 120),
+        ("raise", "failed: ValueError: of a layer", 120),
+        ("hang", "hung: did not end in time", 40),
+        ("kill", "memory: a process was killed", 120),
+        ("exit", "failed: process 1 ended with 7", 120),
+    ],
+)
+def test_a_trial_that_fails_is_one_and_the_study_goes_on(tmp_path, monkeypatch, trouble, said, limit):
+    monkeypatch.setenv("TROUBLE", trouble)
+    monkeypatch.setenv("TROUBLE_FILE", str(tmp_path / "mark"))
+    done = troubled(tmp_path, 2, limit)
+    assert done.exit_code == 0, done.stderr
+    lines = [line for line in done.stderr.splitlines() if re.match(r"\d/2 ", line)]
+    assert [said in line for line in lines] == [True, False], done.stderr
+    assert said in done.stdout and done.stdout.count("  best") == 1
+    assert str(read_chosen(tmp_path / "best.json")) in lines[1]
+
+
+def test_if_all_trials_fail_no_file_is_written(tmp_path, monkeypatch):
+    monkeypatch.setenv("TROUBLE", "raise")
+    monkeypatch.setenv("TROUBLE_FILE", str(tmp_path / "none" / "mark"))
+    done = troubled(tmp_path, 1, 120)
+    assert done.exit_code == 1 and "no setting ran" in done.stderr and "of a layer" in done.stdout
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_study_that_is_killed_goes_on_and_leaves_no_process(tmp_path):
+    command = [sys.executable, "-m", "modular_converter.parallel.cli", "tune", "gpt2", *SMALL]
+    command += ["--sequence", "16", "--batch", "4", "--steps", "2", "--storage", "study.db", "--trials"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "STUDY": str(tmp_path)}
+    with (tmp_path / "first.log").open("w") as log:
+        first = subprocess.Popen([*command, "2"], cwd=tmp_path, env=environment, stderr=log, stdout=log)
+        try:
+            waited_for(lambda: "1/2 " in (tmp_path / "first.log").read_text() and processes_of(tmp_path, first.pid))
+        finally:
+            first.send_signal(signal.SIGKILL)
+            first.wait()
+    waited_for(lambda: not processes_of(tmp_path, first.pid))
+    done = subprocess.run([*command, "2"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    again = [line for line in done.stderr.splitlines() if re.match(r"\d/2 ", line)]
+    assert len(again) == 1 and again[0].startswith("2/2 "), done.stderr
+    with owned_storage(tmp_path / "study.db") as storage:
+        study = optuna.load_study(study_name="modular-plan", storage=storage)
+        states = [one.state.name for one in study.trials]
+        killed = [one for one in study.trials if "outcome" not in one.user_attrs and one.state.name == "FAIL"]
+        assert len(killed) == 1 and states.count("RUNNING") == 0
+        assert str(chosen_of(killed[0].user_attrs["values"], "")) in again[0]
+        with pytest.raises(AdviceError, match="another process owns this study"), owned_storage(tmp_path / "study.db"):
+            pass
+    other = tune(tmp_path, "gpt2", *SMALL, "--sequence", 16, "--batch", 8, "--storage", "study.db")
+    assert other.exit_code == 2 and "the storage holds a study of gpt2 n_layer=2" in other.stderr
+
+
+def waited_for(condition):
+    deadline = time.monotonic() + 200
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def processes_of(folder, owner):
+    """The living processes of trials of a study, beside its owner."""
+    found = []
+    for one in psutil.process_iter():
+        try:
+            if one.pid != owner and one.environ().get("STUDY") == str(folder) and "trial" in " ".join(one.cmdline()):
+                found.append(one)
+        except psutil.Error:
+            continue
+    return found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["gpt3"], "unknown model type 'gpt3'"),
+        (["gpt2", "--set", "n_layers_=2"], "n_layers_"),
+        (["gpt2", *SMALL, "--train", "adam8"], "optimizer 'adam8'"),
+        (["gpt2", *SMALL, "--objective", "speed"], "'speed' is not one of"),
+        (["gpt2", *SMALL, "--batch", "0"], "0 is not in the range"),
+        (["gpt2", *SMALL, "--sequence", "64"], "64 tokens are longer than the 32 positions"),
+        (["gpt2", *SMALL, "--batch", "4", "--storage", "."], "is a directory"),
+        (["gpt2", *SMALL, "--sequence", "16", "--storage", "text.txt"], "text.txt: is no storage of Optuna"),
+        (["gpt2", *SMALL, "--sequence", "16", "--storage", "text.txt/s.db"], "text.txt/s.db: cannot be written"),
+        (["gpt2", *SMALL, "--sequence", "16", "--output", "none/best.json"], "none"),
+        (["gpt2", *SMALL, "--sequence", "16", "--picture", "none/front.svg"], "none"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_anything_runs(tmp_path, arguments, said):
+    (tmp_path / "text.txt").write_text("no database " * 1000)
+    done = tune(tmp_path, *arguments)
+    assert done.exit_code == 2 and said in done.stderr and "settings fit" not in done.stderr, done.stderr
+
+
+def test_without_optuna_the_extra_is_named(tmp_path, monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "optuna" else find(name, *a))
+    done = tune(tmp_path, "gpt2")
+    assert done.exit_code == 2 and "optuna is not installed: install this project with its extra `tune`" in done.stderr
+
+
+@given(st.lists(st.tuples(st.floats(0.01, 100), st.floats(1, 1e12)), min_size=1, max_size=12))
+def test_a_picture_is_xml_and_all_its_points_lie_within_it(figures):
+    candidates, _ = recorded()
+    results = [
+        (one, TrialOutcome("", "", {"tokens_a_second": a, "memory": b, "seconds": 1 / a}))
+        for one, (a, b) in zip(candidates, figures)
+    ]
+    picture = ElementTree.fromstring(front_picture(results, results[:1], ("tokens",)))
+    points = picture.findall("{http://www.w3.org/2000/svg}circle")
+    assert len(points) == len(results)
+    assert all(0 <= float(one.get("cx")) <= 640 and 0 <= float(one.get("cy")) <= 400 for one in points)
