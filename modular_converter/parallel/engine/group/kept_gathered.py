@@ -141,11 +141,11 @@ def end_broken(model: Any) -> None:
 
     Only a backward may be under way: one that computes a forward again, or in which an optimizer makes its steps.
     """
-    if current_graph_task_id() == -1 and (units := units_of(model)):
+    if current_graph_task_id() == -1 and (units := data_units_of(model)):
         end_broken_iteration(units, lambda: close_gathered(units[0]))
 
 
-def units_of(model: Any) -> list[Any]:
+def data_units_of(model: Any) -> list[Any]:
     """The modules that ``fully_shard`` was called with."""
     return [module for module in model.modules() if isinstance(module, FSDPModule)]
 

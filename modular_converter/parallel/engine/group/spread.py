@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel.engine.group.held_weights import HeldWeight, chunk_lengths
-from modular_converter.parallel.engine.group.kept_gathered import close_gathered, end_broken, units_of
+from modular_converter.parallel.engine.group.kept_gathered import close_gathered, data_units_of, end_broken
 from modular_converter.parallel.engine.group.share_tensors import ShareTensor, mark
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.shard.apply import reassembled
@@ -163,14 +163,14 @@ def weights_of_units(model: torch.nn.Module) -> set[int]:
 
 
 def _weights_of_units(model: torch.nn.Module) -> Iterator[Any]:
-    for unit in units_of(model):
+    for unit in data_units_of(model):
         yield from weights_of_unit(unit)
 
 
 def free_gathered(model: torch.nn.Module) -> None:
     """Let modules hold their weights in the form for optimizers; a backward that is to come gathers them again."""
     end_broken(model)
-    for unit in units_of(model):
+    for unit in data_units_of(model):
         close_gathered(unit)
         unit.reshard()
 
