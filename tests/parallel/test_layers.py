@@ -26,7 +26,7 @@ def test_the_solver_and_its_values_do_without_torch(package):
 
 def test_commands_that_run_no_model_on_devices_do_not_reach_the_engine():
     graph, wing = ImportGraph(WING.parent).graph, "modular_converter.parallel"
-    graph.remove_nodes_from([f"{wing}.commands.run", f"{wing}.commands.measure_schedule"])
+    graph.remove_nodes_from([f"{wing}.commands.run", f"{wing}.commands.measure_schedule", f"{wing}.commands.tune"])
     reached = networkx.descendants(graph, f"{wing}.cli")
     assert f"{wing}.choice.same_numbers" in reached
     assert not [name for name in reached if name.startswith(f"{wing}.engine") or name == f"{wing}.api"]

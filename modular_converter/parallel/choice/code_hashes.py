@@ -117,9 +117,10 @@ def code_reached(kinds: Iterable[type[Any]]) -> dict[str, str]:
                 waiting.append((f"{name}.__wrapped__", inner))
             if not _is_pinned(function.__module__):
                 waiting += _read_globals(function)
-        elif isinstance(value, Mapping):  # such as tables of functions
-            waiting += [(f"{name}[{key!r}]", one) for key, one in value.items() if isinstance(one, FunctionType)]
-            found[name] = repr(sorted((repr(key), repr(one)) for key, one in value.items() if _is_plain(one)))
+        elif isinstance(value, Mapping):
+            for place, table in _tables_in(name, value):
+                waiting += [(f"{place}[{key!r}]", one) for key, one in table.items() if isinstance(one, FunctionType)]
+                found[place] = repr(sorted((repr(key), repr(one)) for key, one in table.items() if _is_plain(one)))
         elif isinstance(value, (list, set)):
             found[name] = repr(sorted(map(repr, filter(_is_plain, value))))
         elif _is_plain(value):
@@ -128,6 +129,17 @@ def code_reached(kinds: Iterable[type[Any]]) -> dict[str, str]:
             add_class(type(value))
             found[name] = repr(sorted((key, repr(one)) for key, one in vars(value).items() if _is_plain(one)))
     return found
+
+
+def _tables_in(name: str, value: Any) -> Iterator[tuple[str, dict[Any, Any]]]:
+    """The dictionaries that a mapping is, or consists of. Its own methods are not called: some import what they look up."""
+    if type(value) is dict:
+        yield name, value
+        return
+    for scope in (value, *type(value).__mro__):
+        for key, one in getattr(scope, "__dict__", {}).items():
+            if type(one) is dict:
+                yield f"{name}.{key}", one
 
 
 def _is_pythons(name: str, value: Any) -> bool:

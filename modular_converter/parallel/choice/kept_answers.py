@@ -187,7 +187,7 @@ def _value(value: Any, depth: int = 0) -> Any:
         return "partial", [_value(one, depth + 1) for one in (value.func, value.args, value.keywords)]
     if isinstance(value, torch.nn.Module):
         return "module"  # its own attributes are those of its path
-    if kind.__module__.startswith("transformers.") and vars(value):
+    if kind.__module__.startswith("transformers.") and getattr(value, "__dict__", None):
         return kind.__qualname__, _of_object(value, depth)
     raise _NoNameError(f"the content of a {kind.__qualname__} is unknown")
 
