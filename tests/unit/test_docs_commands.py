@@ -71,6 +71,7 @@ PLAN_ONLY_PARSED = {
     "plan write": "needs a model that the library knows; tests/parallel/source",
     "plan schedule": "traces a model in stages; tests/parallel/schedule",
     "plan diff": "proves two plans; tests/parallel/test_cli.py",
+    "plan tune": "runs steps in processes, minutes; tests/parallel/test_tune.py",
     "TOOL": "stands for the commands beside it",
 }
 """Of the commands for plans, those that are not run, and why."""
