@@ -84,6 +84,7 @@ FLOORS = {
         "errors",
         "private_names",
         "torch_private",
+        "torch_switches",
         "transformers_private",
         "tested_versions",
         "layout",

@@ -20,9 +20,7 @@ _DEEPEST = 8
 def is_model_code(kind: type[Any]) -> bool:
     """Whether a class is a model's own, not of torch, of Python or of transformers' base classes."""
     first, _, rest = kind.__module__.partition(".")
-    if first in ("torch", "modular_converter") or first in sys.stdlib_module_names and first != "__main__":
-        return False
-    return first != "transformers" or rest.startswith("models.")
+    return not _is_pinned(first) and (first != "transformers" or rest.startswith("models."))
 
 
 def function_of(value: Any) -> Any:

@@ -27,6 +27,7 @@ from modular_converter.check.cache.store import bound, cache_folder, digest, rea
 from modular_converter.parallel.choice.code_hashes import code_reached, hash_of_code, own_files, replaced_members
 from modular_converter.parallel.tiny.fields import is_config
 from modular_converter.parallel.tiny.inputs import examples_of
+from modular_converter.parallel.torch_switches import TorchSwitches
 
 
 T = TypeVar("T")
@@ -138,16 +139,9 @@ def _described(model: Any) -> str:
         sorted(replaced),
         list(_modules(model)),
         list(_tensors(model)),
-        _switches(),
+        TorchSwitches.here(),
     )
     return repr(parts)
-
-
-def _switches() -> Any:
-    cuda: Any = torch.backends.cuda
-    kernels = (cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled(), cuda.math_sdp_enabled())
-    casts = [torch.get_autocast_dtype(kind) for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
-    return torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled(), kernels, casts
 
 
 def _modules(model: torch.nn.Module) -> Iterator[Any]:

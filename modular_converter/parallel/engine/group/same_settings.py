@@ -20,7 +20,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from modular_converter.parallel.engine.base.settings import TorchSwitches, pickled, settings_changes, settings_of
+from modular_converter.parallel.engine.base.settings import pickled, settings_changes, settings_of
 from modular_converter.parallel.engine.base.watched_state import is_plain
 from modular_converter.parallel.engine.base.weights_there import stored_there
 from modular_converter.parallel.engine.group.data_ranks import refuse_tables
@@ -38,6 +38,7 @@ from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.shard.apply import is_size, modules_of_cut_sizes
 from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.torch_private import default_store
+from modular_converter.parallel.torch_switches import TorchSwitches
 
 
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")

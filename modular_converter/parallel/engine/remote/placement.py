@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.choice.skeleton import Item, Skeleton
-from modular_converter.parallel.engine.base.settings import TorchSwitches, random_states, set_random_states
+from modular_converter.parallel.engine.base.settings import random_states, set_random_states
 from modular_converter.parallel.engine.base.watched_code import CodeFacts
 from modular_converter.parallel.engine.base.watched_state import StateChange
 from modular_converter.parallel.engine.remote.remote_values import StoredTensor, caches_in, has_content, with_stream
@@ -27,6 +27,7 @@ from modular_converter.parallel.plans.resolve import Piece
 from modular_converter.parallel.ranks.packing import OnRanks, handle_for, public_names, stand_in
 from modular_converter.parallel.ranks.session import RemoteError, Session
 from modular_converter.parallel.shard.shares import largest_share, stretches
+from modular_converter.parallel.torch_switches import TorchSwitches
 
 
 # Of each of the two slots: small beside any model worth sharding, large beside the cost of a message.

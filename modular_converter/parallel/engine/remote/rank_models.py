@@ -26,7 +26,6 @@ from modular_converter.parallel.engine.base.inner_forward import check_ids
 from modular_converter.parallel.engine.base.memory import usage
 from modular_converter.parallel.engine.base.settings import (
     Change,
-    TorchSwitches,
     adopt,
     apply_changes,
     changed_since,
@@ -57,6 +56,7 @@ from modular_converter.parallel.ranks.protocol import EVENT
 from modular_converter.parallel.shard.apply import apply
 from modular_converter.parallel.shard.collectives import borders_of
 from modular_converter.parallel.shard.shares import share_shape
+from modular_converter.parallel.torch_switches import TorchSwitches
 
 
 # Kind -> parts of names, of kernels on GPUs and of operations on CPUs. The first match counts.
