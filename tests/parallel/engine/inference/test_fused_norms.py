@@ -1,9 +1,17 @@
 """Norms in one kernel: only where the module's own code computes the same."""
 
+import ast
+import collections
 import copy
+import inspect
+import re
+import types
+from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
+import transformers
 from torch import nn
 
 from modular_converter.parallel.engine.inference.fused_norms import fuse_norms
@@ -17,11 +25,12 @@ class Written(nn.Module):
         self.weight, self.eps, self.variant = nn.Parameter(torch.randn(width)), 1e-5, variant
 
     def forward(self, x):
-        centred = x - x.mean(-1, keepdim=True) if self.variant == "centred" else x
-        size = centred.float().pow(2).mean(-1, keepdim=True)
+        kept = x - x.mean(-1, keepdim=True) if self.variant == "centred" else x
+        size = kept.float().pow(2).mean(-1, keepdim=True)
         eps = 0.0 if self.variant == "no epsilon" else self.eps
-        scale = 1 + self.weight if self.variant == "one plus" else self.weight
-        return scale * (centred * torch.rsqrt(size + eps)).to(x.dtype)
+        scale = {"one plus": 1 + self.weight, "two plus": 2 + self.weight}.get(self.variant, self.weight)
+        found = scale * (kept * torch.rsqrt(size + eps)).to(x.dtype)
+        return found.float() if self.variant == "grown" else found
 
 
 def test_a_norm_that_agrees_is_fused_and_gives_the_same():
@@ -34,7 +43,7 @@ def test_a_norm_that_agrees_is_fused_and_gives_the_same():
     assert fused[0](x.bfloat16()).dtype == model[0](x.bfloat16()).dtype
 
 
-@pytest.mark.parametrize("variant", ["centred", "one plus", "no epsilon"])
+@pytest.mark.parametrize("variant", ["grown", "two plus", "no epsilon"])
 @pytest.mark.parametrize("first", ["", "other"])
 def test_of_one_class_the_instances_that_differ_are_left_alone(variant, first):
     torch.manual_seed(0)
@@ -132,9 +141,123 @@ def test_modules_with_more_than_a_weight_are_left_alone():
     assert fuse_norms(nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 8), nn.Embedding(4, 8), nn.Identity())) == 0
 
 
-def test_norms_of_the_library():
-    from transformers.models.gemma.modeling_gemma import GemmaRMSNorm
-    from transformers.models.llama.modeling_llama import LlamaRMSNorm
+@pytest.mark.parametrize("variant", ["", "one plus", "centred"])
+def test_each_form_is_fused_and_rounds_once(variant):
+    torch.manual_seed(0)
+    norm, x = Written(64, variant), torch.randn(3, 64)
+    fused = copy.deepcopy(norm)
+    assert fuse_norms(fused) == 1
+    assert torch.allclose(norm(x), fused(x), atol=1e-5)
+    for kind in (torch.bfloat16, torch.float16):
+        rounded = copy.deepcopy(norm).to(kind)
+        exact = copy.deepcopy(rounded).float()(x.to(kind).float())
+        found = copy.deepcopy(fused).to(kind)(x.to(kind))
+        assert found.dtype == kind
+        assert bool(((found.float() - exact).abs() <= torch.finfo(kind).eps * exact.abs() + 1e-6).all())
 
-    assert fuse_norms(LlamaRMSNorm(16)) == 1
-    assert fuse_norms(GemmaRMSNorm(16)) == 0
+
+def test_a_weight_that_is_changed_in_any_way_counts_at_once():
+    torch.manual_seed(0)
+    norm, x = Written(32, "one plus"), torch.randn(2, 32)
+    fused = copy.deepcopy(norm)
+    assert fuse_norms(fused) == 1
+    for one in (norm, fused):
+        one(x)
+        one.weight.data[:] = 3.0
+        one.weight.data.mul_(0.5)
+    assert torch.allclose(norm(x), fused(x), atol=1e-5)
+
+
+def test_a_norm_of_which_an_attribute_is_set_has_its_own_forward_again():
+    norm, x = Scaled(32, 1.0), torch.randn(2, 32)
+    assert fuse_norms(norm) == 1
+    norm.eps = 0.5
+    assert torch.allclose(norm(x), F.rms_norm(x, (32,), norm.weight, 0.5), atol=1e-5)
+    norm.factor = 2.0
+    assert torch.allclose(norm(x), 2 * F.rms_norm(x, (32,), norm.weight, 0.5), atol=1e-5)
+
+
+class Bare(nn.Module):
+    """Without a weight; in groups of a fixed width where there is one."""
+
+    def __init__(self, group=None):
+        super().__init__()
+        self.eps, self.group = 1e-6, group
+
+    def forward(self, x):
+        split = x.float() if self.group is None else x.float().unflatten(-1, (-1, self.group))
+        return (split * torch.rsqrt(split.pow(2).mean(-1, keepdim=True) + self.eps)).view(x.shape).to(x.dtype)
+
+
+def test_a_norm_without_a_weight():
+    norm, x = Bare(), torch.randn(2, 3, 48)
+    fused = copy.deepcopy(norm)
+    assert fuse_norms(fused) == 1
+    for one in (x, x.bfloat16()):
+        assert torch.allclose(norm(one), fused(one), atol=1e-5)
+    assert fuse_norms(nn.Sequential(*map(Bare, (8, 24, 40)))) == 0
+
+
+ROOT_OF_MEAN = re.compile(r"sqrt\(|torch\.pow\(.*-0\.5\)")
+
+
+def norms_of_the_library():
+    """Code of a class, with its name and decorators taken off -> the names of all classes with this code.
+
+    Classes whose forward takes one tensor, and which write a root of a mean.
+    """
+    found = collections.defaultdict(list)
+    for file in sorted(Path(transformers.__file__).parent.glob("models/*/modeling_*.py")):
+        text = file.read_text(encoding="utf-8")
+        for segment in re.split(r"\n(?=\S)", text):  # statements of the file, without parsing the rest of it
+            name = re.match(r"class (\w+)\((?:torch\.)?nn\.(?:Module|LayerNorm)\):", segment)
+            if name is None or "mean(" not in segment or not ROOT_OF_MEAN.search(segment):
+                continue
+            node = ast.parse(segment).body[0]
+            forward = next((one for one in node.body if getattr(one, "name", "") == "forward"), None)
+            if forward is not None and len(forward.args.args) == 2 and not forward.args.kwonlyargs:
+                node.name = "Norm"
+                found[ast.unparse(node)].append(name[1])
+    return found
+
+
+def built(code, width):
+    scope = {"torch": torch, "nn": nn, "F": F}
+    exec("from __future__ import annotations\n" + code, scope)
+    given = inspect.signature(scope["Norm"]).parameters.values()
+    empty = (inspect.Parameter.empty, None)
+    needed = [one.name for one in given if one.default in empty and "group" not in one.name]
+    config = types.SimpleNamespace(eps=1e-6, hidden_size=width)
+    norm = scope["Norm"](*(config if name == "config" else width for name in needed if name != "kwargs"))
+    for one in norm.parameters():
+        nn.init.normal_(one)
+    return norm
+
+
+# Classes that write a root of a mean, and are left alone.
+OTHERS = {
+    "FalconMambaWeightlessRMSNorm",  # holds a buffer beside
+    "HYV4UnweightedRMSNorm",  # the factor alone
+    "HYV4VLUnweightedRMSNorm",
+    "MuseSparkTextInputScaledRMSNorm",  # the weight before the norm
+    "VitDetLayerNorm",  # of the channels of an image
+    "PocketTTSFlowLayerNorm",  # in half precision, where the fused operation rounds less
+    "GradiumPhononTTSFlowLayerNorm",
+}
+
+
+def test_all_norms_of_the_library_are_fused_and_equal():
+    torch.manual_seed(0)
+    x, left, forms = torch.randn(2, 5, 48) * 3, set(), collections.Counter()
+    for code, names in norms_of_the_library().items():
+        norm = built(code, 48).requires_grad_(False)
+        fused = copy.deepcopy(norm)
+        if not fuse_norms(fused):
+            left |= set(names)
+            continue
+        forms[type(fused).__mro__[1].__name__] += len(names)
+        assert torch.allclose(norm(x), fused(x), atol=1e-5, rtol=1e-5), names
+        half = [copy.deepcopy(one).bfloat16()(x.bfloat16()) for one in (norm, fused)]
+        assert half[0].dtype == half[1].dtype and torch.allclose(*half, atol=2e-2, rtol=2e-2), names
+    assert left <= OTHERS
+    assert forms["_Scaled"] >= 150 and forms["_OnePlus"] >= 10 and forms["_Centred"] >= 5
