@@ -92,7 +92,7 @@ def _write(folder: str, name: str, value: Any) -> None:
 
 
 class _Logged(logging.Handler):
-    """Notes what this package logs inside of the context, and lets it pass."""
+    """Notes what this package logs inside of the context, also below the level that is shown, and passes on what is shown."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -101,13 +101,26 @@ class _Logged(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self.records.append((record.name, record.levelno, record.getMessage()))
+        handlers, _, propagate, shown = self._before
+        if record.levelno < shown:
+            return
+        for handler in handlers:
+            if record.levelno >= handler.level:
+                handler.handle(record)
+        if propagate and self._logger.parent:
+            self._logger.parent.callHandlers(record)
 
     def __enter__(self) -> _Logged:
-        self._logger.addHandler(self)
+        own = self._logger
+        self._before = own.handlers, own.level, own.propagate, own.getEffectiveLevel()
+        own.handlers, own.propagate = [self], False
+        own.setLevel(min(logging.INFO, own.getEffectiveLevel()))
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._logger.removeHandler(self)
+        own = self._logger
+        own.handlers, level, own.propagate, _ = self._before
+        own.setLevel(level)
 
 
 @functools.cache

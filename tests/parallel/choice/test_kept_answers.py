@@ -54,6 +54,19 @@ def asked(nothing_kept):
     return found
 
 
+def test_what_was_not_shown_at_first_is_told_again(nothing_kept, caplog):
+    def reasoned():
+        logging.getLogger("modular_converter.parallel.choice.select_plan").info("layers.0 stays whole")
+        return ["answer"]
+
+    with caplog.at_level(logging.WARNING, "modular_converter"):
+        kept_answer(llama(), "which", reasoned)
+    assert not caplog.records
+    with caplog.at_level(logging.INFO, "modular_converter"):
+        kept_answer(llama(), "which", reasoned)
+    assert [one.getMessage() for one in caplog.records] == ["layers.0 stays whole"]
+
+
 def test_the_same_model_is_asked_once_and_tells_again_what_was_logged(asked, caplog):
     torch.manual_seed(5)  # other weights
     with caplog.at_level(logging.INFO, "modular_converter"):

@@ -92,7 +92,7 @@ def test_a_harmless_exchange_is_proven_on_the_model_itself():
     assert "proven on one layer of each kind of the model itself" in origin and _holds(model, plan)
 
 
-def test_many_weights_are_not_tried(monkeypatch):
+def test_many_weights_are_not_tried(monkeypatch, nothing_kept):
     monkeypatch.setattr(fit, "MOST_PARAMETERS", 10)
     model = exchanged(_llama(), SameLinear, "o_proj")
     plan, _ = select_plan(model, None, 2)

@@ -37,7 +37,7 @@ from modular_converter.parallel.engine.group.hidden_shares import hide_shares, h
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid, join_group, process_grid
 from modular_converter.parallel.engine.group.refused_wrappers import refuse_wrapped
 from modular_converter.parallel.engine.group.same_calls import meet, refuse_other_options
-from modular_converter.parallel.engine.group.same_settings import watch_settings, with_new_parts
+from modular_converter.parallel.engine.group.same_settings import compared_call, watch_settings, with_new_parts
 from modular_converter.parallel.engine.group.sequence_parallel import SequenceParallel, sequence_plan
 from modular_converter.parallel.engine.group.sharded_model import (
     Sharded,
@@ -225,7 +225,7 @@ def _class_of(own: type[Any], given: Arguments, grid: ProcessGrid) -> type[Any]:
     body |= agreeing_methods(own, grid.group)
     body |= refusals(own, CHANGE_WEIGHTS, ApplyError, ALONE)
     if grid.data is not None:
-        body["_apply"] = of_same_type(own._apply)
+        body |= {"_apply": of_same_type(own._apply), "__call__": compared_call(own.__call__)}
     else:
         body["_apply"] = with_new_parts(through_shares(own._apply) if inference else own._apply)
     if not inference:

@@ -13,7 +13,7 @@ import pickle
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from functools import partial, wraps
 from operator import is_not
 from typing import Any
 
@@ -221,9 +221,8 @@ class SameSettings:
         self.parts = SameParts(model)
         shared = [(path, model.get_submodule(path)) for path in modules_with_shares(model)]
         tables = [module for module in model.modules() if isinstance(module, torch.nn.Embedding)]
-        self.tables = tables if grid.data is not None else []
-        if grid.data is not None:
-            model.register_forward_hook(self._free)  # behind that of `fully_shard`
+        self.spread = grid.data is not None
+        self.tables = tables if self.spread else []
         self.stored = StoredShares(shared if grid.group.size > 1 else [], grid.group)
         self.switches, self.settings = _switches(), _settings(model)
 
@@ -253,10 +252,11 @@ class SameSettings:
             if self.inside:
                 self.inside, before, self.values = False, self.values, self._now()  # what the call has stored
                 changed = any(map(is_not, before, self.values))
-                self._free(model)
+                if self.spread:
+                    self._free(model)
             self.stored.show(changed)
 
-    def _free(self, model: torch.nn.Module, *call: Any) -> None:
+    def _free(self, model: torch.nn.Module) -> None:
         """After a call without gradients, nothing stays gathered, so that weights can be frozen and given to optimizers."""
         if not self.inside and not torch.is_grad_enabled() and not keeps_gathered(model):
             free_gathered(model)
@@ -355,6 +355,17 @@ def compared(model: torch.nn.Module) -> contextlib.AbstractContextManager[None]:
     """The block of a call of a model; compiled code is not compared."""
     found: SameSettings | None = None if torch.compiler.is_compiling() else model.__dict__.get(_WATCHED)
     return contextlib.nullcontext() if found is None else found.compared(model)
+
+
+def compared_call(own: Callable[..., Any]) -> Callable[..., Any]:
+    """``__call__``, compared before the hooks: those of ``fully_shard`` gather weights, in which processes must meet."""
+
+    @wraps(own)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with compared(self):
+            return own(self, *args, **kwargs)
+
+    return call
 
 
 def settings_of_modules(model: torch.nn.Module) -> list[tuple[str, str]]:
