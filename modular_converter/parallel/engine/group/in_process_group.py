@@ -225,13 +225,13 @@ def _class_of(own: type[Any], given: Arguments, grid: ProcessGrid) -> type[Any]:
     body |= agreeing_methods(own, grid.group)
     body |= refusals(own, CHANGE_WEIGHTS, ApplyError, ALONE)
     if grid.data is not None:
-        body |= {"_apply": of_same_type(own._apply), "__call__": compared_call(own.__call__)}
+        body["_apply"] = of_same_type(own._apply)
     else:
         body["_apply"] = with_new_parts(through_shares(own._apply) if inference else own._apply)
     if not inference:
         body.pop("requires_grad_", None)
         body |= refusals(own, ("load_state_dict",), ApplyError, _LOADED)
-    body |= {"__module__": own.__module__, "__doc__": own.__doc__}
+    body |= {"__call__": compared_call(own.__call__), "__module__": own.__module__, "__doc__": own.__doc__}
     return type(own.__name__, (Sharded, own), body)
 
 
