@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -164,10 +165,16 @@ def inputs_of(model: Any, request: CountRequest, device: torch.device) -> dict[s
         name: _sized(name, value, request, length, own).to(device) if isinstance(value, torch.Tensor) else value
         for name, value in found.items()
     }
-    is_head = type(model).__name__.endswith(("ForCausalLM", "LMHeadModel"))
-    if request.trains and is_head and "input_ids" in inputs:
+    if request.trains and _predicts_inputs(model, inputs):
         inputs["labels"] = inputs["input_ids"]
     return inputs
+
+
+def _predicts_inputs(model: Any, inputs: dict[str, Any]) -> bool:
+    """Whether the model has a loss of its own of the tokens that it is given."""
+    if "input_ids" not in inputs or "decoder_input_ids" in inputs or not hasattr(model, "get_output_embeddings"):
+        return False
+    return "labels" in inspect.signature(model.forward).parameters and model.get_output_embeddings() is not None
 
 
 def _positions(config: Any) -> int | None:
