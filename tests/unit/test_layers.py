@@ -85,6 +85,7 @@ FLOORS = {
         "private_names",
         "torch_private",
         "torch_switches",
+        "module_state",
         "transformers_private",
         "tested_versions",
         "layout",

@@ -12,6 +12,8 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+from modular_converter.parallel.module_state import is_plain
+
 
 _DEEPEST = 8
 """Functions inside of closures are followed so far."""
@@ -54,7 +56,7 @@ def _add(digest: Any, function: Any, without: str, depth: int) -> bool:
         return False
     _add_code(digest, function.__code__)
     named = sorted((function.__kwdefaults__ or {}).items())
-    digest.update(repr([one for one in (*(function.__defaults__ or ()), *named) if _is_plain(one)]).encode())
+    digest.update(repr([one for one in (*(function.__defaults__ or ()), *named) if is_plain(one)]).encode())
     for cell in function.__closure__ or ():
         try:
             inner = cell.cell_contents
@@ -62,7 +64,7 @@ def _add(digest: Any, function: Any, without: str, depth: int) -> bool:
             continue
         if isinstance(inner, FunctionType) and inner is not function and not _add(digest, inner, without, depth + 1):
             return False
-        digest.update(repr(inner).encode() if _is_plain(inner) else type(inner).__name__.encode())
+        digest.update(repr(inner).encode() if is_plain(inner) else type(inner).__name__.encode())
     return True
 
 
@@ -75,12 +77,6 @@ def _add_code(digest: Any, code: CodeType) -> None:
             digest.update(repr(sorted(map(repr, constant))).encode())
         else:
             digest.update(repr(constant).encode())
-
-
-def _is_plain(value: Any) -> bool:
-    if type(value) in (tuple, frozenset):
-        return all(map(_is_plain, value))
-    return value is None or type(value) in (bool, int, float, complex, str, bytes)
 
 
 def code_reached(kinds: Iterable[type[Any]]) -> dict[str, str]:
@@ -118,14 +114,14 @@ def code_reached(kinds: Iterable[type[Any]]) -> dict[str, str]:
         elif isinstance(value, Mapping):
             for place, table in _tables_in(name, value):
                 waiting += [(f"{place}[{key!r}]", one) for key, one in table.items() if isinstance(one, FunctionType)]
-                found[place] = repr(sorted((repr(key), repr(one)) for key, one in table.items() if _is_plain(one)))
+                found[place] = repr(sorted((repr(key), repr(one)) for key, one in table.items() if is_plain(one)))
         elif isinstance(value, (list, set)):
-            found[name] = repr(sorted(map(repr, filter(_is_plain, value))))
-        elif _is_plain(value):
+            found[name] = repr(sorted(map(repr, filter(is_plain, value))))
+        elif is_plain(value):
             found[name] = repr(value)
         elif is_model_code(type(value)) and hasattr(value, "__dict__"):
             add_class(type(value))
-            found[name] = repr(sorted((key, repr(one)) for key, one in vars(value).items() if _is_plain(one)))
+            found[name] = repr(sorted((key, repr(one)) for key, one in vars(value).items() if is_plain(one)))
     return found
 
 

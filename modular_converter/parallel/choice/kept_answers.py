@@ -25,6 +25,7 @@ import torch
 
 from modular_converter.check.cache.store import bound, cache_folder, digest, read_entry, write_entry
 from modular_converter.parallel.choice.code_hashes import code_reached, hash_of_code, own_files, replaced_members
+from modular_converter.parallel.module_state import PLAIN_TYPES, own_attributes
 from modular_converter.parallel.tiny.fields import is_config
 from modular_converter.parallel.tiny.inputs import examples_of
 from modular_converter.parallel.torch_switches import TorchSwitches
@@ -34,8 +35,6 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 PACKAGE = "modular_converter"
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_MACHINERY = frozenset(vars(torch.nn.Module()))
-_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 _MOST_BUFFER = 1 << 20
 _DEEPEST = 6
 
@@ -162,9 +161,8 @@ def _modules(model: torch.nn.Module) -> Iterator[Any]:
     for path, module in model.named_modules(remove_duplicate=False):
         if any(getattr(module, name, None) for name in _HOOKS):
             raise _NoNameError(f"{path or 'the model'} has hooks")
-        own = sorted((name, value) for name, value in vars(module).items() if name not in _MACHINERY)
-        kind = type(module)
-        yield path, kind.__module__, kind.__qualname__, module.training, [(name, _value(one)) for name, one in own]
+        own = [(name, _value(one)) for name, one in sorted(own_attributes(module).items())]
+        yield path, type(module).__module__, type(module).__qualname__, own
 
 
 def _value(value: Any, depth: int = 0) -> Any:
@@ -172,7 +170,7 @@ def _value(value: Any, depth: int = 0) -> Any:
     if depth > _DEEPEST:
         raise _NoNameError("a value is nested too deeply")
     kind = type(value)
-    if kind in _PLAIN or isinstance(value, enum.Enum):
+    if kind in PLAIN_TYPES or isinstance(value, enum.Enum):
         return kind.__name__, repr(value)
     if isinstance(value, torch.Tensor):
         return _tensor(value)

@@ -25,6 +25,7 @@ from modular_converter.parallel.choice.skeleton import (
     tried_without_data,
 )
 from modular_converter.parallel.errors import ApplyError, one_line
+from modular_converter.parallel.module_state import own_attributes
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.text_checks import is_inside
 from modular_converter.parallel.tiny.inputs import candidates, inputs_that_run
@@ -237,8 +238,8 @@ def sizes_of_layers(layers: Mapping[str, torch.nn.Module]) -> dict[str, frozense
         for place, module in layer.named_modules():
             tensors = {**module._parameters, **module._buffers}
             own.update((place, name, tuple(t.shape), t.dtype) for name, t in tensors.items() if t is not None)
-            for name, value in vars(module).items():
-                if name not in _OF_TORCH and not isinstance(value, torch.nn.Module):
+            for name, value in own_attributes(module).items():
+                if not isinstance(value, torch.nn.Module):
                     own.add((place, name, repr(value) if isinstance(value, _PLAIN_VALUES) else id(value)))
                     offset = value - int(number) if type(value) is int else None
                     offsets.setdefault((owner, place, name), set()).add(offset)
@@ -249,7 +250,6 @@ def sizes_of_layers(layers: Mapping[str, torch.nn.Module]) -> dict[str, frozense
     }
 
 
-_OF_TORCH = frozenset(vars(torch.nn.Module()))
 _PLAIN_VALUES = (bool, int, float, str, type(None), tuple, list, dict, torch.dtype)
 
 

@@ -19,14 +19,13 @@ from typing import Any
 import numpy
 import torch
 
+from modular_converter.parallel.module_state import OF_TORCH, PLAIN_TYPES, is_plain
+
 
 class GONE:
     """The value of an attribute that was removed."""
 
 
-# What torch keeps on each module: hooks and registers, which have methods of their own.
-_MACHINERY = frozenset(vars(torch.nn.Module())) - {"training"} | {"_compiled_call_impl", "_is_hf_initialized"}
-_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 _COPIED = (list, dict, set)
 _LISTS, _NO_INSIDE = (list, tuple, deque), (type, FunctionType, MethodType, BuiltinFunctionType, ModuleType)
 # Tensors are compared by content too, because ``tensor.data`` has a version of its own: 0.03 ms for a MiB.
@@ -49,18 +48,13 @@ class StateChange:
         return f"{self.path}.{self.name}" if self.path else self.name
 
 
-def is_plain(value: Any) -> bool:
-    """Whether a value has nothing inside that can change, and means the same in each process."""
-    return type(value) in _PLAIN or type(value) in (tuple, frozenset) and all(map(is_plain, value))
-
-
 def is_data(value: Any) -> bool:
     """Whether a value consists of plain values and tensors in lists, tuples, sets and dicts."""
     if isinstance(value, dict):
         return all(map(is_data, value)) and all(map(is_data, value.values()))
     if isinstance(value, (*_LISTS, set, frozenset)):
         return all(map(is_data, value))
-    return type(value) in _PLAIN or isinstance(value, (torch.Tensor, numpy.ndarray, numpy.generic))
+    return type(value) in PLAIN_TYPES or isinstance(value, (torch.Tensor, numpy.ndarray, numpy.generic))
 
 
 class WatchedState:
@@ -98,7 +92,7 @@ class WatchedState:
             for path, scope in self.by_path.items()
             if path in self.watched
             for name in scope
-            if name not in _MACHINERY and (path or name not in self.skip)
+            if name not in OF_TORCH and (path or name not in self.skip)
         ]
         self.owners, self.names = [scope for scope, _, _ in found], [name for _, name, _ in found]
         self.paths = [path for _, _, path in found]
@@ -221,7 +215,7 @@ class _Same:
 
 
 def _inside(value: Any, count: Iterator[int], depth: int) -> Any:
-    if type(value) in _PLAIN:
+    if type(value) in PLAIN_TYPES:
         return "nan" if value != value else (type(value), value)
     if isinstance(value, torch.Tensor):
         view = _view(value)

@@ -21,7 +21,6 @@ import torch
 import torch.distributed as dist
 
 from modular_converter.parallel.engine.base.settings import pickled, settings_changes, settings_of
-from modular_converter.parallel.engine.base.watched_state import is_plain
 from modular_converter.parallel.engine.base.weights_there import stored_there
 from modular_converter.parallel.engine.group.data_ranks import refuse_tables
 from modular_converter.parallel.engine.group.kept_gathered import end_broken, keeps_gathered
@@ -35,6 +34,7 @@ from modular_converter.parallel.engine.group.spread import (
     weights_of_units,
 )
 from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.module_state import OF_TORCH, is_plain, own_attributes
 from modular_converter.parallel.shard.apply import is_size, modules_of_cut_sizes
 from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.torch_private import default_store
@@ -144,7 +144,7 @@ class StoredShares:
             (scope, name, one)
             for (_, scope), made in zip(self.scopes, self.made)
             for name, one in made.items()
-            if name not in _MACHINERY and not is_plain(one)
+            if name not in OF_TORCH and not is_plain(one)
         ]
 
     def show(self, changed: bool) -> None:
@@ -183,8 +183,6 @@ class StoredShares:
 
 # Seconds: that of a collective of NCCL.
 LIMIT_S = 600.0
-# What torch keeps on each module, without its mode.
-_MACHINERY = frozenset(vars(torch.nn.Module())) - {"training"}
 _WATCHED = "_same_settings"
 
 _MADE: Counter[str] = Counter()
@@ -209,8 +207,8 @@ class SameSettings:
         found = [
             (path, name, vars(module))
             for path, module in model.named_modules()
-            for name, value in vars(module).items()
-            if name not in _MACHINERY and is_plain(value)
+            for name, value in own_attributes(module).items()
+            if is_plain(value)
         ]
         self.where = [f"{path}.{name}" if path else name for path, name, _ in found]
         self.names, self.owners = [name for _, name, _ in found], [owner for _, _, owner in found]
@@ -373,7 +371,7 @@ def settings_of_modules(model: torch.nn.Module) -> list[tuple[str, str]]:
     found = [("training", str(model.training))]
     for path, module in model.named_modules():
         if path:
-            own = [(name, value) for name, value in vars(module).items() if name not in _MACHINERY]
+            own = own_attributes(module).items()
             found += [(f"{path}.{name}", repr(value)) for name, value in own if isinstance(value, (bool, int, float))]
     return found
 

@@ -19,10 +19,11 @@ from modular_converter.parallel.choice.skeleton import Skeleton
 from modular_converter.parallel.choice.trials import inputs_without_data, kinds_of_call
 from modular_converter.parallel.engine.base.settings import refuse_modes, settings_of
 from modular_converter.parallel.engine.base.watched_code import WatchedCode
-from modular_converter.parallel.engine.base.watched_state import GONE, StateChange, WatchedState, is_plain
+from modular_converter.parallel.engine.base.watched_state import GONE, StateChange, WatchedState
 from modular_converter.parallel.engine.base.weights_there import is_there
 from modular_converter.parallel.engine.remote.placement import Placement
 from modular_converter.parallel.errors import ApplyError, one_line
+from modular_converter.parallel.module_state import is_plain
 from modular_converter.parallel.shard.apply import is_size, modules_of_cut_sizes
 from modular_converter.parallel.torch_switches import TorchSwitches
 
