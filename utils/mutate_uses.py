@@ -14,6 +14,7 @@ import functools
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import time
@@ -46,6 +47,10 @@ from tests.parallel.random_uses import (  # noqa: E402
     run,
     subject_named,
 )
+
+
+_RAISED = re.compile(r"\[rank\d+\]: \S*(Error|Exception|Interrupt)\b")
+"""The last line of a traceback, as torch writes it for a process of a group."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +102,9 @@ class Record:
             return False
         found = json.loads(self.now.read_text())
         number = found.pop("number")
-        self.add(Part(**found), number, Outcome(ERROR, -1, "the processes ended"), [], time.time())
+        said = [line for line in self.path.with_suffix(".errors").read_text().splitlines() if _RAISED.match(line)]
+        reason = said[0] if said else "without an error of Python"
+        self.add(Part(**found), number, Outcome(ERROR, -1, f"the processes ended: {reason}"), [], time.time())
         return True
 
 
@@ -223,7 +230,7 @@ def explained(ranks: Ranks, pair: Pair, lines: list[str], first: Outcome) -> tup
 
 
 def in_group(part: Part, options: argparse.Namespace, count: int) -> None:
-    """Start the processes of a group that tries the steps of one part."""
+    """Start the processes of a group that tries the steps of one part; if they end early, the file beside the record says why."""
     assert part.layout
     command = [
         sys.executable,
@@ -246,7 +253,8 @@ def in_group(part: Part, options: argparse.Namespace, count: int) -> None:
         "steps",
     ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
-    subprocess.run(command, env=environment, check=False)
+    with options.record.with_suffix(".errors").open("w") as errors:
+        subprocess.run(command, env=environment, check=False, stderr=errors)
 
 
 def tried_in_group(parts: list[Part], count: int, options: argparse.Namespace) -> int:

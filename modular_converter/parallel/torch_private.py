@@ -78,7 +78,7 @@ def weights_of_unit(module: Any) -> Iterator[Any]:
         yield from () if group is None else group.fsdp_params
 
 
-def end_broken_iteration(units: Sequence[Any], before: Callable[[], None]) -> None:
+def end_broken_iteration(units: Sequence[Any], before: Callable[[], None]) -> bool:
     """Let the units of ``fully_shard`` forget a forward or backward that an exception has ended.
 
     torch leaves their state as it was in the middle: ``model.parameters()`` would stay the gathered weights, whose
@@ -86,13 +86,17 @@ def end_broken_iteration(units: Sequence[Any], before: Callable[[], None]) -> No
 
     Args:
         before: is called first, if there is one.
+
+    Returns:
+        Whether it was a backward.
     """
     idle = NAMES.find("TrainingState").IDLE
     broken = {unit._get_fsdp_state()._training_state for unit in units} - {idle}
     if not broken:
-        return
+        return False
     before()
-    if broken != {NAMES.find("TrainingState").FORWARD}:  # gradients of this process's rows, which no sum has reached
+    of_backward = broken != {NAMES.find("TrainingState").FORWARD}
+    if of_backward:  # gradients of this process's rows, which no sum has reached
         for weight in (one for unit in units for one in weights_of_unit(unit)):
             weight.unsharded_accumulated_grad = None
             if hasattr(weight, "_unsharded_param"):
@@ -100,6 +104,7 @@ def end_broken_iteration(units: Sequence[Any], before: Callable[[], None]) -> No
     for unit in units:
         if unit._get_fsdp_state()._is_root:
             unit.reset_iter_state()
+    return of_backward
 
 
 def storage_number(tensor: Any) -> int:

@@ -10,10 +10,12 @@ import json
 import sys
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 
 from modular_converter.parallel import parallelize
+from modular_converter.parallel.errors import ApplyError, one_line
 from tests.parallel.own_models import PlainNet
 
 
@@ -42,6 +44,12 @@ USES = {
     "another loss waits": f"waits = loss()\n{BROKEN['forward']}\nwaits.backward(); optimizer.step()",
     "second step behind a loss": "for _ in range(3):\n    loss().backward(); loss(); optimizer.step(); m.zero_grad()",
     "written behind a loss": "loss()\nwith torch.no_grad():\n    [one.mul_(0.5) for one in m.parameters()]",
+    "data written behind a loss": "loss()\n[one.data.mul_(0.5) for one in m.parameters()]",
+    "data kept and written": "kept = [one.data for one in m.parameters()]\nloss(); loss()\n[one.mul_(0.5) for one in kept]",
+    "step, then zero_grad in place": (
+        f"loss().backward()\n{BROKEN['backward']}\nrefused()\noptimizer.zero_grad(set_to_none=False); loss().backward(); optimizer.step()"
+    ),
+    "step of no gradients": f"{BROKEN['backward']}\nrefused()\nm.zero_grad(); loss().backward(); optimizer.step()",
 }
 
 
@@ -60,6 +68,12 @@ def run(code: str, model: Any, ids: torch.Tensor) -> tuple[torch.Tensor, dict[st
             caught.append(error)
 
     whole = not hasattr(model, "full_state_dict")
+
+    def refused() -> None:
+        if not whole:
+            with pytest.raises(ApplyError, match="of a backward that an exception has ended"):
+                scope["optimizer"].step()
+
     state, load = (
         (model.state_dict, model.load_state_dict) if whole else (model.full_state_dict, model.load_full_state_dict)
     )
@@ -67,11 +81,35 @@ def run(code: str, model: Any, ids: torch.Tensor) -> tuple[torch.Tensor, dict[st
     scope = {
         "m": model, "ids": ids, "torch": torch, "attempt": attempt, "boom": boom, "layer": layer, "norm": layer.norm,
         "last": list(model.modules())[-1], "loss": lambda: model(ids).pow(2).mean(), "state": state, "load": load,
-        "optimizer": torch.optim.SGD(model.parameters(), 1.0, momentum=0.5),
+        "refused": refused, "optimizer": torch.optim.SGD(model.parameters(), 1.0, momentum=0.5),
     }  # fmt: skip
     exec(code, scope)
     assert len(caught) == code.count("attempt("), code
     return model(IDS).detach(), state()
+
+
+class BrokenOnDisk(PlainNet):
+    """Its own code, which the first process alone runs, fails."""
+
+    def save_pretrained(self, folder: str, state_dict: Any = None, is_main_process: bool = True) -> None:
+        raise KeyError(folder)
+
+
+def saves(layout: str) -> list[list[str]]:
+    """What processes are told that save models which cannot be saved, or of which the first one fails."""
+    found = []
+    for kind in (PlainNet, BrokenOnDisk):
+        torch.manual_seed(0)
+        model = parallelize(kind(), layout=layout, device="cpu", example_inputs={"ids": IDS}, probe=False)
+        texts: list[Any] = [""] * dist.get_world_size()
+        try:
+            model.save_pretrained("somewhere")
+            own = "saved"
+        except Exception as error:
+            own = one_line(error)
+        dist.all_gather_object(texts, own)
+        found.append(texts)
+    return found
 
 
 def main(layout: str) -> None:
@@ -92,8 +130,9 @@ def main(layout: str) -> None:
         (wanted, weights), (got, shares) = run(code, one, IDS), run(code, shared, ids)
         pairs = [(wanted, got), *((weights[key], shares[key]) for key in weights)]
         errors[name] = max(float((a - b).abs().max() / a.abs().max()) for a, b in pairs)
+    told = saves(layout)
     if dist.get_rank() == 0:
-        print(json.dumps(errors))
+        print(json.dumps({"errors": errors, "saves": told}))
     dist.destroy_process_group()
 
 

@@ -2,14 +2,18 @@
 
 Each process of a group has the whole model, and its share of the same model in a layout. Lines of Python run on both:
 losses, backwards, clipping, optimizers of many kinds, settings, writes, checkpoints. Whole values, weights and flags must
-be equal after each line, or all processes refuse it with a reason.
+be equal after each line, or all processes refuse it with a reason. All is computed in double precision, also what code asks
+to compute in another one, so that a difference is no rounding: of a loss in single precision, processes with parts of a batch
+get other roundings, which an optimizer may make large.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 import random
+import sys
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator
@@ -21,6 +25,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.overrides import TorchFunctionMode
 
 from modular_converter.parallel.api import parallelize
 from modular_converter.parallel.engine.base.settings import settings_of
@@ -35,7 +40,6 @@ from tests.parallel.random_uses import (
     ERROR,
     HALF,
     REFUSED,
-    TOLERANCE,
     TYPES,
     Outcome,
     copied,
@@ -63,6 +67,9 @@ def layouts_of(ranks: int, number: int) -> tuple[str, ...]:
 
 
 _BOTH = "both raise"
+_EXACT = 1e-8  # relative; where autocast, which the lines ask for, rounds to half, it is `HALF`
+_NARROW = frozenset((torch.float32, torch.float16, torch.bfloat16))
+_WIDE = {"float": torch.Tensor.double, "half": torch.Tensor.double, "bfloat16": torch.Tensor.double}
 _ROWS = 12  # which 2, 3, 4 and 6 divide
 # Of gradients that are zero but for rounding, a smaller epsilon makes steps of any size.
 _OPTIMIZERS = (
@@ -84,10 +91,27 @@ _OPTIMIZERS = (
 )
 
 
+class AllDouble(TorchFunctionMode):
+    """Code computes in double precision where it asks for another one; a scaler's numbers, which are powers of 2, stay."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if sys._getframe(1).f_globals.get("__name__") != "torch.amp.grad_scaler":
+            func = _WIDE.get(getattr(func, "__name__", ""), func)
+            args = tuple(_widened(one) for one in args)
+            kwargs = {name: _widened(one) for name, one in kwargs.items()}
+        return func(*args, **kwargs)
+
+
+def _widened(value: Any) -> Any:
+    return torch.float64 if isinstance(value, torch.dtype) and value in _NARROW else value
+
+
 class Trainees:
-    """A whole model and its share; every process makes one."""
+    """A whole model and its share; every process makes one, and computes in double precision from then on."""
 
     def __init__(self, name: str, layout: str) -> None:
+        torch.set_default_dtype(torch.float64)
         subject = subject_named(name)
         self.name, self.layout = name, layout
         parts, _, option = layout.partition("+")
@@ -188,7 +212,7 @@ class _Side:
         batch = {key: mapped(value, lambda t: t[rows] if t.dim() else t) for key, value in self.batch.items()}
         if self.labels:
             more["labels"] = batch.get("decoder_input_ids", batch.get("input_ids"))
-        out = model(**batch, **more)
+        out = model(**{**batch, **more})
         if self.labels:
             loss: torch.Tensor = out.loss if hasattr(out, "loss") else out[0]
             return loss
@@ -418,10 +442,12 @@ def run_steps(trainees: Trainees, lines: list[str]) -> Outcome:
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         spaces = trainees.spaces(Path(folder))
-        tolerance = TOLERANCE
+        tolerance = _EXACT
         for at, line in enumerate(lines):
-            tolerance = HALF if "bfloat16" in line or "Muon" in line else tolerance
-            answers = [_attempt(line, space, at) for space in spaces]
+            half = "bfloat16" in line
+            tolerance = HALF if half else tolerance
+            with contextlib.nullcontext() if half else AllDouble():
+                answers = [_attempt(line, space, at) for space in spaces]
             kind, said = _together(*_judged(answers[0], answers[1], tolerance))
             if kind == EQUAL and any(word in line for word in ("step", "no_grad", "resume", "load_state")):
                 kind, said = _together(*_same_weights(trainees, tolerance))

@@ -10,5 +10,9 @@ from tests.parallel.launch import line_of  # noqa: E402
 @pytest.mark.parametrize("layout", ["ddp2", "fsdp2"])
 def test_what_follows_is_that_of_one_device(layout):
     found = line_of(2, "tests/parallel/broken_script.py", layout)
-    assert len(found) == 19
-    assert max(found.values()) < 1e-9, {name: error for name, error in found.items() if error > 1e-9}
+    errors, (without, failed) = found["errors"], found["saves"]
+    assert len(errors) == 23
+    assert max(errors.values()) < 1e-9, {name: error for name, error in errors.items() if error > 1e-9}
+    assert len(set(without)) == 1 and "PlainNet has no save_pretrained: give what full_state_dict" in without[0]
+    assert failed[0] == "KeyError: 'somewhere'"
+    assert "process 0 could not save the model: KeyError: 'somewhere'" in failed[1]  # it does not wait for the first

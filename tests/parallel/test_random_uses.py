@@ -5,6 +5,7 @@ import random
 import pytest
 
 
+torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from tests.parallel.random_uses import (  # noqa: E402
@@ -45,3 +46,25 @@ def test_what_comes_of_lines_is_told(pair):
     assert run(pair, ["m.note = 1", differs, call]).kind == DIFFERENT
     found = reduced(["m.note = 1", differs, call], lambda fewer: run(pair, fewer).kind == DIFFERENT)
     assert found == [differs] and run(pair, [call]).kind == EQUAL
+
+
+def test_training_steps_compute_in_double_precision_what_code_asks_for_in_another():
+    from tests.parallel.random_steps import AllDouble
+
+    x = torch.ones(3, dtype=torch.float64)
+    with AllDouble():
+        found = [
+            x.float(),
+            x.bfloat16(),
+            x.to(torch.float32),
+            x.softmax(0, dtype=torch.float32),
+            torch.zeros(2, dtype=torch.half),
+        ]
+        scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+        scale = scaler.scale(x)
+        optimizer = torch.optim.SGD([torch.nn.Parameter(x.clone())])
+        optimizer.param_groups[0]["params"][0].grad = scale
+        scaler.step(optimizer)
+        scaler.update()
+    assert {one.dtype for one in found} == {torch.float64} and torch.equal(scale, 4 * x)
+    assert x.float().dtype == torch.float32

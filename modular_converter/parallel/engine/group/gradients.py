@@ -154,7 +154,7 @@ def _ended_if_broken(users: Any) -> Iterator[None]:
         yield
     except BaseException:
         for model in (one for user in list(users) for one in models_of(user)):
-            end_broken(model)
+            end_broken(model, in_backward=True)
         raise
 
 

@@ -54,7 +54,7 @@ from modular_converter.parallel.engine.group.weight_sources import (
     WeightSource,
     same_checkpoint,
 )
-from modular_converter.parallel.engine.group.whole_state import whole_tensors
+from modular_converter.parallel.engine.group.whole_state import made_by_first, whole_tensors
 from modular_converter.parallel.engine.inference.agreement import agreeing_methods, choose_cache
 from modular_converter.parallel.engine.inference.fused_norms import fuse_norms
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup, make_plain
@@ -267,9 +267,7 @@ class AdaptedShare:
         state = torch.nn.Module.state_dict(base, prefix=prefix, keep_vars=True)
         whole, fetch = whole_tensors(state, {f"{prefix}{one.name}": one for one in spread_of(base)})
         adapters = state_of_adapters(self, whole, fetch, **more)
-        if dist.get_rank() == 0:
-            own.save_pretrained(folder, state_dict=adapters, **more)
-        dist.barrier()
+        made_by_first(lambda: None if dist.get_rank() else own.save_pretrained(folder, state_dict=adapters, **more))
 
 
 def wrap_share(wrapper: Any, base: Any) -> Any:

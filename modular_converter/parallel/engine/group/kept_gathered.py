@@ -6,6 +6,7 @@ again in the next backward, where no hook of torch gathers them: the process wou
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import WeakSet
@@ -20,12 +21,16 @@ from modular_converter.parallel.torch_private import (
     end_broken_iteration,
     execution_engine,
     pytree,
+    weights_of_unit,
     will_engine_execute,
 )
 
 
 _GATHERED: WeakSet[KeptGathered] = WeakSet()
+_DATA: list[weakref.ref[torch.Tensor]] = []
 _KEPT = "_kept_gathered"
+# Key in the ``__dict__`` of a model: a weight whose gradient tells whether those of a broken backward were cleared.
+_BROKEN = "_broken_gradient"
 
 
 class KeptGathered:
@@ -90,7 +95,9 @@ class KeptGathered:
         if not self.stored:  # not earlier: weights may be filled behind `fully_shard`
             self.stored = list(model.parameters())
         before, self.versions = self.versions, self._versions()
-        if before != self.versions:  # units that a forward without a backward has left gathered have the old weights
+        if (
+            before != self.versions or _read_data()
+        ):  # units that a forward without a backward has left gathered have the old weights
             self.close()
             for unit in self.reshards:
                 unit.reshard()
@@ -120,7 +127,19 @@ class KeptGathered:
         return pytree.tree_map(watched, values, is_leaf=lambda one: not isinstance(one, (tuple, list, dict)))
 
     def _versions(self) -> int:
-        return sum(one._version for one in self.stored)
+        return sum(one._version + getattr(one, "_local_tensor", one)._version for one in self.stored)
+
+
+def note_data(data: torch.Tensor) -> None:
+    """Take note that code has read ``weight.data``: what it writes there changes no version."""
+    _DATA.append(weakref.ref(data))
+
+
+def _read_data() -> bool:
+    """Whether code may have written to the ``data`` of a weight since the last call."""
+    found = bool(_DATA)
+    _DATA[:] = [one for one in _DATA if one() is not None]
+    return found
 
 
 def keeps_gathered(unit: Any) -> bool:
@@ -136,13 +155,49 @@ def close_gathered(module: Any = None) -> None:
             one.close()
 
 
-def end_broken(model: Any) -> None:
+def end_broken(model: Any, in_backward: bool = False) -> None:
     """Forget a forward or backward that an exception has ended; called where the model is in neither.
 
     Only a backward may be under way: one that computes a forward again, or in which an optimizer makes its steps.
+
+    Args:
+        in_backward: the exception came from a backward, whose gradients no step may use.
     """
-    if current_graph_task_id() == -1 and (units := data_units_of(model)):
-        end_broken_iteration(units, lambda: close_gathered(units[0]))
+    units = data_units_of(model) if current_graph_task_id() == -1 else []
+    if units and end_broken_iteration(units, lambda: close_gathered(units[0])) and in_backward:
+        _mark_broken(model, units)
+
+
+def _mark_broken(model: Any, units: list[Any]) -> None:
+    """Let a gradient have an entry that is no number, which goes as soon as gradients are cleared, in any way."""
+    for weight in (one.sharded_param for unit in units for one in weights_of_unit(unit)):
+        if weight.requires_grad and weight.to_local().numel():
+            if weight.grad is None:
+                weight.grad = torch.zeros_like(weight)
+            _first_entry(weight).fill_(float("nan"))
+            model.__dict__[_BROKEN] = weight
+            return
+
+
+def _first_entry(weight: Any) -> torch.Tensor:
+    local: torch.Tensor = weight.grad.detach().to_local()
+    return local[(slice(0, 1),) * local.dim()]
+
+
+def refuse_broken(model: Any, optimizer: Any) -> None:
+    """Raise ``ApplyError`` before a step with gradients of a backward that an exception has ended."""
+    weight = model.__dict__.get(_BROKEN)
+    if weight is None:
+        return
+    own = {id(one) for group in optimizer.param_groups for one in group["params"]}
+    if not any(id(one) in own for one in model.parameters()):
+        return
+    if weight.grad is not None and bool(_first_entry(weight).isnan().any()):
+        raise ApplyError(
+            "a step with the gradients of a backward that an exception has ended, whose averages over data ranks were not "
+            "made: call zero_grad(), and a forward and backward, before it"
+        )
+    del model.__dict__[_BROKEN]
 
 
 def data_units_of(model: Any) -> list[Any]:

@@ -2,7 +2,8 @@
 
 Whether it does is found by steps of copies of it on small weights: where the gradients of some weights are larger, the steps of
 the others must stay as they are. Statistics of single DTensors are of the whole weight. Shares that are no DTensors refuse
-them (`share_tensors.py`); a copy's step shows it before any weight has changed.
+them (`share_tensors.py`); a copy's step shows it before any weight has changed. So it does where an optimizer would compute with
+a DTensor and a plain tensor, such as a state that it has not made from its weight: torch has no placement of that one.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from weakref import WeakKeyDictionary
 import torch
 from torch.distributed.tensor import DTensor
 
-from modular_converter.parallel.engine.group.kept_gathered import close_gathered
+from modular_converter.parallel.engine.group.kept_gathered import close_gathered, refuse_broken
 from modular_converter.parallel.engine.group.refused_wrappers import check_shards, check_wrapped_optimizer
 from modular_converter.parallel.engine.group.same_calls import meet_of
 from modular_converter.parallel.engine.group.share_tensors import ShareTensor, as_plain, mark
 from modular_converter.parallel.engine.group.spread import Spread, gathered_weights, models_of
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.torch_private import TorchDispatchMode
+from modular_converter.parallel.torch_private import TorchDispatchMode, disabled_torch_function, pytree
 
 
 _ENTRIES = 2**22
@@ -60,8 +61,8 @@ def couples_weights(subject: TriedOptimizer) -> bool:
     return not all(_are_alike(*pair) for key in keys for pair in zip(plain[key], others[key][key]))
 
 
-def refuse_statistics(subject: TriedOptimizer) -> None:
-    """Raise the error of shares that a step would end in; one of the optimizer's own is left to the step."""
+def refuse_unplaced(subject: TriedOptimizer) -> None:
+    """Raise the error of shares or of plain tensors that a step would end in; one of the optimizer's own is left to the step."""
     try:
         _in_some_type(subject, ((),))
     except ApplyError:
@@ -93,8 +94,8 @@ def _moves(
         for place, (key, weight) in enumerate(copies.weights.items()):
             before[key] = as_plain(weight.detach()).clone()
             factor = scale * (7.0 if key in changed else 1.0)
-            weight.grad = _drawn(weight, place, number) * factor if weight.requires_grad else None
-        with _RefusedWrites(copies.real):
+            weight.grad = _drawn(weight, place, number, factor) if weight.requires_grad else None
+        with _RefusedOperations(copies.real):
             type(own).step(own, *args, **kwargs)
         for key, weight in copies.weights.items():
             moves[key].append(as_plain(weight.detach()) - before[key])
@@ -130,16 +131,39 @@ def _closure() -> torch.Tensor:
     return torch.ones(())
 
 
-def _drawn(like: torch.Tensor, number: int, step: int) -> torch.Tensor:
+def _drawn(like: torch.Tensor, number: int, step: int, factor: float = 1.0) -> torch.Tensor:
     chance = torch.Generator().manual_seed(1000 * number + step + 1)
     drawn = torch.randn(as_plain(like).shape, dtype=torch.float64, generator=chance).to(like.device, like.dtype)
-    return _marked_as(like, drawn)
+    return _marked_as(like, drawn * factor)
 
 
 def _marked_as(like: Any, made: torch.Tensor) -> torch.Tensor:
     if isinstance(like, ShareTensor):
         mark(made, like._whole)  # type: ignore[attr-defined]
+    elif isinstance(like, (DTensor, _OfDTensor)):
+        made.__class__ = _OF_DTENSORS[type(made)]
     return made
+
+
+class _OfDTensor:
+    """The part of the classes of copies of DTensors."""
+
+    __slots__ = ()
+    __torch_function__ = disabled_torch_function
+
+
+class _PlainOfDTensor(_OfDTensor, torch.Tensor):
+    __slots__ = ()
+
+
+class _ParameterOfDTensor(_OfDTensor, torch.nn.Parameter):
+    __slots__ = ()
+
+
+_OF_DTENSORS: dict[type[Any], type[Any]] = {
+    torch.Tensor: _PlainOfDTensor,
+    torch.nn.Parameter: _ParameterOfDTensor,
+}
 
 
 class _Copies:
@@ -234,8 +258,8 @@ def _has_state(value: Any) -> bool:
     return own and hasattr(value, "__dict__") and not isinstance(value, fixed)
 
 
-class _RefusedWrites(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Writes to real tensors, which an optimizer may have in places that are not copied, are errors."""
+class _RefusedOperations(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Writes to real tensors, which an optimizer may have in places that are not copied, and mixtures with DTensors are errors."""
 
     def __init__(self, real: Collection[int]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -248,7 +272,21 @@ class _RefusedWrites(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     for one in given if isinstance(given, (list, tuple)) else [given]:
                         if isinstance(one, torch.Tensor) and one.untyped_storage().data_ptr() in self.real:
                             raise ApplyError("it writes to tensors of the model that are not in its groups or state")
-        return func(*args, **(kwargs or {}))
+        given = [one for one in pytree.tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+        if not any(isinstance(one, _OfDTensor) for one in given):
+            return func(*args, **(kwargs or {}))
+        plain = next((one for one in given if not isinstance(one, _OfDTensor) and one.numel() != 1), None)
+        if plain is not None:
+            raise ApplyError(
+                f"a step would compute {func} of a DTensor and a plain tensor of {plain.dim()} dimensions, which each process may have "
+                "another of: let the optimizer make its state from the weight (torch.zeros_like(weight), weight.new_zeros(…)), or "
+                "take another one (torch.optim.Adafactor for transformers.Adafactor)"
+            )
+        found = func(*args, **(kwargs or {}))
+        for one in pytree.tree_leaves(found):
+            if type(one) in _OF_DTENSORS:
+                one.__class__ = _OF_DTENSORS[type(one)]
+        return found
 
 
 def _are_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -275,6 +313,8 @@ def before_step(users: Any, optimizer: Any, args: Any, kwargs: Any) -> None:
     Raises ``ApplyError`` if the step would be wrong on shares.
     """
     close_gathered()  # the weights change
+    for model in (one for user in list(users) for one in models_of(user)):
+        refuse_broken(model, optimizer)
     count = sum(len(group["params"]) for group in optimizer.param_groups)
     if _CHECKED.get(optimizer) == count:
         return
@@ -324,8 +364,10 @@ def _check(user: Any, weights: Sequence[Spread], subject: TriedOptimizer) -> Non
         for value in subject.optimizer.state.get(one, {}).values():
             if type(value) in (torch.Tensor, DTensor) and value.shape == as_plain(one).shape:
                 mark(value, one._whole)
-    if parts:
-        refuse_statistics(subject)
+    if parts or not type(subject.optimizer).__module__.startswith(
+        "torch."
+    ):  # torch's own make their state from weights
+        refuse_unplaced(subject)
     if _has_other_stages(user) and couples_weights(subject):
         raise ApplyError(
             f"{type(subject.optimizer).__name__} computes with several weights together, and a process has only those of its "

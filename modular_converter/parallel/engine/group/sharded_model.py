@@ -170,12 +170,18 @@ class Sharded(InLayout, MemoryFigures):
             raise ApplyError(
                 "quantised weights can only be saved from the whole model: call unshard(), and save it then"
             )
+        kind = self.__dict__["_own_class"]
+        if not hasattr(kind, "save_pretrained"):
+            raise ApplyError(
+                f"{kind.__name__} has no save_pretrained: give what full_state_dict(first_only=True) returns to torch.save on the "
+                "first process, or take save_checkpoint"
+            )
         own: Any = super()
         # Not the first rank of the group: on a mesh of several dimensions each replica has a first rank.
         first = dist.get_rank() == 0
 
         def save() -> None:
-            if more or not saves_as_library(self.__dict__["_own_class"]):
+            if more or not saves_as_library(kind):
                 state = self.full_state_dict(first_only=True)
                 if first:
                     sized = {} if max_shard_size is None else {"max_shard_size": max_shard_size}

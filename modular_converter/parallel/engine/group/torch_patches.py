@@ -20,6 +20,7 @@ from torch.distributed.tensor import DTensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from modular_converter.parallel.engine.group.gradients import checked_backward, checked_grad, unscale_together
+from modular_converter.parallel.engine.group.kept_gathered import note_data
 from modular_converter.parallel.engine.group.optimizer_steps import before_step, norm_of_whole
 from modular_converter.parallel.engine.group.refused_wrappers import checked_replicas
 from modular_converter.parallel.engine.group.whole_operations import WholeOperations
@@ -74,7 +75,7 @@ class AssignedData:
     def __init__(self) -> None:
         self.own: Any = vars(TensorBase)["data"]
         self.users: Any = ()
-        self.made = property(self.own.__get__, self._assign)
+        self.made = property(self._read, self._assign)
 
     def enter(self, users: Any) -> None:
         self.users = users
@@ -85,6 +86,11 @@ class AssignedData:
         self.users = ()
         if vars(DTensor).get("data") is self.made:
             del DTensor.data
+
+    def _read(self, weight: Any) -> Any:
+        found = self.own.__get__(weight)
+        note_data(found)
+        return found
 
     def _assign(self, weight: Any, value: Any) -> None:
         """Write the value where the weight is. Raises ``ApplyError`` for one of another form."""

@@ -15,7 +15,7 @@ from modular_converter.parallel.engine.base.settings import apply_changes, pickl
 from modular_converter.parallel.engine.checkpoint.save_model import save_model, saved_names
 from modular_converter.parallel.engine.group.same_calls import everywhere
 from modular_converter.parallel.engine.group.spread import Spread, entries_in, spread_of
-from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.errors import ApplyError, one_line
 
 
 def whole_state(model: Any, kept: bool) -> dict[str, torch.Tensor]:
@@ -133,22 +133,36 @@ def saved_by_first(model: Any, save: Callable[[], None]) -> None:
 
     The others take over what the library has set in the first process's configuration: settings must stay the same on all.
 
-    Raises ``OSError`` on the first process if it cannot write, and ``ApplyError`` on the others.
+    Raises as ``made_by_first`` does.
     """
-    before, failure = b"", None
+    before = b""
     with contextlib.suppress(ApplyError):  # settings that cannot travel stay the caller's own
         before = pickled(settings_of(model))
-    try:
+
+    def saved() -> Any:
         save()
-    except OSError as error:
-        failure = error
-    changes = list(settings_changes(pickle.loads(before), settings_of(model))) if before else []
-    said: list[Any] = [(changes, str(failure or ""))]
-    dist.broadcast_object_list(said)
-    changes, problem = said[0]
-    if failure is not None:
-        raise failure
-    if problem:
-        raise ApplyError(f"process 0 could not save the model: {problem}")
+        return list(settings_changes(pickle.loads(before), settings_of(model))) if before else []
+
+    changes = made_by_first(saved)
     if dist.get_rank():
         apply_changes(model, [], changes)
+
+
+def made_by_first(make: Callable[[], Any]) -> Any:
+    """What ``make`` returns on the first process, which alone may fail in it; all processes must call this.
+
+    Raises the error of ``make``, and ``ApplyError`` with the first process's error on those that have none.
+    """
+    failure, found = None, None
+    try:
+        found = make()
+    except Exception as error:  # of the library's code or of a disk: the others must not wait for this process
+        failure = error
+    said: list[Any] = [(found, "" if failure is None else one_line(failure))]
+    dist.broadcast_object_list(said)
+    if failure is not None:
+        raise failure
+    found, problem = said[0]
+    if problem:
+        raise ApplyError(f"process 0 could not save the model: {problem}")
+    return found

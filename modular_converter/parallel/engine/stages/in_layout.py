@@ -27,6 +27,7 @@ from modular_converter.parallel.engine.group.same_calls import everywhere, meet,
 from modular_converter.parallel.engine.group.spread import Spread, each_once, mark_parts
 from modular_converter.parallel.engine.group.training_checkpoint import InLayout
 from modular_converter.parallel.engine.group.weight_sources import WeightSource
+from modular_converter.parallel.engine.group.whole_state import made_by_first
 from modular_converter.parallel.engine.stages.micro_batches import Batch
 from modular_converter.parallel.engine.stages.pipeline import Pipeline
 from modular_converter.parallel.errors import ApplyError
@@ -146,13 +147,17 @@ class PipelineInLayout(InLayout, Pipeline):
                 f"{type(self._shapes).__name__} is not saved as models of transformers are: load full_state_dict() into it"
             )
         state = self.full_state_dict(first_only=True)
-        if self._grid.everyone.rank == 0:
+
+        def write() -> None:
+            if self._grid.everyone.rank:
+                return
             whole = copy.deepcopy(self._shapes)
             for name, one in whole.named_parameters():
                 one.data = one.data.to(state[name].dtype)  # of the weights, where products have another one
             once = {name: one for name, one in state.items() if self._names.get(name, name) == name}
             save_model(whole, once, state.__getitem__, Path(folder), 1, max_shard_size)
-        dist.barrier()
+
+        made_by_first(write)
 
     def spreads(self) -> dict[str, Spread]:
         """First name in the whole model -> the parts of a weight of this process."""

@@ -2,9 +2,12 @@
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import optim
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
 
-from modular_converter.parallel.engine.group.optimizer_steps import TriedOptimizer, couples_weights, refuse_statistics
+from modular_converter.parallel.engine.group.optimizer_steps import TriedOptimizer, couples_weights, refuse_unplaced
 from modular_converter.parallel.engine.group.share_tensors import mark
 from modular_converter.parallel.errors import ApplyError
 
@@ -202,7 +205,48 @@ def test_statistics_of_shares_are_errors(make):
     before = [one.clone().as_subclass(torch.Tensor) for one in weights]
     said = "of up.weight, of its gradient or of their state: a process has its share"
     with pytest.raises(ApplyError, match=said):
-        refuse_statistics(TriedOptimizer(optimizer, args, {}, lambda copy: None))
+        refuse_unplaced(TriedOptimizer(optimizer, args, {}, lambda copy: None))
     assert all(torch.equal(one, two.as_subclass(torch.Tensor)) for one, two in zip(before, weights))
     with pytest.raises(ApplyError, match=said):
         optimizer.step(*args)
+
+
+class StateBesideWeight(optim.Optimizer):
+    """Makes its state without its weight, as `transformers.Adafactor` does."""
+
+    def __init__(self, weights):
+        super().__init__(weights, {})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for weight in self.param_groups[0]["params"]:
+            rows = self.state[weight].setdefault("rows", torch.zeros(weight.shape[:-1]).to(weight))
+            rows.add_(weight.grad.pow(2).mean(-1))
+            weight.sub_(weight.grad * rows.rsqrt()[:, None])
+
+
+@pytest.fixture
+def distributed():
+    """Makes a DTensor of a weight."""
+    if dist.is_initialized():
+        pytest.skip("another group is there already")
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    mesh = init_device_mesh("cpu", (1,))
+    yield lambda one: torch.nn.Parameter(distribute_tensor(one.detach(), mesh, [Shard(0)]))
+    dist.destroy_process_group()
+
+
+def test_a_state_that_is_no_dtensor_is_an_error_before_any_weight_has_changed(distributed):
+    weights = [distributed(one) for one in weights_of((65, 150), (70, 129))]
+    before = [one.full_tensor().clone() for one in weights]
+    for one in weights:
+        one.grad = torch.ones_like(one)
+    with pytest.raises(ApplyError, match=r"aten.add_.Tensor of a DTensor and a plain tensor of 1 dimensions"):
+        refuse_unplaced(TriedOptimizer(StateBesideWeight(weights), (), {}, lambda copy: None))
+    assert all(torch.equal(one, two.full_tensor()) for one, two in zip(before, weights))
+
+
+@pytest.mark.parametrize("make", [*ALONE, *OF_WHOLE, Together])
+def test_other_optimizers_of_dtensors_are_none(make, distributed):
+    weights = [distributed(one) for one in weights_of((65, 150), (70, 129))]
+    refuse_unplaced(TriedOptimizer(make(weights), (), {}, lambda copy: None))
