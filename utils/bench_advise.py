@@ -143,6 +143,11 @@ def measure_all(options: argparse.Namespace) -> None:
         except Exception as error:  # a run that fails leaves the others
             found = {"error": f"{type(error).__name__}: {str(error)[:300]}"}
         free(device, alone)
+        if row["layout"] != "tp1":
+            peaks: list[Any] = [None] * dist.get_world_size()
+            dist.all_gather_object(peaks, found.get("peak"))
+            if all(peaks):
+                found |= {"peak": max(peaks), "peaks": peaks}
         if first:
             known.append({**row, **found})
             print(json.dumps(known[-1]), flush=True)

@@ -16,8 +16,8 @@ def footprint(subject: ModelInQuestion, setting: LayoutSetting, device: Device) 
         raise AdviceError(f"{setting.rows} rows do not divide into {setting.chunks} micro-batches")
     if setting.weight_type and subject.trains and not setting.spreads:
         raise AdviceError(f"another type of products needs data ranks, such as fsdp2; this layout is {layout}")
-    parts = subject.parts(setting.shares, layout.shares)
+    groups = subject.groups(setting.shares, layout.shares)
     if layout.pp > 1:
-        return staged_footprint(subject, setting, device, parts)
+        return staged_footprint(subject, setting, device, groups)
     use = subject.use(setting.micro_rows, setting.shares, layout.shares, setting.recompute)
-    return unstaged_footprint(subject, setting, device, parts, use)
+    return unstaged_footprint(subject, setting, device, groups, use)

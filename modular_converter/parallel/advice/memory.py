@@ -7,6 +7,8 @@ gradients of a unit are in flight while the next unit computes.
 
 from __future__ import annotations
 
+import functools
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -17,7 +19,7 @@ import torch
 from modular_converter.parallel.advice.devices import GIB, Device
 from modular_converter.parallel.advice.optimizer_state import OptimizerUse, TrainedWeight, optimizer_use
 from modular_converter.parallel.advice.profile import RunUse, SegmentUse
-from modular_converter.parallel.advice.subject import ModelInQuestion, WeightPart
+from modular_converter.parallel.advice.subject import ModelInQuestion, WeightGroup, WeightKind
 from modular_converter.parallel.layout import Layout
 
 
@@ -132,11 +134,11 @@ class WeightUnit(NamedTuple):
 
 
 def unstaged_footprint(
-    subject: ModelInQuestion, setting: LayoutSetting, device: Device, parts: Sequence[WeightPart], use: RunUse
+    subject: ModelInQuestion, setting: LayoutSetting, device: Device, groups: Sequence[WeightGroup], use: RunUse
 ) -> Footprint:
     """The memory of a device without stages."""
-    optimizer = optimizer_of(setting, parts) if subject.trains else OptimizerUse(0.0, 0.0, ())
-    units = weight_units(setting, parts)
+    optimizer = optimizer_of(setting, groups) if subject.trains else OptimizerUse(0.0, 0.0, ())
+    units = weight_units(setting, groups)
     weights = sum(unit.part for unit in units.values())
     on_host = setting.offload
     if not subject.trains:
@@ -150,7 +152,7 @@ def unstaged_footprint(
         subject,
         setting,
         device,
-        parts,
+        groups,
         weights=0.0 if on_host else weights,
         gradients=sum(unit.reduced for unit in units.values()) if subject.trains and not on_host else 0.0,
         optimizer=0.0 if on_host else optimizer.state,
@@ -163,7 +165,7 @@ def assembled(
     subject: ModelInQuestion,
     setting: LayoutSetting,
     device: Device,
-    parts: Sequence[WeightPart],
+    groups: Sequence[WeightGroup],
     weights: float,
     gradients: float,
     optimizer: float,
@@ -172,7 +174,10 @@ def assembled(
 ) -> Footprint:
     """The footprint with what does not depend on the moment."""
     inputs = 16.0 * setting.rows * subject.length
-    whole = sorted(((one.name, _bytes(one.shape, one.width)) for one in parts if one.replicated), key=lambda p: -p[1])
+    whole: list[tuple[str, float]] = []
+    if setting.layout.shares > 1:
+        parts = (one for group in groups for one in group.parts if one.replicated)
+        whole = sorted(((one.name, _bytes(one.shape, one.width)) for one in parts), key=lambda pair: -pair[1])
     inside = weights + optimizer + subject.buffers + peak.size
     return Footprint(
         weights,
@@ -184,24 +189,25 @@ def assembled(
         device.workspace_mib * 2**20,
         (device.context_gib + device.group_gib * (setting.layout.size > 1)) * GIB,
         inside * device.spare,
-        tuple(whole) if setting.layout.shares > 1 else (),
+        tuple(whole),
     )
 
 
-def trained_weights(setting: LayoutSetting, parts: Sequence[WeightPart]) -> list[TrainedWeight]:
-    """The part of each weight that this process updates."""
+def trained_weights(setting: LayoutSetting, groups: Sequence[WeightGroup]) -> Counter[TrainedWeight]:
+    """The kinds of parts of weights that this process updates, each with its number."""
     own_type = getattr(torch, setting.weight_type) if setting.weight_type else None
-    found = []
-    for one in parts:
-        if one.trained:
-            kind = own_type or {2: torch.bfloat16, 4: torch.float32, 8: torch.float64}.get(one.width, torch.bfloat16)
-            found.append(TrainedWeight(_shard(one.shape, setting.layout.dp_shard), one.whole, kind))
+    found: Counter[TrainedWeight] = Counter()
+    for kinds, number in Counter(one.kinds for one in groups).items():
+        for whole, shape, width, trained in kinds:
+            if trained:
+                kind = own_type or {2: torch.bfloat16, 4: torch.float32, 8: torch.float64}.get(width, torch.bfloat16)
+                found[TrainedWeight(_shard(shape, setting.layout.dp_shard), whole, kind)] += number
     return found
 
 
-def optimizer_of(setting: LayoutSetting, parts: Sequence[WeightPart]) -> OptimizerUse:
+def optimizer_of(setting: LayoutSetting, groups: Sequence[WeightGroup]) -> OptimizerUse:
     """The use of the optimizer on this process's parts."""
-    return optimizer_use(setting.optimizer, trained_weights(setting, parts))
+    return optimizer_use(setting.optimizer, trained_weights(setting, groups))
 
 
 def _shard(shape: tuple[int, ...], ranks: int) -> tuple[int, ...]:
@@ -213,16 +219,33 @@ def _bytes(shape: tuple[int, ...], width: float) -> float:
     return float(prod(shape)) * width
 
 
-def weight_units(setting: LayoutSetting, parts: Sequence[WeightPart]) -> dict[str, WeightUnit]:
+def weight_units(setting: LayoutSetting, groups: Sequence[WeightGroup]) -> dict[str, WeightUnit]:
     """Path of a unit -> its bytes. Without data ranks nothing is gathered."""
-    ranks, width = setting.layout.dp_shard, getattr(torch, setting.weight_type).itemsize if setting.weight_type else 0
+    width = getattr(torch, setting.weight_type).itemsize if setting.weight_type else 0
     found = {"": WeightUnit()}
-    for one in parts:
-        shard = _shard(one.shape, ranks)
-        kept, whole = _bytes(shard, width or one.width), _bytes(shard, one.width) * ranks
-        gradients = (whole, kept * ranks, kept) if one.trained else (0.0, 0.0, 0.0)
-        more = (kept, whole if setting.spreads else 0.0, *gradients)
-        found[one.unit] = WeightUnit(*(a + b for a, b in zip(found.get(one.unit, WeightUnit()), more)))
+    for one in groups:
+        unit = _unit_of(one.kinds, setting.layout.dp_shard, width, setting.spreads)
+        found[one.path] = _together(found[one.path], unit) if one.path in found else unit
+    return found
+
+
+def _together(first: WeightUnit, second: WeightUnit) -> WeightUnit:
+    return WeightUnit(*(a + b for a, b in zip(first, second)))
+
+
+@functools.lru_cache(4096)
+def _unit_of(kinds: tuple[WeightKind, ...], ranks: int, own_width: int, spreads: bool) -> WeightUnit:
+    """The bytes of weights of these kinds.
+
+    Args:
+        own_width: bytes of an entry in the type of weights, if products are in another; else 0.
+    """
+    found = WeightUnit()
+    for _, shape, width, trained in kinds:
+        shard = _shard(shape, ranks)
+        kept, whole = _bytes(shard, own_width or width), _bytes(shard, width) * ranks
+        gradients = (whole, kept * ranks, kept) if trained else (0.0, 0.0, 0.0)
+        found = _together(found, WeightUnit(kept, whole if spreads else 0.0, *gradients))
     return found
 
 

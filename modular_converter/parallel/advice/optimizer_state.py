@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.util
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,14 +66,16 @@ _IN_ONE_PASS = ("adamw-fused", "adamw8bit")
 _ONE_BY_ONE = ("adafactor",)
 
 
-def optimizer_use(name: str, weights: Sequence[TrainedWeight]) -> OptimizerUse:
+def optimizer_use(name: str, kinds: Mapping[TrainedWeight, int]) -> OptimizerUse:
     """The use of an optimizer, from a step on the meta device for each kind of weight.
+
+    Args:
+        kinds: kind of weight -> the number of weights of that kind.
 
     Raises ``AdviceError`` for an unknown name, or a library that is not installed.
     """
     if name not in OPTIMIZERS:
         raise AdviceError(f"unknown optimizer {name!r}; known: {', '.join(OPTIMIZERS)}")
-    kinds = Counter(weights)
     each = {kind: _stepped(name, kind) for kind in kinds}
     state = sum(each[kind].state * number for kind, number in kinds.items())
     if name in _IN_ONE_PASS:  # one kernel reads weight, gradient and state, and writes weight and state

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
-from math import prod
+from typing import NamedTuple
 
 from modular_converter.parallel.advice.devices import Device
 from modular_converter.parallel.advice.memory import (
@@ -20,12 +20,12 @@ from modular_converter.parallel.advice.memory import (
 )
 from modular_converter.parallel.advice.optimizer_state import OptimizerUse
 from modular_converter.parallel.advice.profile import SegmentUse
-from modular_converter.parallel.advice.subject import ModelInQuestion, WeightPart
+from modular_converter.parallel.advice.subject import ModelInQuestion, WeightGroup, weight_groups
 from modular_converter.parallel.errors import AdviceError
 from modular_converter.parallel.pipeline.chain import balanced, spans
 from modular_converter.parallel.schedule.forecast import PipelineSetting
 from modular_converter.parallel.schedule.orders import SCHEDULES, ActionOrder, Work
-from modular_converter.parallel.schedule.simulate import Timeline, simulate
+from modular_converter.parallel.schedule.simulate import simulate
 from modular_converter.parallel.schedule.stage_costs import StageCost
 
 
@@ -34,7 +34,7 @@ class Stage:
     """A stage: its segments of one micro-batch, and its weights."""
 
     segments: tuple[SegmentUse, ...]
-    parts: tuple[WeightPart, ...]
+    groups: tuple[WeightGroup, ...]
 
     @functools.cached_property
     def kept(self) -> float:
@@ -42,62 +42,53 @@ class Stage:
         return sum(one.forward.net for one in self.segments)
 
 
-def stages_of(subject: ModelInQuestion, setting: LayoutSetting, parts: Sequence[WeightPart]) -> list[Stage]:
+def stages_of(subject: ModelInQuestion, setting: LayoutSetting, groups: Sequence[WeightGroup]) -> list[Stage]:
     """The stages in order. Raises ``AdviceError`` if the model has too few layers, or its weights are in no list of layers."""
     use = subject.use(setting.micro_rows, setting.shares, setting.layout.shares, setting.recompute)
-    per_rank = SCHEDULES[setting.schedule].usual
-    count = setting.layout.pp * per_rank
-    sizes: dict[str, float] = {}
-    for one in parts:
-        sizes[one.unit] = sizes.get(one.unit, 0.0) + float(prod(one.shape))
-    lists: dict[str, list[str]] = {}
-    for path in sizes:
-        if path:
-            lists.setdefault(path.rpartition(".")[0], []).append(path)
+    count = setting.layout.pp * SCHEDULES[setting.schedule].usual
+    lists: dict[str, list[WeightGroup]] = {}
+    for one in groups:
+        if one.path:
+            lists.setdefault(one.path.rpartition(".")[0], []).append(one)
     if not lists:
         raise AdviceError("its weights are in no list of layers, so it has no stages")
-    divided = max(lists.values(), key=lambda paths: sum(sizes[path] for path in paths))
-    run = [one.path for one in use.segments if one.path in set(divided)]
+    divided = {
+        one.path: one for one in max(lists.values(), key=lambda members: sum(one.whole_bytes for one in members))
+    }
+    places = [number for number, one in enumerate(use.segments) if one.path in divided]
+    run = [divided[use.segments[number].path] for number in places]
     if len(run) != len(divided) or len(run) < count:
         raise AdviceError(f"{len(divided)} layers do not make {count} stages")
-    first, last = (next(n for n, one in enumerate(use.segments) if one.path == path) for path in (run[0], run[-1]))
-    outside = [one for one in parts if one.unit not in set(divided)]
-    behind = {one.name for one in outside if not _is_before(one, subject, run)}
-    head, tail = (sum(prod(one.shape) for one in outside if (one.name in behind) is late) for late in (False, True))
-    cuts = _cuts(tuple(int(sizes[path]) for path in run), count, int(head), int(tail))
+    before, behind, again = _outside(groups, divided)
+    # As `Pipeline` cuts: a tied weight counts on both sides.
+    head, tail = (sum(one.whole_bytes for one in some) for some in (before, behind + again))
+    cuts = _cuts(tuple(one.whole_bytes for one in run), count, head, tail)
+    # Code between two layers belongs to the second of them.
+    borders = [0, *(places[cut - 1] + 1 for cut in cuts), len(use.segments)]
     found = []
     for number, span in enumerate(spans(cuts, len(run))):
-        own = {run[at] for at in span}
-        inner = [one for at, one in enumerate(use.segments) if first <= at <= last and _owner(use.segments, at) in own]
-        ends = [*use.segments[:first]] * (number == 0), [*use.segments[last + 1 :]] * (number == count - 1)
-        kept = [one for one in parts if one.unit in own]
-        kept += [one for one in outside if number == 0 and one.name not in behind]
-        kept += [one for one in outside if number == count - 1 and (one.name in behind or _is_tied(one, subject))]
-        found.append(Stage((*ends[0], *inner, *ends[1]), tuple(kept)))
+        own = [run[at] for at in span]
+        own += before * (number == 0) + (behind + again) * (number == count - 1)
+        found.append(Stage(tuple(use.segments[borders[number] : borders[number + 1]]), tuple(own)))
     return found
+
+
+def _outside(
+    groups: Sequence[WeightGroup], divided: Container[str]
+) -> tuple[list[WeightGroup], list[WeightGroup], list[WeightGroup]]:
+    """The weights outside of the divided layers: of the first stage, of the last, and those that the last has, too.
+
+    A weight is of the first stage if it stands before the layers in the order in which the model names its weights.
+    """
+    parts = [part for group in groups if group.path not in divided for part in group.parts]
+    first = min(part.number for group in groups if group.path in divided for part in group.parts)
+    before, behind = ([one for one in parts if (one.number > first) is late] for late in (False, True))
+    return weight_groups(before), weight_groups(behind), weight_groups(one for one in before if one.tied)
 
 
 @functools.lru_cache(256)
 def _cuts(costs: tuple[int, ...], stages: int, head: int, tail: int) -> tuple[int, ...]:
     return balanced(costs, stages, head, tail)
-
-
-def _owner(segments: Sequence[SegmentUse], at: int) -> str:
-    """The layer that a segment belongs to: code between layers belongs to the layer behind it."""
-    return segments[at].path or segments[min(at + 1, len(segments) - 1)].path
-
-
-def _is_before(part: WeightPart, subject: ModelInQuestion, run: Sequence[str]) -> bool:
-    """Whether a weight outside of the layers stands before them, in the order in which the model names its weights."""
-    names = [name for name, _ in subject.model.named_parameters()]
-    return names.index(part.name) < names.index(next(name for name in names if name.startswith(f"{run[0]}.")))
-
-
-def _is_tied(part: WeightPart, subject: ModelInQuestion) -> bool:
-    """Whether other modules have the weight under another name, so that the first and the last stage both hold it."""
-    weight = subject.model.get_parameter(part.name)
-    names = [name for name, one in subject.model.named_parameters(remove_duplicate=False) if one is weight]
-    return len(names) > 1
 
 
 def order_of_passes(setting: LayoutSetting, trains: bool) -> ActionOrder:
@@ -106,20 +97,26 @@ def order_of_passes(setting: LayoutSetting, trains: bool) -> ActionOrder:
     return PipelineSetting(setting.schedule, setting.layout.pp, per_rank, setting.chunks, trains).order()
 
 
+class RankNeed(NamedTuple):
+    """What a rank holds: the weights of its stages, and their bytes."""
+
+    groups: list[WeightGroup]
+    weights: float
+    gradients: float
+    optimizer: float
+    peak: Moment
+
+
 def staged_footprint(
-    subject: ModelInQuestion, setting: LayoutSetting, device: Device, parts: Sequence[WeightPart]
+    subject: ModelInQuestion, setting: LayoutSetting, device: Device, groups: Sequence[WeightGroup]
 ) -> Footprint:
     """The memory of the rank that needs most."""
-    stages = stages_of(subject, setting, parts)
-    order = order_of_passes(setting, subject.trains)
-    cost = StageCost(1.0, 1.0, 1.0)
-    timeline = simulate(order, [cost] * len(stages))
+    stages = stages_of(subject, setting, groups)
+    held = _held(setting.schedule, setting.layout.pp, setting.chunks, subject.trains)
     sent = _handed_over(stages)
-    found = []
-    for rank in range(setting.layout.pp):
-        own = [n for n, owner in enumerate(order.stage_ranks) if owner == rank]
-        found.append(_of_rank(subject, setting, device, [stages[n] for n in own], _held(timeline, rank, own), sent))
-    return max(found, key=lambda one: one.allocated)
+    needs = [_of_rank(setting, [stages[n] for n in own], list(own.values()), sent, subject.trains) for own in held]
+    most = max(needs, key=lambda one: one.weights + one.optimizer + one.peak.size)
+    return assembled(subject, setting, device, *most)
 
 
 def _handed_over(stages: Sequence[Stage]) -> float:
@@ -128,45 +125,41 @@ def _handed_over(stages: Sequence[Stage]) -> float:
     return max(ends, default=0.0)
 
 
-def _held(timeline: Timeline, rank: int, own: Sequence[int]) -> list[int]:
-    """The most micro-batches of each stage whose activations are on the rank at once."""
-    most, now = dict.fromkeys(own, 0), dict.fromkeys(own, 0)
-    for timed in timeline.ranks[rank]:
-        action = timed.action
-        if action.work is Work.FORWARD:
-            now[action.stage] += 1
-            most[action.stage] = max(most[action.stage], now[action.stage])
-        elif action.work in (Work.BACKWARD, Work.WEIGHT_BACKWARD):
-            now[action.stage] -= 1
-    return [most[stage] for stage in own]
+@functools.lru_cache(256)
+def _held(schedule: str, ranks: int, chunks: int, trains: bool) -> list[dict[int, int]]:
+    """For each rank its stages, with the most micro-batches of each whose activations are there at once."""
+    order = PipelineSetting(schedule, ranks, SCHEDULES[schedule].usual, chunks, trains).order()
+    timeline = simulate(order, [StageCost(1.0, 1.0, 1.0)] * order.stages)
+    found = []
+    for rank, timed in enumerate(timeline.ranks):
+        own = [n for n, owner in enumerate(order.stage_ranks) if owner == rank]
+        most, now = dict.fromkeys(own, 0), dict.fromkeys(own, 0)
+        for action, *_ in timed:
+            if action.work is Work.FORWARD:
+                now[action.stage] += 1
+                most[action.stage] = max(most[action.stage], now[action.stage])
+            elif action.work in (Work.BACKWARD, Work.WEIGHT_BACKWARD):
+                now[action.stage] -= 1
+        found.append(most)
+    return found
 
 
-def _of_rank(
-    subject: ModelInQuestion,
-    setting: LayoutSetting,
-    device: Device,
-    own: Sequence[Stage],
-    held: Sequence[int],
-    sent: float,
-) -> Footprint:
-    parts = [part for stage in own for part in stage.parts]
-    units = weight_units(setting, parts)
+def _of_rank(setting: LayoutSetting, own: Sequence[Stage], held: Sequence[int], sent: float, trains: bool) -> RankNeed:
+    groups = [group for stage in own for group in stage.groups]
+    units = weight_units(setting, groups)
     weights, reduced = sum(one.part for one in units.values()), sum(one.reduced for one in units.values())
-    optimizer = optimizer_of(setting, parts) if subject.trains else OptimizerUse(0.0, 0.0, ())
+    optimizer = optimizer_of(setting, groups) if trains else OptimizerUse(0.0, 0.0, ())
     waiting = sum(stage.kept * (number - 1) for stage, number in zip(own, held))
-    waiting += sent * setting.chunks * len(own) * (2 if subject.trains else 1)
-    peak = max((_peak(stage, units, setting, subject.trains) for stage in own), key=lambda one: one.size)
+    waiting += sent * setting.chunks * len(own) * (2 if trains else 1)
+    peak = max((_peak(stage, units, setting, trains) for stage in own), key=lambda one: one.size)
     peak = peak._replace(activations=peak.activations + waiting)
     step = Moment("the optimizer's step", reduced, optimizer.step, 0.0)
-    return assembled(
-        subject,
-        setting,
-        device,
-        parts,
-        weights=weights,
-        gradients=reduced if subject.trains else 0.0,
-        optimizer=optimizer.state,
-        peak=max(peak, step, key=lambda one: one.size) if subject.trains else peak,
+    return RankNeed(
+        groups,
+        weights,
+        reduced if trains else 0.0,
+        optimizer.state,
+        max(peak, step, key=lambda one: one.size) if trains else peak,
     )
 
 

@@ -16,7 +16,7 @@ from modular_converter.parallel.advice.profile import RunUse, SegmentUse, Stretc
 from modular_converter.parallel.advice.recording import Kernel
 from modular_converter.parallel.advice.stages import Stage, order_of_passes, stages_of
 from modular_converter.parallel.advice.subject import ModelInQuestion
-from modular_converter.parallel.schedule.simulate import simulate
+from modular_converter.parallel.schedule.simulate import Timeline, simulate
 from modular_converter.parallel.schedule.stage_costs import StageCost
 
 
@@ -79,17 +79,17 @@ class Links:
 def time_of_step(subject: ModelInQuestion, setting: LayoutSetting, cluster: Cluster) -> StepTime:
     """The time of a step. Raises ``PlanError`` as ``footprint`` does."""
     links, layout = Links(cluster, setting), setting.layout
-    parts = subject.parts(setting.shares, layout.shares)
+    groups = subject.groups(setting.shares, layout.shares)
     dtype = subject.request.dtype
     speed = Speed(cluster.device, dtype)
     if layout.pp > 1:
-        return _staged(subject, setting, speed, links, stages_of(subject, setting, parts))
+        return _staged(subject, setting, speed, links, stages_of(subject, setting, groups))
     use = subject.use(setting.micro_rows, setting.shares, layout.shares, setting.recompute)
     if not subject.trains:
         return _inference(subject, setting, speed, links, use)
-    units = weight_units(setting, parts)
+    units = weight_units(setting, groups)
     compute, exchange = _pass_times(use.segments, units, setting, speed, links)
-    update = speed.seconds(optimizer_of(setting, parts).kernels)
+    update = speed.seconds(optimizer_of(setting, groups).kernels)
     if setting.offload:  # weights to the device twice, gradients back, and the update on the host
         moved = sum(2 * one.part + one.reduced for one in units.values())
         exchange += moved / (speed.device.host_link * 1e9)
@@ -177,7 +177,7 @@ def _inference(subject: ModelInQuestion, setting: LayoutSetting, speed: Speed, l
     compute, exchange = sum(map(speed.forward, use.segments, exchanges)), sum(exchanges)
     one = speed.device
     weights = sum(
-        unit.part for unit in weight_units(setting, subject.parts(setting.shares, setting.layout.shares)).values()
+        unit.part for unit in weight_units(setting, subject.groups(setting.shares, setting.layout.shares)).values()
     )
     read = (weights + use.kept - use.result) / (one.bandwidth * 1e9 * one.moves)
     launches = sum(len(segment.forward.kernels) for segment in use.segments) * one.launch_us * 1e-6
@@ -186,31 +186,42 @@ def _inference(subject: ModelInQuestion, setting: LayoutSetting, speed: Speed, l
     return StepTime(compute + token * max(setting.tokens - 1, 0), exchange, token=token)
 
 
-def _staged(
-    subject: ModelInQuestion, setting: LayoutSetting, speed: Speed, links: Links, stages: Sequence[Stage]
-) -> StepTime:
-    costs, updates = [], []
-    waiting = 0.0
+def timeline_of_stages(subject: ModelInQuestion, setting: LayoutSetting, cluster: Cluster) -> Timeline:
+    """The passes of a step in a layout with stages. Raises ``PlanError`` as ``footprint`` does."""
+    stages = stages_of(subject, setting, subject.groups(setting.shares, setting.layout.shares))
+    return _passes(
+        setting, Speed(cluster.device, subject.request.dtype), Links(cluster, setting), stages, subject.trains
+    )
+
+
+def _passes(setting: LayoutSetting, speed: Speed, links: Links, stages: Sequence[Stage], trains: bool) -> Timeline:
+    costs = []
     for stage in stages:
-        units = weight_units(setting, stage.parts)
         forward = backward = 0.0
         for one in stage.segments:
             own = _exchanges(one.forward, setting, links), _exchanges(one.backward, setting, links)
             forward += speed.forward(one, own[0]) + own[0]
             backward += speed.backward(one, own[1]) + own[1]
         costs.append(StageCost(forward, backward / 2, backward / 2))
+    sent = max((abs(one.segments[0].backward.net) for one in stages[1:]), default=0.0) / (links.stages * 1e9)
+    return simulate(order_of_passes(setting, trains), costs, sent + speed.device.link_us * 1e-6)
+
+
+def _staged(
+    subject: ModelInQuestion, setting: LayoutSetting, speed: Speed, links: Links, stages: Sequence[Stage]
+) -> StepTime:
+    updates, waiting, layout = [], 0.0, setting.layout
+    for stage in stages:
+        units = weight_units(setting, stage.groups)
         if subject.trains:
-            updates.append(speed.seconds(optimizer_of(setting, stage.parts).kernels))
-        layout = setting.layout
+            updates.append(speed.seconds(optimizer_of(setting, stage.groups).kernels))
         gathered, sums = (sum(one.gathered for one in units.values()), sum(one.sums for one in units.values()))
         moved = links.collective("gather", gathered, layout.dp_shard, links.shards)
         moved += links.collective("sum", sums, layout.dp_shard, links.shards)
         reduced = sum(one.reduced for one in units.values())
         moved += links.collective("all-reduce", reduced, layout.dp_replicate, links.replicas)
         waiting = max(waiting, moved)
-    order = order_of_passes(setting, subject.trains)
-    sent = max((abs(one.segments[0].backward.net) for one in stages[1:]), default=0.0) / (links.stages * 1e9)
-    line = simulate(order, costs, sent + speed.device.link_us * 1e-6)
+    line = _passes(setting, speed, links, stages, subject.trains)
     busy = max(use.busy for use in line.uses)
     per_rank = len(stages) // setting.layout.pp
     update = max(updates, default=0.0) * per_rank

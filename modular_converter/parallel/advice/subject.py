@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -41,6 +42,8 @@ class WeightPart:
         shape: of the part.
         width: bytes of an entry.
         trained: whether it has a gradient.
+        tied: whether other modules have it under another name.
+        number: its place in the order in which the model names its weights.
     """
 
     name: str
@@ -49,10 +52,45 @@ class WeightPart:
     shape: tuple[int, ...]
     width: int
     trained: bool
+    tied: bool = False
+    number: int = 0
 
     @property
     def replicated(self) -> bool:
         return self.whole == self.shape
+
+
+WeightKind = tuple[tuple[int, ...], tuple[int, ...], int, bool]
+"""The whole shape, that of the part, the bytes of an entry, and whether it is trained."""
+
+
+@dataclass(frozen=True)
+class WeightGroup:
+    """The weights of a layer, or (with an empty path) some that are outside of the layers.
+
+    Attributes:
+        kinds: of each weight; layers alike have equal ones, so that what follows from them is computed once.
+    """
+
+    path: str
+    parts: tuple[WeightPart, ...]
+
+    @functools.cached_property
+    def kinds(self) -> tuple[WeightKind, ...]:
+        return tuple((one.whole, one.shape, one.width, one.trained) for one in self.parts)
+
+    @functools.cached_property
+    def whole_bytes(self) -> int:
+        """The bytes of the whole weights."""
+        return sum(math.prod(one.whole) * one.width for one in self.parts)
+
+
+def weight_groups(parts: Iterable[WeightPart]) -> list[WeightGroup]:
+    """The parts by layer, in the order of the first weight of each."""
+    found: dict[str, list[WeightPart]] = {}
+    for one in parts:
+        found.setdefault(one.unit, []).append(one)
+    return [WeightGroup(path, tuple(members)) for path, members in found.items()]
 
 
 @dataclass
@@ -68,7 +106,7 @@ class ModelInQuestion:
     request: CountRequest
     model: Any
     layers: dict[str, torch.nn.Module] = field(repr=False)
-    _parts: dict[tuple[str, int], list[WeightPart]] = field(default_factory=dict, repr=False)
+    _groups: dict[tuple[str, int], list[WeightGroup]] = field(default_factory=dict, repr=False)
     _plans: dict[tuple[str, int], Plan | PlanError] = field(default_factory=dict, repr=False)
     _runs: dict[tuple[str, int, bool], Recordings | PlanError] = field(default_factory=dict, repr=False)
     _uses: dict[tuple[str, int, bool, int], RunUse] = field(default_factory=dict, repr=False)
@@ -87,15 +125,15 @@ class ModelInQuestion:
         ids = inputs_of(self.model, self.request, META).get("input_ids")
         return int(ids.shape[1]) if isinstance(ids, torch.Tensor) else 0
 
-    @property
+    @functools.cached_property
     def has_experts(self) -> bool:
         return any("expert" in name for name, _ in self.model.named_modules())
 
-    def parts(self, shares: str = "tp", ranks: int = 1) -> list[WeightPart]:
+    def groups(self, shares: str = "tp", ranks: int = 1) -> list[WeightGroup]:
         """The weights of the rank with the largest shares, tied weights once. Raises ``PlanError`` without a plan."""
-        if (shares, ranks) not in self._parts:
-            self._parts[shares, ranks] = self._cut(shares, ranks)
-        return self._parts[shares, ranks]
+        if (shares, ranks) not in self._groups:
+            self._groups[shares, ranks] = weight_groups(self._cut(shares, ranks))
+        return self._groups[shares, ranks]
 
     def _cut(self, shares: str, ranks: int) -> list[WeightPart]:
         units = {id(layer): path for path, layer in self.layers.items()}
@@ -109,15 +147,17 @@ class ModelInQuestion:
         pieces: dict[str, Piece] = {}
         if ranks > 1:
             pieces = resolve(fitting(self.plan(shares, ranks), self.model), self.model).pieces
+        names = Counter(id(one) for _, one in self.model.named_parameters(remove_duplicate=False))
         found = []
-        for name, one in self.model.named_parameters():
+        for number, (name, one) in enumerate(self.model.named_parameters()):
             shape = tuple(one.shape)
             part = largest_share(shape, pieces.get(name), ranks)
             trained = one.requires_grad and one.is_floating_point()
-            found.append(WeightPart(name, inside.get(id(one), ""), shape, part, one.element_size(), trained))
+            unit, tied = inside.get(id(one), ""), names[id(one)] > 1
+            found.append(WeightPart(name, unit, shape, part, one.element_size(), trained, tied, number))
         return found
 
-    @property
+    @functools.cached_property
     def buffers(self) -> float:
         """Bytes of buffers, which each rank has whole."""
         return float(sum(one.numel() * one.element_size() for one in self.model.buffers()))

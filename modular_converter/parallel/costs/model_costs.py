@@ -181,6 +181,9 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def flops_of(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> float:
     """The floating-point operations of one operation of torch, if it is a product."""
     packet = func._overloadpacket
-    if "grouped_mm" in str(packet):  # rows of several experts, each with its own matrix
-        return float(2 * result.numel() * args[0].shape[-1])
+    if "grouped_mm" in str(packet):
+        first, second = args[:2]
+        # Rows of several experts, each with its own matrix; for the gradients of the matrices each sums over its own rows.
+        groups = result.shape[0] if first.dim() == second.dim() == 2 else 1
+        return float(2 * result.numel() * first.shape[-1] / groups)
     return float(flop_registry[packet](*args, **kwargs, out_val=result)) if packet in flop_registry else 0.0

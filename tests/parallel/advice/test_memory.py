@@ -11,10 +11,16 @@ from torch.distributed._tools.mem_tracker import MemTracker
 from modular_converter.parallel.advice.devices import cluster_of
 from modular_converter.parallel.advice.footprints import footprint
 from modular_converter.parallel.advice.memory import LayoutSetting
+from modular_converter.parallel.advice.stages import stages_of
 from modular_converter.parallel.advice.subject import ModelInQuestion, model_in_question
 from modular_converter.parallel.costs.full_model import CountRequest, inputs_of
 from modular_converter.parallel.errors import AdviceError, PlanError
 from modular_converter.parallel.layout import Layout
+from modular_converter.parallel.pipeline.derive import derive_pipelines
+from modular_converter.parallel.pipeline.prove import cuts_of
+from modular_converter.parallel.proof.subject import with_mask
+from modular_converter.parallel.tiny.build import build, target_of
+from modular_converter.parallel.trace.record import record
 
 
 WIDE = {"hidden_size": 128, "num_attention_heads": 4, "vocab_size": 200}
@@ -155,3 +161,19 @@ def test_norms_of_heads_under_tensor_ranks() -> None:
     )
     found = footprint(subject, LayoutSetting(Layout(tp=2), 2), cluster_of("H100-80GB").device)
     assert any("q_norm" in name for name, _ in found.replicated)
+
+
+@pytest.mark.parametrize("kind", ["gemma2", "llama"])
+def test_stages_are_cut_where_the_engine_cuts_them(kind: str) -> None:
+    """A tied embedding (gemma2) counts on both sides of the layers."""
+    more = {"vocab_size": 700, "num_hidden_layers": 8, "tie_word_embeddings": kind == "gemma2"}
+    subject = question(kind, **more)
+    setting = LayoutSetting(Layout(pp=2), 4, chunks=2)
+    found = stages_of(subject, setting, subject.groups())
+    layers = [sum(group.path.startswith("model.layers.") for group in stage.groups) for stage in found]
+    small = build(target_of(kind, "causal"), MODELS[kind] | more)
+    (plan, *_) = derive_pipelines(record(small.model, with_mask(small.model, small.inputs), kind), skips=True)
+    (first,) = cuts_of(small.model, plan, 2)
+    assert layers == [first, 8 - first]
+    tied = [{part.name for group in stage.groups for part in group.parts if not part.unit} for stage in found]
+    assert ("model.embed_tokens.weight" in tied[1]) is (kind == "gemma2")

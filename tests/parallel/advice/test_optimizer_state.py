@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 import torch
 
@@ -31,25 +33,25 @@ def real_bytes(name: str, weights: list[torch.nn.Parameter]) -> int:
 @pytest.mark.parametrize("kind", TYPES)
 def test_state_is_that_of_the_real_optimizer(kind: str, name: str) -> None:
     weights = list({id(one): one for one in build(target_of(kind)).model.parameters()}.values())
-    found = optimizer_use(name, [TrainedWeight(tuple(w.shape), tuple(w.shape), w.dtype) for w in weights])
+    found = optimizer_use(name, Counter(TrainedWeight(tuple(w.shape), tuple(w.shape), w.dtype) for w in weights))
     assert found.state == real_bytes(name, weights)
 
 
 def test_a_share_of_fully_shard_has_a_share_of_the_state_but_whole_sums_over_rows() -> None:
     part = TrainedWeight((8, 6), (16, 6), torch.float32)
-    assert optimizer_use("adamw", [part]).state == 2 * 8 * 6 * 4
-    assert optimizer_use("adafactor", [part]).state == (16 + 6) * 4
+    assert optimizer_use("adamw", {part: 1}).state == 2 * 8 * 6 * 4
+    assert optimizer_use("adafactor", {part: 1}).state == (16 + 6) * 4
 
 
 def test_a_step_of_lists_needs_the_weights_once_more() -> None:
     weight = TrainedWeight((64, 32), (64, 32), torch.bfloat16)
-    assert optimizer_use("adamw", [weight] * 3).step == 3 * weight.size
-    assert optimizer_use("adamw-fused", [weight] * 3).step == 0
+    assert optimizer_use("adamw", {weight: 3}).step == 3 * weight.size
+    assert optimizer_use("adamw-fused", {weight: 3}).step == 0
 
 
 def test_an_unknown_optimizer_names_the_known_ones() -> None:
     with pytest.raises(AdviceError, match="unknown optimizer 'adam'; known: adamw"):
-        optimizer_use("adam", [])
+        optimizer_use("adam", {})
 
 
 def test_weights_divide_over_data_ranks_and_tensor_ranks() -> None:
@@ -62,11 +64,12 @@ def test_weights_divide_over_data_ranks_and_tensor_ranks() -> None:
     }
     subject = model_in_question(CountRequest("llama", {**small, "num_key_value_heads": 2}, None, 1, 16))
     setting = LayoutSetting(Layout.parse("fsdp2.tp2"), 1)
-    shapes = {one.name: one.shape for one in subject.parts("tp", 2)}
+    groups = subject.groups("tp", 2)
+    shapes = {one.name: one.shape for group in groups for one in group.parts}
     assert shapes["model.layers.0.mlp.up_proj.weight"] == (48, 64)
     assert shapes["model.layers.0.input_layernorm.weight"] == (64,)
     assert shapes["lm_head.weight"] == (50, 64)
-    assert [one.shape for one in trained_weights(setting, subject.parts("tp", 2))][-1] == (25, 64)
-    assert optimizer_of(setting, subject.parts("tp", 2)).state == 2 * sum(
-        one.size for one in trained_weights(setting, subject.parts("tp", 2))
-    )
+    kinds = trained_weights(setting, groups)
+    assert kinds[TrainedWeight((25, 64), (99, 64), torch.bfloat16)] == 2
+    assert kinds[TrainedWeight((24, 64), (96, 64), torch.bfloat16)] == 4
+    assert optimizer_of(setting, groups).state == 2 * sum(one.size * number for one, number in kinds.items())

@@ -7,6 +7,7 @@ import json
 import pytest
 import torch
 import transformers
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from modular_converter.parallel.costs import model_costs
@@ -199,3 +200,28 @@ def test_work_that_depends_on_data_is_refused(monkeypatch):
     with pytest.raises(ScheduleError, match="loops over its tokens; give a smaller --length"):
         count_chain(models["loop"], "layers", {"x": x})
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in models["loop"].modules())
+
+
+class _Flops(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[float] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        if found := model_costs.flops_of(func, args, kwargs or {}, result):
+            self.found.append(found)
+        return result
+
+
+def test_products_of_experts_have_the_work_of_their_own_rows_in_both_directions():
+    """Also the gradients of the matrices, of which each sums over the rows of its expert alone."""
+    rows, inner, outer, experts = 16, 32, 48, 4
+    with torch.device("meta"):
+        given = torch.empty(rows, inner, dtype=torch.bfloat16, requires_grad=True)
+        weights = torch.empty(experts, inner, outer, dtype=torch.bfloat16, requires_grad=True)
+        ends = torch.empty(experts, dtype=torch.int32)
+    with _Flops() as counted_flops:
+        result = torch._grouped_mm(given, weights, offs=ends)
+        result.backward(torch.empty_like(result))
+    assert counted_flops.found == [2 * rows * inner * outer] * 3
