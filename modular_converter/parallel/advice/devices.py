@@ -122,13 +122,27 @@ def cluster_of(text: str, table: Path | None = None) -> Cluster:
     return Cluster(nodes, each, found)
 
 
-def cluster_at_hand() -> Cluster:
-    """The GPUs of this machine. Raises ``AdviceError`` if there are none, or of an unknown kind."""
+def name_at_hand(gpu: bool) -> str:
+    """The name under which a table has this machine's device: that of the GPU, or of the host's kind of processor."""
+    import platform
+
+    import torch
+
+    name = torch.cuda.get_device_name() if gpu else f"CPU {platform.machine()}"
+    return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
+
+
+def cluster_at_hand(table: Path | None = None) -> Cluster:
+    """The GPUs of this machine, as the caller's table has them, or the own one.
+
+    Raises ``AdviceError`` if there are none, or of an unknown kind.
+    """
     import torch
 
     if not torch.cuda.is_available():
         raise AdviceError("this machine has no GPU: say which devices you mean, such as --devices 8xH100-80GB")
-    return Cluster(1, torch.cuda.device_count(), device_at_hand(True))
+    measured = known_devices(table).get(name_at_hand(True)) if table is not None else None
+    return Cluster(1, torch.cuda.device_count(), measured or device_at_hand(True))
 
 
 def device_at_hand(gpu: bool, processes: int = 1) -> Device:
@@ -142,6 +156,8 @@ def device_at_hand(gpu: bool, processes: int = 1) -> Device:
     name, memory = torch.cuda.get_device_name(), torch.cuda.get_device_properties(0).total_memory
     kinds = [one for key, one in known.items() if key.partition("-")[0].lower() in name.lower().replace(" ", "")]
     if not kinds:
-        raise AdviceError(f"{name} is in no table of devices; give one with --devices and --cluster")
+        raise AdviceError(
+            f"{name} is in no table of devices; measure it with --calibrate FILE, or give a table with --cluster"
+        )
     near = min(kinds, key=lambda one: abs(one.memory - memory))
     return replace(near, memory_gib=memory / GIB)

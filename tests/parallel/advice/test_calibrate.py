@@ -1,0 +1,83 @@
+"""The machine at hand as an entry of a table of devices, measured on two processes of the host."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner
+
+from modular_converter.parallel.advice.calibrate import calibrated, entry_text
+from modular_converter.parallel.advice.devices import (
+    Device,
+    cluster_at_hand,
+    cluster_of,
+    known_devices,
+    name_at_hand,
+)
+from modular_converter.parallel.commands.advise import advise_command
+from modular_converter.parallel.errors import AdviceError
+
+
+on_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="measures the GPUs instead")
+TAKEN_OVER = {"network", "spare"}
+"""What one machine cannot measure: the links between nodes, and what an allocator leaves unused in long runs."""
+
+
+@on_cpu
+def test_the_file_is_a_table_that_the_commands_take(tmp_path: Path) -> None:
+    path = tmp_path / "here.toml"
+    done = CliRunner().invoke(advise_command, ["--calibrate", str(path)])
+    assert done.exit_code == 0, done.output
+    name = name_at_hand(False)
+    assert f"--devices 2x{name} --cluster {path}" in done.output
+    cluster = cluster_of(f"2x{name}", path)
+    assert (cluster.each, cluster.device.name) == (2, name)
+    device, usual = cluster.device, known_devices()["CPU"]
+    text = path.read_text(encoding="utf-8")
+    for one in fields(Device):
+        if one.name != "name":
+            line = next(row for row in text.splitlines() if row.startswith(f"{one.name} = "))
+            assert line.endswith("# not measured") is (one.name in TAKEN_OVER)
+    assert (device.network, device.spare) == (usual.network, usual.spare)
+    positive = ("memory_gib", "bandwidth", "link", "link_us", "host_link", "context_gib", "kernel_us", "launch_us")
+    assert all(getattr(device, one) > 0 for one in (*positive, "backward_us"))
+    assert all(0 < getattr(device, one) <= 1 for one in ("products", "attention", "moves"))
+    assert set(device.peaks) == {"bfloat16", "float16", "float32", "float64"}
+    assert all(speed > 0 for speed in device.peaks.values())
+
+
+def test_an_entry_is_read_as_it_was_written(tmp_path: Path) -> None:
+    for given in (known_devices()["H100-80GB"], replace(known_devices()["CPU"], name="a.b c")):
+        path = tmp_path / "one.toml"
+        path.write_text(entry_text(given, frozenset()), encoding="utf-8")
+        assert known_devices(path) == {given.name: given}
+
+
+def test_a_measured_gpu_stands_for_those_at_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "Some New GPU (96 GB)")
+    path = tmp_path / "one.toml"
+    measured = replace(known_devices()["H100-80GB"], name=name_at_hand(True))
+    path.write_text(entry_text(measured, frozenset()), encoding="utf-8")
+    assert cluster_at_hand(path).device == measured
+    assert str(cluster_at_hand(path)) == "3xSome-New-GPU-96-GB"
+
+
+def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(AdviceError, match="--processes 2: this machine has 1 GPUs"):
+        calibrated(2)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [([], "name a MODEL"), (["--calibrate", "a.toml", "--devices", "H100"], "without --devices")],
+)
+def test_what_the_command_refuses(words: list[str], why: str) -> None:
+    done = CliRunner().invoke(advise_command, words)
+    assert done.exit_code == 2 and why in done.output
