@@ -1,7 +1,8 @@
-"""Take the pictures of the documentation: `python utils/take_pictures.py [graph] [site] [editor]`.
+"""Take the pictures of the documentation: `python utils/take_pictures.py [graph] [advice] [site] [editor]`.
 
 `docs/pictures/graph.png` is the page of `modular-convert graph --package transformers` with llama selected,
-`docs/pictures/site.png` the start of the built site, both in chromium, and `docs/pictures/editor.png` a modular file in
+`docs/pictures/advice.png` that of `modular-plan advise` with the command of docs/advise.md,
+`docs/pictures/site.png` the start of the built site, all in chromium, and `docs/pictures/editor.png` a modular file in
 Neovim. On Debian: `apt-get install --no-install-recommends chromium neovim-qt xvfb imagemagick fonts-dejavu-core`. Look
 at them before they are committed.
 """
@@ -24,16 +25,17 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PICTURES = ROOT / "docs/pictures"
 SIZE = "1400,860"
+ADVISED = "mistral --devices 2x8xH100-80GB --batch 64 --sequence 4096"
 
 
-def take(address: str, name: str) -> None:
-    """Save what a browser shows at an address."""
+def take(address: str, name: str, size: str = SIZE) -> None:
+    """Save what a browser shows at an address in a window of this size."""
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if browser is None:
         raise SystemExit("no browser on the PATH: install chromium")
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--virtual-time-budget=5000"]
     subprocess.run(
-        [browser, *options, f"--window-size={SIZE}", f"--screenshot={PICTURES / name}", address],
+        [browser, *options, f"--window-size={size}", f"--screenshot={PICTURES / name}", address],
         check=True,
         stderr=subprocess.DEVNULL,
     )
@@ -44,6 +46,14 @@ def take_graph(folder: pathlib.Path) -> None:
     graph = [sys.executable, "-m", "modular_converter", "graph", "--package", "transformers"]
     subprocess.run([*graph, "--output", str(folder / "graph.html")], check=True)
     take(f"{(folder / 'graph.html').as_uri()}#model=llama", "graph.png")
+
+
+def take_advice(folder: pathlib.Path) -> None:
+    """The page of the advice."""
+    advise = [sys.executable, "-m", "modular_converter.parallel.cli", "advise", *ADVISED.split(), "--format", "html"]
+    page = folder / "advice.html"
+    page.write_bytes(subprocess.run(advise, check=True, stdout=subprocess.PIPE).stdout)
+    take(page.as_uri(), "advice.png", "1080,1640")
 
 
 def take_site(folder: pathlib.Path) -> None:
@@ -92,7 +102,7 @@ def take_editor(folder: pathlib.Path) -> None:
         screen.terminate()
 
 
-TAKEN = {"graph": take_graph, "site": take_site, "editor": take_editor}
+TAKEN = {"graph": take_graph, "advice": take_advice, "site": take_site, "editor": take_editor}
 
 
 def main() -> None:

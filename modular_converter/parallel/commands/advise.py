@@ -10,11 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modular_converter.parallel.commands.common import overrides_of, quiet_library, reports_errors, set_option
+from modular_converter.parallel.commands.common import (
+    overrides_of,
+    quiet_library,
+    reports_errors,
+    set_option,
+    write_text,
+)
 from modular_converter.parallel.errors import AdviceError
 
 
 if TYPE_CHECKING:
+    from modular_converter.parallel.advice.candidates import Advice
     from modular_converter.parallel.advice.devices import Cluster
     from modular_converter.parallel.advice.memory import LayoutSetting
     from modular_converter.parallel.advice.subject import ModelInQuestion
@@ -41,7 +48,6 @@ def _shared(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--cluster", type=click.Path(path_type=Path), metavar="FILE", help="A table of devices of your own."
         ),
-        click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True),
         set_option,
     )
     for option in reversed(options):
@@ -60,6 +66,7 @@ def _shared(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--schedule", default="1F1B", show_default=True, help="With pp.")
 @click.option("--devices", default="H100-80GB", show_default=True, help="The device.")
 @click.option("--strict", is_flag=True, help="Weights that each rank of tp or ep has whole are an error.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @_shared
 @reports_errors
 def memory_command(model: str, **options: Any) -> None:
@@ -135,33 +142,50 @@ def _subject(model: str, options: dict[str, Any]) -> ModelInQuestion:
 
 
 @click.command("advise")
-@click.argument("model")
+@click.argument("model", required=False)
 @click.option("--devices", help="Such as 2x8xH100-80GB: two nodes of eight; by default the GPUs of this machine.")
 @click.option(
     "--train", "optimizer", default="adamw", show_default=True, help="The optimizer: adamw, sgd, adafactor, …"
 )
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "html"]),
+    default="text",
+    show_default=True,
+    help="html is a page with pictures: memory and time of each layout, and a schedule.",
+)
+@click.option(
+    "--calibrate",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Measure this machine first, and write it as a table of devices for --cluster.",
+)
+@click.option(
+    "--processes", type=COUNT, help="With --calibrate: devices that measure; by default all GPUs, or 2 of the host."
+)
 @click.option("--most", type=COUNT, default=10, show_default=True, help="Rows of the table that run, and that do not.")
 @_shared
 @reports_errors
-def advise_command(model: str, **options: Any) -> None:
+def advise_command(model: str | None, **options: Any) -> None:
     """Say which layout of MODEL to take on a cluster: memory and time of each, and why the others lose.
 
     MODEL is as for `modular-plan memory`. All figures are predicted, from a run without data; docs/advise.md compares them
-    with measured ones. The last line runs the choice.
+    with measured ones. The last line runs the choice. With --calibrate, the advice is for this machine as measured; without
+    MODEL, the file is all.
 
     \b
     Exit code: 0 a layout fits, 1 none does, 2 not possible.
     """
     from modular_converter.parallel.advice.candidates import Question, advise
-    from modular_converter.parallel.advice.report import (
-        advice_table,
-        advice_value,
-        line_to_run,
-        plain_table,
-        recommendation,
-    )
 
+    if model is None and options["calibrate"] is None:
+        raise click.UsageError("name a MODEL, or measure this machine with --calibrate FILE")
+    if options["calibrate"] is not None and (options["devices"] or options["cluster"]):
+        raise click.UsageError("--calibrate is about this machine: give it without --devices and --cluster")
     cluster = _cluster(options)
+    if model is None:
+        return
     batch = options["batch"] or cluster.size
     question = Question(
         cluster,
@@ -170,17 +194,52 @@ def advise_command(model: str, **options: Any) -> None:
         options["tokens"] if options["infer"] else 0,
         options["weights_in"] or "",
     )
-    found = advise(_subject(model, options), question)
+    subject = _subject(model, options)
+    found = advise(subject, question)
+    _print_advice(found, model, subject, options)
+    sys.exit(0 if found.best is not None else 1)
+
+
+def _print_advice(found: Advice, model: str, subject: ModelInQuestion, options: dict[str, Any]) -> None:
+    from modular_converter.parallel.advice.page import advice_page, fastest_in_stages
+    from modular_converter.parallel.advice.report import (
+        advice_table,
+        advice_value,
+        line_to_run,
+        plain_table,
+        recommendation,
+    )
+    from modular_converter.parallel.advice.step_time import timeline_of_stages
+
     if options["form"] == "json":
         click.echo(json.dumps(advice_value(found, model), indent=2))
+    elif options["form"] == "html":
+        staged = fastest_in_stages(found)
+        timeline = timeline_of_stages(subject, staged.setting, found.question.cluster) if staged else None
+        click.echo(advice_page(found, model, timeline), nl=False)
     else:
         click.echo(recommendation(found))
         for line in ["", *plain_table(advice_table(found, options["most"])), "", line_to_run(found, model)]:
             click.echo(line)
-    sys.exit(0 if found.best is not None else 1)
 
 
 def _cluster(options: dict[str, Any]) -> Cluster:
     from modular_converter.parallel.advice.devices import cluster_at_hand, cluster_of
 
-    return cluster_of(options["devices"], options["cluster"]) if options["devices"] else cluster_at_hand()
+    if options["calibrate"] is not None:
+        return _calibrated(options["calibrate"], options["processes"])
+    if options["devices"]:
+        return cluster_of(options["devices"], options["cluster"])
+    return cluster_at_hand(options["cluster"])
+
+
+def _calibrated(path: Path, processes: int | None) -> Cluster:
+    """This machine, measured; its entry is written."""
+    from modular_converter.parallel.advice.calibrate import calibrated, entry_text
+
+    if not path.parent.is_dir():
+        raise AdviceError(f"{path}: there is no folder {path.parent}")
+    cluster, measured = calibrated(processes)
+    write_text(str(path), entry_text(cluster.device, measured))
+    click.echo(f"{path}: written; take it with --devices {cluster} --cluster {path}", err=True)
+    return cluster
