@@ -24,6 +24,7 @@ from modular_converter.parallel.tiny.build import Small, Target, build
 from modular_converter.parallel.tiny.fields import config_fields, is_config, names_read, ratios_like
 from modular_converter.parallel.tiny.inputs import examples_of
 from modular_converter.parallel.tiny.shrink import LAYERS
+from modular_converter.parallel.torch_switches import one_thread
 
 
 logger = logging.getLogger(__name__)
@@ -167,6 +168,7 @@ def _key(target: Target, overrides: dict[str, Any], ranks: int) -> tuple[Any, ..
     return (target, repr(sorted(overrides.items())), ranks)
 
 
+@one_thread()
 def verified(target: Target, overrides: dict[str, Any], ranks: int, plan: Plan) -> Verdict:
     """The verdict of a small instance on a plan, in all uses; cached."""
     known, key = _instance(target, overrides), (*_key(target, overrides, ranks), str(plan))
@@ -175,6 +177,7 @@ def verified(target: Target, overrides: dict[str, Any], ranks: int, plan: Plan) 
     return _VERDICTS[key]
 
 
+@one_thread()
 def proven_on(target: Target, overrides: dict[str, Any], ranks: int, plan: Plan) -> Verdict:
     """The verdict of a small instance on a plan, in one plain forward with new weights; cached."""
     known, key = _instance(target, overrides), (*_key(target, overrides, ranks), str(plan), "plain")
@@ -183,6 +186,7 @@ def proven_on(target: Target, overrides: dict[str, Any], ranks: int, plan: Plan)
     return _VERDICTS[key]
 
 
+@one_thread()
 def small_settings(model: Any) -> dict[str, Any]:
     """Settings that give a small instance a model's arithmetic and ratios of heads, as far as it can be built.
 
@@ -225,6 +229,7 @@ def _instance(target: Target, overrides: dict[str, Any]) -> Instance:
     return _INSTANCES[key]
 
 
+@one_thread()
 def proven_inputs(model: Any) -> tuple[torch.nn.Module, list[dict[str, Any]]]:
     """The small instance of a model, and the inputs of its uses that are plain forwards in eval mode.
 
@@ -265,6 +270,7 @@ def is_of_the_library(model: Any) -> bool:
     return next(own).startswith("transformers.")
 
 
+@one_thread()
 def untried_branches_of(model: Any) -> tuple[str, ...]:
     """The sides of branches on data, in words, that no run of a model's small instance has tried."""
     try:
@@ -273,6 +279,7 @@ def untried_branches_of(model: Any) -> tuple[str, ...]:
         return ()
 
 
+@one_thread()
 def unproven_arguments(model: Any) -> frozenset[str]:
     """The optional arguments of a model's forward in no run of its small instance; empty without a small instance."""
 
@@ -285,6 +292,7 @@ def unproven_arguments(model: Any) -> frozenset[str]:
     return frozenset(kept_answer(model, "arguments in no run", names, keeps=lambda found: True))
 
 
+@one_thread()
 def derived_plan(target: Target, overrides: dict[str, Any], ranks: int) -> Derived:
     """The plan that is derived with these settings and proven in all uses; cached.
 

@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import torch
 from transformers.models.auto import configuration_auto
 
 from modular_converter.parallel.choice.fit import fit
@@ -29,6 +28,7 @@ from modular_converter.parallel.solve.derive import from_library
 from modular_converter.parallel.tiny.build import target_of, targets_of_folder
 from modular_converter.parallel.tiny.shrink import published
 from modular_converter.parallel.tiny.target import Target
+from modular_converter.parallel.torch_switches import one_thread
 
 
 Row = dict[str, Any]
@@ -228,7 +228,7 @@ def cover(names: Iterable[str], done: Path | None, ranks: int, tick: Callable[[R
     file = RowFile(done) if done is not None else None
     rows = list(file.rows) if file is not None else []
     known = {row["name"] for row in rows}
-    with _one_thread(), RankPool(ranks, MODEL_LIMIT_S * _RANKS_WAITING) as pool:
+    with one_thread(), RankPool(ranks, MODEL_LIMIT_S * _RANKS_WAITING) as pool:
         pool.start()
         for name in names:
             if name in known:
@@ -245,17 +245,6 @@ def folders() -> list[str]:
     """All model folders of the library with a modeling file, sorted."""
     models = Path(configuration_auto.__file__).parents[1]
     return sorted({path.parent.name for path in models.glob("*/modeling_*.py")} - {"auto"})
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """A context with one thread in each operation: waiting threads would use up a type's processor time."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 class _TimeIsUp(BaseException):

@@ -19,7 +19,9 @@ from transformers.models.llama import modeling_llama  # noqa: E402
 
 from modular_converter.parallel.choice import kept_answers, select_plan  # noqa: E402
 from modular_converter.parallel.choice.kept_answers import kept_answer  # noqa: E402
+from modular_converter.parallel.choice.skeleton import dismantle, kept_types  # noqa: E402
 from modular_converter.parallel.choice.small_instances import unproven_arguments  # noqa: E402
+from modular_converter.parallel.engine.base import preflight  # noqa: E402
 
 
 SIZES = {
@@ -183,6 +185,20 @@ def test_a_kept_plan_is_the_proven_one(nothing_kept, monkeypatch):
     again, same = select_plan.select_plan(llama(), None, 2)
     assert (str(again), same, unproven_arguments(llama())) == (str(plan), origin, arguments)
     assert plan == again
+
+
+@pytest.mark.parametrize("heads", [4, 3])
+def test_a_plan_that_fits_is_kept_with_its_units_for_the_same_types(nothing_kept, monkeypatch, heads):
+    model = llama(num_attention_heads=heads, num_key_value_heads=heads, head_dim=8)
+    plan = select_plan.select_plan(model, None, 2)[0]
+    skeletons = [dismantle(model, kept_types(model, kind))[0] for kind in (None, torch.bfloat16)]
+    fitting = preflight.check_fit(skeletons[0], plan, 2)
+    assert preflight.kept_fit(model, skeletons[0], plan, 2) == fitting
+    monkeypatch.setattr(preflight, "check_fit", lambda *given: pytest.fail("it was tried again"))
+    assert preflight.kept_fit(model, skeletons[0], plan, 2) == fitting
+    for skeleton, size in ((skeletons[1], 2), (skeletons[0], 1)):
+        with pytest.raises(pytest.fail.Exception, match="tried again"):
+            preflight.kept_fit(model, skeleton, plan, size)
 
 
 OWN = """

@@ -9,7 +9,7 @@ import torch
 pytest.importorskip("transformers")
 from modular_converter.parallel.errors import PlanError  # noqa: E402
 from modular_converter.parallel.proof.precision import in_float64  # noqa: E402
-from modular_converter.parallel.tables.coverage import _one_thread, limited  # noqa: E402
+from modular_converter.parallel.tables.coverage import limited  # noqa: E402
 
 
 def work(seconds):
@@ -44,12 +44,3 @@ def test_a_limit_ends_with_its_context():
         pass
     work(1.2)
     time.sleep(1.1)
-
-
-def test_threads_that_wait_for_each_other_use_up_no_time():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(2)
-    with _one_thread():
-        assert torch.get_num_threads() == 1
-    assert torch.get_num_threads() == 2
-    torch.set_num_threads(threads)

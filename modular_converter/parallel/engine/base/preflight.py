@@ -8,12 +8,16 @@ from typing import Any
 
 import torch
 
+from modular_converter.check.cache.store import digest
 from modular_converter.parallel.choice.fit import fit
-from modular_converter.parallel.choice.skeleton import Skeleton
+from modular_converter.parallel.choice.kept_answers import kept_answer
+from modular_converter.parallel.choice.skeleton import META, Skeleton, assemble_model
 from modular_converter.parallel.errors import ApplyError, PlanError, PlanFormatError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece
 from modular_converter.parallel.quantised.int8 import SCHEME
+from modular_converter.parallel.shard.apply import apply
+from modular_converter.parallel.shard.collectives import FakeGroup
 
 
 _WRAPPER = "OptimizedModule"  # its import takes a second
@@ -76,6 +80,20 @@ def check_fit(skeleton: Skeleton, plan: Plan, size: int) -> tuple[Plan, dict[int
     found = fit(skeleton, plan, size)
     named = enumerate(skeleton.items)
     return found.plan, {n: found.pieces[i.name] for n, i in named if i.parameter and i.name in found.pieces}
+
+
+def kept_fit(model: torch.nn.Module, skeleton: Skeleton, plan: Plan, size: int) -> tuple[Plan, dict[int, Piece]]:
+    """``check_fit``; the plan that fits is kept for the next start, since trials without data take a second.
+
+    Args:
+        skeleton: of the model.
+    """
+    kinds = digest(repr([(item.name, item.kept) for item in skeleton.items]).encode())
+    question = f"fit over {size} with types {kinds} of\n{plan}"
+    found = Plan.parse(kept_answer(model, question, lambda: str(check_fit(skeleton, plan, size)[0])))
+    pieces = apply(assemble_model(skeleton, META)[0], found, FakeGroup(size)).resolution.pieces
+    named = enumerate(skeleton.items)
+    return found, {n: pieces[item.name] for n, item in named if item.parameter and item.name in pieces}
 
 
 # Methods of torch and transformers that read or change weights or modules: the other ranks would not see the change.

@@ -22,7 +22,7 @@ from modular_converter.parallel.engine.base.adapted import keep_adapters, path_o
 from modular_converter.parallel.engine.base.dropout import SharedDropout
 from modular_converter.parallel.engine.base.inner_forward import check_ids
 from modular_converter.parallel.engine.base.memory import print_usage, tell
-from modular_converter.parallel.engine.base.preflight import CHANGE_WEIGHTS, check_fit, refusals
+from modular_converter.parallel.engine.base.preflight import CHANGE_WEIGHTS, kept_fit, refusals
 from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN, Unproven, refusing_unproven
 from modular_converter.parallel.engine.checkpoint.load_model import is_folder
 from modular_converter.parallel.engine.group.agreed_plan import (
@@ -56,6 +56,7 @@ from modular_converter.parallel.engine.group.weight_sources import (
 )
 from modular_converter.parallel.engine.group.whole_state import made_by_first, whole_tensors
 from modular_converter.parallel.engine.inference.agreement import agreeing_methods, choose_cache
+from modular_converter.parallel.engine.inference.fused_activations import fuse_activations
 from modular_converter.parallel.engine.inference.fused_norms import fuse_norms
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup, make_plain
 from modular_converter.parallel.errors import ApplyError
@@ -78,6 +79,7 @@ def make_inference(applied: Applied, group: DirectGroup, compile: bool) -> None:
     """Turn a sharded model into its form for inference, in place."""
     make_plain(applied, group)
     fuse_norms(applied.model)
+    fuse_activations(applied.model)
     applied.model.eval().requires_grad_(False)
     if compile:
         choose_cache(applied.model, {})
@@ -202,7 +204,7 @@ def plan_and_skeleton(
     plan, origin = agreed_plan(model, given.plan, grid.everyone, ranks, grid.layout.ep > 1)
     skeleton = dismantle(model, kept)[0]
     if ranks > 1 or plan.rules:
-        plan = check_fit(skeleton, plan, ranks)[0]
+        plan = kept_fit(model, skeleton, plan, ranks)[0]
     if given.probe and ranks > 1:
         refuse_difference_in_group(model, plan, source, grid.everyone)
     if grid.everyone.rank == 0:

@@ -15,22 +15,22 @@ import torch
 import torch.nn.functional as F
 
 from modular_converter.parallel.engine.base.inner_forward import swap_forward
+from modular_converter.parallel.engine.inference.fused import Fused, configuration
+from modular_converter.parallel.engine.inference.norm_kernel import norm_kernel
 
 
 _EPSILONS = ("variance_epsilon", "eps", "epsilon", "norm_eps")
 # Of the greatest result. In half precision the module may round in between, which the fused operation does not.
 TOLERANCES = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
-# Attributes of every module, on which no trial depends: it has its own tensors, eval mode and no hooks.
-_MACHINERY = frozenset(vars(torch.nn.Module()))
 
 
-class _FusedNorm(torch.nn.Module):
+class _FusedNorm(Fused):
     """A norm over the last dimension; a fused operation if the only input has the weight's type.
 
-    ``_fused_eps`` is the name of its epsilon, which code may change; None if it has its own forward again.
+    ``_fused_eps`` is the name of its epsilon, which code may change.
     """
 
-    _fused_eps: str | None
+    _fused_eps: str
 
     @staticmethod
     def fused(x: torch.Tensor, weight: Any, bias: Any, eps: float) -> torch.Tensor:
@@ -38,17 +38,16 @@ class _FusedNorm(torch.nn.Module):
         raise NotImplementedError
 
     def forward(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        own, name = self._parameters, self._fused_eps
+        own = self._parameters
         weight = own.get("weight")
-        if name is None or kwargs or len(args) != 1 or weight is not None and args[0].dtype != weight.dtype:
+        if kwargs or len(args) != 1 or not self._fused or weight is not None and args[0].dtype != weight.dtype:
             kept: torch.Tensor = super().forward(*args, **kwargs)
             return kept
-        return self.fused(args[0], weight, own.get("bias"), getattr(self, name))
+        return self.fused(args[0], weight, own.get("bias"), getattr(self, self._fused_eps))
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name not in _MACHINERY and name != self.__dict__.get("_fused_eps") and name not in self._parameters:
-            unfuse_norm(self)
-        super().__setattr__(name, value)
+    def may_change(self, name: str) -> bool:
+        """Its epsilon."""
+        return name == self.__dict__.get("_fused_eps")
 
 
 class _Scaled(_FusedNorm):
@@ -64,8 +63,16 @@ class _OnePlus(_FusedNorm):
 
     @staticmethod
     def fused(x: torch.Tensor, weight: Any, bias: Any, eps: float) -> torch.Tensor:
-        normed = F.rms_norm(x.float(), x.shape[-1:], None, eps)
-        return torch.addcmul(normed, normed, weight).to(x.dtype)
+        if x.is_cuda and not torch.compiler.is_compiling():
+            kernel = norm_kernel(x.device, _one_plus)
+            if kernel is not None:
+                return kernel(x, weight, eps)
+        return _one_plus(x, weight, eps)
+
+
+def _one_plus(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    normed = F.rms_norm(x.float(), x.shape[-1:], None, eps)
+    return torch.addcmul(normed, normed, weight).to(x.dtype)
 
 
 class _Centred(_FusedNorm):
@@ -94,21 +101,15 @@ def fuse_norms(model: torch.nn.Module) -> int:
         name = _epsilon(module)
         if name is None:
             continue
-        key = _configuration(module)
+        key = configuration(module)
         form = judged[key] if key in judged else _form(module, getattr(module, name))
         if key is not None:
             judged[key] = form
         if form is not None:
             swap_forward(module, form, outermost=True)
-            module.__dict__["_fused_eps"] = name
+            module.__dict__.update(_fused=True, _fused_eps=name)
             found += 1
     return found
-
-
-def unfuse_norm(module: torch.nn.Module) -> None:
-    """Give a norm its own forward again, because one of its attributes has changed; nothing for other modules."""
-    if "_fused_eps" in module.__dict__:
-        module.__dict__["_fused_eps"] = None
 
 
 def _epsilon(module: torch.nn.Module) -> str | None:
@@ -125,18 +126,6 @@ def _epsilon(module: torch.nn.Module) -> str | None:
         return None
     names = [name for name in _EPSILONS if isinstance(getattr(module, name, None), float)]
     return names[0] if len(names) == 1 and "forward" not in vars(module) else None
-
-
-def _configuration(module: torch.nn.Module) -> tuple[Any, ...] | None:
-    """All values, except input and parameters, on which a forward can depend; None if they cannot be hashed."""
-    shapes = [(name, None if one is None else one.shape) for name, one in module._parameters.items()]
-    plain = sorted((name, value) for name, value in vars(module).items() if name not in _MACHINERY)
-    key = (type(module), *shapes, *((name, type(value), value) for name, value in plain))
-    try:
-        hash(key)
-    except TypeError:
-        return None
-    return key
 
 
 def _form(module: torch.nn.Module, eps: float) -> type[_FusedNorm] | None:

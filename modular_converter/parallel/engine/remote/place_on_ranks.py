@@ -27,7 +27,7 @@ from modular_converter.parallel.choice.small_instances import (
 )
 from modular_converter.parallel.engine.arguments import LOST_WEIGHTS, Arguments, check_start
 from modular_converter.parallel.engine.base.memory import print_usage, tell
-from modular_converter.parallel.engine.base.preflight import check_fit, check_home, check_text, devices_for
+from modular_converter.parallel.engine.base.preflight import check_fit, check_home, check_text, devices_for, kept_fit
 from modular_converter.parallel.engine.base.probe import Probe, probe_of, probe_with
 from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN, Unproven
 from modular_converter.parallel.engine.base.watched_code import WatchedCode
@@ -252,7 +252,7 @@ def _prepare(given: Arguments, session: Session, checkpoint: Checkpoint | None) 
         plan, origin = select_plan(model, given.plan, size)
         check_text(plan)
         skeleton, tensors = dismantle(model, kept_types(model, given.weight_type))
-        plan, pieces = check_fit(skeleton, plan, size)
+        plan, pieces = kept_fit(model, skeleton, plan, size)
         unproven = unproven_arguments(model)
     return _Ready(plan, origin, skeleton, tensors, pieces, checkpoint, unproven=unproven)
 
@@ -261,7 +261,6 @@ def _compared(given: Arguments, session: Session, ready: _Ready) -> _Ready:
     """The model with a plan under which the ranks give its own numbers. Raises ``ApplyError`` if there is none."""
 
     def compared(plan: Plan) -> ComparedOnRanks:
-        plan = check_fit(ready.skeleton, plan, len(session.devices))[0]
         own = difference_on_ranks(given.model, plan, session, given.weight_type, ready.checkpoint)
         if own.difference or given.plan is not None:
             return own
@@ -271,14 +270,15 @@ def _compared(given: Arguments, session: Session, ready: _Ready) -> _Ready:
     if found.difference and given.plan is None:
         with torch.random.fork_rng(devices=[]):
             deeper = _deeper_plan(given.model, 4 if len(session.devices) % 4 == 0 else 2)
-            if deeper is not None and not (other := compared(deeper[0])).difference:
-                plan, origin = deeper
-                fails = f"{name}: {ready.origin} fails on one layer of each kind ({found.difference})"
-                logger.warning("%s; used instead: %s", fails, origin)
-                fitted, pieces = check_fit(ready.skeleton, plan, len(session.devices))
-                log_kept(given.model, fitted, len(session.devices))
-                ready = replace(ready, plan=fitted, origin=origin, pieces=pieces)
-                return _with_origin(replace(ready, tried=other.placement), other.ran)
+            if deeper is not None:
+                plan, pieces = check_fit(ready.skeleton, deeper[0], len(session.devices))
+                other = compared(plan)
+                if not other.difference:
+                    fails = f"{name}: {ready.origin} fails on one layer of each kind ({found.difference})"
+                    logger.warning("%s; used instead: %s", fails, deeper[1])
+                    log_kept(given.model, plan, len(session.devices))
+                    ready = replace(ready, plan=plan, origin=deeper[1], pieces=pieces)
+                    return _with_origin(replace(ready, tried=other.placement), other.ran)
     refuse_difference(found.difference)
     return _with_origin(replace(ready, tried=found.placement), found.ran)
 

@@ -35,7 +35,9 @@ from modular_converter.parallel.engine.base.watched_code import CodeFacts, take_
 from modular_converter.parallel.engine.base.watched_state import StateChange, WatchedState
 from modular_converter.parallel.engine.checkpoint.reader import Reader, Recipe, read_share
 from modular_converter.parallel.engine.inference.agreement import choose_cache, make_agree
-from modular_converter.parallel.engine.inference.fused_norms import fuse_norms, unfuse_norm
+from modular_converter.parallel.engine.inference.fused import unfuse
+from modular_converter.parallel.engine.inference.fused_activations import fuse_activations
+from modular_converter.parallel.engine.inference.fused_norms import fuse_norms
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup, make_plain
 from modular_converter.parallel.engine.remote.caller_state import apply_difference, configs_in
 from modular_converter.parallel.engine.remote.loaded import Called, Loaded, fill_whole
@@ -182,6 +184,7 @@ class Worker(Answering):
         loaded.copies = [(was, getattr(of, name)) for of, name, was in applied.integers if hasattr(was, "__dict__")]
         make_plain(applied, self.group)
         fuse_norms(model)
+        fuse_activations(model)
         del keep
         model.eval()
         loaded.compiled = compile
@@ -286,7 +289,7 @@ class Worker(Answering):
         for one, in_place in changes:
             apply_difference(loaded.model, one, in_place)
             if one.name != "training":
-                unfuse_norm(loaded.model.get_submodule(one.path))
+                unfuse(loaded.model.get_submodule(one.path))
             loaded.changed[one.path, one.name, one.is_buffer] = one
         if any(one.name == "training" for one, _ in changes):
             self._share_dropout(loaded)

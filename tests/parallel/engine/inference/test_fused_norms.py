@@ -15,6 +15,7 @@ import transformers
 from torch import nn
 
 from modular_converter.parallel.engine.inference.fused_norms import fuse_norms
+from modular_converter.parallel.engine.inference.norm_kernel import norm_kernel
 
 
 class Written(nn.Module):
@@ -261,3 +262,30 @@ def test_all_norms_of_the_library_are_fused_and_equal():
         assert half[0].dtype == half[1].dtype and torch.allclose(*half, atol=2e-2, rtol=2e-2), names
     assert left <= OTHERS
     assert forms["_Scaled"] >= 150 and forms["_OnePlus"] >= 10 and forms["_Centred"] >= 5
+
+
+def test_a_kernel_that_cannot_be_compiled_or_gives_other_numbers_is_not_used(monkeypatch):
+    def plain(x, weight, eps):
+        return F.rms_norm(x, x.shape[-1:], 1 + weight, eps)
+
+    def wrong(x, weight, found, width, eps, **more):
+        found.fill_(7.0)
+
+    def right(x, weight, found, width, eps, **more):
+        found.copy_(plain(x, weight, eps))
+
+    kernels = {
+        "missing": {},
+        "wrong": collections.defaultdict(lambda: wrong),
+        "right": collections.defaultdict(lambda: right),
+    }
+    found = {}
+    for name, compiled in kernels.items():  # in place of Triton, of which a grid selects the launch
+        compiler = types.SimpleNamespace(jit=lambda row, made=compiled: made, next_power_of_2=lambda width: width)
+        monkeypatch.setattr("modular_converter.parallel.engine.inference.norm_kernel.triton", compiler)
+        norm_kernel.cache_clear()
+        found[name] = norm_kernel(torch.device("cpu"), plain)
+    norm_kernel.cache_clear()
+    assert found["missing"] is None and found["wrong"] is None
+    x, weight = torch.randn(2, 3, 40).transpose(0, 1), torch.randn(40)
+    assert torch.allclose(found["right"](x, weight, 1e-6), plain(x, weight, 1e-6))
