@@ -258,13 +258,16 @@ def locate_parse_error(path: str, error: Exception) -> tuple[Location, str]:
 
 
 def locate_word(path: str, word: str, source: str, line: int = 1) -> Location:
-    """The first place at or below `line` where `word` stands alone, or the start of `line` when there is none."""
+    """The first place at or below `line` where `word` stands alone: in code, else in a string or comment; the start of
+    `line` when there is none.
+    """
     if _WORD.fullmatch(word):
-        places = _word_places(source).get(word, ())
-        following = bisect.bisect_left(places, (line, 0))
-        if following < len(places):
-            line, start = places[following]
-            return Location(path, line, start + 1, line, start + len(word) + 1)
+        for found in _word_places(source):
+            places = found.get(word, ())
+            following = bisect.bisect_left(places, (line, 0))
+            if following < len(places):
+                line, start = places[following]
+                return Location(path, line, start + 1, line, start + len(word) + 1)
         return Location(path, line)
     pattern = re.compile(rf"(?<![\w.]){re.escape(word)}(?!\w)")
     for number, text in enumerate(split_lines(source)[line - 1 :], start=line):
@@ -274,14 +277,27 @@ def locate_word(path: str, word: str, source: str, line: int = 1) -> Location:
 
 
 _WORD = re.compile(r"(?<![\w.])\w+")
+# A string, to its end or to the end of its line, or a comment.
+_TEXT = re.compile(
+    r"""("{3}|'{3})(?:[^\\]|\\.)*?(?:\1|\Z)|"(?:[^"\\\n]|\\.)*"?|'(?:[^'\\\n]|\\.)*'?|\#[^\n]*""", re.DOTALL
+)
 
 
 @functools.lru_cache(maxsize=4)
-def _word_places(source: str) -> dict[str, list[tuple[int, int]]]:
-    """Word -> line, from 1, and column, from 0, of each place where it stands alone, in their order."""
+def _word_places(source: str) -> tuple[dict[str, list[tuple[int, int]]], ...]:
+    """Word -> line, from 1, and column, from 0, of each place where it stands alone, in their order: in code, and in all."""
+    text = "\n".join(split_lines(source))
+    return _places_in(_TEXT.sub(_blank, text)), _places_in(text)
+
+
+def _blank(found: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", " ", found[0])
+
+
+def _places_in(text: str) -> dict[str, list[tuple[int, int]]]:
     places: dict[str, list[tuple[int, int]]] = {}
-    for number, text in enumerate(split_lines(source), start=1):
-        for match in _WORD.finditer(text):
+    for number, line in enumerate(text.split("\n"), start=1):
+        for match in _WORD.finditer(line):
             places.setdefault(match[0], []).append((number, match.start()))
     return places
 

@@ -69,6 +69,21 @@ def test_a_word_is_found_at_or_below_a_line(word: str, line: int, place: tuple[i
     assert (location.line, location.column) == place
 
 
+@pytest.mark.parametrize(
+    ("word", "line", "place"),
+    [
+        pytest.param("New", 1, (6, 7), id="in code, though a string above it has the word"),
+        pytest.param("Old", 1, (2, 6), id="in a string, as no code has the word"),
+        pytest.param("noted", 1, (7, 13), id="in a comment"),
+        pytest.param("last", 1, (8, 1), id="behind a string that holds quotes of the other kind"),
+    ],
+)
+def test_a_word_is_found_in_code_before_strings(word: str, line: int, place: tuple[int, int]) -> None:
+    source = '@words(\n  """Old New \\""" "New"\n  New\n"""\n)\nclass New:\n    pass  # noted "\nlast = \'"\' + "a\\"last"\n'
+    location = locate_word("x.py", word, source, line)
+    assert (location.line, location.column) == place
+
+
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 def test_lines_end_where_python_ends_them(newline: str) -> None:
     assert split_lines(f"a\x0cb{newline}c\u2028d") == ("a\x0cb", "c\u2028d")
