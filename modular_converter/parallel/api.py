@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -95,10 +94,10 @@ def parallelize(
     if dtype is not None:
         dtype = floating_type(dtype, "dtype")
     model = uncompiled(model)
-    given = Arguments(**{name: value for name, value in locals().items() if name in _DEFAULTS})
+    given = Arguments(**{name: value for name, value in locals().items() if name in _NAMES})
     refuse_import_in_child()
     tell_untested()
-    check_arguments(given, _DEFAULTS)
+    check_arguments(given)
     if example_inputs is not None and auto is not None:
         remember_examples(given.model, inputs_by_name(given.model, example_inputs), auto.stages)
     if auto is not None:
@@ -147,4 +146,4 @@ def _layout_of(given: Any) -> tuple[Layout | None, AutoLayout | None, ChosenLayo
     return Layout.parse(given) if isinstance(given, str) else given, None, None
 
 
-_DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(parallelize).parameters.items()}
+_NAMES = {one.name for one in dataclasses.fields(Arguments)}

@@ -11,10 +11,10 @@ LIBRARIES = ("torch", "transformers", "accelerate", "jsonschema", "safetensors")
 
 
 class MissingLibraryError(ImportError):
-    """A package of the extra `parallel` is not installed."""
+    """A package of the extra `parallel`, or of `tune`, is not installed."""
 
-    def __init__(self, name: str) -> None:
-        advice = "install this project with its extra `parallel`, such as `pip install '.[parallel]'` in its checkout"
+    def __init__(self, name: str, extra: str = "parallel") -> None:
+        advice = f"install this project with its extra `{extra}`, such as `pip install '.[{extra}]'` in its checkout"
         super().__init__(f"{name} is not installed; {advice}", name=name)
 
 

@@ -5,12 +5,29 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
 
 from modular_converter.parallel import AutoLayout, parallelize
+from modular_converter.parallel.advice import recording
+from modular_converter.parallel.tuning import auto
 from tests.parallel.small_memory import SIZES, make
+
+
+def unknown_gpu():
+    """A machine with a GPU that no table has, as far as the advice can see."""
+    auto.join_group = lambda device: torch.device("cuda")
+    torch.cuda.get_device_name = lambda *device: "Own Graphics 9000"
+    torch.cuda.get_device_properties = lambda *device: SimpleNamespace(total_memory=8 * 2**30)
+
+
+def too_many_operations():
+    recording.MOST_OPERATIONS = 10
+
+
+TROUBLES = {"unknown GPU": unknown_gpu, "operations": too_many_operations}
 
 
 def main(case):
@@ -22,7 +39,10 @@ def main(case):
         type("Kept", (logging.Handler,), {"emit": lambda self, record: said.append(record.getMessage())})()
     )
     torch.manual_seed(0)
-    model, more = make(case)
+    trouble = TROUBLES.get(case)
+    if trouble:
+        trouble()
+    model, more = make("plain" if trouble else case)
     before = {name: one.clone() for name, one in model.state_dict().items()}
     found = {"case": case}
     try:

@@ -1,6 +1,7 @@
 """Refusals of `parallelize` before it starts anything, and the effect of a failed load on other models of a session."""
 
 import dataclasses
+import inspect
 import multiprocessing
 import os
 
@@ -273,3 +274,8 @@ def test_verbose_in_a_process_group_prints_the_first_process_share(tmp_path):
 
 def test_a_session_can_be_imported_from_the_package():
     assert "Session" in parallel.__all__ and parallel.Session is ranks_session.Session
+
+
+def test_the_class_of_arguments_has_the_defaults_of_the_call():
+    usual = {name: one.default for name, one in inspect.signature(parallelize).parameters.items() if name != "model"}
+    assert usual == {one.name: one.default for one in dataclasses.fields(arguments.Arguments) if one.name != "model"}

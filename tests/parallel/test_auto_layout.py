@@ -44,6 +44,22 @@ def test_if_no_step_runs_all_processes_say_so():
     assert "no step ran: ddp2 ran out of memory" in found("nowhere")["error"]
 
 
+@pytest.mark.parametrize(
+    ("case", "cause"),
+    [
+        ("unknown GPU", "Own Graphics 9000 is a GPU of which no figures are known: name a layout"),
+        (
+            "operations",
+            r"give a smaller --sequence; here --sequence and --length are AutoLayout\(length=…\); or name a",
+        ),
+    ],
+)
+def test_the_message_says_what_a_caller_of_parallelize_writes(case, cause):
+    error = found(case)["error"]
+    assert re.search(cause, error) and error.startswith('AdviceError: layout="auto": ')
+    assert 'name a layout, such as layout="fsdp2"' in error and "devices.toml" not in error
+
+
 def test_given_options_are_kept_and_stages_are_taken_only_if_asked_for():
     one = found("stages")
     assert one["layout"] == "pp2" and one["same"], one
@@ -103,6 +119,15 @@ def test_the_callers_options_stay_beside_those_of_the_choice():
 def test_other_files_are_refused(tmp_path, change, said):
     (tmp_path / "best.json").write_text(json.dumps(CHOICE | change))
     with pytest.raises(ApplyError, match=rf"best.json: .*({said})"):
+        read_chosen(tmp_path / "best.json")
+
+
+@pytest.mark.parametrize(
+    ("missing", "cure"), [("batch", "rows of a step over all data ranks"), ("layout", '"layout": "fsdp2"')]
+)
+def test_a_file_that_lacks_something_says_what_to_write(tmp_path, missing, cure):
+    (tmp_path / "best.json").write_text(json.dumps({k: v for k, v in CHOICE.items() if k != missing}))
+    with pytest.raises(ApplyError, match=f"best.json: lacks {missing}: write the {cure}".replace('the "', '.*"')):
         read_chosen(tmp_path / "best.json")
 
 

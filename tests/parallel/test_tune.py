@@ -156,7 +156,7 @@ def subject():
 
 @pytest.mark.parametrize("part", [0.3, 0.6, 0.9])
 def test_what_the_advice_excludes_is_never_a_setting(subject, part):
-    device = device_at_hand(False, 2)
+    device = device_at_hand(False, 2, "")
     full = Question(Cluster(1, 2, device), 8, "adamw", 0)
     needs = sorted(one.memory.total for one in forecasts_that_fit(subject, full))
     limit = needs[int(part * len(needs))]
@@ -312,7 +312,7 @@ def test_without_optuna_the_extra_is_named(tmp_path, monkeypatch):
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "optuna" else find(name, *a))
     done = tune(tmp_path, "gpt2")
-    assert done.exit_code == 2 and "optuna is not installed: install this project with its extra `tune`" in done.stderr
+    assert done.exit_code == 2 and "optuna is not installed; install this project with its extra `tune`" in done.stderr
 
 
 @given(st.lists(st.tuples(st.floats(0.01, 100), st.floats(1, 1e12)), min_size=1, max_size=12))

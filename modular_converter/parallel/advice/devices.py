@@ -142,11 +142,19 @@ def cluster_at_hand(table: Path | None = None) -> Cluster:
     if not torch.cuda.is_available():
         raise AdviceError("this machine has no GPU: say which devices you mean, such as --devices 8xH100-80GB")
     measured = known_devices(table).get(name_at_hand(True)) if table is not None else None
-    return Cluster(1, torch.cuda.device_count(), measured or device_at_hand(True))
+    cure = "measure it with --calibrate FILE, or give a table with --cluster"
+    count = torch.cuda.device_count()
+    return Cluster(1, count, measured or device_at_hand(True, count, cure))
 
 
-def device_at_hand(gpu: bool, processes: int = 1) -> Device:
-    """This process's GPU, or what one of so many processes has of the host. Raises ``AdviceError`` for an unknown GPU."""
+def device_at_hand(gpu: bool, processes: int, cure: str) -> Device:
+    """This process's GPU, or what one of so many processes has of the host.
+
+    Args:
+        cure: what the caller can do about a GPU that is in no table.
+
+    Raises ``AdviceError`` with the cure for such a GPU.
+    """
     import psutil
     import torch
 
@@ -156,8 +164,6 @@ def device_at_hand(gpu: bool, processes: int = 1) -> Device:
     name, memory = torch.cuda.get_device_name(), torch.cuda.get_device_properties(0).total_memory
     kinds = [one for key, one in known.items() if key.partition("-")[0].lower() in name.lower().replace(" ", "")]
     if not kinds:
-        raise AdviceError(
-            f"{name} is in no table of devices; measure it with --calibrate FILE, or give a table with --cluster"
-        )
+        raise AdviceError(f"{name} is a GPU of which no figures are known: {cure}")
     near = min(kinds, key=lambda one: abs(one.memory - memory))
     return replace(near, memory_gib=memory / GIB)

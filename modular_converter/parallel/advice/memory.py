@@ -62,15 +62,15 @@ class LayoutSetting:
 
     def options(self) -> str:
         """The options as arguments of ``Training``."""
-        said = [f"{name}=True" for name in ("recompute", "offload") if getattr(self, name)]
-        said += ["reshard=False"] if self.layout.dp_shard > 1 and not self.reshard else []
+        options = [f"{name}=True" for name in ("recompute", "offload") if getattr(self, name)]
+        options += ["reshard=False"] if self.layout.dp_shard > 1 and not self.reshard else []
         if self.layout.pp > 1:
-            said += [f"chunks={self.chunks}", f'schedule="{self.schedule}"']
-        return ", ".join(said)
+            options += [f"chunks={self.chunks}", f'schedule="{self.schedule}"']
+        return ", ".join(options)
 
     def __str__(self) -> str:
-        said = self.options().replace("=True", "").replace('"', "")
-        return f"{self.layout}{f' ({said})' if said else ''}"
+        words = self.options().replace("=True", "").replace('"', "")
+        return f"{self.layout}{f' ({words})' if words else ''}"
 
 
 class Moment(NamedTuple):

@@ -109,8 +109,8 @@ def recommendation(advice: Advice) -> str:
     best, cluster = advice.best, advice.question.cluster
     if best is None:
         nearest = next((one for one in advice.candidates if one.memory), None)
-        said = f"the nearest, {nearest.setting}, {nearest.why_not}" if nearest else advice.candidates[0].why_not
-        return f"No layout of {advice.model} fits on {cluster}: {said}."
+        why = f"the nearest, {nearest.setting}, {nearest.why_not}" if nearest else advice.candidates[0].why_not
+        return f"No layout of {advice.model} fits on {cluster}: {why}."
     assert best.memory is not None and best.time is not None
     low, high = best.time.band
     kind = "an answer" if best.setting.tokens else "a step"

@@ -18,7 +18,7 @@ from modular_converter.parallel.commands.common import (
     set_option,
     write_text,
 )
-from modular_converter.parallel.errors import AdviceError
+from modular_converter.parallel.errors import AdviceError, MissingLibraryError
 
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from modular_converter.parallel.tuning.space import TrialCandidate
     from modular_converter.parallel.tuning.study import LayoutStudy
 
+_UNKNOWN_GPU = "what fits cannot be predicted, so compare layouts with examples/train.py --layout"
 _OBJECTIVES = click.Choice(["tokens", "memory", "latency"])
 
 
@@ -70,7 +71,7 @@ def tune_command(model: str, **options: Any) -> None:
     Exit code: 0 a setting ran, 1 none did, 2 not possible.
     """
     if importlib.util.find_spec("optuna") is None:
-        raise AdviceError("optuna is not installed: install this project with its extra `tune`")
+        raise AdviceError(str(MissingLibraryError("optuna", "tune")))
     from modular_converter.parallel.tuning.space import candidates_of
     from modular_converter.parallel.tuning.study import LayoutStudy, owned_storage
 
@@ -81,7 +82,7 @@ def tune_command(model: str, **options: Any) -> None:
     subject, question, gpu = _question(model, options)
     batches = sorted(set(options["batches"])) or [question.batch]
     cluster = question.cluster
-    said = " ".join(
+    asked = " ".join(
         f"{model} {' '.join(options['settings'])} on {cluster.each} x {cluster.device.name}, batch "
         f"{' or '.join(map(str, batches))}, {subject.length} tokens, {options['dtype']}, {options['optimizer']}"
         f"{', compiled or not' if options['compiles'] else ''}".split()
@@ -91,9 +92,9 @@ def tune_command(model: str, **options: Any) -> None:
             storage,
             lambda: candidates_of(subject, question, batches, options["compiles"]),
             tuple(dict.fromkeys(options["objectives"])),
-            said,
+            asked,
         )
-        click.echo(f"{said}: {len(study.candidates)} settings fit", err=True)
+        click.echo(f"{asked}: {len(study.candidates)} settings fit", err=True)
         _run(study, subject, question, gpu, options)
         code = _report(study, options)
     sys.exit(code)
@@ -114,7 +115,7 @@ def _question(model: str, options: dict[str, Any]) -> tuple[ModelInQuestion, Que
     request = CountRequest(
         model, overrides_of(options["settings"]), None, 1, options["length"], True, options["dtype"]
     )
-    cluster = Cluster(1, processes, device_at_hand(gpu, processes))
+    cluster = Cluster(1, processes, device_at_hand(gpu, processes, _UNKNOWN_GPU))
     return (
         model_in_question(request),
         Question(cluster, options["batches"][0] if options["batches"] else processes, options["optimizer"], 0),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,26 +32,26 @@ _METHODS = ("spawn", "forkserver", "fork")
 
 @dataclass(frozen=True)
 class Arguments:
-    """The arguments of ``parallelize``; see there."""
+    """The arguments of ``parallelize``, with its defaults; see there."""
 
     model: Any
-    num_gpus: int
-    fp16: bool
-    dtype: torch.dtype | None
-    master_port: int | None
-    verbose: str | None
-    plan: GivenPlan | None
-    device: str | None
-    init_method: str
-    compile: bool
-    timeout: float
-    mesh: Any
-    session: Session | None
-    probe: bool
-    model_class: Any
-    inference: bool
-    layout: Layout | None
-    training: Training | None
+    num_gpus: int = 2
+    fp16: bool = False
+    dtype: torch.dtype | None = None
+    master_port: int | None = None
+    verbose: str | None = None
+    plan: GivenPlan | None = None
+    device: str | None = None
+    init_method: str = "spawn"
+    compile: bool = False
+    timeout: float = 600.0
+    mesh: Any = None
+    session: Session | None = None
+    probe: bool = True
+    model_class: Any = None
+    inference: bool = False
+    layout: Layout | None = None
+    training: Training | None = None
     example_inputs: Any = None
 
     @property
@@ -61,12 +60,8 @@ class Arguments:
         return torch.float16 if self.fp16 else self.dtype
 
 
-def check_arguments(given: Arguments, usual: Mapping[str, Any]) -> None:
-    """Raise ``ApplyError`` for arguments that are invalid, alone or together, and ``RankError`` for an ended session.
-
-    Args:
-        usual: the default of each argument that has one.
-    """
+def check_arguments(given: Arguments) -> None:
+    """Raise ``ApplyError`` for arguments that are invalid, alone or together, and ``RankError`` for an ended session."""
     _check_values(given)
     if not isinstance(given.model, (str, os.PathLike)):
         _check_model(given)
@@ -75,7 +70,7 @@ def check_arguments(given: Arguments, usual: Mapping[str, Any]) -> None:
     if in_process_group():
         right = given.num_gpus == int(os.environ.get("WORLD_SIZE", "0"))
         idle = tuple(name for name in _WITHOUT_EFFECT_IN_GROUP if name != "num_gpus" or not right)
-        _refuse(given, usual, idle, "in a process group each process that runs already keeps its share")
+        _refuse(given, idle, "in a process group each process that runs already keeps its share")
         _check_training(given)
         return
     for name in ("layout", "training", "mesh"):
@@ -83,7 +78,7 @@ def check_arguments(given: Arguments, usual: Mapping[str, Any]) -> None:
             raise ApplyError(f"{name}= needs a process group: start the script with torchrun")
     if given.session is not None:
         reason = "the processes of session= run already; give it to Session(...)"
-        _refuse(given, usual, _WITHOUT_EFFECT_BESIDE_SESSION, reason)
+        _refuse(given, _WITHOUT_EFFECT_BESIDE_SESSION, reason)
         given.session.refuse_ended()
 
 
@@ -151,9 +146,9 @@ def _check_values(given: Arguments) -> None:
         raise ApplyError(f"fp16=True and dtype={dtype}: give only one")
 
 
-def _refuse(given: Arguments, usual: Mapping[str, Any], names: tuple[str, ...], reason: str) -> None:
+def _refuse(given: Arguments, names: tuple[str, ...], reason: str) -> None:
     values = {name: getattr(given, name) for name in names}
-    idle = [f"{name}={value!r}" for name, value in values.items() if value != usual[name]]
+    idle = [f"{name}={value!r}" for name, value in values.items() if value != getattr(Arguments, name)]
     if idle:
         raise ApplyError(f"{', '.join(idle)}: no effect here, leave it out; {reason}")
 

@@ -54,13 +54,22 @@ def with_chosen_layout(given: Arguments, auto: AutoLayout) -> Arguments:
             found = [str(error) if isinstance(error, PlanError) else one_line(error)]
     dist.broadcast_object_list(found, src=0)
     if isinstance(found[0], str):
-        raise AdviceError(f'layout="auto": {found[0]}')
-    chosen, said = _first_that_runs(found[0], sent, given, auto, place.type)
+        raise AdviceError(f'layout="auto": {_for_callers(found[0])}')
+    chosen, reason = _first_that_runs(found[0], sent, given, auto, place.type)
     if dist.get_rank() == 0:
-        logger.info("%s", said)
+        logger.info("%s", reason)
         if given.verbose is not None:
-            tell(said, given.verbose)
+            tell(reason, given.verbose)
     return replace(given, layout=chosen.layout, training=chosen.beside(given.training))
+
+
+_BY_NAME = 'name a layout, such as layout="fsdp2"'
+
+
+def _for_callers(message: str) -> str:
+    """A message of the advice, whose words for options are those of ``modular-plan``, for a caller of ``parallelize``."""
+    cure = f"; here --sequence and --length are AutoLayout(length=…); or {_BY_NAME}"
+    return message.rstrip(".") + cure if "--" in message else message
 
 
 Choice = tuple[ChosenLayout, float, str]
@@ -70,7 +79,7 @@ Choice = tuple[ChosenLayout, float, str]
 def _advised(sent: TrialModel, given: Arguments, auto: AutoLayout, gpu: bool) -> list[Choice]:
     """All that fits, the fastest first. Raises ``AdviceError`` with the nearest if nothing does."""
     processes, each = dist.get_world_size(), int(os.environ.get("LOCAL_WORLD_SIZE", dist.get_world_size()))
-    cluster = Cluster(processes // each, each, device_at_hand(gpu, each))
+    cluster = Cluster(processes // each, each, device_at_hand(gpu, each, _BY_NAME))
     subject, weights = _subject(sent, given, auto)
     question = Question(cluster, auto.batch or processes, auto.optimizer, 0, weights)
     advice = advise(subject, question)
@@ -123,15 +132,14 @@ def _first_that_runs(
 ) -> tuple[ChosenLayout, str]:
     """The first choice of which a step runs, and why it is taken. Those that need as much as one that failed are left out."""
     least, failures = float("inf"), list[str]()
-    for number, (chosen, memory, said) in enumerate(choices):
+    for number, (chosen, memory, reason) in enumerate(choices):
         if memory >= least:
             continue
         outcome = (
             _tried(LayoutTrial(sent, chosen, device, *_asked(given, auto)), number, auto) if auto.try_step else None
         )
         if outcome is None or not outcome.kind:
-            reason = f" ({'; '.join(failures)})" if failures else ""
-            return chosen, f"{said}{reason}"
+            return chosen, f"{reason} ({'; '.join(failures)})" if failures else reason
         failures.append(f"{chosen} {'ran out of memory' if outcome.kind == MEMORY else 'failed'}: {outcome.why}")
         if dist.get_rank() == 0:
             logger.info("%s; the next is taken", failures[-1])

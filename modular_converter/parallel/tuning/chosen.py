@@ -17,6 +17,11 @@ from modular_converter.parallel.training import Training
 
 OPTIONS = ("recompute", "compile", "reshard", "offload", "chunks", "schedule")
 """The options of ``Training`` that a choice has; types, losses and sequence parallelism are the caller's."""
+_NEEDED = {
+    "layout": 'the layout, such as "layout": "fsdp2"',
+    "batch": 'the rows of a step over all data ranks, such as "batch": 8',
+}
+"""What a choice must have, and how it is written."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +57,9 @@ class ChosenLayout:
         return {"layout": str(self.layout), "training": self.options(), **sizes}
 
     def __str__(self) -> str:
-        said = [name if value is True else f"{name} {value}" for name, value in self.options().items()]
-        said += [f"{self.accumulate} forwards"] * (self.accumulate > 1)
-        return f"{self.layout} ({', '.join(said)})" if said else str(self.layout)
+        options = [name if value is True else f"{name} {value}" for name, value in self.options().items()]
+        options += [f"{self.accumulate} forwards"] * (self.accumulate > 1)
+        return f"{self.layout} ({', '.join(options)})" if options else str(self.layout)
 
     def beside(self, given: Training | None) -> Training:
         """The options of the choice with those that the caller has given.
@@ -71,13 +76,15 @@ class ChosenLayout:
         return dataclasses.replace(own, **more)
 
 
-def chosen_of(values: dict[str, Any], said: str) -> ChosenLayout:
-    """The choice of plain values. Raises ``ApplyError`` that begins with ``said`` if they are none."""
+def chosen_of(values: dict[str, Any], source: str) -> ChosenLayout:
+    """The choice of plain values. Raises ``ApplyError`` that begins with ``source`` if they are none."""
     try:
         known = {one.name for one in dataclasses.fields(ChosenLayout)}
         unknown = sorted({*values} - known) + sorted({*values.get("training", {})} - {*OPTIONS})
         if unknown:
             raise ApplyError(f"unknown names {', '.join(unknown)}; known: {', '.join((*sorted(known), *OPTIONS))}")
+        if missing := [name for name in _NEEDED if name not in values]:
+            raise ApplyError(f"lacks {missing[0]}: write {_NEEDED[missing[0]]}")
         sizes = {name: values.get(name, default) for name, default in (("accumulate", 1), ("length", 0))}
         layout, training = Layout.parse(values["layout"]), Training(**values.get("training", {}))
         made = ChosenLayout(layout, training, values["batch"], **sizes)
@@ -87,10 +94,10 @@ def chosen_of(values: dict[str, Any], said: str) -> ChosenLayout:
             raise ApplyError(
                 f"batch {made.batch} does not divide into {made.accumulate} forwards of {layout.data} ranks"
             )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ApplyError(f"{said}: is no choice of a layout: {one_line(error)}") from error
+    except (TypeError, AttributeError) as error:
+        raise ApplyError(f"{source}: is no choice of a layout: {one_line(error)}") from error
     except ApplyError as error:
-        raise ApplyError(f"{said}: {error}") from error
+        raise ApplyError(f"{source}: {error}") from error
     return made
 
 

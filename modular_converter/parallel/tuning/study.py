@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from modular_converter.parallel.errors import AdviceError, one_line
+from modular_converter.parallel.tuning.pareto import pareto_front
 from modular_converter.parallel.tuning.ranks import TrialOutcome
 from modular_converter.parallel.tuning.space import ChoiceTree, TrialCandidate, candidate_of
 
@@ -193,13 +194,10 @@ class LayoutStudy:
     def front(self) -> list[TrialResult]:
         """The settings that no other one beats in all objectives, the best in the first one first."""
         ran = [one for one in self.results() if not one[1].kind]
-        costs = [[OBJECTIVES[name].cost(one[1]) for name in self.objectives] for one in ran]
-        best = [
-            (own[0], number)
-            for number, own in enumerate(costs)
-            if not any(other != own and all(a <= b for a, b in zip(other, own)) for other in costs)
-        ]
-        return [ran[number] for _, number in sorted(best)]
+        return [ran[number] for number in pareto_front([self._costs(one[1]) for one in ran])]
+
+    def _costs(self, outcome: TrialOutcome) -> list[float]:
+        return [OBJECTIVES[name].cost(outcome) for name in self.objectives]
 
 
 def _key(one: TrialCandidate) -> str:

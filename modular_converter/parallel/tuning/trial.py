@@ -36,7 +36,6 @@ from modular_converter.parallel.engine.arguments import BLANK_WEIGHTS, Arguments
 from modular_converter.parallel.engine.group.in_process_group import parallelize_here
 from modular_converter.parallel.engine.stages.in_layout import parallelize_in_stages
 from modular_converter.parallel.errors import PlanError, one_line
-from modular_converter.parallel.training import Training
 from modular_converter.parallel.tuning.chosen import ChosenLayout
 
 
@@ -116,7 +115,10 @@ def run_trial(trial: LayoutTrial) -> dict[str, float]:
     inputs = inputs_of(made, request, torch.device("cpu"))
     torch.manual_seed(0)
     start = parallelize_in_stages if chosen.layout.pp > 1 else parallelize_here
-    model = start(_arguments(trial, made, given)).train()
+    arguments = Arguments(
+        made, plan=trial.plan, device=trial.device, probe=False, layout=chosen.layout, training=given
+    )
+    model = start(arguments).train()
     place = _place(trial.device)
     inputs = {name: one.to(place) if isinstance(one, torch.Tensor) else one for name, one in inputs.items()}
     optimizer = OPTIMIZERS[trial.optimizer](model.parameters())
@@ -132,30 +134,6 @@ def run_trial(trial: LayoutTrial) -> dict[str, float]:
         "tokens_a_second": tokens / mean,
         "memory": max(_everywhere(float(most))),
     }
-
-
-def _arguments(trial: LayoutTrial, model: Any, training: Training) -> Arguments:
-    """As `parallelize` has them, with its defaults."""
-    return Arguments(
-        model=model,
-        num_gpus=2,
-        fp16=False,
-        dtype=None,
-        master_port=None,
-        verbose=None,
-        plan=trial.plan,
-        device=trial.device,
-        init_method="spawn",
-        compile=False,
-        timeout=600.0,
-        mesh=None,
-        session=None,
-        probe=False,
-        model_class=None,
-        inference=False,
-        layout=trial.chosen.layout,
-        training=training,
-    )
 
 
 def _place(device: str) -> torch.device:
@@ -246,8 +224,8 @@ def main() -> None:
     try:
         found: dict[str, Any] = run_trial(pickle.loads(place.read_bytes()))
     except BaseException as error:
-        said = str(error) if isinstance(error, PlanError) else one_line(error, 300)  # type: ignore[arg-type]
-        found = {"kind": failure_kind(error), "why": said, "at": time.time()}
+        why = str(error) if isinstance(error, PlanError) else one_line(error, 300)  # type: ignore[arg-type]
+        found = {"kind": failure_kind(error), "why": why, "at": time.time()}
     written = result.with_suffix(".part")
     written.write_text(json.dumps(found), encoding="utf-8")
     written.replace(result)
