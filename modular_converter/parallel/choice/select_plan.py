@@ -114,6 +114,16 @@ def log_kept(model: torch.nn.Module, plan: Plan, ranks: int) -> None:
         logger.warning("%s: each of %d ranks keeps %.1f %% of the weights; whole: %s", name, ranks, share, names)
 
 
+def _log_hindrances(model: torch.nn.Module, found: Derived, ranks: int) -> None:
+    """Log the code that other code would cure; warn of it where a rank keeps clearly more than its equal part for it."""
+    try:
+        more = ranks > 1 and kept(model, found.plan, ranks).share > _CLEARLY_MORE / ranks
+    except PlanError:  # as in `log_kept`
+        more = False
+    for hindrance in found.hindrances:
+        logger.log(logging.WARNING if more else logging.INFO, "%s: %s", type(model).__name__, hindrance)
+
+
 def _reason(plan: Plan, weight: str) -> str:
     """The plan's reason why a weight stays whole."""
     owner = weight.rpartition(".")[0]
@@ -231,8 +241,7 @@ def _from_examples(model: torch.nn.Module, own: Instance, size: int, ranks: int)
     if not found.verdict.passed or not found.plan.rules:
         why = placed(found.verdict.layer, found.verdict.reason) or "; ".join(map(str, found.hindrances[:3]))
         raise ApplyError(f"{name} has no plan: {why or 'nothing can be sharded'}; give one as plan=")
-    for hindrance in found.hindrances:
-        logger.info("%s: %s", name, hindrance)
+    _log_hindrances(model, found, size)
     reason, skeleton = "", skeleton_of(model)
     for plan in whole_between_layers(model, found, size) if is_staged(model) else (found.plan,):
         fitting_plan = fit(skeleton, plan, size)
@@ -284,8 +293,7 @@ def _own_or_derived(model: torch.nn.Module, ranks: int) -> tuple[Plan, str, bool
     if found.verdict.passed and found.plan.rules:
         retreat = f"; a plan that shards more weights is refused ({found.retreat})" if found.retreat else ""
         origin = f"the derived plan, verified on {ranks} ranks of a small instance"
-        for hindrance in found.hindrances:
-            logger.info("%s: %s", name, hindrance)
+        _log_hindrances(model, found, ranks)
         return found.plan, f"{origin}{_scope(found.verdict)}{retreat}; {refused}", False
     reason = (
         placed(found.verdict.layer, found.verdict.reason) if not found.verdict.passed else "nothing can be sharded"

@@ -22,6 +22,11 @@ _ADVICE = (
     ("a size of ", "compute this size from attributes of the module, or from the tensor that it is used with"),
     ("a slice that cuts across", "view the axis as heads and their width before it is cut"),
     ("a slice ", "compute the borders of this slice from attributes of the module, or cut with chunk"),
+    (
+        "a norm over groups of channels",
+        "nn.GroupNorm counts its groups, of which a rank has a part: write it over x.unflatten(1, (-1, channels of a group)), with "
+        "mean and square mean over all but the first two axes, and as many weights as channels",
+    ),
     ("a repeat count", "compute this count from attributes of the module"),
     ("a buffer: ", "make it a parameter (without requires_grad if it is not learnt): parameters can be sharded"),
     ("a view that mixes axes", "view the axis as heads and their width before it is cut or moved"),

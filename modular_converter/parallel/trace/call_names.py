@@ -23,6 +23,7 @@ import torch
 # Folders of code between the model's own code and an operation.
 _HERE = os.path.dirname(__file__)
 _TINY = os.path.join(os.path.dirname(_HERE), "tiny")
+_PACKAGE = os.path.join(os.path.dirname(_HERE), "")
 _NOT_THE_MODEL = (torch.__path__[0], numpy.__path__[0], _HERE, _TINY, contextlib.__file__)
 
 
@@ -91,7 +92,10 @@ def _frame_of_call(between: tuple[str, ...] = ()) -> FrameType | None:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_NOT_THE_MODEL + between):
         frame = frame.f_back
-    return frame
+    own = frame is not None and frame.f_code.co_filename.startswith(
+        _PACKAGE
+    )  # the model itself is torch's, and runs for us
+    return None if own else frame
 
 
 def numbers_in_caller() -> tuple[int | float, ...]:

@@ -11,6 +11,7 @@ pytest.importorskip("transformers")
 
 from modular_converter.parallel import derive  # noqa: E402
 from modular_converter.parallel.errors import BuildError, PlanError  # noqa: E402
+from modular_converter.parallel.proof.in_use import variants_in_use  # noqa: E402
 from modular_converter.parallel.proof.on_threads import check_model_on_threads  # noqa: E402
 from modular_converter.parallel.proof.prove import derive_model  # noqa: E402
 from modular_converter.parallel.tiny.build import Target, build, target_of  # noqa: E402
@@ -80,6 +81,18 @@ def test_the_plan_of_a_plain_module_holds_for_a_larger_one():
     larger = own_models.PlainNet(width=96, heads=8, depth=3)
     ids = torch.randint(0, 40, (3, 17), generator=torch.Generator().manual_seed(1))
     assert check_model_on_threads(larger, found.plan, {"ids": ids}, 4).passed
+
+
+def test_what_runs_in_a_fast_path_alone_is_no_use_and_code_of_torch_has_no_line():
+    layer = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+    module = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
+    found = derive(module, {"src": torch.randn(2, 9, 32)})
+    (hindrance,) = found.hindrances
+    assert hindrance.reason == "attention of torch" and hindrance.site == "" and "nn.Linear layers" in hindrance.advice
+    uses = [use.ratio for use in variants_in_use(found.target, found.small, {})]
+    assert "src_key_padding_mask" in " ".join(uses) and "is_causal" not in " ".join(
+        uses
+    )  # which needs a mask beside it
 
 
 def test_the_example_of_the_page_runs(capsys):

@@ -45,6 +45,13 @@ def halves_joined(x):
     return torch.cat([x[..., 2:], x[..., :2]], -1)
 
 
+def in_groups(x):
+    """A group norm whose groups can be shared out."""
+    groups = x.unflatten(-1, (-1, 8))
+    groups = groups - groups.mean((1, 3), keepdim=True)
+    return (groups * (groups.pow(2).mean((1, 3), keepdim=True) + 1e-5).rsqrt()).flatten(2)
+
+
 # What the code does -> the reason, the advice, and the code that it asks for.
 CURABLE = {
     "view": (
@@ -76,6 +83,10 @@ CURABLE = {
     "repeat": (
         lambda m, x: x * m.norm.weight[:1].repeat(32), "a repeat count in layers.0 is the number 32", "compute this count",
         lambda m, x: x * m.norm.weight[:1],
+    ),
+    "norm": (
+        lambda m, x: nn.functional.group_norm(x.transpose(1, 2), 4).transpose(1, 2), "a norm over groups of channels",
+        "nn.GroupNorm counts its groups", lambda m, x: in_groups(x),
     ),
     "made": (
         lambda m, x: x * torch.ones(32), "a size of ", "compute this size", lambda m, x: x * torch.ones(x.shape[-1]),

@@ -130,9 +130,10 @@ def channel_norm(flow: Flow, op: Op) -> None:
     """Group and batch norms: channels and positions stay whole."""
     dims = flow.of(ref(op.args[0]))
     in_training = op.name == "native_batch_norm" and op.args[5]
-    flow.axes.keep_whole("a norm over channels", *(dims if in_training else dims[1:]))
+    reason = "a norm over groups of channels" if op.name == "native_group_norm" else "a norm over channels"
+    flow.axes.keep_whole(reason, *(dims if in_training else dims[1:]))
     for number in op.inputs()[1:]:
-        flow.axes.keep_whole("a norm over channels", *flow.of(number))
+        flow.axes.keep_whole(reason, *flow.of(number))
     flow.set(op.outputs[0], list(dims))
     for out in op.outputs[1:]:
         flow.fresh(out, "statistics of a norm")
