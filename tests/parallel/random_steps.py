@@ -85,7 +85,7 @@ _OPTIMIZERS = (
     "Adamax({p}, lr=1e-2, eps=1e-4)",
     "Adadelta({p}, lr=1.0)",
     "ASGD({p}, lr=1e-2)",
-    "Adafactor({p}, lr=1e-2)",
+    "Adafactor({p}, lr=1e-2, eps=(1e-4, 1e-3))",
     "Muon([w for w in {p} if w.dim() == 2], lr=1e-2)",
     "LBFGS({p}, lr=0.1, max_iter=2)",
 )
