@@ -175,13 +175,17 @@ class ModelInQuestion:
         return found
 
     def _fitted(self, shares: str, ranks: int) -> Plan:
-        if shares == "ep":
-            plan, _ = expert_plan(self.model, None, ranks)
-        else:
-            # The plan that `parallelize` takes, with what it leaves whole.
-            plan, _ = select_plan(self.model, None, ranks)
-        short, _ = self._short
-        return fit(short, fitting(plan, assemble_model(short, META)[0]), ranks).plan
+        # The plan that `parallelize` takes, with what it leaves whole: layers alike are divided alike.
+        short, alike = self._short
+        select = expert_plan if shares == "ep" else select_plan
+        model = assemble_model(short, META)[0]
+        try:
+            plan, _ = select(model if alike else self.model, None, ranks)
+        except PlanError:  # the code counts its layers, or the reason names them all
+            if not alike:
+                raise
+            plan, _ = select(self.model, None, ranks)
+        return fit(short, fitting(plan, model), ranks).plan
 
     def use(self, rows: int, shares: str = "tp", ranks: int = 1, recompute: bool = False) -> RunUse:
         """The use of one run of so many rows on one of the ranks. Raises ``PlanError`` if it cannot be run without data."""

@@ -21,7 +21,7 @@ from modular_converter.parallel.errors import AdviceError
 
 
 if TYPE_CHECKING:
-    from modular_converter.parallel.advice.candidates import Advice
+    from modular_converter.parallel.advice.candidates import Advice, Question
     from modular_converter.parallel.advice.devices import Cluster
     from modular_converter.parallel.advice.memory import LayoutSetting
     from modular_converter.parallel.advice.subject import ModelInQuestion
@@ -89,7 +89,7 @@ def memory_command(model: str, **options: Any) -> None:
 
     setting = _setting(options)
     device = cluster_of(options["devices"], options["cluster"]).device
-    subject = _subject(model, options)
+    subject = subject_asked(model, options)
     found = footprint(subject, setting, device)
     whole = replicated_lines(found, setting.layout.shares)
     if options["form"] == "json":
@@ -130,7 +130,8 @@ def _setting(options: dict[str, Any]) -> LayoutSetting:
     )
 
 
-def _subject(model: str, options: dict[str, Any]) -> ModelInQuestion:
+def subject_asked(model: str, options: dict[str, Any]) -> ModelInQuestion:
+    """The model of the options, without data."""
     from modular_converter.parallel.advice.subject import model_in_question
     from modular_converter.parallel.costs.full_model import CountRequest
 
@@ -177,25 +178,17 @@ def advise_command(model: str | None, **options: Any) -> None:
     \b
     Exit code: 0 a layout fits, 1 none does, 2 not possible.
     """
-    from modular_converter.parallel.advice.candidates import Question, advise
+    from modular_converter.parallel.advice.candidates import advise
 
     if model is None and options["calibrate"] is None:
         raise click.UsageError("name a MODEL, or measure this machine with --calibrate FILE")
     if options["calibrate"] is not None and (options["devices"] or options["cluster"]):
         raise click.UsageError("--calibrate is about this machine: give it without --devices and --cluster")
-    cluster = _cluster(options)
+    cluster = cluster_asked(options)
     if model is None:
         return
-    batch = options["batch"] or cluster.size
-    question = Question(
-        cluster,
-        batch,
-        options["optimizer"],
-        options["tokens"] if options["infer"] else 0,
-        options["weights_in"] or "",
-    )
-    subject = _subject(model, options)
-    found = advise(subject, question)
+    subject = subject_asked(model, options)
+    found = advise(subject, question_asked(options, cluster))
     _print_advice(found, model, subject, options)
     sys.exit(0 if found.best is not None else 1)
 
@@ -223,7 +216,21 @@ def _print_advice(found: Advice, model: str, subject: ModelInQuestion, options: 
             click.echo(line)
 
 
-def _cluster(options: dict[str, Any]) -> Cluster:
+def question_asked(options: dict[str, Any], cluster: Cluster) -> Question:
+    """The question of the options of ``modular-plan advise``."""
+    from modular_converter.parallel.advice.candidates import Question
+
+    return Question(
+        cluster,
+        options["batch"] or cluster.size,
+        options["optimizer"],
+        options["tokens"] if options["infer"] else 0,
+        options["weights_in"] or "",
+    )
+
+
+def cluster_asked(options: dict[str, Any]) -> Cluster:
+    """The devices of the options: named, at hand, or measured now."""
     from modular_converter.parallel.advice.devices import cluster_at_hand, cluster_of
 
     if options["calibrate"] is not None:

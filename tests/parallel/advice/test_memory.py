@@ -76,7 +76,7 @@ def test_the_first_layers_stand_for_all() -> None:
     from modular_converter.parallel.choice.skeleton import skeleton_of
 
     whole._short = (skeleton_of(whole.model), {})
-    for layout in ("tp1", "fsdp2"):
+    for layout in ("tp1", "fsdp2", "tp2"):  # the plan, too, is that of the first layers
         found = [footprint(one, LayoutSetting(Layout.parse(layout), 3), device) for one in (deep, whole)]
         assert found[0] == found[1]
 
