@@ -82,6 +82,7 @@ def main() -> None:
     """Measure, or make the table from what was measured."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default=",".join(SHAPES))
+    parser.add_argument("--layouts", default="", help="only these, such as pp2,tp2")
     parser.add_argument("--tiny", action="store_true", help="small models, so that CPU processes can run all settings")
     parser.add_argument("--limit", type=int, default=500, help="seconds after which no run begins")
     parser.add_argument("--results", type=Path, default=ROOT / "utils" / "advise_measured.json")
@@ -131,6 +132,8 @@ def measure_all(options: argparse.Namespace) -> None:
     known = json.loads(options.results.read_text(encoding="utf-8")) if options.results.is_file() else []
     done = {identity(row) for row in known}
     for row in settings(options.models.split(",")):
+        if options.layouts and row["layout"] not in options.layouts.split(","):
+            continue
         row |= {"tiny": options.tiny, "length": 64 if options.tiny else LENGTH, "devices": 1 if alone else 2}
         row |= {"torch": torch.__version__, "device": torch.cuda.get_device_name() if gpu else "CPU"}
         late = torch.tensor([time.perf_counter() - begin > options.limit, identity(row) in done], device=device)
