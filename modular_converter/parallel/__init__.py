@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from modular_converter.parallel.pipeline.prove import derive_pipeline
     from modular_converter.parallel.proof.prove import derive
     from modular_converter.parallel.ranks.session import Session
+    from modular_converter.parallel.trainer.layout_trainer import LayoutTrainer
     from modular_converter.parallel.training import Training
     from modular_converter.parallel.tuning.chosen import read_chosen
 
 __all__ = [
     "AutoLayout",
     "Layout",
+    "LayoutTrainer",
     "Pipeline",
     "Session",
     "Training",
@@ -40,6 +42,7 @@ __all__ = [
 _PUBLIC = {
     "AutoLayout": "auto_layout",
     "Layout": "layout",
+    "LayoutTrainer": "trainer.layout_trainer",
     "Pipeline": "engine.stages.pipeline",
     "Session": "ranks.session",
     "Training": "training",

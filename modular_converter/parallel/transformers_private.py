@@ -15,6 +15,7 @@ _GENERATION = "transformers.generation.utils:GenerationMixin"
 NAMES = PrivateNames(
     "transformers",
     {
+        "defer_gradient_sums": "transformers.trainer:Trainer._defer_fsdp_gradient_reduction()",
         "expand_inputs": f"{_GENERATION}._expand_inputs_for_generation()",
         "get_logits_processor": f"{_GENERATION}._get_logits_processor()",
         "get_stopping_criteria": f"{_GENERATION}._get_stopping_criteria()",
@@ -24,6 +25,7 @@ NAMES = PrivateNames(
         "prepare_position_ids": f"{_GENERATION}._prepare_position_ids_for_generation()",
         "prepare_special_tokens": f"{_GENERATION}._prepare_special_tokens()",
         "recordable_outputs": "transformers.utils.output_capturing:_CAN_RECORD_REGISTRY",
+        "set_trial_arguments": "transformers.trainer:Trainer._hp_search_setup()",
         "supports_default_cache": f"{_GENERATION}._supports_default_dynamic_cache()",
         "supports_logits_to_keep": f"{_GENERATION}._supports_logits_to_keep()",
         "update_model_kwargs": f"{_GENERATION}._update_model_kwargs_for_generation()",

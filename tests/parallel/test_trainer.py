@@ -1,4 +1,4 @@
-"""transformers' ``Trainer`` with a parallelized model: it trains as one process, or refuses before the first step."""
+"""`LayoutTrainer` trains and evaluates as transformers' `Trainer` on one process, or refuses before the first step."""
 
 from __future__ import annotations
 
@@ -7,12 +7,34 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from tests.parallel.launch import line_of  # noqa: E402
+from tests.parallel.launch import launch, line_of  # noqa: E402
 
 
-def test_the_trainer_trains_as_one_process():
-    found = line_of(4, "tests/parallel/trainer_script.py", "ddp2.tp2")
-    assert "DistributedDataParallel takes no DTensors" in found.pop("plain shares")
-    assert "distributed_config" in found.pop("accumulated")
-    assert list(found) == ["ddp2.tp2"]
-    assert all(one["norms"] < 1e-5 and one["weights"] < 1e-4 for one in found.values())
+LAYOUTS = ("ddp2.tp2", "fsdp4", "fsdp2.tp2/2", "ddp2.fsdp2/2", "tp4/2")
+"""A layout, and the forwards of a step."""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    path = tmp_path_factory.mktemp("trainer") / "alone.pt"
+    assert (alone := launch(1, "tests/parallel/trainer_script.py", path)).code == 0, alone.errors[-3000:]
+    return line_of(4, "tests/parallel/trainer_script.py", path, *LAYOUTS)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_layout_trains_and_evaluates_as_one_process(found, layout):
+    one = found[layout]
+    assert one["norms"] < 1e-5 and one["weights"] < 1e-4 and one["losses"] < 1e-3 and one["held out"] < 1e-3, one
+
+
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [
+        ("plain shares", "ApplyError: tp4: this model has shares that are plain tensors"),
+        ("not parallelized", "ApplyError: LlamaForCausalLM is not parallelized: give LayoutTrainer the result of"),
+        ("stages", "a Trainer has no steps of stages: take a layout without pp"),
+        ("other rows", "leave out dispatch_batches, average_tokens_across_devices=False: each data rank"),
+    ],
+)
+def test_what_would_train_otherwise_is_refused(found, case, reason):
+    assert reason in found[case]

@@ -2,42 +2,37 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import sys
 import tempfile
 
 import torch
 import torch.distributed as dist
-from torch.utils.data import DataLoader, DistributedSampler
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments, default_data_collator
 
-from modular_converter.parallel import parallelize
+from modular_converter.parallel import LayoutTrainer, Training, parallelize
 
 
 SIZES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "vocab_size": 64}
-STEPS, BATCH, MAX_NORM = 3, 4, 0.05
+STEPS, BATCH, MAX_NORM = 3, 8, 0.05
 # Rows with other numbers of labels that count: the mean is over all of a batch.
 ROWS = [
     {"input_ids": ids, "labels": torch.where(torch.arange(9) < 3 + 2 * (n % 3), ids, -100)}
     for n, ids in enumerate(torch.arange(1, 9 * STEPS * BATCH + 1).remainder(61).view(-1, 9))
 ]
+HELD_OUT = ROWS[:14]  # the last batch of two is that of the first data rank alone
 
 
-class LayoutTrainer(Trainer):
-    """The `Trainer` of the page: each data rank reads its own rows, the processes of a tensor group the same."""
-
-    def get_train_dataloader(self):
-        data, ranks = self.train_dataset, (self.model.layout.data, self.model.data_rank)
-        sampler = DistributedSampler(data, *ranks, shuffle=False)
-        return DataLoader(data, self.args.per_device_train_batch_size, sampler=sampler, collate_fn=self.data_collator)
+def whole(key_value_heads=4):
+    torch.manual_seed(0)
+    return LlamaForCausalLM(LlamaConfig(**SIZES, num_attention_heads=4, num_key_value_heads=key_value_heads)).eval()
 
 
-def trained(model, accumulate=1):
-    """The norms that the trainer logs."""
-    options = TrainingArguments(
+def options(data, accumulate=1, **more):
+    return TrainingArguments(
         output_dir=tempfile.mkdtemp(),
-        per_device_train_batch_size=BATCH // model.layout.data,
+        per_device_train_batch_size=BATCH // data // accumulate,
+        per_device_eval_batch_size=2,
         max_steps=STEPS,
         gradient_accumulation_steps=accumulate,
         learning_rate=1e-2,
@@ -48,48 +43,62 @@ def trained(model, accumulate=1):
         use_cpu=True,
         disable_tqdm=True,
         logging_steps=1,
+        **more,
     )
-    trainer = LayoutTrainer(model=model, args=options, train_dataset=ROWS, data_collator=default_data_collator)
+
+
+def trained(kind, model, given):
+    """What the trainer logs, what it finds in rows that are held out, and the weights."""
+    metrics = {"compute_metrics": lambda found: {"rows": len(found.label_ids), "labels": int(found.label_ids.sum())}}
+    data = {"train_dataset": ROWS, "eval_dataset": HELD_OUT, "data_collator": default_data_collator}
+    trainer = kind(model=model, args=given, **data, **metrics)
     trainer.train()
-    return [one["grad_norm"] for one in trainer.state.log_history if "grad_norm" in one]
+    found = trainer.evaluate()
+    state = model.full_state_dict() if kind is LayoutTrainer else model.state_dict()
+    return {
+        "norms": [one["grad_norm"] for one in trainer.state.log_history if "grad_norm" in one],
+        "losses": [one["loss"] for one in trainer.state.log_history if "loss" in one],
+        "held out": [found["eval_loss"], found["eval_rows"], found["eval_labels"]],
+        "weights": torch.cat([one.detach().flatten() for one in state.values()]),
+    }
 
 
-def alone(model):
-    """The norms of one process with the batches of all data ranks together."""
-    optimizer, norms = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.0), []
-    model.train()
-    for step in range(STEPS):
-        rows = ROWS[step * BATCH : (step + 1) * BATCH]
-        model(**default_data_collator(rows)).loss.backward()
-        norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_NORM)))
-        optimizer.step()
-        optimizer.zero_grad()
-    return norms
+def in_layout(layout, accumulate=1, training=None, **more):
+    model = parallelize(whole(**more), layout=layout, training=training, device="cpu", probe=False)
+    return trained(LayoutTrainer, model, options(model.layout.data, accumulate))
 
 
-def main(layouts):
+def main(path, layouts):
+    if not layouts:
+        torch.save(trained(Trainer, whole(), options(1)), path)
+        return
     dist.init_process_group("gloo")
-    torch.manual_seed(0)
-    whole = LlamaForCausalLM(LlamaConfig(**SIZES, num_attention_heads=4, num_key_value_heads=4))
-    start, found = copy.deepcopy(whole), {}
-    norms = alone(whole)
-    for layout in layouts:
-        model = parallelize(copy.deepcopy(start), layout=layout, device="cpu", probe=False)
-        said = trained(model)
-        full = model.full_state_dict()
-        worst = max(float((full[name] - one).abs().max()) for name, one in whole.state_dict().items())
-        found[layout] = {"weights": worst, "norms": max(abs(a - b) / b for a, b in zip(said, norms, strict=True))}
-    copies = LlamaForCausalLM(LlamaConfig(**SIZES, num_attention_heads=4, num_key_value_heads=2))
-    found["plain shares"] = refused(lambda: trained(parallelize(copies, layout="tp4", device="cpu", probe=False)))
-    spread = parallelize(copy.deepcopy(start), layout="ddp4", device="cpu", probe=False)
-    found["accumulated"] = refused(lambda: trained(spread, accumulate=2))
+    want, found = torch.load(path), {}
+    for name in layouts:
+        layout, _, accumulate = name.partition("/")
+        one = in_layout(layout, int(accumulate or 1))
+        found[name] = {
+            key: float((torch.tensor(one[key]) - torch.tensor(want[key])).abs().max())
+            for key in ("norms", "losses", "held out")
+        }
+        found[name]["weights"] = float((one["weights"] - want["weights"]).abs().max())
+    refused = {
+        "plain shares": lambda: in_layout("tp4", key_value_heads=2),
+        "not parallelized": lambda: trained(LayoutTrainer, whole(), options(1)),
+        "stages": lambda: in_layout("pp2.tp2", training=Training(chunks=2)),
+        "other rows": lambda: LayoutTrainer(
+            parallelize(whole(), layout="ddp4", device="cpu", probe=False),
+            options(4, accelerator_config={"dispatch_batches": True}, average_tokens_across_devices=False),
+        ),
+    }
+    found |= {name: error_of(call) for name, call in refused.items()}
     if dist.get_rank() == 0:
         print(json.dumps(found), flush=True)
     dist.barrier()
     dist.destroy_process_group()  # threads of gloo that outlive the interpreter can crash it
 
 
-def refused(call):
+def error_of(call):
     try:
         return f"no error: {call()}"
     except Exception as error:
@@ -97,4 +106,4 @@ def refused(call):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1].split(","))
+    main(sys.argv[1], sys.argv[2:])

@@ -109,6 +109,7 @@ FLOORS = {
         "costs",
         "advice",
         "tuning",
+        "trainer",
         "api",
         "tables",
         "exports",

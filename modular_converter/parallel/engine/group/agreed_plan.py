@@ -60,7 +60,7 @@ def agreed_plan(
     return plan, origin
 
 
-def from_first_process(make: Callable[[], tuple[str, ...]], group: ProcessGroup) -> tuple[str, ...]:
+def from_first_process(make: Callable[[], tuple[Any, ...]], group: ProcessGroup) -> tuple[Any, ...]:
     """The result of the first process, on all processes; all must call it.
 
     Raises ``ApplyError`` on all processes for any error on the first process: the others would wait for ever.
