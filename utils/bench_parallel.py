@@ -6,7 +6,8 @@ parameters in bfloat16 on GPUs, a tiny one on CPUs. Every measurement runs in pr
 and its figures are written to a file of JSON lines as they come; `--render` makes the page from such a file alone.
 
 `--models t5-3b,gemma3-3b` (or `all`) compares other architectures on one and on two devices instead. The runs on one
-device stand side by side, each on a GPU of its own.
+device stand side by side, each on a GPU of its own. With `--together`, one process measures model after model, so that
+libraries are imported once, and each model starts again in another process at the end.
 """
 
 from __future__ import annotations
@@ -205,17 +206,25 @@ def models_page(rows: list[Row]) -> str:
     """The table of `--models`: each figure on one device, on two, and how much faster two are."""
     found: dict[str, dict[str, Row]] = {}
     for row in rows:
-        if row["run"] in ("one", "ours"):
+        if row["run"] in ("one", "ours", "again") and "," not in row["shape"]:
             found.setdefault(row["shape"], {}).setdefault(row["run"], {})[row["name"]] = row["value"]
     about = figures([row for row in rows if row["run"] == "about"]).get(("about", 0), {})
     lines = [", ".join(str(about.get(name, "")) for name in ("date", "versions", "hardware")) + ".", ""]
-    head = ["one device → two", "parameters", *(title for title, _ in COMPARED), "start, s", "compiling, s"]
+    head = [
+        "one device → two",
+        "parameters",
+        *(title for title, _ in COMPARED),
+        "start, s",
+        "again, s",
+        "compiling, s",
+    ]
     lines += ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
     for shape, runs in found.items():
         one, ours = runs.get("one", {}), runs.get("ours", {})
         size = f"{one['weights_bytes'] / one['weight_bytes'] / 1e9:.2f} B" if "weight_bytes" in one else ""
         cells = [shape, size, *(_ratio(one.get(key), ours.get(key)) for _, key in COMPARED)]
-        lines.append("| " + " | ".join([*cells, _cell(ours.get("start_s")), _cell(ours.get("compile_s"))]) + " |")
+        starts = [_cell(runs.get(run, {}).get("start_s")) for run in ("ours", "again")]
+        lines.append("| " + " | ".join([*cells, *starts, _cell(ours.get("compile_s"))]) + " |")
     problems = [
         f"* {shape}, {run}: {v['problem']}"
         for shape, runs in found.items()
@@ -238,6 +247,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--parts", default=PARTS, help=f"what to measure: {PARTS}")
     parser.add_argument("--shape", help="llama-6b or tiny")
     parser.add_argument("--models", help="shapes of bench_model.py, or `all`: one device against two")
+    parser.add_argument("--together", action="store_true", help="the models of `--models` in few processes")
     parser.add_argument("--limit", type=int, default=240, help="seconds for one measurement")
     parser.add_argument("--results", default="bench-parallel.jsonl", help="file of JSON lines, appended to")
     parser.add_argument("--weights", help="folder for the weights of transformers' run; a temporary one")
@@ -295,6 +305,13 @@ def measure_all(options: argparse.Namespace) -> None:
 def measure_models(bench: Bench, shapes: list[str], gpus: int) -> None:
     """One device, for as many models at a time as there are GPUs; then two devices, for one model after the other."""
     together = max(gpus, 1)
+    if bench.options.together:
+        with ThreadPoolExecutor(together) as pool:
+            for gpu in range(together):
+                pool.submit(bench.run, "one", 1, shape=",".join(shapes[gpu::together]), gpu=gpu if gpus else None)
+        bench.run("ours", 2, shape=",".join(shapes))
+        bench.run("again", 2, shape=",".join(shapes))
+        return
     for first in range(0, len(shapes), together):
         some = shapes[first : first + together]
         with ThreadPoolExecutor(together) as pool:

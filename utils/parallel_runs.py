@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import gc
 import json
 import os
 import statistics
@@ -22,9 +23,13 @@ sys.path.insert(0, ROOT)
 from bench_model import SHAPES, build, forward_inputs, prompt  # noqa: E402
 
 
+# What is true of all figures until it changes.
+ABOUT: dict[str, Any] = {}
+
+
 def emit(name: str, value: Any) -> None:
     """One figure."""
-    print(json.dumps({"name": name, "value": value}), flush=True)
+    print(json.dumps({**ABOUT, "name": name, "value": value}), flush=True)
 
 
 def synchronize() -> None:
@@ -125,6 +130,17 @@ def run_ours(shape: str, devices: int, parts: set[str]) -> None:
     model._placement.end()
 
 
+def run_again(shape: str, devices: int, parts: set[str]) -> None:
+    """The start alone, of a model that has started before."""
+    from modular_converter.parallel import parallelize
+
+    model = build(shape)
+    start = time.perf_counter()
+    parallelize(model, num_gpus=devices)
+    emit("start_s", time.perf_counter() - start)
+    model._placement.end()
+
+
 def overhead(model: Any, shape: str, place: Any) -> float:
     """The median time of a call beyond the slowest rank's own time, in milliseconds."""
     given = forward_inputs(shape, "short", place)
@@ -215,13 +231,20 @@ def run_bounds(shape: str, devices: int, parts: set[str]) -> None:
     dist.destroy_process_group()
 
 
-RUNS = {"one": run_one, "ours": run_ours, "library": run_library, "save": run_save, "bounds": run_bounds}
+RUNS = {
+    "one": run_one,
+    "ours": run_ours,
+    "again": run_again,
+    "library": run_library,
+    "save": run_save,
+    "bounds": run_bounds,
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", choices=sorted(RUNS))
-    parser.add_argument("--shape", choices=sorted(SHAPES), required=True)
+    parser.add_argument("--shape", required=True, help="one, or several with commas, one after the other")
     parser.add_argument("--devices", type=int, default=1)
     parser.add_argument("--parts", default="forward,decode")
     options = parser.parse_args()
@@ -229,7 +252,26 @@ def main() -> None:
     import transformers
 
     transformers.logging.set_verbosity_error()
-    RUNS[options.run](options.shape, options.devices, set(options.parts.split(",")))
+    shapes = options.shape.split(",")
+    for shape in shapes:
+        if len(shapes) > 1:
+            run_among_others(options.run, shape, options.devices, set(options.parts.split(",")))
+        else:
+            RUNS[options.run](shape, options.devices, set(options.parts.split(",")))
+
+
+def run_among_others(run: str, shape: str, devices: int, parts: set[str]) -> None:
+    """A measurement whose failure is a figure, so that the next ones run; its figures bear their shape."""
+    import torch
+
+    ABOUT["shape"] = shape
+    try:
+        RUNS[run](shape, devices, parts)
+    except Exception as error:
+        emit("problem", f"{type(error).__name__}: {error}"[:300])
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 if __name__ == "__main__":

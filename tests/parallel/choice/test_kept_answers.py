@@ -189,7 +189,7 @@ def test_a_kept_plan_is_the_proven_one(nothing_kept, monkeypatch):
 
 @pytest.mark.parametrize("heads", [4, 3])
 def test_a_plan_that_fits_is_kept_with_its_units_for_the_same_types(nothing_kept, monkeypatch, heads):
-    model = llama(num_attention_heads=heads, num_key_value_heads=heads, head_dim=8)
+    model = llama(hidden_size=8 * heads, num_attention_heads=heads, num_key_value_heads=heads)
     plan = select_plan.select_plan(model, None, 2)[0]
     skeletons = [dismantle(model, kept_types(model, kind))[0] for kind in (None, torch.bfloat16)]
     fitting = preflight.check_fit(skeletons[0], plan, 2)
