@@ -1,6 +1,6 @@
 """Export many verified models to other tools, for the table of docs/exports.md.
 
-`python utils/export_table.py --done exports.jsonl --limit 50 transformers torch` takes 50 more models of docs/plans.md, in
+`python utils/export_table.py --done exports.jsonl --limit 50 transformers torch` takes 50 more models of docs/figures/plans.md, in
 a random order that is always the same, so that the rows so far are a sample; `--causal` takes only models with a head for
 generation. `--update docs/exports.md` writes the table of all rows. Each model has a limit of time. Tools with code that runs
 here run each plan on two processes, vLLM's and SGLang's rules are followed by
@@ -34,8 +34,10 @@ LIGHT = 1.001
 
 
 def verified() -> list[str]:
-    """The verified models of docs/plans.md, in a fixed random order."""
-    found = re.findall(r"^\| ([\w.-]+) \| verified[^|]*\| \d+% \|", (PAGE / "plans.md").read_text(), re.MULTILINE)
+    """The verified models of docs/figures/plans.md, in a fixed random order."""
+    found = re.findall(
+        r"^\| ([\w.-]+) \| verified[^|]*\| \d+% \|", (PAGE / "figures" / "plans.md").read_text(), re.MULTILINE
+    )
     names = sorted(set(found))
     random.Random(0).shuffle(names)
     return names

@@ -3,7 +3,7 @@
 Each derived plan is changed at random (`tests/parallel/random_plans.py`): a rule is dropped, a style or a dimension
 changed, an attribute lost, a sum added or missing. A changed plan that is verified all the same must change nothing,
 which outputs and gradients of a larger instance show, with other heads, widths and depth. The exit code is 1 if one
-does. `--write` puts the figures into docs/plans.md.
+does. `--write` puts the figures into docs/figures/plans.md.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main() -> int:
     parser.add_argument("models", nargs="*", help="model types (62 of many kinds)")
     parser.add_argument("--plans", type=int, default=9, help="changed plans for each model type (9)")
     parser.add_argument("--seed", type=int, default=0, help="of the random choices")
-    parser.add_argument("--write", action="store_true", help="put the figures into docs/plans.md")
+    parser.add_argument("--write", action="store_true", help="put the figures into docs/figures/plans.md")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     counts: Counter[str] = Counter()
@@ -59,7 +59,7 @@ def main() -> int:
     text = figures(counts, types, options.seed)
     print(text)
     if options.write:
-        write_part(ROOT / "docs" / "plans.md", "mutations", text)
+        write_part(ROOT / "docs" / "figures" / "plans.md", "mutations", text)
     return 1 if counts[WRONG] else 0
 
 

@@ -1,7 +1,7 @@
 """25 families at three configurations of their own, on one device and two ranks: `python utils/run_families.py --write`.
 
 Outputs of `parallelize` and gradients of its plan are compared with one device's. The exit code is 1 where they differ.
-Rows go to `--done`, from which a second call goes on; `--write` puts the table into docs/plans.md.
+Rows go to `--done`, from which a second call goes on; `--write` puts the table into docs/figures/plans.md.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("families", nargs="*", help="class names of transformers (25 of many kinds)")
     parser.add_argument("--done", type=Path, default=Path("run-families.jsonl"))
-    parser.add_argument("--write", action="store_true", help="put the table into docs/plans.md")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/figures/plans.md")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     from transformers.utils import logging
@@ -48,7 +48,7 @@ def main() -> int:
     text = table(rows)
     print(text)
     if options.write:
-        write_part(ROOT / "docs" / "plans.md", "families", text)
+        write_part(ROOT / "docs" / "figures" / "plans.md", "families", text)
     return int(any(cell.startswith(("differs", "outputs", "failed")) for row in rows.values() for cell in row))
 
 

@@ -1,4 +1,4 @@
-"""Make docs/plans.md: `python utils/write_plan_docs.py ROWS.jsonl` from the rows that `modular-plan coverage` kept.
+"""Make docs/figures/plans.md, and the table of styles of docs/plans.md: `python utils/write_plan_docs.py ROWS.jsonl` from the rows that `modular-plan coverage` kept.
 
 The rows come from `modular-plan coverage --all --resume ROWS.jsonl`, which takes about 20 minutes on two cores; the
 tables of expert and pipeline plans are measured here, in about three minutes.
@@ -19,7 +19,7 @@ from marked_pages import write_part
 
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "plans.md"
+DOCS = ROOT / "docs"
 sys.path.insert(0, str(ROOT))
 
 
@@ -72,7 +72,7 @@ def main() -> None:
     rows = [json.loads(line) for line in options.rows.read_text(encoding="utf-8").splitlines()]
     for name, make in tables(rows, options.date).items():
         if not options.only or name in options.only:
-            write_part(PAGE, name, make())
+            write_part(DOCS / ("plans.md" if name == "styles" else "figures/plans.md"), name, make())
 
 
 if __name__ == "__main__":
