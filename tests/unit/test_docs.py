@@ -232,7 +232,9 @@ def test_the_figures_of_the_readme_are_those_of_their_pages():
     )
     assert [(f"{float(seconds):.2f}", models) for models, seconds in warm] == [quick]
     (plans,) = re.findall(r"(\d+ of \d+ model types), derived in ([\d.]+) s", readme)
-    assert re.search(rf"{plans[0]} verified.*?Deriving took {plans[1]}\d* s in the median", page("docs/figures/plans.md"))
+    assert re.search(
+        rf"{plans[0]} verified.*?Deriving took {plans[1]}\d* s in the median", page("docs/figures/plans.md")
+    )
     (rules,) = re.findall(r"more than (\d+) rules", readme)
     assert len(all_rules()) > int(rules)
 
