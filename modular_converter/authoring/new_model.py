@@ -89,14 +89,16 @@ def read_parent(name: str, models: str, library: Library) -> ParentModel:
     paths = {kind: os.path.join(folder, f"{module_name(kind, model)}.py") for kind in kinds if kind}
     modules = {kind: library.module(path) for kind, path in paths.items() if library.exists(path)}
     defined = [one for module in modules.values() for one in module.classes]
-    names = (library.names(os.path.dirname(folder)).cased(model), written_name(model, defined))
+    names = (library.names(os.path.dirname(folder)).with_written(model, defined).cased(model), written_name(model, defined))
     cased = next((one for one in names if one and any(name.startswith(one) for name in defined)), "")
     init = os.path.join(folder, "__init__.py")
     listed = library.module(init).imported if library.exists(init) else ()
     public = ((kind, one) for kind, module in modules.items() for one in _public(module, listed))
     classes = tuple((kind, one) for kind, one in public if cased and one.startswith(cased))
     if not any(kind == conventions.default_kind for kind, _ in classes):
-        reason = f"its file `{module_name(conventions.default_kind, model)}.py` exports no class that is called after {model}"
+        file = f"`{module_name(conventions.default_kind, model)}.py`"
+        has_file = conventions.default_kind in modules
+        reason = f"its file {file} exports no class that is called after {model}" if has_file else f"it has no {file}"
         raise ConversionError(input_files.missing_file(Location(folder), reason=reason))
     by_own_name = (own_folder_name(module, library) for module in modules.values())
     beside = dotted_name(os.path.join(folder, "x.py"), library.settings).removesuffix(".x")

@@ -31,7 +31,7 @@ class ModelNames:
 
     def cased(self, model: str) -> str:
         """`big_bird` -> `BigBird`. What begins with a model of a written name begins with it: `vlm_text` -> `VLMText`."""
-        found = self.by_type.get(model) or self.by_type.get(model.replace("_", "-"))
+        found = self.written.get(model) or self.by_type.get(model) or self.by_type.get(model.replace("_", "-"))
         if found is not None:
             return found
         begin = max((one for one in self.written if f"{model}_".startswith(f"{one}_")), key=len, default="")
@@ -56,10 +56,15 @@ class ModelNames:
     def with_written(self, model: str, classes: Iterable[str]) -> ModelNames:
         """The same names with that of a model as its own classes write it: `VLM` for `vlm`, from `class VLMConfig`.
 
-        A table that lists the model or the name is right: `MLCDVision` for `mlcd`, `xclip` for `XCLIP`.
+        A table that lists the model or the name is right where renaming, which ignores case, finds the classes by it:
+        `xclip` for `XCLIP`, but not `nemo_speechlm` for `Nemotron3_5Transcribe`, nor `MLCDVision` for `MLCDMLP`, whose
+        beginning would be the name in capitals.
         """
-        cased = written_name(model, classes)
-        if cased is None or {model, model.replace("_", "-")} & self.by_type.keys() or cased in self._by_name:
+        cased, listed = written_name(model, classes), self.cased(model)
+        if cased is None or cased == listed:
+            return self
+        is_listed = bool({model, model.replace("_", "-")} & self.by_type.keys()) or cased in self._by_name
+        if is_listed and (cased.lower() == listed.lower() or cased.lower() == model and not cased.isupper()):
             return self
         found = self._with_written.get((model, cased))
         if found is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -38,6 +39,7 @@ FILES = {
     "acme/models/yak/modeling_yak.py": "class YakLayer:\n    pass\n\n\nclass YakModel:\n    layer = YakLayer()\n",
     "acme/models/bad/modeling_bad.py": "class BadModel:\n    def __init_subclass__(cls):\n        pass\n",
     "acme/models/words/tokenization_words.py": "class WordsTokenizer:\n    pass\n",
+    "acme/models/odd/modeling_odd.py": "class Model:\n    pass\n",
 }
 
 
@@ -105,7 +107,8 @@ def test_a_dry_run_writes_nothing(acme: Path) -> None:
     ("arguments", "said"),
     [
         (("kiwi", "--from", "oks"), "no model of this name"),
-        (("kiwi", "--from", "words"), "exports no class that is called after words"),
+        (("kiwi", "--from", "words"), "it has no `modeling_words.py`"),
+        (("kiwi", "--from", "odd"), "exports no class that is called after odd"),
         (("kiwi", "--from", "bad"), "MC208"),
         (("kiwi", "--from", "nothing.models.ox"), "no such package or folder"),
         (("ox", "--from", "yak"), "has Python files already"),
@@ -172,6 +175,18 @@ def test_published_parents_convert_at_once(parents: str) -> None:
     assert tables["auto_mappings.py"].is_generated and not tables["modeling_auto.py"].is_generated
     for one in tables.values():
         compile(one.new, one.path, "exec", dont_inherit=True)
+
+
+@pytest.mark.skipif(PUBLISHED is None, reason="needs transformers")
+@pytest.mark.parametrize("parents", ["nemotron3_5_transcribe", "nemotron_h_omni", "prophetnet,mlcd"])
+def test_parents_that_the_table_spells_otherwise_leave_no_name_behind(parents: str) -> None:
+    models = f"{PUBLISHED}/models"
+    library = Library(load_settings(models))
+    read = [read_parent(name, models, library) for name in parents.split(",")]
+    found = new_model("kiwi", "Kiwi", read, models, library)
+    classes = [name for parent in read for module in parent.modules.values() for name in module.classes]
+    for text in (*found.conversion.files.values(), *found.copies.values()):
+        assert not re.search(rf"\b({'|'.join(classes)})\b|KIWI[A-Z]", text)
 
 
 @pytest.mark.skipif(PUBLISHED is None, reason="needs transformers")

@@ -89,3 +89,10 @@ def test_a_written_name_goes_both_ways_with_words_behind_it() -> None:
     for lowercase, cased in {"vlm": "VLM", "vlm_text": "VLMText", "glm4v_big_tower": "Glm4vBigTower"}.items():
         assert (names.lowercase(cased), names.cased(lowercase)) == (lowercase, cased)
     assert (names.cased("big_bird"), names.lowercase("BigBird")) == ("BigBird", "big_bird")
+
+
+def test_a_table_that_does_not_tell_how_classes_are_written_is_overruled() -> None:
+    names = ModelNames({"speech": "Ox3_5Text", "gnu": "GNUVision", "emu": "Emu_Old_", "yak3_5": "Yak3_5_"})
+    assert names.with_written("ox3_5_text", ["Ox3_5TextModel"]).cased("ox3_5_text") == "Ox3_5Text"  # listed under another name
+    assert names.with_written("gnu", ["GNUMLP", "GNUVisionModel"]).cased("gnu") == "GNU"
+    assert names.with_written("emu", ["EmuMLP"]) is names and names.with_written("yak3_5", ["Yak3_5MLP"]) is names
