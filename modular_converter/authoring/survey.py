@@ -15,8 +15,9 @@ from modular_converter.convert.source.names import written_name
 from modular_converter.files.packages import package_of
 from modular_converter.findings import ConversionError
 from modular_converter.model.nodes import parse
+from modular_converter.settings.layout import module_name
 from modular_converter.settings.parent_folders import upwards
-from modular_converter.settings.values import Settings
+from modular_converter.settings.values import FOLDERS, Settings
 
 
 MOST_MODELS = 80
@@ -54,11 +55,15 @@ class Survey(NamedTuple):
     """The comments on top of at least half of the files; "" for none."""
     files: tuple[str, ...]
     """The files of the models that were read."""
-    others: tuple[str, ...]
+    others: tuple[str, ...] = ()
     """Further folders that hold models with such files."""
+    layout: str = FOLDERS
+    """One of `LAYOUTS`."""
+    no_models: tuple[str, ...] = ()
+    """In a folder of all models, the files that are called as models are, and are none."""
 
 
-class _File(NamedTuple):
+class SurveyedFile(NamedTuple):
     """A file of a model."""
 
     path: str
@@ -68,7 +73,7 @@ class _File(NamedTuple):
     bases: tuple[str, ...]
     """The bases of its classes, by name, that are imported from outside of the models and not from torch."""
     siblings: tuple[str, ...]
-    """The kinds of the files beside it that it imports from."""
+    """The kinds of the files of the model that it imports from."""
     header: str
 
 
@@ -83,20 +88,27 @@ def survey(project: str, settings: Settings) -> Survey | None:
         settings: those of the profile, for reading.
     """
     folders = [*_folders_of_models(project)]
-    if not folders:
-        return None
-    root, models = max(folders, key=lambda one: (len(one[1]), -len(one[0])))
     library = Library(settings)
-    files = [file for model in models[:MOST_MODELS] for file in _files(root, model, library)]
+    for root, models in sorted(folders, key=lambda one: (-len(one[1]), len(one[0]))):
+        files = [file for model in models[:MOST_MODELS] for file in _files(root, model, library)]
+        if _cased(files):
+            found = survey_of(root, models, files, project)
+            default = found.default_kind
+            others = (one for one in folders if one[0] != root)
+            alike = (one for one, names in others if any(_has_file(one, name, default) for name in names))
+            return found._replace(others=tuple(alike))
+    return None
+
+
+def survey_of(root: str, models: Sequence[str], files: Sequence[SurveyedFile], project: str) -> Survey:
+    """The conventions that some files of models follow, in a folder of models."""
     cased = _cased(files)
-    if not cased:
-        return None
     default_kind = Counter(file.kind for file in files for _ in file.classes).most_common(1)[0][0]
     ends = _ends(files, default_kind, cased, min(len(models), MOST_MODELS) * RARE)
     config_kind = _config_kind(files, default_kind, ends)
     return Survey(
         root=root,
-        models=models,
+        models=tuple(models),
         package=_package(root, project),
         default_kind=default_kind,
         kinds={end: kind for kind, end in ends.items() if end},
@@ -106,51 +118,73 @@ def survey(project: str, settings: Settings) -> Survey | None:
         cased=cased,
         header=_common((file.header for file in files), len(files)),
         files=tuple(file.path for file in files),
-        others=tuple(
-            other
-            for other, names in folders
-            if other != root and any(os.path.isfile(os.path.join(other, n, f"{default_kind}_{n}.py")) for n in names)
-        ),
     )
+
+
+def _has_file(root: str, model: str, kind: str) -> bool:
+    return os.path.isfile(os.path.join(root, model, f"{module_name(kind, model)}.py"))
 
 
 def _folders_of_models(project: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Each folder that holds folders of models, with their names, sorted."""
     found: dict[str, list[str]] = defaultdict(list)
-    for folder, folders, names in os.walk(project):
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in OUTPUTS)
-        if "pyvenv.cfg" in names:
-            folders[:] = []
+    for folder, names in folders_of_sources(project):
         parent, model = os.path.split(folder)
         if any(_kind(name, model) for name in names):
             found[parent].append(model)
     yield from ((folder, tuple(models)) for folder, models in found.items())
 
 
+def folders_of_sources(project: str) -> Iterator[tuple[str, list[str]]]:
+    """Each folder of a project that may hold sources, with the names of its files."""
+    for folder, folders, names in os.walk(project):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in OUTPUTS)
+        if "pyvenv.cfg" in names:
+            folders[:] = []
+        else:
+            yield folder, names
+
+
 def _kind(name: str, model: str) -> str:
-    """`modeling` of `modeling_gemma.py` in the folder `gemma`; "" for other files, tests and modular files."""
-    kind, found, rest = name.rpartition(f"_{model}.py")
-    return kind if found and not rest and kind.isidentifier() and not kind.startswith(("test", "modular")) else ""
+    """`modeling` of `modeling_gemma.py` in the folder `gemma`, `{model}_net` of `gemma_net.py`; "" for other files, tests
+    and modular files.
+    """
+    stem = name.removesuffix(".py")
+    before, found, after = f"_{stem}_".partition(f"_{model}_")
+    kind = f"{before}_{{model}}_{after}".strip("_") if after.strip("_") else before.strip("_")
+    is_kind = found and name != stem and kind.replace("{model}", "x").isidentifier()
+    return kind if is_kind and not is_no_source(stem) else ""
 
 
-def _files(root: str, model: str, library: Library) -> Iterator[_File]:
+def is_no_source(stem: str) -> bool:
+    """Whether a file is a test or a modular file, by its name without `.py`."""
+    return stem.startswith(("test", "modular")) or stem.endswith("_test")
+
+
+def _files(root: str, model: str, library: Library) -> Iterator[SurveyedFile]:
     folder = os.path.join(root, model)
     for name in sorted(os.listdir(folder)):
         if not (kind := _kind(name, model)):
             continue
-        path = os.path.join(folder, name)
-        try:
-            module = library.module(path)
-            nodes = [node for node in parse(library.text(path)).body if isinstance(node, ast.ClassDef)]
-        except ConversionError:
-            continue
-        names = (ast.unparse(base) for node in nodes for base in node.bases)
-        imported = {one.bound: one.module for one in module.imported.values() if one.name}
-        outside = (base for base in names if _is_outside(imported.get(base, ".")))
-        siblings = (_kind(f"{one.rpartition('.')[2]}.py", model) for one in imported.values())
-        classes = tuple(node.name for node in nodes)
-        beside = tuple(dict.fromkeys(filter(None, siblings)))
-        yield _File(path, model, kind, classes, tuple(outside), beside, module.header.strip("\n"))
+        file = read_file(os.path.join(folder, name), model, kind, library)
+        if file:
+            imported = (_kind(f"{one.rpartition('.')[2]}.py", model) for one in file.siblings)
+            yield file._replace(siblings=tuple(filter(None, imported)))
+
+
+def read_file(path: str, model: str, kind: str, library: Library) -> SurveyedFile | None:
+    """A file of a model, with the modules that it imports as `siblings`; None for one that cannot be read."""
+    try:
+        module = library.module(path)
+        nodes = [node for node in parse(library.text(path)).body if isinstance(node, ast.ClassDef)]
+    except ConversionError:
+        return None
+    names = (ast.unparse(base) for node in nodes for base in node.bases)
+    imported = {one.bound: one.module for one in module.imported.values() if one.name}
+    outside = (base for base in names if _is_outside(imported.get(base, ".")))
+    modules = tuple(dict.fromkeys(one.module for one in module.imported.values()))
+    classes = tuple(node.name for node in nodes)
+    return SurveyedFile(path, model, kind, classes, tuple(outside), modules, module.header.strip("\n"))
 
 
 def _is_outside(module: str) -> bool:
@@ -159,7 +193,7 @@ def _is_outside(module: str) -> bool:
     return depth not in (1, 2) and module.partition(".")[0] not in ("torch", "typing", "abc", "enum", "dataclasses")
 
 
-def _cased(files: Sequence[_File]) -> dict[str, str]:
+def _cased(files: Sequence[SurveyedFile]) -> dict[str, str]:
     classes: dict[str, list[str]] = defaultdict(list)
     for file in files:
         classes[file.model] += file.classes
@@ -167,7 +201,7 @@ def _cased(files: Sequence[_File]) -> dict[str, str]:
     return {model: cased for model, cased in found.items() if cased}
 
 
-def _ends(files: Sequence[_File], default_kind: str, cased: Mapping[str, str], least: float) -> dict[str, str]:
+def _ends(files: Sequence[SurveyedFile], default_kind: str, cased: Mapping[str, str], least: float) -> dict[str, str]:
     """Kind of file -> the end of the names of most of its classes, "" where they have none in common; of kinds with at
     least so many files.
     """
@@ -185,14 +219,14 @@ def _common(values: Iterable[str], number: int) -> str:
     return found[0][0] if found and found[0][1] * 2 >= number else ""
 
 
-def _config_kind(files: Sequence[_File], default_kind: str, ends: Mapping[str, str]) -> str:
+def _config_kind(files: Sequence[SurveyedFile], default_kind: str, ends: Mapping[str, str]) -> str:
     """The kind of file that holds configurations: one of the usual names, else what most files import from."""
     usual = next((kind for kind in CONFIG_KINDS if kind in ends), "")
     found = Counter(kind for file in files if file.kind == default_kind for kind in file.siblings if kind in ends)
     return usual or next((kind for kind, _ in found.most_common(1)), "")
 
 
-def _model_base(files: Sequence[_File]) -> str:
+def _model_base(files: Sequence[SurveyedFile]) -> str:
     """The base that at least half of the files have; of several the one that most bases of models are called after, as
     `LlamaPreTrainedModel` after `PreTrainedModel`, "" where none is.
     """

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from itertools import takewhile
 from typing import NamedTuple
 
 from modular_converter.settings import toml_files
+from modular_converter.settings.isort_options import other_options
 from modular_converter.settings.keys import EXACT_VERSION
+from modular_converter.settings.parent_folders import is_below, repository_above, upwards
 
 
 HOOKS = ".pre-commit-config.yaml"
@@ -45,13 +48,19 @@ class _Hook(NamedTuple):
     arguments: str
 
 
-def tools_in_use(project: str) -> ToolsInUse:
-    """The formatters of the project in a folder. Its hooks count first, since they run. Raises `SettingsError`."""
-    pyproject = toml_files.read_pyproject(project)
-    tables = dict(pyproject.tools) if pyproject else {}
-    if ruff := toml_files.ruff_config_in(project, pyproject):
-        tables["ruff"] = toml_files.read_toml(ruff).ruff
-    hooks = {one.name: one for one in _hooks(os.path.join(project, HOOKS))}
+def tools_in_use(project: str, models: str = "") -> ToolsInUse:
+    """The formatters of a project. Its hooks count first, since they run. Raises `SettingsError`.
+
+    Args:
+        project: the folder with its hooks, or one in the repository that has them.
+        models: the folder of models; the tables of a project of its own between the two count before those above.
+    """
+    tables: dict[str, object] = {}
+    for folder in takewhile(lambda one: is_below(one, project), upwards(models or project)):
+        tables = {**_tables(folder), **tables}
+    hooked = [folder for folder in upwards(project) if is_below(folder, repository_above(project) or project)]
+    paths = (os.path.join(folder, HOOKS) for folder in hooked)
+    hooks = {one.name: one for one in _hooks(next(filter(os.path.isfile, paths), ""))}
     by_hook = [name for name, hook in (("ruff", "ruff-format"), ("black", "black")) if hook in hooks]
     by_table = [name for name in ("black", "ruff") if name in tables]
     formatter = next(iter((*by_hook, *by_table)), "none")
@@ -67,6 +76,17 @@ def tools_in_use(project: str) -> ToolsInUse:
         (f"isort=={isort.version}" if isort and isort.version else "isort",) if isort or "isort" in tables else (),
         tuple(f"{name}: {arguments}" for name, arguments in unseen if "-" in arguments),
     )
+
+
+def _tables(folder: str) -> dict[str, object]:
+    """The options of formatters that a folder has."""
+    pyproject = toml_files.read_pyproject(folder)
+    tables = dict(pyproject.tools) if pyproject else {}
+    if ruff := toml_files.ruff_config_in(folder, pyproject):
+        tables["ruff"] = toml_files.read_toml(ruff).ruff
+    if other := other_options(folder):
+        tables["isort"] = other[1]
+    return tables
 
 
 def _hooks(path: str) -> Iterator[_Hook]:

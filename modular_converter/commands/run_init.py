@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import click
 
 from modular_converter.authoring.survey import Survey, survey
+from modular_converter.authoring.survey_files import survey_files
 from modular_converter.authoring.tools_in_use import DEFAULT_LENGTH, ToolsInUse, tools_in_use
 from modular_converter.commands.output import report
 from modular_converter.convert.emit.banner import banner
@@ -19,10 +20,10 @@ from modular_converter.findings import ConversionError, Location
 from modular_converter.reporting.display import count, message
 from modular_converter.rules import input_files
 from modular_converter.settings import toml_files
-from modular_converter.settings.layout import folder_of_model, modular_name
+from modular_converter.settings.layout import folder_of_model, modular_name, module_name
 from modular_converter.settings.load import TABLE, load_settings, profile_settings
 from modular_converter.settings.parent_folders import project_above
-from modular_converter.settings.values import Settings
+from modular_converter.settings.values import FILES, Settings
 
 
 SHOWN = 4
@@ -34,10 +35,10 @@ def run(dry_run: bool) -> int:
     project = project_above(os.getcwd()) or os.getcwd()
     try:
         base = profile_settings()
-        found = survey(project, base)
+        found = survey(project, base) or survey_files(project, base)
         if found is None:
             raise ConversionError(input_files.no_models(Location(project)))
-        tools = tools_in_use(project)
+        tools = tools_in_use(project, found.root)
         rows = [*_facts(found, tools, project)]
         table = "\n".join(_table(found, tools, project, base))
         for name, text in rows:
@@ -56,8 +57,14 @@ def _facts(found: Survey, tools: ToolsInUse, project: str) -> Iterator[tuple[str
     for other in found.others[:SHOWN]:
         where = os.path.relpath(other, project)
         yield "", f"{where} holds models, too: put a pyproject.toml above it, and run `modular-convert init` there"
-    ends = (f"`{kind}_<model>.py` for classes named …{end}" for end, kind in found.kinds.items())
-    yield "files", "; ".join((f"`{found.default_kind}_<model>.py`", *ends))
+    ends = (f"`{_file(kind)}` for classes named …{end}" for end, kind in found.kinds.items())
+    yield "files", "; ".join((f"`{_file(found.default_kind)}`", *ends))
+    if found.layout == FILES:
+        yield (
+            "",
+            "in one folder"
+            + (f", without {', '.join(found.no_models)}, which are no models" if found.no_models else ""),
+        )
     if found.unnamed:
         yield "", f"no common end of names in {', '.join(found.unnamed)}: name their classes under `kinds`"
     yield "configuration", f"…{found.config_suffix}" if found.config_suffix else "no file of its own"
@@ -71,6 +78,10 @@ def _facts(found: Survey, tools: ToolsInUse, project: str) -> Iterator[tuple[str
     for one in tools.unseen:
         yield "", f"options of a hook are not seen, write them into pyproject.toml: {one}"
     yield "header", found.header.partition("\n")[0] or "none"
+
+
+def _file(kind: str) -> str:
+    return f"{module_name(kind, '{model}')}.py".replace("{model}", "<model>")
 
 
 def _title(model: str) -> str:
@@ -90,10 +101,12 @@ def _table(found: Survey, tools: ToolsInUse, project: str, base: Settings) -> It
         "formatter": tools.formatter,
         "formatter-version": tools.version if is_versioned and tools.formatter != "none" else None,
         "post-format": list(tools.post_format) or None,
+        "layout": found.layout,
         "default-kind": found.default_kind,
         "config-suffix": found.config_suffix or base.config_suffix,
         "model-base": found.model_base or base.model_base,
         "license-header": found.header or None,
+        "no-models": list(found.no_models) if found.layout == FILES else None,
     }
     for key, value in values.items():
         if value is not None and value != getattr(base, key.replace("-", "_"), None):

@@ -126,9 +126,9 @@ def no_models(location: Location) -> Finding:
         MISSING_FILE,
         location,
         "no folder of this project holds models",
-        help="A model is a folder `x` with files `KIND_x.py` and classes that are called after it. Change to the "
-        'project\'s folder, or write `[tool.modular-converter]` with `root = "…"` by hand; for models that are files of '
-        'one folder also `layout = "files"` and `default-kind = "{model}"`.',
+        help="A model is a folder `x` with files `KIND_x.py` and classes that are called after it, or a file beside files "
+        "with the same classes. Change to the project's folder, or write `[tool.modular-converter]` with "
+        '`root = "…"` by hand.',
     )
 
 

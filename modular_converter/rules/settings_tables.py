@@ -58,9 +58,9 @@ def no_table(location: Location) -> Finding:
 
 
 def unreadable(location: Location, reason: str) -> Finding:
-    """The file is no TOML."""
+    """The file is no TOML, or no INI file."""
     return Finding(
-        BAD_SETTING, location, f"cannot read these settings: {reason}", help="Correct the TOML of this file."
+        BAD_SETTING, location, f"cannot read these settings: {reason}", help="Correct the syntax of this file."
     )
 
 
@@ -71,16 +71,6 @@ def incomplete(location: Location, missing: Iterable[str]) -> Finding:
         location,
         f"this profile lacks {', '.join(f'`{key}`' for key in missing)}",
         help='Write each, with `""` or an empty list where the library has no such convention.',
-    )
-
-
-def isort_elsewhere(path: str) -> Finding:
-    """A file other than `pyproject.toml` has options of isort, and `post-format` names isort."""
-    return Finding(
-        BAD_SETTING,
-        Location(path),
-        "`post-format` reads options of isort from pyproject.toml alone",
-        help="Move them to `[tool.isort]` in pyproject.toml, which isort reads too.",
     )
 
 

@@ -1,4 +1,4 @@
-"""The options of isort that a project gives in `[tool.isort]`, for a run of isort after the formatter.
+"""The options of isort that a project gives in `[tool.isort]` or a file of isort's own, for a run of isort after the formatter.
 
 Only options that lay out imports are known: others could make isort load a plugin, start git or read files elsewhere,
 and the project may be a stranger's.
@@ -6,11 +6,13 @@ and the project may be a stranger's.
 
 from __future__ import annotations
 
+import builtins
+import configparser
 import os
 import re
 from collections.abc import Iterable, Mapping
 
-from modular_converter.findings import locate_word
+from modular_converter.findings import Location, locate_word
 from modular_converter.rules import settings_tables
 from modular_converter.settings import toml_files
 from modular_converter.settings.toml_files import SettingsError, TomlFile
@@ -18,8 +20,14 @@ from modular_converter.settings.toml_files import SettingsError, TomlFile
 
 MOST = 1000
 """The largest number, and the longest text or list, in an option."""
-OTHER_FILES = {".isort.cfg": "", "setup.cfg": "isort]", "tox.ini": "isort]"}
-"""Files that isort itself reads, with the words by which they have options for it."""
+_SECTIONS = {
+    ".isort.cfg": ("settings", "isort"),
+    "setup.cfg": ("isort", "tool:isort"),
+    "tox.ini": ("isort", "tool:isort"),
+}
+"""Files with options of isort, with the names of their sections. `.isort.cfg` counts before `pyproject.toml`, which counts
+before the others, as for isort itself."""
+OTHER_FILES = tuple(_SECTIONS)
 _OPTIONS: Mapping[type | None, str] = {
     bool: """
         balanced_wrapping case_sensitive combine_as_imports combine_star combine_straight_imports dedup_headings
@@ -55,25 +63,55 @@ def isort_options(start: str, folders: Iterable[str]) -> tuple[str, Mapping[str,
         start: the folder that they are for, where none is found.
         folders: `start` and the folders above it.
 
-    Raises `SettingsError` for an option that is not known, and for options in another file than `pyproject.toml`.
+    Raises `SettingsError` for an option that is not known.
     """
     for folder in folders:
-        _refuse_other_files(folder)
         pyproject = toml_files.read_pyproject(folder)
-        options = pyproject.tools.get("isort") if pyproject else None
-        if pyproject and isinstance(options, dict) and options:
-            read = {name: _option(pyproject, name, value) for name, value in options.items()}
+        own = pyproject.tools.get("isort") if pyproject else None
+        files: dict[str, tuple[TomlFile, Mapping[str, object]]] = {}
+        if pyproject and isinstance(own, dict) and own:
+            files["pyproject.toml"] = pyproject, own
+        if other := other_options(folder):
+            files[os.path.basename(other[0].path)] = other
+        for file, options in (files[name] for name in (".isort.cfg", "pyproject.toml", *OTHER_FILES) if name in files):
+            read = {name: _option(file, name, value) for name, value in options.items()}
             return folder, {name: value for name, value in read.items() if _type_of(name)}
         if os.path.lexists(os.path.join(folder, ".git")):
             return folder, {}
     return start, {}
 
 
-def _refuse_other_files(folder: str) -> None:
-    for name, word in OTHER_FILES.items():
+def other_options(folder: str) -> tuple[TomlFile, Mapping[str, object]] | None:
+    """The first file of a folder, other than `pyproject.toml`, that has options of isort, and these; None for none.
+
+    Raises `SettingsError` for a file that cannot be read.
+    """
+    for name, sections in _SECTIONS.items():
         path = os.path.join(folder, name)
-        if os.path.isfile(path) and word in toml_files.read_text(path):
-            raise SettingsError(settings_tables.isort_elsewhere(path))
+        if not os.path.isfile(path):
+            continue
+        text = toml_files.read_text(path)
+        parser = configparser.ConfigParser(strict=False, interpolation=None)
+        try:
+            parser.read_string(text, path)
+        except configparser.Error as error:
+            raise SettingsError(settings_tables.unreadable(Location(path), str(error).partition("\n")[0])) from None
+        rows = {key: value for one in sections if parser.has_section(one) for key, value in parser.items(one)}
+        if rows:
+            return TomlFile(path, text, {}), {key: _value(key, value) for key, value in rows.items()}
+    return None
+
+
+def _value(name: str, text: str) -> object:
+    """The value of an option that an INI file gives as a text; the text itself where it is none of its type."""
+    match _type_of(name):
+        case builtins.bool:
+            return configparser.ConfigParser.BOOLEAN_STATES.get(text.lower(), text)
+        case builtins.int:
+            return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else text
+        case builtins.list:
+            return [entry.strip() for entry in re.split("[,\n]", text) if entry.strip()]
+    return text
 
 
 def _option(file: TomlFile, name: str, value: object) -> object:

@@ -200,12 +200,45 @@ def moved(old: str, new: str) -> dict[str, str]:
     return {name.replace(old, new): text for name, text in FILES.items()}
 
 
+RESMIX, TINYMIX = "lib/acme/nets/resmix/", "lib/acme/nets/tinymix/modular_tinymix.py"
+ELSEWHERE = {name: text for name, text in FILES.items() if "mix" not in name}
+NET = FILES[f"{RESMIX}net_resmix.py"].replace("...base", "..base")
+SETTINGS = FILES[f"{RESMIX}settings_resmix.py"]
+PREFIXED = {
+    **ELSEWHERE,
+    "lib/acme/nets/net_resmix.py": NET,
+    "lib/acme/nets/settings_resmix.py": SETTINGS,
+    "lib/acme/nets/modular_tinymix.py": FILES[TINYMIX].replace("from ..resmix", "from "),
+}
+ONE_FILE = {
+    **ELSEWHERE,
+    "lib/acme/nets/resmix.py": NET.replace("from .settings_resmix import ResMixSettings\n", "")
+    .replace("\n\nclass ResMixBlock", f"\n\n{SETTINGS.partition('__all__')[0]}class ResMixBlock")
+    .replace('["ResMixNet"]', '["ResMixNet", "ResMixSettings"]'),
+    "lib/acme/nets/modular_tinymix.py": FILES[TINYMIX]
+    .replace("from ..resmix.net_resmix", "from .resmix")
+    .replace("from ..resmix.settings_resmix", "from .resmix"),
+}
+SUFFIXED = {
+    name.replace("net_resmix", "resmix_net").replace("settings_resmix", "resmix_settings"): text.replace(
+        "net_resmix", "resmix_net"
+    ).replace("settings_resmix", "resmix_settings")
+    for name, text in FILES.items()
+}
 PLAIN = {**FILES, "pyproject.toml": "[project]\nname = 'acme'\n"}
 SHAPES = {
     "src": moved("lib/acme", "src/acme"),
     "without __init__": {name: text for name, text in FILES.items() if "__init__" not in name},
     "package called as the models": moved("lib/acme/nets", "lib/acme/acme"),
     "package called as a model": moved("lib/acme/", "lib/resmix/"),
+    "kind behind the model": SUFFIXED,
+    "one folder": PREFIXED,
+    "one file a model": ONE_FILE,
+    "isort elsewhere": {
+        **FILES,
+        "pyproject.toml": "[tool.black]\n",
+        "setup.cfg": "[isort]\nforce_single_line = true\n",
+    },
     "no formatter": PLAIN,
     "tabs": {name: text.replace("    ", "\t") for name, text in PLAIN.items()},
     "Windows": {name: text.replace("\n", "\r\n") for name, text in FILES.items()},
@@ -224,8 +257,11 @@ def test_packages_of_other_shapes_need_one_try(shape: str, tmp_path: Path, monke
     assert done.exit_code == 0, done.output
     assert ("lib/bolt/nets holds models, too" in done.output) is (shape == "two packages")
     done = CliRunner().invoke(convert_command, ["tinymix", "--strict"])
-    assert done.exit_code == 0 and "2 written" in done.output, done.output
+    number = 1 if shape == "one file a model" else 2
+    assert done.exit_code == 0 and f"{number} written" in done.output, done.output
     assert CliRunner().invoke(check_command, []).exit_code == 0
-    generated = next(tmp_path.rglob("net_tinymix.py")).read_bytes()
+    generated = max(
+        tmp_path.rglob("*tinymix*.py"), key=lambda path: "class TinyMixNet(BaseNet)" in path.read_text()
+    ).read_bytes()
     assert (b"\r\n" in generated) is (shape == "Windows") and (b"\n\t" in generated) is (shape == "tabs")
     assert b"\r" not in generated.replace(b"\r\n", b"")

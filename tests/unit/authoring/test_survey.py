@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from modular_converter.authoring.survey import Survey, survey
+from modular_converter.authoring.survey_files import survey_files
 from modular_converter.authoring.tools_in_use import ToolsInUse, tools_in_use
 from modular_converter.settings.load import profile_settings
 
@@ -60,6 +61,78 @@ def test_a_package_without_init_is_the_topmost_folder(tmp_path: Path, folder: st
 @pytest.mark.parametrize("name", ["losses/poly_losses.py", "ox/ox.py", "ox/modular_ox.py", "ox/test_net_ox.py"])
 def test_a_folder_whose_classes_have_other_names_is_no_model(tmp_path: Path, name: str) -> None:
     assert tree(tmp_path, {name: "class Poly:\n    pass\n"}) is None
+
+
+@pytest.mark.parametrize(
+    ("file", "kind"),
+    [("ox_net.py", "{model}_net"), ("net_ox_fast.py", "net_{model}_fast"), ("net_ox.py", "net")],
+)
+def test_a_kind_says_where_the_name_of_the_model_stands(tmp_path: Path, file: str, kind: str) -> None:
+    found = tree(tmp_path, {f"nets/ox/{file}": "class OxLayer:\n    pass\n", "a/b_c/b_c_d.py": "", "x/y/z_y.py": ""})
+    assert found is not None and (found.default_kind, found.models) == (kind, ("ox",))
+
+
+def flat(folder: Path, files: dict[str, str]) -> Survey | None:
+    assert tree(folder, files) is None
+    return survey_files(str(folder), profile_settings())
+
+
+NET = "from .base import Base\n\n\nclass {0}Net(Base):\n    pass\n\n\nclass {0}Args:\n    pass\n"
+
+
+def test_models_of_one_folder_are_found_by_the_classes_that_they_share(tmp_path: Path) -> None:
+    nets = {f"acme/nets/{name.lower()}.py": NET.format(name) for name in ("Ox", "VLM", "Yak")}
+    others = {"acme/nets/base.py": "class BaseNet:\n    pass\n", "acme/nets/tools.py": "class Tool:\n    pass\n"}
+    found = flat(tmp_path, {**nets, **others, "acme/nets/test_ox.py": NET.format("Ox"), "acme/nets/__init__.py": ""})
+    assert found is not None and found.root == str(tmp_path / "acme/nets")
+    assert (found.layout, found.default_kind, found.models) == ("files", "{model}", ("ox", "vlm", "yak"))
+    assert found.no_models == ("base", "tools") and found.config_suffix == "Args" and found.cased["vlm"] == "VLM"
+
+
+def test_models_of_one_folder_may_not_say_their_names(tmp_path: Path) -> None:
+    found = flat(tmp_path, {f"lm/models/{name}.py": NET.format("") for name in ("ox", "yak", "emu")})
+    assert found is not None and found.models == ("emu", "ox", "yak") and found.cased == {}
+
+
+def test_models_of_one_folder_may_have_several_files(tmp_path: Path) -> None:
+    models = {
+        f"nets/net_{name.lower()}.py": f"class {name}Net:\n    pass\n\n\nclass {name}A:\n    pass\n"
+        for name in ("Ox", "Yak")
+    }
+    settings = {f"nets/settings_{name.lower()}.py": f"class {name}Settings:\n    pass\n" for name in ("Ox", "Yak")}
+    found = flat(tmp_path, {**models, **settings})
+    assert found is not None and (found.default_kind, found.kinds) == ("net", {"Settings": "settings"})
+    assert found.config_suffix == "Settings" and found.no_models == ()
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"acme/ox.py": "class OxNet:\n    pass\n"},  # one is no convention
+        {"acme/ox.py": "class OxNet:\n    pass\n", "acme/yak.py": "class YakShop:\n    pass\n"},
+        {"acme/ox.py": "class Ox:\n    pass\n", "acme/yak.py": "class Yak:\n    pass\n"},
+        {"acme/ox.py": "", "acme/yak.py": ""},
+    ],
+)
+def test_files_without_a_class_in_common_are_no_models(tmp_path: Path, files: dict[str, str]) -> None:
+    assert flat(tmp_path, files) is None
+
+
+def test_a_modular_file_tells_that_the_one_file_beside_it_is_a_model(tmp_path: Path) -> None:
+    found = flat(tmp_path, {"acme/ox.py": "class OxNet:\n    pass\n", "acme/modular_yak.py": ""})
+    assert found is not None and found.models == ("ox",)
+
+
+def test_a_project_within_the_project_has_its_own_tables_and_the_hooks_above(tmp_path: Path) -> None:
+    (tmp_path / "sub" / "nets").mkdir(parents=True)
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "pyproject.toml").write_text("[tool.black]\nline-length = 70\n")
+    (tmp_path / "sub" / "pyproject.toml").write_text("[tool.black]\nline-length = 90\n")
+    (tmp_path / "sub" / "setup.cfg").write_text("[isort]\nprofile = black\n")
+    (tmp_path / ".pre-commit-config.yaml").write_text(BLACK)
+    for project in (tmp_path, tmp_path / "sub"):
+        found = tools_in_use(str(project), str(tmp_path / "sub" / "nets"))
+        assert found == ToolsInUse("black", "24.1.0", line_length=90, post_format=("isort",))
 
 
 BLACK = "repos:\n  - repo: https://github.com/psf/black\n    rev: v24.1.0  # pinned\n    hooks:\n      - id: black\n"

@@ -153,7 +153,7 @@ def test_a_project_has_no_say_in_installed_packages(tmp_path: pathlib.Path) -> N
         ("package = 'x'\nkinds = { Fast = 3 }", (3, 1), "must be a table of strings", ""),
         ("[tool.modular-converter.kinds]\nFast = 3", (2, 23 + 2), "must be a table of strings", ""),
         ("ruff-config = 'missing.toml'", (2, 1), "names a file that does not exist", ""),
-        ("package = 'x'\nstrict =", (3, 9), "cannot read these settings", "Correct the TOML"),
+        ("package = 'x'\nstrict =", (3, 9), "cannot read these settings", "Correct the syntax"),
     ],
 )
 def test_a_bad_setting_is_named_with_its_place(

@@ -12,6 +12,7 @@ import pytest
 from modular_converter.convert.emit.format import format_files
 from modular_converter.convert.emit.formatter_version import formatter_stamp, wrong_version
 from modular_converter.findings import ConversionError
+from modular_converter.settings.isort_options import isort_options
 from modular_converter.settings.load import load_settings
 from modular_converter.settings.values import Settings
 
@@ -113,10 +114,39 @@ def test_other_commands_of_a_tree_are_never_run(tmp_path: pathlib.Path, command:
         project(tmp_path, post_format=command)
 
 
+@needs_isort
 @pytest.mark.parametrize(
-    ("name", "text"), [(".isort.cfg", "[settings]\n"), ("setup.cfg", "[isort]\n"), ("tox.ini", "[isort]\n")]
+    ("name", "section"),
+    [(".isort.cfg", "settings"), ("setup.cfg", "isort"), ("setup.cfg", "tool:isort"), ("tox.ini", "isort")],
 )
-def test_options_in_another_file_are_not_passed_over(tmp_path: pathlib.Path, name: str, text: str) -> None:
-    (tmp_path / name).write_text(text)
-    with pytest.raises(ConversionError, match=r"from pyproject\.toml alone"):
+def test_options_in_a_file_of_isorts_own_count(tmp_path: pathlib.Path, name: str, section: str) -> None:
+    (tmp_path / name).write_text(
+        f"[{section}]\nforce_single_line = true\nline_length=80\nknown_first_party = a,\n  b\n"
+    )
+    found = format_files({"x.py": "from os import path, sep\n\nprint(path, sep)\n"}, project(tmp_path))
+    assert found.texts["x.py"].startswith("from os import path\nfrom os import sep\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[settings]\nline_length = wide\n", "whole number"),
+        ("[settings]\nplugins = evil\n", "not one of the options"),
+        ("no section\n", "cannot read"),
+    ],
+)
+def test_a_wrong_file_of_isorts_own_is_refused(tmp_path: pathlib.Path, text: str, said: str) -> None:
+    (tmp_path / ".isort.cfg").write_text(text)
+    with pytest.raises(ConversionError, match=said):
         project(tmp_path)
+
+
+def test_the_order_of_files_is_that_of_isort(tmp_path: pathlib.Path) -> None:
+    for name, section in ((".isort.cfg", "settings"), ("setup.cfg", "isort")):
+        (tmp_path / name).write_text(f"[{section}]\nline_length = {len(name)}\n")
+    (tmp_path / "pyproject.toml").write_text("[tool.isort]\nline_length = 99\n")
+    assert isort_options(str(tmp_path), [str(tmp_path)]) == (str(tmp_path), {"line_length": 10})
+    (tmp_path / ".isort.cfg").unlink()
+    assert isort_options(str(tmp_path), [str(tmp_path)])[1] == {"line_length": 99}
+    (tmp_path / "pyproject.toml").unlink()
+    assert isort_options(str(tmp_path), [str(tmp_path)])[1] == {"line_length": 9}
