@@ -89,7 +89,10 @@ def read_parent(name: str, models: str, library: Library) -> ParentModel:
     paths = {kind: os.path.join(folder, f"{module_name(kind, model)}.py") for kind in kinds if kind}
     modules = {kind: library.module(path) for kind, path in paths.items() if library.exists(path)}
     defined = [one for module in modules.values() for one in module.classes]
-    names = (library.names(os.path.dirname(folder)).with_written(model, defined).cased(model), written_name(model, defined))
+    names = (
+        library.names(os.path.dirname(folder)).with_written(model, defined).cased(model),
+        written_name(model, defined),
+    )
     cased = next((one for one in names if one and any(name.startswith(one) for name in defined)), "")
     init = os.path.join(folder, "__init__.py")
     listed = library.module(init).imported if library.exists(init) else ()

@@ -57,14 +57,13 @@ class ModelNames:
         """The same names with that of a model as its own classes write it: `VLM` for `vlm`, from `class VLMConfig`.
 
         A table that lists the model or the name is right where renaming, which ignores case, finds the classes by it:
-        `xclip` for `XCLIP`, but not `nemo_speechlm` for `Nemotron3_5Transcribe`, nor `MLCDVision` for `MLCDMLP`, whose
-        beginning would be the name in capitals.
+        `MLCDVision` for `mlcd`, `xclip` for `XCLIP`, but not `nemo_speechlm` for `Nemotron3_5Transcribe`.
         """
         cased, listed = written_name(model, classes), self.cased(model)
         if cased is None or cased == listed:
             return self
         is_listed = bool({model, model.replace("_", "-")} & self.by_type.keys()) or cased in self._by_name
-        if is_listed and (cased.lower() == listed.lower() or cased.lower() == model and not cased.isupper()):
+        if is_listed and cased.lower() in (model, listed.lower()):
             return self
         found = self._with_written.get((model, cased))
         if found is None:

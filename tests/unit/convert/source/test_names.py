@@ -92,7 +92,8 @@ def test_a_written_name_goes_both_ways_with_words_behind_it() -> None:
 
 
 def test_a_table_that_does_not_tell_how_classes_are_written_is_overruled() -> None:
-    names = ModelNames({"speech": "Ox3_5Text", "gnu": "GNUVision", "emu": "Emu_Old_", "yak3_5": "Yak3_5_"})
-    assert names.with_written("ox3_5_text", ["Ox3_5TextModel"]).cased("ox3_5_text") == "Ox3_5Text"  # listed under another name
-    assert names.with_written("gnu", ["GNUMLP", "GNUVisionModel"]).cased("gnu") == "GNU"
+    names = ModelNames({"speech": "Ox3_5Text", "emu": "Emu_Old_", "yak3_5": "Yak3_5_"})
+    assert (
+        names.with_written("ox3_5_text", ["Ox3_5TextModel"]).cased("ox3_5_text") == "Ox3_5Text"
+    )  # listed under another name
     assert names.with_written("emu", ["EmuMLP"]) is names and names.with_written("yak3_5", ["Yak3_5MLP"]) is names
