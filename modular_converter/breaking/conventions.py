@@ -214,20 +214,21 @@ class Conventions:
             name = next((name for name, one in zip(TEXT_CONFIGS, found) if isinstance(one, ObjectValue)), "")
             return self.setting(holder, name) if name else holder
         if isinstance(holder, ClassValue) and method in ("from_config", "_from_config"):
-            config = arguments[0] if arguments else named.get("config", NONE)
+            rest = dict(named)
+            config = arguments[0] if arguments else rest.pop("config", NONE)
             if self._run.of_class(self._run.names.ancestors(holder), "_model_mapping", None) is None:
-                return self._run.instantiate(holder, [config], {})
-            return self._automatic(holder, config)
+                return self._run.instantiate(holder, [config], rest)
+            return self._automatic(holder, config, rest)
         if method == "for_model" and isinstance(holder, ClassValue) and arguments:
             kind = getattr(arguments[0], "value", None)
             cls = self.config_class(kind) if isinstance(kind, str) else None
             return self._run.instantiate(cls, [], named) if cls is not None else None
         return None
 
-    def _automatic(self, holder: ClassValue, config: Value) -> Value:
-        """The model that an automatic class makes for a configuration."""
+    def _automatic(self, holder: ClassValue, config: Value, named: Mapping[str, Value]) -> Value:
+        """The model that an automatic class makes for a configuration, and for what its `__init__` is given by name."""
         if isinstance(config, Either):
-            made = [self._automatic(holder, one) for one in config.options if plain(one) is not None]
+            made = [self._automatic(holder, one, named) for one in config.options if plain(one) is not None]
             return (
                 functools.reduce(either, made)
                 if made
@@ -242,7 +243,7 @@ class Conventions:
         for one in name.split("|"):
             cls = self._class_in(os.path.dirname(config.cls.path), "modeling_", one)
             if cls is not None:
-                return self._run.instantiate(cls, [config], {})
+                return self._run.instantiate(cls, [config], named)
         return Expression(f"{holder.name}.from_config({config.text})", may_be_module=True)
 
     def mapping(self, path: str, name: str, node: ast.expr) -> Value | None:

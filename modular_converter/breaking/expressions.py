@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from modular_converter.breaking import layers
 from modular_converter.breaking.conventions import POST_INIT, Conventions, is_configuration
 from modular_converter.breaking.following import Follower, Frame
+from modular_converter.breaking.module_tree import call_on_tree, is_instance
 from modular_converter.breaking.values import (
     NONE,
     NOT_KNOWN,
@@ -144,11 +145,26 @@ def _combined(op: ast.AST, left: Value, right: Value, node: ast.expr) -> Value:
 def _compare(run: RunWithConventions, node: ast.Compare, frame: Frame) -> Value:
     if len(node.ops) > 1:
         return Expression(ast.unparse(node))
+    if (
+        counted := _counted(node)
+    ) is not None:  # of a list that a loop made, the number is not known, but that it has some
+        listed = follow_expression(run, counted, frame)
+        if isinstance(listed, Items):
+            return Expression(f"len({listed.text}) > 0", truth(listed))
     left = follow_expression(run, node.left, frame)
     right = follow_expression(run, node.comparators[0], frame)
     if isinstance(right, Expression) and right.value is None:
         right = NONE
     return _combined(node.ops[0], left, right, node)
+
+
+def _counted(node: ast.Compare) -> ast.expr | None:
+    """`x` of `len(x) > 0`."""
+    call, limit = node.left, node.comparators[0]
+    if not isinstance(node.ops[0], ast.Gt) or not isinstance(limit, ast.Constant) or limit.value != 0:
+        return None
+    is_length = isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "len"
+    return call.args[0] if isinstance(call, ast.Call) and is_length and len(call.args) == 1 else None
 
 
 def _bool(run: RunWithConventions, node: ast.BoolOp, frame: Frame) -> Value:
@@ -326,6 +342,8 @@ def _method(
     method = node.func.attr
     if method in _SAME and (isinstance(holder, HeldTensor) or is_module(holder)):
         return holder
+    if not arguments and (held := call_on_tree(holder, method)) is not None:
+        return held
     if isinstance(holder, Items) and not holder.is_mapping:
         return _change_items(holder, method, arguments)
     if (items := mapping(holder)) is not None:
@@ -427,6 +445,8 @@ def _builtin(run: RunWithConventions, name: str, node: ast.Call, arguments: list
         return Expression(f"hasattr({arguments[0].text}, {arguments[1].text})", known)
     if name == "builtins.isinstance" and len(arguments) == 2:
         value = plain(arguments[0])
+        if (known_module := is_instance(arguments[0], arguments[1])) is not None:
+            return Expression(f"isinstance({arguments[0].text}, {arguments[1].text})", known_module)
         if isinstance(arguments[1], External) and arguments[1].name == "builtins.dict":
             known = isinstance(arguments[0], Items) and arguments[0].is_mapping
             if value is not NOT_KNOWN or isinstance(arguments[0], (ObjectValue, Items)):

@@ -15,6 +15,7 @@ from dataclasses import replace
 from modular_converter.breaking import expressions, layers
 from modular_converter.breaking.conventions import POST_INIT, Conventions, is_configuration
 from modular_converter.breaking.following import Frame
+from modular_converter.breaking.module_tree import HELD, exchange
 from modular_converter.breaking.names import Names
 from modular_converter.breaking.values import (
     NONE,
@@ -60,8 +61,8 @@ class Interpreter:
         self._kept: list[object] = []
         """The arguments of objects that were made: they are told apart by their identity."""
         self._constants: dict[tuple[str, str], Value] = {}
-        self._active: list[ast.AST] = []
-        """The functions whose bodies are being followed."""
+        self._active: list[tuple[ast.AST, Value]] = []
+        """The functions whose bodies are being followed, and the first thing that each was given."""
         self._doubts = 0
         """The conditions around the statement whose values are not known."""
         self._unfinished: set[int] = set()
@@ -104,6 +105,8 @@ class Interpreter:
         if isinstance(value, ClassValue):
             found = self.of_class(self.names.ancestors(value), name, None)
             return found if found is not None else Expression(f"{value.name}.{name}")
+        if isinstance(value, Layer) and name in value.given:
+            return value.given[name]
         if isinstance(value, Either):
             options = [self.attribute(one, name) for one in value.options]
             found = options[0]
@@ -160,7 +163,7 @@ class Interpreter:
     def call_function(self, function: FunctionValue, arguments: Sequence[Value], named: Mapping[str, Value]) -> Value:
         """The value that a function of the tree returns."""
         node = function.node
-        is_again = isinstance(node, FUNCTIONS) and node.name != "__init__" and node in self._active
+        is_again = isinstance(node, FUNCTIONS) and node.name != "__init__" and self._is_active(node, arguments)
         if function.owner is not None and self.conventions.makes_nothing(function.owner, function.text):
             return NONE
         if not isinstance(node, FUNCTIONS) or is_again or len(self._active) > MOST_DEPTH:
@@ -172,7 +175,7 @@ class Interpreter:
         if first and (function.instance is not None or is_of_class):
             given.insert(0, function.owner if function.instance is None and function.owner else function.instance)  # type: ignore[arg-type]
         self._bind(node.args, given, named, frame)
-        self._active.append(node)
+        self._active.append((node, arguments[0] if arguments else NONE))
         try:
             self.body(node.body, frame)
         finally:
@@ -181,6 +184,11 @@ class Interpreter:
         for number, one in enumerate(frame.returned):
             found = one if number == 0 else either(found, one)
         return found
+
+    def _is_active(self, node: ast.AST, arguments: Sequence[Value]) -> bool:
+        """Whether a function calls itself. It may, for the parts of the module that it was called for: they are few."""
+        given = [first for active, first in self._active if active is node]
+        return bool(given) and (not arguments or not is_module(arguments[0]) or arguments[0] in given)
 
     def _bind(self, args: ast.arguments, given: Sequence[Value], named: Mapping[str, Value], frame: Frame) -> None:
         """Give the parameters of a function their values."""
@@ -396,6 +404,10 @@ class Interpreter:
         elif isinstance(target, ast.Subscript):
             holder = self.evaluate(target.value, frame)
             key = self.evaluate(target.slice, frame)
+            if isinstance(target.value, ast.Attribute) and target.value.attr == HELD:
+                holder = self.evaluate(target.value.value, frame)
+                if exchange(holder, _written(key), value, is_certain=self._doubts == 0):
+                    return
             if isinstance(holder, Expression) and isinstance(target.value, ast.Attribute):
                 owner = self.evaluate(target.value.value, frame)
                 holder = self.conventions.written_to(owner, target.value.attr) or holder

@@ -162,12 +162,15 @@ def layer(name: str, arguments: Sequence[Value], named: Bound) -> Layer | None:
         return None
     parameters, tensors = _TABLE[short]
     bound: dict[str, Value] = {}
+    kept: dict[str, Value] = {}
     for position, parameter in enumerate(parameters.split()):
         word, _, default = parameter.partition("=")
         constant = {"True": True, "False": False, "None": None}.get(default, default)
         given = arguments[position] if position < len(arguments) else named.get(word)
         bound[word] = given if given is not None else Expression(default or "default", constant)
-    return Layer(name, tensors(bound))
+        if given is not None and word not in ("bias", "device", "dtype"):  # `layer.bias` is a tensor
+            kept[word] = given
+    return Layer(name, tensors(bound), kept)
 
 
 def weight_normed(value: Layer, old: bool) -> Layer:

@@ -201,6 +201,8 @@ class Layer:
 
     kind: str
     tensors: dict[str, tuple[Shape, bool | None]]
+    given: Mapping[str, Value] = field(default_factory=dict)
+    """The arguments that it was made with, by name: torch keeps them as attributes."""
 
     @property
     def text(self) -> str:
