@@ -208,13 +208,13 @@ def _members(
         if key in exact and place is not None and member.is_function:
             text: str | None = "\n" + calling_base(member, own.bases)
         else:
-            text = _written(member, place, key not in full, own.bases, can_lose_decorators)
+            text = written_member(member, place, key not in full, own.bases, can_lose_decorators)
         if text is None:
             return None
         body.notes.append(_note(key, place, text, member))
         (body.methods if member.is_function else body.attributes).append(text)
     for key in (one for one in theirs if one not in mine):
-        removal = _removal(key, theirs[key], own.node.name)
+        removal = removal_of(key, theirs[key], own.node.name)
         if removal is None:
             return None
         body.notes.append(f"no {_name(key)}")
@@ -250,7 +250,7 @@ def _is_reachable(mine: Mapping[str, Member], theirs: Mapping[str, Member]) -> b
     return sorted(merged, key=lambda key: (mine[key]).is_function) == list(mine)
 
 
-def _written(
+def written_member(
     member: Member, place: Member | None, by_super: bool, bases: Sequence[str], can_lose_decorators: bool = False
 ) -> str | None:
     """The text of a member that the parent lacks or has in another form; None if the parent's would remain in effect."""
@@ -275,7 +275,7 @@ def _note(key: str, place: Member | None, text: str, member: Member) -> str:
     return f"other {_name(key)}" if is_full else f"{_name(key)} by `super()`"
 
 
-def _removal(key: str, member: Member, name: str) -> str | None:
+def removal_of(key: str, member: Member, name: str) -> str | None:
     """The statement that removes a member of the parent."""
     if member.is_attribute and len(member.binds) == 1:
         return f"{INDENT}{next(iter(member.binds))} = AttributeError()\n"

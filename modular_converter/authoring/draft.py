@@ -192,7 +192,7 @@ def _imports(draft: Draft) -> Iterator[str]:
         bound.update(one.key for one in names)
         if is_plain:
             seen = wanted - draft.needed | used
-            yield from (f"{_line(one)}{'' if one.bound in seen else _UNUSED}\n" for one in names)
+            yield from (f"{import_line(one)}{'' if one.bound in seen else _UNUSED}\n" for one in names)
         else:
             protected.append(f"{statement.lead}{statement.text}\n")
     yield from _from_neighbours(draft, used)
@@ -206,7 +206,8 @@ def _covers(one: Statement, other: Statement) -> bool:
     return other.role is Role.PROTECTED_IMPORT and same_test and set(other.imports) < set(one.imports)
 
 
-def _line(name: ImportedName) -> str:
+def import_line(name: ImportedName) -> str:
+    """The statement that imports a name."""
     alias = f" as {name.asname}" if name.asname else ""
     return f"from {name.module} import {name.name}{alias}" if name.name else f"import {name.module}{alias}"
 

@@ -6,12 +6,12 @@ import os
 
 import click
 
+from modular_converter.authoring.absorb import Absorbed, absorb
 from modular_converter.commands.output import print_diff, report
 from modular_converter.convert.source.library import Library
 from modular_converter.files.atomic_write import write_atomically
 from modular_converter.files.read import in_form_of, root_of
 from modular_converter.findings import ConversionError, Location, exit_code
-from modular_converter.provenance.absorb import Absorbed, absorb
 from modular_converter.reporting.display import shown_path
 from modular_converter.rules import input_files
 from modular_converter.settings.load import load_settings_of

@@ -62,8 +62,83 @@ def test_an_edit_of_own_lines_is_carried(case: str, generated: Path) -> None:
     assert check(CheckOptions((str(generated.parent),))).exit_code == 0
 
 
-def test_an_edit_of_inherited_lines_is_refused_with_the_place(generated: Path) -> None:
-    edit(generated.parent, generated.name, "x + 1", "x + 10")
+INHERITED = {
+    "a line": (("x + 1", "x + 10"), "    def first(self, x):\n        return x + 10\n"),
+    "a comment": (("return x + 1", "return x + 1  # one"), "    def first(self, x):\n        return x + 1  # one\n"),
+    "a decorator": (
+        ("    def first", "    @staticmethod\n    def first"),
+        "    @staticmethod\n    def first(self, x):\n        return x + 1\n",
+    ),
+    "a removal": (
+        ("    def first(self, x):\n        return x + 1\n\n", ""),
+        '    def first(self):\n        raise AttributeError("Not needed for NewMLP")\n',
+    ),
+}
+
+
+@pytest.mark.parametrize("case", INHERITED)
+def test_an_edit_of_inherited_lines_becomes_an_override(case: str, generated: Path) -> None:
+    change, override = INHERITED[case]
+    edit(generated.parent, generated.name, *change)
+    wanted = generated.read_text()
+    result = CliRunner().invoke(absorb_command, [str(generated)])
+    assert result.exit_code == 0, result.output
+    modular = (generated.parent / "modular_new.py").read_text()
+    assert override in modular
+    assert NEW.split("    def own")[1].partition("\n\n\n")[0] in modular
+    assert (generated.read_text(), check(CheckOptions((str(generated.parent),))).exit_code) == (wanted, 0)
+
+
+COPIED = """\
+import math
+
+
+def doubled(x):
+    return x * 2
+
+
+class OldNorm:
+    size: int = 1
+
+    def scale(self, x):
+        return math.sqrt(x)
+
+
+class OldNet:
+    limit: int = 3
+
+    def run(self, x):
+        return doubled(OldNorm().scale(x))
+"""
+COPYING = 'from ..old.modeling_old import OldNet\n\n\nclass NewNet(OldNet):\n    pass\n\n\n__all__ = ["NewNet"]\n'
+CARRIED_COPIES = {
+    "a function": ("x * 2", "x * 20", "def doubled(x):\n    return x * 20\n"),
+    "a class": ("math.sqrt(x)", "math.exp(x)", "class NewNorm(OldNorm):\n    def scale"),
+    "a setting": ("limit: int = 3", "limit: int = 4", "class NewNet(OldNet):\n    limit: int = 4\n"),
+    "an import": ("import math\n", "import math\nimport os\n", "import os\n"),
+}
+
+
+@pytest.mark.parametrize("case", CARRIED_COPIES)
+def test_an_edit_of_copied_definitions_is_written(case: str, tmp_path: Path) -> None:
+    for name, text in {"old/modeling_old.py": COPIED, "new/modular_new.py": COPYING}.items():
+        path = tmp_path / "models" / name
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    fix(tmp_path)
+    generated = tmp_path / "models/new/modeling_new.py"
+    edit(generated.parent, generated.name, *CARRIED_COPIES[case][:2])
+    if case == "an import":
+        edit(generated.parent, generated.name, "math.sqrt(x)", "math.sqrt(len(os.sep))")
+    wanted = generated.read_text()
+    result = CliRunner().invoke(absorb_command, [str(generated)])
+    assert result.exit_code == 0, result.output
+    assert CARRIED_COPIES[case][2] in (generated.parent / "modular_new.py").read_text()
+    assert (generated.read_text(), check(CheckOptions((str(generated.parent),))).exit_code) == (wanted, 0)
+
+
+def test_what_no_override_gives_is_refused_with_the_place(generated: Path) -> None:
+    edit(generated.parent, generated.name, "x + 1", "x+1")
     result = CliRunner().invoke(absorb_command, [str(generated)])
     assert result.exit_code == 1
     assert "modeling_old.py:6, or override it" in result.stderr

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from modular_converter.authoring.overrides import overriding_texts
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.banner import is_generated
@@ -77,6 +78,9 @@ def absorb(path: str, settings: Settings, *, to_neighbour: bool = False, wanted:
         for proposal in itertools.islice(dict.fromkeys(proposals), MOST_TRIALS):
             if _convert(modular, settings, {target: proposal}).files == aim:
                 return Absorbed({target: proposal})
+    for proposal in itertools.islice(overriding_texts(path, modular, expected, wanted, library), MOST_TRIALS):
+        if _convert(modular, settings, {modular: proposal}).files == aim:
+            return Absorbed({modular: proposal})
     places = tuple(dict.fromkeys(place for hunk in hunks for place in _places(hunk, sources)))
     return Absorbed({}, places, "no edit of the modular file was found that gives this text")
 
