@@ -67,7 +67,10 @@ def _class(model: str, old: PublicClass, new: PublicClass, path: str) -> Iterato
         yield from _settings(model, old, new, here)
     for name, before in old.methods.items():
         after = new.methods.get(name)
-        if after is not None and not before.is_attribute:
+        if after is not None and before.is_attribute != after.is_attribute:
+            kind = "a property" if after.is_attribute else "a method"
+            yield ModelChange("parameter-changed", model, after.place, f"`{name}` is {kind} now", name)
+        elif after is not None and not before.is_attribute:
             yield from _signature(model, name, before, after, is_configuration=old.is_configuration)
         elif after is None and name not in ("__init__", "__post_init__") and not new.holds(name):
             owner = new.place_of(before.place.owner)

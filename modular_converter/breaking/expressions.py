@@ -26,6 +26,7 @@ from modular_converter.breaking.values import (
     Items,
     Layer,
     ObjectValue,
+    Partial,
     Value,
     either,
     is_module,
@@ -70,6 +71,10 @@ _SAME = frozenset(
     {"to", "half", "float", "bfloat16", "eval", "train", "requires_grad_", "contiguous", "cuda", "clone"}
 )
 """Methods that give the same tensor or module."""
+
+
+_NO_MODULES = ("builtins.", "torch.", "numpy.", "math.", "copy.", "os.", "warnings.")
+"""Packages whose functions make no modules, but for `torch.nn`, whose layers are known, or said not to be."""
 
 
 def follow_expression(run: RunWithConventions, node: ast.expr, frame: Frame) -> Value:
@@ -124,7 +129,10 @@ def _operation(run: RunWithConventions, node: ast.BinOp, frame: Frame) -> Value:
 
 def _combined(op: ast.AST, left: Value, right: Value, node: ast.expr) -> Value:
     if isinstance(op, ast.Add) and isinstance(left, Items) and isinstance(right, Items):
-        return Items([*left.items, *right.items])
+        joined = [one for _, one in (*left.items, *right.items)]
+        return Items([(str(number), one) for number, one in enumerate(joined)], is_module=left.is_module)
+    if isinstance(op, ast.Mult) and isinstance(left, Items) and any(is_module(one) for _, one in left.items):
+        return left if plain(right) != 0 else Items([])
     if type(op) not in _OPERATORS:
         return Expression(f"{left.text} {ast.unparse(node)} {right.text}")
     sign, compute = _OPERATORS[type(op)]
@@ -286,7 +294,7 @@ def _walrus(run: RunWithConventions, node: ast.NamedExpr, frame: Frame) -> Value
 
 
 def _lambda(run: RunWithConventions, node: ast.Lambda, frame: Frame) -> Value:
-    return FunctionValue(frame.path, node, frame.above)
+    return FunctionValue(frame.path, node, frame.above, closure=dict(frame.names))
 
 
 def _call(run: RunWithConventions, node: ast.Call, frame: Frame) -> Value:
@@ -345,9 +353,9 @@ def _method(
     if not arguments and (held := call_on_tree(holder, method)) is not None:
         return held
     if isinstance(holder, Items) and not holder.is_mapping:
-        return _change_items(holder, method, arguments)
+        return _change_items(holder, method, [one if not run.in_doubt else either(NONE, one) for one in arguments])
     if (items := mapping(holder)) is not None:
-        return _of_mapping(items, method, arguments)
+        return _of_mapping(items, method, arguments, in_doubt=run.in_doubt)
     if isinstance(holder, ObjectValue) and not is_configuration(holder):
         if method == "__init__":
             return None
@@ -382,7 +390,16 @@ def _change_items(holder: Items, method: str, arguments: list[Value]) -> Value |
     return None
 
 
-def _of_mapping(holder: Items, method: str, arguments: list[Value]) -> Value | None:
+def _of_mapping(holder: Items, method: str, arguments: list[Value], *, in_doubt: bool) -> Value | None:
+    if method == "update" and arguments and (more := mapping(arguments[0])) is not None:
+        holder.items.extend((name, either(NONE, one) if in_doubt else one) for name, one in more.items)
+        return NONE
+    if method == "pop" and arguments and holder.is_module:
+        taken = _text_of(arguments[0])
+        popped = next((one for name, one in holder.items if name == taken), NONE)
+        kept = [(name, either(NONE, one)) if name == taken else (name, one) for name, one in holder.items]
+        holder.items[:] = kept if in_doubt else [(name, one) for name, one in kept if name != taken]
+        return popped
     if method == "items":
         return Items(
             [(str(n), Items([("0", Expression(repr(k), k)), ("1", v)])) for n, (k, v) in enumerate(holder.items)]
@@ -461,6 +478,12 @@ def call_external(
     run: RunWithConventions, name: str, arguments: list[Value], named: dict[str, Value], text: str
 ) -> Value:
     """The value of a call of something that is not of the tree."""
+    if name in layers.OF_PARAMETERS:
+        made = _container(name, arguments)
+        held = [
+            (key, layers.held(one, persistent=True) if isinstance(one, HeldTensor) else one) for key, one in made.items
+        ]
+        return replace(made, items=held)
     if name in layers.CONTAINERS:
         return _container(name, arguments)
     if name == "torch.nn.Module":
@@ -473,8 +496,10 @@ def call_external(
     if name.startswith("torch.nn.utils") and name.endswith("weight_norm") and arguments:
         old = "parametrizations" not in name
         return layers.weight_normed(arguments[0], old) if isinstance(arguments[0], Layer) else arguments[0]
-    if name.startswith("torch.nn.") and (made := layers.layer(name, arguments, named)) is not None:
-        return made
+    if name.startswith("torch.nn."):
+        known = layers.layer(name, arguments, named)
+        is_function = name.startswith(("torch.nn.functional.", "torch.nn.init."))
+        return known if known is not None else Expression(text, may_be_module=not is_function)
     if (shape := layers.tensor_shape(name, arguments, named)) is not None:
         return HeldTensor(shape)
     if name in ("builtins.enumerate", "builtins.zip", "builtins.reversed"):
@@ -493,13 +518,16 @@ def call_external(
                 return Expression(text.replace("builtins.", ""))
         if name == "builtins.range":
             return Expression(text.replace("builtins.", ""))
-    if name.startswith("functools.partial") and arguments:
-        return arguments[0]
+    if name == "functools.partial" and arguments:
+        return Partial(arguments[0], tuple(arguments[1:]), named)
+    if name == "builtins.map" and len(arguments) == 2:
+        mapped = [run.call(arguments[0], [one], {}, text) for one in run.turns(arguments[1])]
+        return Items([(str(number), one) for number, one in enumerate(mapped)])
     if name.startswith("copy.") and arguments:
         copied = arguments[0]
         is_config = isinstance(copied, ObjectValue) and is_configuration(copied)
         return run.conventions.copied(copied) if isinstance(copied, ObjectValue) and is_config else copied
-    return Expression(text.replace("builtins.", ""))
+    return Expression(text.replace("builtins.", ""), may_be_module=not name.startswith(_NO_MODULES))
 
 
 def _container(name: str, arguments: list[Value]) -> Items:
@@ -510,7 +538,8 @@ def _container(name: str, arguments: list[Value]) -> Items:
         return Items(_pairs(given), is_module=True, is_mapping=True)
     if isinstance(given, Expression) and given is not NONE:
         return Items([("*", given)], is_module=True)
-    return Items([(str(number), one) for number, one in enumerate(arguments)], is_module=True)
+    is_mapping = name.endswith("Dict")
+    return Items([(str(number), one) for number, one in enumerate(arguments)], is_module=True, is_mapping=is_mapping)
 
 
 def _pairs(given: Items) -> list[tuple[str, Value]]:

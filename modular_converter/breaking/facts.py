@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import inspect
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from modular_converter.breaking.conventions import default_of
+from modular_converter.breaking.following import Frame
 from modular_converter.breaking.interpret import Interpreter
 from modular_converter.breaking.names import Names
 from modular_converter.breaking.renamings import Renaming, read_tables, renaming_of, tables_path
 from modular_converter.breaking.state import Node, StateReader
-from modular_converter.breaking.values import Ancestors, ClassValue, CodePlace, Expression, External, Value
+from modular_converter.breaking.values import Ancestors, ClassValue, CodePlace, Expression, External, Value, plain
 from modular_converter.convert.source.library import Library, Observations
 from modular_converter.findings import ConversionError
 from modular_converter.model.bindings import EMPTY, Function, signature_of
@@ -232,7 +234,7 @@ class _Reader:
         whole = _Own({}, {}, {})
         for one in reversed(ancestors):
             if isinstance(one, ClassValue):
-                own = self._run.names.remembered(_own, one)
+                own = self._run.names.remembered(self._own, one)
                 whole = _Own(
                     {**whole.methods, **own.methods},
                     {**whole.fields, **own.fields},
@@ -252,6 +254,17 @@ class _Reader:
             dict(_documented(cls, cls.above)),
             self._state(cls, ancestors) if is_model else None,
         )
+
+    def _own(self, cls: ClassValue) -> _Own:
+        run = Interpreter(self._run.names, self._run.models, self._run.files_in)  # whose reads are all noted
+        written = functools.partial(_default_text, run, Frame(cls.path, cls.above))
+        methods = {}
+        for name, (node, is_attribute) in cls.methods.items():
+            if _PUBLIC.fullmatch(name):
+                place = CodePlace(cls.path, cls.above + node.lineno, cls.name)
+                parameters = tuple(_parameters(node, Method(node).instance, written))
+                methods[name] = Signature(place, parameters, _words_of(node.decorator_list), is_attribute)
+        return _Own(methods, dict(_fields(cls, methods, written)), dict(_variables(cls)))
 
     def _state(self, cls: ClassValue, ancestors: Sequence[ClassValue | External]) -> Node:
         before = self._run.conventions.lasting_writes
@@ -279,14 +292,13 @@ class _Reader:
         return Expression("config")
 
 
-def _own(cls: ClassValue) -> _Own:
-    methods = {}
-    for name, (node, is_attribute) in cls.methods.items():
-        if _PUBLIC.fullmatch(name):
-            place = CodePlace(cls.path, cls.above + node.lineno, cls.name)
-            parameters = tuple(_parameters(node, Method(node).instance))
-            methods[name] = Signature(place, parameters, _words_of(node.decorator_list), is_attribute)
-    return _Own(methods, dict(_fields(cls, methods)), dict(_variables(cls)))
+def _default_text(run: Interpreter, frame: Frame, node: ast.expr) -> str:
+    """A default as it is compared: a constant of the module, or a sum of numbers, by its value."""
+    if isinstance(node, (ast.Name, ast.BinOp)):
+        value = plain(run.evaluate(node, frame))
+        if isinstance(value, (int, float, str, tuple, list)):
+            return repr(value)
+    return ast.unparse(node)
 
 
 def _of_dataclass(ancestors: Ancestors) -> Signature | None:
@@ -314,13 +326,11 @@ def _words_of(decorators: Sequence[ast.expr]) -> frozenset[str]:
     return frozenset(value for value in constants if isinstance(value, str))
 
 
-def _parameters(node: Function, instance: str) -> Iterator[MethodParameter]:
+def _parameters(node: Function, instance: str, written: Callable[[ast.expr], str]) -> Iterator[MethodParameter]:
     for number, parameter in enumerate(signature_of(node.args).parameters.values()):
         kind = _KINDS.get(parameter.kind, "positional")
         if not (number == 0 and instance and kind == "positional"):
-            default = (
-                "" if kind in ("*", "**") else None if parameter.default is EMPTY else ast.unparse(parameter.default)
-            )
+            default = "" if kind in ("*", "**") else None if parameter.default is EMPTY else written(parameter.default)
             yield MethodParameter(parameter.name, kind, default)
 
 
@@ -330,13 +340,15 @@ def _variables(cls: ClassValue) -> Iterator[tuple[str, Written]]:
             yield name, Written(ast.unparse(value), CodePlace(cls.path, cls.above + value.lineno, cls.name))
 
 
-def _fields(cls: ClassValue, methods: Mapping[str, Signature]) -> Iterator[tuple[str, Written]]:
+def _fields(
+    cls: ClassValue, methods: Mapping[str, Signature], written: Callable[[ast.expr], str]
+) -> Iterator[tuple[str, Written]]:
     for one in cls.members.node.body:
         if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and one.value is not None:
             kind = getattr(one.annotation, "value", one.annotation)  # of `ClassVar[int]`
             if not dotted(kind).endswith("ClassVar"):
                 place = CodePlace(cls.path, cls.above + one.lineno, cls.name)
-                yield one.target.id, Written(ast.unparse(default_of(one.value)), place)
+                yield one.target.id, Written(written(default_of(one.value)), place)
     made = methods.get("__init__")
     for parameter in made.parameters if made is not None else ():
         if made is not None and parameter.default is not None and parameter.kind in ("positional", "named"):

@@ -33,6 +33,10 @@ class Follower(Protocol):
     files_in: Callable[[str], Sequence[str]]
     """The files of a model's folder."""
 
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the statement that is followed stands below a condition whose value is not known."""
+
     def kept(self, value: object) -> None:
         """Keep an object whose identity stands in a key."""
 

@@ -9,6 +9,7 @@ compared.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -19,6 +20,7 @@ from modular_converter.breaking.module_tree import HELD, exchange
 from modular_converter.breaking.names import Names
 from modular_converter.breaking.values import (
     NONE,
+    NOT_KNOWN,
     ClassValue,
     CodePlace,
     Either,
@@ -29,6 +31,7 @@ from modular_converter.breaking.values import (
     Items,
     Layer,
     ObjectValue,
+    Partial,
     Slot,
     Value,
     either,
@@ -38,7 +41,7 @@ from modular_converter.breaking.values import (
 )
 from modular_converter.model.bindings import FUNCTIONS
 from modular_converter.model.members import Method
-from modular_converter.model.nodes import dotted
+from modular_converter.model.nodes import dotted, walk
 
 
 MOST_DEPTH = 60
@@ -46,6 +49,7 @@ MOST_DEPTH = 60
 MOST_TURNS = 24
 """Items of a list that a loop is followed for; a longer one is followed once."""
 _ANY = Expression("*")
+_NUMBER = re.compile(r"\d+")
 
 
 class Interpreter:
@@ -67,6 +71,11 @@ class Interpreter:
         """The conditions around the statement whose values are not known."""
         self._unfinished: set[int] = set()
         """The attributes of the modules whose `__init__` is being followed."""
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the statement that is followed stands below a condition whose value is not known."""
+        return self._doubts > 0
 
     def kept(self, value: object) -> None:
         """Keep an object whose identity stands in a key."""
@@ -120,6 +129,8 @@ class Interpreter:
             return self.conventions.setting(instance, name)
         if name in instance.attributes:
             return instance.attributes[name]
+        if (numbered := _NUMBER.sub("*", name)) in instance.attributes:  # `self.part_0`, made in a loop
+            return instance.attributes[numbered]
         found = self.of_class(instance.ancestors, name, instance)
         return found if found is not None else Expression(f"self.{name}")
 
@@ -150,6 +161,8 @@ class Interpreter:
             return self.instantiate(function, arguments, named, text)
         if isinstance(function, FunctionValue):
             return self.call_function(function, arguments, named)
+        if isinstance(function, Partial):
+            return self.call(function.function, [*function.arguments, *arguments], {**function.named, **named}, text)
         if isinstance(function, External):
             return expressions.call_external(self, function.name, arguments, named, text)
         if isinstance(function, Either):
@@ -163,12 +176,18 @@ class Interpreter:
     def call_function(self, function: FunctionValue, arguments: Sequence[Value], named: Mapping[str, Value]) -> Value:
         """The value that a function of the tree returns."""
         node = function.node
-        is_again = isinstance(node, FUNCTIONS) and node.name != "__init__" and self._is_active(node, arguments)
+        is_again = (
+            isinstance(node, (*FUNCTIONS, ast.Lambda))
+            and function.text != "__init__"
+            and self._is_active(node, arguments)
+        )
         if function.owner is not None and self.conventions.makes_nothing(function.owner, function.text):
             return NONE
-        if not isinstance(node, FUNCTIONS) or is_again or len(self._active) > MOST_DEPTH:
+        if not isinstance(node, (*FUNCTIONS, ast.Lambda)) or is_again or len(self._active) > MOST_DEPTH:
             return Expression(f"{function.text}()", may_be_module=True)
         frame = Frame(function.path, function.above, dict(function.closure), function.instance, function.owner)
+        if isinstance(node, ast.Lambda):
+            return self._call_lambda(node, arguments, named, frame)
         first = Method(node).instance if function.owner is not None else ""
         given = list(arguments)
         is_of_class = any(dotted(one) == "classmethod" for one in node.decorator_list)
@@ -184,6 +203,16 @@ class Interpreter:
         for number, one in enumerate(frame.returned):
             found = one if number == 0 else either(found, one)
         return found
+
+    def _call_lambda(
+        self, node: ast.Lambda, arguments: Sequence[Value], named: Mapping[str, Value], frame: Frame
+    ) -> Value:
+        self._bind(node.args, arguments, named, frame)
+        self._active.append((node, NONE))
+        try:
+            return self.evaluate(node.body, frame)
+        finally:
+            self._active.pop()
 
     def _is_active(self, node: ast.AST, arguments: Sequence[Value]) -> bool:
         """Whether a function calls itself. It may, for the parts of the module that it was called for: they are few."""
@@ -327,6 +356,8 @@ class Interpreter:
             self._for(node, frame)
         elif isinstance(node, (ast.While, ast.With, ast.AsyncWith)):
             self.body(node.body, frame)
+        elif isinstance(node, ast.Match):
+            return self._match(node, frame)
         elif isinstance(node, ast.Try):
             self.body([*node.body, *node.orelse, *node.finalbody], frame)
         elif isinstance(node, ast.Return):
@@ -353,6 +384,25 @@ class Interpreter:
         self._doubts += 1
         self.body(node.body, frame)
         self.body(node.orelse, frame)
+        self._doubts -= 1
+        return False
+
+    def _match(self, node: ast.Match, frame: Frame) -> bool:
+        """Follow the case that holds, where the patterns are constants; else all cases, as ways that it may go."""
+        value = plain(self.evaluate(node.subject, frame))
+        tests = [case.pattern.value if isinstance(case.pattern, ast.MatchValue) else None for case in node.cases]
+        for case, test in zip(node.cases, tests):
+            rest = isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None
+            known = plain(self.evaluate(test, frame)) if test is not None else value if rest else NOT_KNOWN
+            if case.guard is not None or value is NOT_KNOWN or known is NOT_KNOWN:
+                break
+            if known == value:
+                return self._block(case.body, frame)
+        else:
+            return False
+        self._doubts += 1
+        for case in node.cases:
+            self.body(case.body, frame)
         self._doubts -= 1
         return False
 
@@ -383,9 +433,12 @@ class Interpreter:
         for target in node.targets:
             if isinstance(target, ast.Attribute):
                 holder = self.evaluate(target.value, frame)
-                if isinstance(holder, ObjectValue) and self._doubts == 0:
+                if isinstance(holder, ObjectValue) and self._doubts == 0 and not _is_of_item(target):
                     holder.attributes.pop(target.attr, None)
                     holder.slots.pop(target.attr, None)
+                elif isinstance(holder, ObjectValue) and target.attr in holder.slots:
+                    slots = holder.slots[target.attr]
+                    holder.slots[target.attr] = [one._replace(is_certain=False) for one in slots]
 
     def assign(self, target: ast.expr, value: Value, frame: Frame) -> None:
         """Give a target its value."""
@@ -394,10 +447,12 @@ class Interpreter:
             frame.names[target.id] = either(known, value) if self._doubts and known is not None else value
         elif isinstance(target, ast.Attribute):
             holder = self.evaluate(target.value, frame)
+            self._doubts += (is_of_item := _is_of_item(target))
             if isinstance(holder, ObjectValue):
                 self.hold(holder, target.attr, value, self.place(target, frame))
             elif isinstance(holder, Layer):
                 self._hold_in_layer(holder, target.attr, value)
+            self._doubts -= is_of_item
         elif isinstance(target, (ast.Tuple, ast.List)):
             for number, one in enumerate(target.elts):
                 self.assign(one.value if isinstance(one, ast.Starred) else one, self.item(value, number), frame)
@@ -457,6 +512,11 @@ class Interpreter:
             holder.slots[name] = slots
         elif not self._doubts:
             holder.slots.pop(name, None)
+
+
+def _is_of_item(target: ast.Attribute) -> bool:
+    """Whether this is an attribute of an item of a list, where one item may stand for all that a loop has made."""
+    return any(isinstance(one, ast.Subscript) for one in walk(target.value))
 
 
 def _is_held(value: Value) -> bool:

@@ -11,7 +11,8 @@ from modular_converter.breaking.values import NOT_KNOWN, Expression, HeldTensor,
 
 Bound = Mapping[str, Value]
 """Parameter -> its value."""
-CONTAINERS = ("torch.nn.ModuleList", "torch.nn.Sequential", "torch.nn.ModuleDict")
+OF_PARAMETERS = ("torch.nn.ParameterList", "torch.nn.ParameterDict")
+CONTAINERS = ("torch.nn.ModuleList", "torch.nn.Sequential", "torch.nn.ModuleDict", *OF_PARAMETERS)
 PARAMETERS = ("torch.nn.Parameter", "torch.nn.parameter.Parameter", "torch.nn.UninitializedParameter")
 BUFFERS = ("torch.nn.Buffer", "torch.nn.parameter.Buffer")
 FILLED = frozenset(f"torch.{name}" for name in ("empty", "zeros", "ones", "rand", "randn", "Tensor", "FloatTensor"))

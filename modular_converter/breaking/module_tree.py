@@ -27,7 +27,7 @@ _KNOWN_LAYERS = frozenset({"Linear", "Embedding", "LayerNorm", "GroupNorm", *(f"
 """Layers of `torch.nn` none of which is a base of another."""
 
 
-def children(module: Value) -> Mapping[str, Value] | None:
+def held_modules(module: Value) -> Mapping[str, Value] | None:
     """The modules that a module holds, by name; None where that is not known. They are its own from now on: objects of
     one class that are made alike share their parts, and whoever asks may exchange some.
     """
@@ -56,7 +56,7 @@ def _unshared(value: Value) -> Value:
 
 def call_on_tree(module: Value, method: str) -> Value | None:
     """`named_children()` and `children()`, as a list of pairs or of modules."""
-    found = children(module) if method in ("named_children", "children") else None
+    found = held_modules(module) if method in ("named_children", "children") else None
     if found is None:
         return None
     if method == "children":

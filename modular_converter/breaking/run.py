@@ -25,6 +25,7 @@ from modular_converter.convert.workers import Progress, in_processes
 from modular_converter.files.arguments import ALL, select_files
 from modular_converter.findings import ConversionError, Finding
 from modular_converter.git.affected import touched_since
+from modular_converter.rules import input_files
 from modular_converter.settings.values import Settings
 
 
@@ -74,6 +75,9 @@ def compare_trees(options: BreakingOptions) -> BreakingResult:
         return BreakingResult(findings=error.findings, incomplete=True)
     new = tree_at(models, settings, overlay)
     shared = sorted(old.names.keys() & new.names.keys())
+    if not shared:
+        reason = f"it has no model of those in {models}"
+        return BreakingResult(findings=[input_files.unknown_older_tree(options.against, reason)], incomplete=True)
     found = _changes(shared, old, new, options)
     made = groups(found, new.library)
     if ALL not in options.arguments:

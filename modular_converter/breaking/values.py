@@ -182,6 +182,21 @@ class HeldTensor:
 
 
 @dataclass(frozen=True, eq=False)
+class Partial:
+    """A callable with arguments given in advance, as `functools.partial` makes it."""
+
+    function: Value
+    arguments: tuple[Value, ...]
+    named: Mapping[str, Value]
+
+    @property
+    def text(self) -> str:
+        """How it is written in a report."""
+        given = [*(one.text for one in self.arguments), *(f"{name}={one.text}" for name, one in self.named.items())]
+        return f"partial({', '.join([self.function.text, *given])})"
+
+
+@dataclass(frozen=True, eq=False)
 class Items:
     """A list, tuple or dict: of modules, if a container of `torch.nn` holds them."""
 
@@ -248,7 +263,9 @@ class Either:
         return " | ".join(sorted({one.text for one in self.options}))
 
 
-Value = Expression | External | ClassValue | FunctionValue | HeldTensor | Items | Layer | ObjectValue | Either
+Value = (
+    Expression | External | ClassValue | FunctionValue | Partial | HeldTensor | Items | Layer | ObjectValue | Either
+)
 
 
 def is_module(value: Value) -> bool:

@@ -1,0 +1,159 @@
+"""Ways to write modules and defaults, which other words for the same leave as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from modular_converter.breaking.compare import changes_of_model
+from modular_converter.breaking.facts import ModelFacts
+from modular_converter.breaking.older import tree_at
+from modular_converter.breaking.state import keys_of, unknown_parts
+from modular_converter.settings.load import profile_settings
+
+
+HEAD = """\
+import functools
+
+import torch
+from torch import nn
+
+from ...modeling_utils import PreTrainedModel
+from .configuration_net import NetConfig
+
+
+SIZE = 4
+
+
+class Block(nn.Module):
+    def __init__(self, number=0):
+        super().__init__()
+        self.dense = nn.Linear(2, 2, bias=False)
+
+
+class NetModel(PreTrainedModel):
+    config: NetConfig
+
+    def __init__(self, config):
+        super().__init__(config)
+{body}
+
+    def run(self, x, size=SIZE, width=2 * 4):
+        pass
+
+
+__all__ = ["NetModel"]
+"""
+CONFIG = """\
+from ...configuration_utils import PreTrainedConfig
+
+
+DEFAULT = 8
+
+
+class NetConfig(PreTrainedConfig):
+    model_type = "net"
+    act: str = "silu"
+    depth: int = 2
+    width: int = DEFAULT
+
+
+__all__ = ["NetConfig"]
+"""
+PLAIN = "self.proj = nn.Linear(2, 2, bias=False)"
+
+
+def facts(folder: Path, body: str = PLAIN, config: str = CONFIG, model: str = HEAD) -> ModelFacts:
+    texts = {
+        "__init__.py": "",
+        "modeling_utils.py": "from torch import nn\n\n\nclass PreTrainedModel(nn.Module):\n    pass\n",
+        "configuration_utils.py": "class PreTrainedConfig:\n    pass\n",
+        "models/__init__.py": "",
+        "models/net/configuration_net.py": config,
+        "models/net/modeling_net.py": model.replace(
+            "{body}", "".join(f"        {line}\n" for line in body.split("\n"))
+        ),
+    }
+    for name, text in texts.items():
+        path = folder / "zoo" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tree_at(str(folder / "zoo" / "models"), profile_settings()).facts("net")
+
+
+SURE, PERHAPS = True, False
+BODIES = {
+    "a partial call": ("make = functools.partial(nn.Linear, bias=False)\nself.proj = make(2, 2)", {"proj.weight": SURE}),
+    "a partial of a partial": ("make = functools.partial(functools.partial(nn.Linear, 2), bias=False)\nself.proj = make(2)", {"proj.weight": SURE}),
+    "a list times a number": ("self.layers = nn.ModuleList([Block()] * config.depth)", {"layers.*.dense.weight": SURE}),
+    "a list times nothing": ("self.layers = nn.ModuleList([Block()] * 0)", {}),
+    "map": ("self.layers = nn.ModuleList(map(Block, range(config.depth)))", {"layers.*.dense.weight": SURE}),
+    "map by a lambda": ("self.layers = nn.ModuleList(map(lambda n: Block(n), range(config.depth)))", {"layers.*.dense.weight": SURE}),
+    "a lambda that reads a local name": ("bias = False\nmake = lambda size, *, more=2: nn.Linear(size, more, bias)\nself.proj = make(2)", {"proj.weight": SURE}),
+    "a lambda that calls itself": ("make = lambda size: make(size)\nself.proj = nn.Linear(2, 2, bias=False)", {"proj.weight": SURE}),
+    "a part with a number": ('for n in range(3):\n    self.add_module(f"part_{n}", Block())\nself.first = self.part_0', {"part_*.dense.weight": SURE, "first.dense.weight": SURE}),
+    "a part of one item": ("self.layers = nn.ModuleList([Block() for _ in range(config.depth)])\nself.layers[0].dense = None", {"layers.*.dense.weight": PERHAPS}),
+    "a part of one item, taken away": ("self.layers = nn.ModuleList([Block() for _ in range(config.depth)])\ndel self.layers[0].dense", {"layers.*.dense.weight": PERHAPS}),
+    "a part of all items": ("self.layers = nn.ModuleList([Block() for _ in range(config.depth)])\nfor layer in self.layers:\n    layer.dense = None", {}),
+    "a part taken away": ("self.first = Block()\ndel self.first", {}),
+    "a part that may be taken away": ("self.first = Block()\nif config.other:\n    del self.first", {"first.dense.weight": PERHAPS}),
+    "a list that grows by +=": ("self.parts = nn.ModuleList()\nself.parts += [Block()]", {"parts.*.dense.weight": SURE}),
+    "a list that may grow": ("self.parts = nn.ModuleList()\nif config.other:\n    self.parts.append(Block())", {"parts.*.dense.weight": PERHAPS}),
+    "a dict that grows": ('self.parts = nn.ModuleDict()\nself.parts.update({"one": Block()})', {"parts.one.dense.weight": SURE}),
+    "a dict that may grow": ('self.parts = nn.ModuleDict()\nif config.other:\n    self.parts.update({"one": Block()})', {"parts.one.dense.weight": PERHAPS}),
+    "a dict that shrinks": ('self.parts = nn.ModuleDict({"one": Block(), "two": Block()})\nself.parts.pop("one")', {"parts.two.dense.weight": SURE}),
+    "a dict that may shrink": ('self.parts = nn.ModuleDict({"one": Block()})\nif config.other:\n    self.parts.pop("one")', {"parts.one.dense.weight": PERHAPS}),
+    "a list of parameters": ("self.scales = nn.ParameterList([torch.ones(2), nn.Parameter(torch.ones(2))])", {"scales.*": SURE}),
+    "a case that holds": ('match config.act:\n    case "gelu":\n        self.a = Block()\n    case "silu":\n        self.b = Block()\n    case _:\n        self.c = Block()', {"b.dense.weight": SURE}),
+    "a case for the rest": ('match config.act:\n    case "gelu":\n        self.a = Block()\n    case _:\n        self.c = Block()', {"c.dense.weight": SURE}),
+    "no case": ('match config.act:\n    case "gelu":\n        self.a = Block()', {}),
+    "cases that are not known": ("match config.other:\n    case 1:\n        self.a = Block()\n    case _:\n        self.c = Block()", {"a.dense.weight": PERHAPS, "c.dense.weight": PERHAPS}),
+    "a case with a guard": ('match config.act:\n    case "silu" if config.other:\n        self.a = Block()', {"a.dense.weight": PERHAPS}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BODIES)
+def test_the_entries_of_a_body(case: str, tmp_path: Path) -> None:
+    body, wanted = BODIES[case]
+    state = facts(tmp_path, body).files["modeling_net.py"].classes["NetModel"].state
+    assert state is not None
+    assert {name: key.is_certain for name, key in keys_of(state).items()} == wanted
+    assert not list(unknown_parts(state))
+
+
+@pytest.mark.parametrize("call", ("nn.TransformerEncoderLayer(2, 2)", "timm.create_model(config.act)"))
+def test_a_module_that_is_not_known_is_told(call: str, tmp_path: Path) -> None:
+    model = HEAD.replace("import torch\n", "import timm\nimport torch\n")
+    state = facts(tmp_path, f"self.part = {call}", model=model).files["modeling_net.py"].classes["NetModel"].state
+    assert state is not None and list(unknown_parts(state)) == ["part"]
+
+
+def messages(old: ModelFacts, new: ModelFacts) -> list[str]:
+    return [one.message for one in changes_of_model("net", old, new)]
+
+
+DEFAULTS = {
+    "a constant of the module": ("SIZE = 4", "SIZE = 5", ["`run` changes the default of `size` from `4` to `5`"]),
+    "a constant in other words": ("SIZE = 4", "SIZE = 2 + 2", []),
+    "a number for a constant": ("size=SIZE", "size=4", []),
+    "a number in other words": ("2 * 4", "8", []),
+    "another number": ("2 * 4", "2 * 5", ["`run` changes the default of `width` from `8` to `10`"]),
+    "a property": ("    def run", "    @property\n    def run", ["`run` is a property now"]),
+}
+
+
+@pytest.mark.parametrize("case", DEFAULTS)
+def test_defaults_are_compared_by_value(case: str, tmp_path: Path) -> None:
+    old, new, wanted = DEFAULTS[case]
+    before, after = facts(tmp_path / "old"), facts(tmp_path / "new", model=HEAD.replace(old, new))
+    assert messages(before, after) == wanted
+    if case == "a property":
+        assert messages(after, before) == ["`run` is a method now"]
+
+
+def test_a_setting_is_compared_by_value(tmp_path: Path) -> None:
+    before = facts(tmp_path / "old")
+    assert messages(before, facts(tmp_path / "same", config=CONFIG.replace("= DEFAULT", "= 2 * DEFAULT // 2"))) == []
+    changed = messages(before, facts(tmp_path / "new", config=CONFIG.replace("DEFAULT = 8", "DEFAULT = 16")))
+    assert changed == ["changes the default of `width` from `8` to `16`"]

@@ -1,0 +1,82 @@
+"""What a comparison remembers of an earlier one is what a fresh one finds, whatever is edited in between."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from modular_converter.breaking.run import BreakingOptions, BreakingResult, compare_trees
+from tests.unit.breaking.test_compare_trees import CONFIG, LLAMA, convert, library
+
+
+SIZED = LLAMA.replace("import PreTrainedModel\n", "import SIZE, PreTrainedModel\n").replace("past=None", "past=SIZE")
+EDITS = {
+    "modeling_utils.py": [("SIZE = 1", "SIZE = 2"), ("folder, size=1", "folder"), ("class PreTrainedModel", "class Other")],
+    "configuration_utils.py": [("    pass", "    hidden_size: int = 1")],
+    "models/llama/configuration_llama.py": [("hidden_size: int = 8", "hidden_size: int = 4"), ("attention_bias: bool = False", "attention_bias: bool = True")],
+    "models/llama/modeling_llama.py": [("self.o_proj", "self.out_proj"), ("past=SIZE", "past=3"), ("nn.LayerNorm", "nn.RMSNorm")],
+    "models/gemma/modular_gemma.py": [("class GemmaModel(LlamaModel):\n    pass", "class GemmaModel(LlamaModel):\n    _no_split_modules = []")],
+    "models/phi/modeling_phi.py": [("use_cache=True", "use_cache=False")],
+}  # fmt: skip
+
+
+@pytest.fixture
+def published(tmp_path: Path) -> Path:
+    return tree(tmp_path / "published")
+
+
+def tree(folder: Path) -> Path:
+    folder.mkdir()
+    zoo = library(folder)
+    (zoo / "models/llama/modeling_llama.py").write_text(SIZED)
+    utils = zoo / "modeling_utils.py"
+    utils.write_text(utils.read_text().replace("\n\n\nclass", "\n\n\nSIZE = 1\n\n\nclass"))
+    assert (zoo / "models/llama/configuration_llama.py").read_text() == CONFIG
+    convert(zoo)
+    return zoo
+
+
+def compared(zoo: Path, published: Path, cache: Path | None) -> BreakingResult:
+    options = BreakingOptions(str(published), root=str(zoo), workers=1, cache=None if cache is None else str(cache))
+    return compare_trees(options)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_remembered_answer_is_a_fresh_one(seed: int, published: Path, tmp_path: Path) -> None:
+    zoo, cache, chance = tree(tmp_path / "edited"), tmp_path / "cache", random.Random(seed)
+    seen = set()
+    for _ in range(6):
+        side = chance.choice([zoo, zoo, published])
+        name = chance.choice(list(EDITS))
+        old, new = chance.choice(EDITS[name])
+        path, text = side / name, (side / name).read_text()
+        path.write_text(text.replace(old, new) if old in text else text.replace(new, old))
+        if chance.random() < 0.5:
+            convert(side)
+        first, again, fresh = (compared(zoo, published, one) for one in (cache, cache, None))
+        assert first == again == fresh
+        seen.add(tuple(one.message for one in fresh.findings))
+    assert len(seen) > 1
+
+
+def test_another_order_of_settings_or_trees_is_not_taken_for_the_same(published: Path, tmp_path: Path) -> None:
+    zoo, cache = tree(tmp_path / "edited"), tmp_path / "cache"
+    path = zoo / "models/llama/modeling_llama.py"
+    path.write_text(SIZED.replace("self.o_proj", "self.out_proj"))
+    convert(zoo)
+    there, back = compared(zoo, published, cache), compared(published, zoo, cache)
+    assert ("renames `o_proj`" in there.findings[0].message, "renames `out_proj`" in back.findings[0].message) == (
+        True,
+        True,
+    )
+
+
+def test_trees_without_a_common_model_are_refused(published: Path, tmp_path: Path) -> None:
+    other = tree(tmp_path / "edited")
+    for model in ("llama", "gemma", "phi"):
+        (other / "models" / model).rename(other / "models" / f"my_{model}")
+    result = compared(other, published, None)
+    assert (result.incomplete, [one.rule.code for one in result.findings]) == (True, ["MC121"])
+    assert "no model of those in" in result.findings[0].message
