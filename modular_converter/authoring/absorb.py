@@ -72,17 +72,32 @@ def absorb(path: str, settings: Settings, *, to_neighbour: bool = False, wanted:
     hunks = list(_hunks(expected.split("\n"), wanted.split("\n")))
     targets = [modular, *(sorted(_neighbours(hunks, sources, modular)) if to_neighbour else ())]
     aim = {**before.files, path: wanted}
-    for target in targets:
-        text = library.text(target)
-        proposals = _proposals(text, target, hunks, sources, _renaming(path, target))
-        for proposal in itertools.islice(dict.fromkeys(proposals), MOST_TRIALS):
-            if _convert(modular, settings, {target: proposal}).files == aim:
-                return Absorbed({target: proposal})
-    for proposal in itertools.islice(overriding_texts(path, modular, expected, wanted, library), MOST_TRIALS):
-        if _convert(modular, settings, {modular: proposal}).files == aim:
-            return Absorbed({modular: proposal})
+    refusals: list[str] = []
+    for target, proposal in _proposed(targets, path, expected, wanted, hunks, sources, library):
+        made = _convert(modular, settings, {target: proposal})
+        if made.files == aim:
+            return Absorbed({target: proposal})
+        refusals += [one.message for one in made.findings if one.is_error]
     places = tuple(dict.fromkeys(place for hunk in hunks for place in _places(hunk, sources)))
-    return Absorbed({}, places, "no edit of the modular file was found that gives this text")
+    reason = "no edit of the modular file was found that gives this text"
+    return Absorbed({}, places, f"{reason}; a conversion says: {refusals[0]}" if refusals else reason)
+
+
+def _proposed(
+    targets: Sequence[str],
+    path: str,
+    expected: str,
+    wanted: str,
+    hunks: Sequence[Hunk],
+    sources: Sequence[LineSource],
+    library: Library,
+) -> Iterator[tuple[str, str]]:
+    """Files with new texts for them: the edited lines in their place, then overrides in the modular file, `targets[0]`."""
+    for target in targets:
+        proposals = _proposals(library.text(target), target, hunks, sources, _renaming(path, target))
+        yield from ((target, one) for one in itertools.islice(dict.fromkeys(proposals), MOST_TRIALS))
+    overriding = overriding_texts(path, targets[0], expected, wanted, library)
+    yield from ((targets[0], one) for one in itertools.islice(overriding, MOST_TRIALS))
 
 
 def _convert(modular: str, settings: Settings, overlay: dict[str, str]) -> Conversion:

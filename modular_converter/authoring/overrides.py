@@ -27,13 +27,13 @@ from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.generated import GeneratedFile
 from modular_converter.convert.pipeline import first_steps
 from modular_converter.convert.source.library import Library
+from modular_converter.findings import UNPARSABLE
+from modular_converter.model import lexer
 from modular_converter.model.class_blocks import ClassBlock, block_lines
 from modular_converter.model.index import index_module
 from modular_converter.model.module import ImportedName, Module, Role, Statement
 
 
-UNREADABLE = (SyntaxError, ValueError, RecursionError)
-"""What the parts of classes raise for texts that are no Python."""
 _GAP = re.compile(r"\A((?:@.*\n)*class .*:\n)\n+")
 
 
@@ -66,7 +66,11 @@ def overriding_texts(path: str, modular: str, made: str, wanted: str, library: L
 
     Raises `ConversionError` where a text cannot be read.
     """
-    before, after = index_module(made, path), index_module(wanted, path)
+    before = index_module(made, path)
+    try:
+        after = index_module(wanted, path)
+    except UNPARSABLE:
+        return
     if before.definitions.keys() - after.definitions.keys():
         return
     neighbours, classes, collection = first_steps(modular, library)
@@ -79,9 +83,11 @@ def overriding_texts(path: str, modular: str, made: str, wanted: str, library: L
     ]
     if not all(one.forms for one in edits):
         return
-    imports = [import_line(one) + "\n" for one in _new_imports(before, after)]
+    new = _new_imports(before, after)
     for forms in itertools.product(*(one.forms for one in edits)):
-        yield writer.text(edits, forms, imports)
+        needed = [] if new else writer.unknown_imports(forms, after)
+        for imports in (needed, []) if needed else (new,):
+            yield writer.text(edits, forms, [f"{import_line(one)}\n" for one in imports])
 
 
 def _differs(one: Statement, other: Statement | None) -> bool:
@@ -159,12 +165,19 @@ class _Writer:
                 for one in (statement.text, above, self.before.definitions[wanted.name].text, wanted.text)
             ]
             found = [_with_members(statement.text, *blocks, by_super=one) for one in (True, False)]
-        except UNREADABLE:
+        except UNPARSABLE:
             found = []
         if base is not None:
             heir = heir_of(wanted.text, ParentClass(above, wanted.name, base[0]), names, self.library.settings)
             found.append(_closed_up(heir.text) if heir is not None else None)
         yield from dict.fromkeys(Rewritten(one) for one in found if one)
+
+    def unknown_imports(self, forms: Iterable[Rewritten], after: Module) -> list[ImportedName]:
+        """The imports of the generated file that texts use, and that the modular file lacks."""
+        used = frozenset[str]().union(*(lexer.identifiers(one.text) for one in forms))
+        known = self.own.imported.keys() | self.own.definitions.keys()
+        plain = (one for statement in after.statements if statement.role is Role.IMPORT for one in statement.imports)
+        return [one for one in plain if one.bound in used - known]
 
     def text(self, edits: Iterable[_Edit], forms: Iterable[Rewritten], imports: Iterable[str]) -> str:
         """The modular file with definitions in a new form."""

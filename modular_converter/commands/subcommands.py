@@ -261,8 +261,8 @@ def where_command(places: tuple[str, ...], output_format: str) -> None:
 def absorb_command(file: str, neighbour: bool, diff: bool) -> None:
     """Carry an edit that was made in a generated file to the modular file.
 
-    Nothing is written unless a conversion gives exactly the edited text, and the model's other files as they are. Lines
-    that come from a neighbour are told, with the place to write them.
+    Lines that it inherits or copies become an override. Nothing is written unless a conversion gives exactly the edited
+    text, and the model's other files as they are. Anything else is refused, with the place to write it.
 
     \b
     Exit code: 0 carried over, or nothing to carry; 1 refused; 2 something could not be read or written.

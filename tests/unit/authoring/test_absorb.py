@@ -89,6 +89,25 @@ def test_an_edit_of_inherited_lines_becomes_an_override(case: str, generated: Pa
     assert (generated.read_text(), check(CheckOptions((str(generated.parent),))).exit_code) == (wanted, 0)
 
 
+def test_what_an_override_reads_is_imported(generated: Path) -> None:
+    (generated.parents[1] / "old/modeling_old.py").write_text(
+        OLD.replace(
+            "    def first",
+            "    def __init__(self):\n        super().__init__()\n        self.up = nn.Linear(2, 2)\n\n    def first",
+        )
+    )
+    fix(generated.parents[2])
+    edit(generated.parent, generated.name, "nn.Linear(2, 2)", "nn.Linear(2, 3)")
+    assert CliRunner().invoke(absorb_command, [str(generated)]).exit_code == 0
+    modular = (generated.parent / "modular_new.py").read_text()
+    assert (
+        "from torch import nn\n" in modular
+        and "nn.Module.__init__(self)\n        self.up = nn.Linear(2, 3)" in modular
+    )
+    done = check(CheckOptions((str(generated.parent),)))
+    assert (done.exit_code, list(done.findings)) == (0, [])
+
+
 COPIED = """\
 import math
 
@@ -137,8 +156,9 @@ def test_an_edit_of_copied_definitions_is_written(case: str, tmp_path: Path) -> 
     assert (generated.read_text(), check(CheckOptions((str(generated.parent),))).exit_code) == (wanted, 0)
 
 
-def test_what_no_override_gives_is_refused_with_the_place(generated: Path) -> None:
-    edit(generated.parent, generated.name, "x + 1", "x+1")
+@pytest.mark.parametrize("text", ("x+1", "(x + 1"))
+def test_what_no_override_gives_is_refused_with_the_place(text: str, generated: Path) -> None:
+    edit(generated.parent, generated.name, "x + 1", text)
     result = CliRunner().invoke(absorb_command, [str(generated)])
     assert result.exit_code == 1
     assert "modeling_old.py:6, or override it" in result.stderr
@@ -154,6 +174,14 @@ def test_the_neighbour_takes_it_if_asked(generated: Path) -> None:
 def test_a_text_that_no_conversion_gives_is_refused(generated: Path) -> None:
     edit(generated.parent, generated.name, "y = x * 3", "y=x*3")
     assert CliRunner().invoke(absorb_command, [str(generated)]).exit_code == 1
+
+
+def test_the_reason_of_a_conversion_is_told(generated: Path) -> None:
+    edit(generated.parent, generated.name, "        y = x * 3\n", "")
+    result = CliRunner().invoke(absorb_command, [str(generated)])
+    assert result.exit_code == 1
+    assert "a conversion says: `NewMLP` (modeling_new.py:" in result.stderr, result.stderr
+    assert "uses `y`" in result.stderr
 
 
 def test_nothing_to_carry(generated: Path) -> None:
