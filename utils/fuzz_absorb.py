@@ -13,6 +13,9 @@ import os
 import random
 import sys
 from collections import Counter
+from importlib.metadata import version
+
+from marked_pages import write_outcomes
 
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -31,6 +34,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("number", type=int)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--update", action="store_true", help="put the figures into docs/figures/change.md")
     given = parser.parse_args()
     chance = random.Random(given.seed)
     spec = importlib.util.find_spec("transformers")
@@ -45,6 +49,10 @@ def main() -> None:
             print(outcome)
         if number % 25 == 0 or number == given.number:
             print(", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items())), flush=True)
+            if given.update:
+                write_outcomes(
+                    "absorb", "edits", f"seed {given.seed}, transformers {version('transformers')}", outcomes
+                )
     sys.exit(outcomes["wrong"] > 0)
 
 

@@ -14,7 +14,10 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from marked_pages import write_outcomes
 
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -46,16 +49,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("number", type=int)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1, help="histories at a time")
+    parser.add_argument("--update", action="store_true", help="put the figures into docs/figures/change.md")
     given = parser.parse_args()
+    made = subprocess.run(["git", "--version"], capture_output=True, text=True, check=True).stdout.strip()
     outcomes: Counter[str] = Counter()
-    for number in range(given.number):
-        with tempfile.TemporaryDirectory() as folder:
-            outcome = try_history(Path(folder), random.Random(f"{given.seed}:{number}"))
-        outcomes[outcome] += 1
-        if outcome.startswith("wrong"):
-            print(f"history {given.seed}:{number}: {outcome}")
-    print(", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items())))
+    with ThreadPoolExecutor(given.jobs) as pool:
+        tried = pool.map(lambda number: _outcome(given.seed, number), range(given.number))
+        for number, outcome in enumerate(tried, start=1):
+            outcomes[outcome] += 1
+            if outcome.startswith("wrong"):
+                print(f"history {given.seed}:{number - 1}: {outcome}", flush=True)
+            if number % 20 == 0 or number == given.number:
+                print(", ".join(f"{count} {one}" for one, count in sorted(outcomes.items())), flush=True)
+                if given.update:
+                    write_outcomes("merges", "histories", f"seed {given.seed}, {made}", outcomes)
     sys.exit(any(outcome.startswith("wrong") for outcome in outcomes))
+
+
+def _outcome(seed: int, number: int) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        return try_history(Path(folder), random.Random(f"{seed}:{number}"))
 
 
 def try_history(top: Path, chance: random.Random) -> str:

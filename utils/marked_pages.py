@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+from collections.abc import Mapping
 from pathlib import Path
 
 
@@ -13,3 +15,25 @@ def write_part(path: Path, name: str, text: str) -> None:
     if not found or not closed:
         raise SystemExit(f"{path} has no lines {start.strip()} and {end}")
     path.write_text(f"{before}{start}{text.rstrip()}\n{end}{after}", encoding="utf-8")
+
+
+CHANGES = Path(__file__).parents[1] / "docs" / "figures" / "change.md"
+"""The page of figures about what changes mean, and about merges."""
+
+
+def write_outcomes(part: str, what: str, made: str, outcomes: Mapping[str, int]) -> None:
+    """Write a table of the outcomes of random trials; one that begins with "wrong" counts as wrong.
+
+    Args:
+        part: the part of the page.
+        what: what was tried, in the plural.
+        made: seed and versions.
+        outcomes: outcome -> how often.
+    """
+    wrong = sum(count for outcome, count in outcomes.items() if outcome.startswith("wrong"))
+    names = [outcome for outcome in sorted(outcomes) if not outcome.startswith("wrong")]
+    columns = [what, *names, "wrong"]
+    numbers = [sum(outcomes.values()), *(outcomes[one] for one in names), wrong]
+    lines = [columns, ["---:"] * len(columns), numbers]
+    table = "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+    write_part(CHANGES, part, f"{table}\n{made}, {datetime.date.today():%d %B %Y}\n")

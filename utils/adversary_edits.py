@@ -1,0 +1,211 @@
+"""Edits that an adversary would make of published files, told by `--breaking` without running anything, against classes
+that are really made of the edited texts: `python utils/adversary_edits.py --update`.
+
+Each edit changes one file of the installed transformers, in memory. Old and new file are imported, their models are built
+on the device `meta`, and the entries of the state dicts and the signatures that really change are compared with those that
+the texts tell. An edit is `right` if both are the same and the text is certain of what changes, `unsure` if it has more
+than what changes, and says that of each such entry; else it is `wrong`. `--update` puts the table into
+docs/figures/change.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib
+import os
+import sys
+import types
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+sys.path[:0] = [
+    os.path.dirname(os.path.abspath(__file__)),
+    os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
+]
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import torch  # noqa: E402
+import transformers  # noqa: E402
+from check_breaking import _facts_of, _is_unknown, _signature_changes  # noqa: E402
+from marked_pages import write_part  # noqa: E402
+from real_states import _built, _signatures  # noqa: E402
+
+from modular_converter.breaking.older import tree_at  # noqa: E402
+from modular_converter.settings.load import profile_settings  # noqa: E402
+
+
+PAGE = Path(__file__).parents[1] / "docs" / "figures" / "change.md"
+MODELS = os.path.join(os.path.dirname(transformers.__file__), "models")
+GATE = "self.gate_proj = nn.Linear(self.hidden_size, self.intermediate_size, bias=config.mlp_bias)"
+LAYERS = "[LlamaDecoderLayer(config, layer_idx) for layer_idx in range(config.num_hidden_layers)]"
+NORM = "self.norm = LlamaRMSNorm(config.hidden_size, eps=config.rms_norm_eps)"
+HEAD = "self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)"
+ROTARY = "self.rotary_emb = LlamaRotaryEmbedding(config=config)"
+MODELING, CONFIGURATION = "llama/modeling_llama.py", "llama/configuration_llama.py"
+MATCH = """match config.hidden_act:
+            case "gelu":
+                self.a_proj = nn.Linear(2, 2)
+            case "silu":
+                self.b_proj = nn.Linear(2, 2)"""
+WHILE = """self.more = nn.ModuleList()
+        while len(self.more) < 2:
+            self.more.append(nn.Linear(2, 2))"""
+EDITS: dict[str, tuple[str, str, str]] = {
+    "a rename": (MODELING, "self.o_proj", "self.out_proj"),
+    "a bias": (MODELING, GATE, GATE.replace("config.mlp_bias", "True")),
+    "a bias by a partial call": (MODELING, GATE, "self.gate_proj = __import__('functools').partial(nn.Linear, bias=True)(2, 2)"),
+    "a partial call": (MODELING, GATE, "from functools import partial\n        self.gate_proj = partial(nn.Linear, bias=True)(2, 2)"),
+    "names in a loop": (MODELING, GATE, 'for name in ("gate_proj", "extra_proj"):\n            setattr(self, name, nn.Linear(2, 2, bias=False))'),
+    "names by an f-string": (MODELING, GATE, 'for n in range(3):\n            self.add_module(f"part_{n}", nn.Linear(2, 2))\n        self.gate_proj = self.part_0'),
+    "a match": (MODELING, GATE, GATE + "\n        " + MATCH),
+    "a match that nothing tells": (MODELING, GATE, GATE + "\n        " + MATCH.replace("config.hidden_act", "config.name_or_path + 'silu'")),
+    "a while loop": (MODELING, NORM, NORM + "\n        " + WHILE),
+    "a list times a number": (MODELING, LAYERS, "[LlamaDecoderLayer(config, 0)] * 2"),
+    "map": (MODELING, LAYERS, "map(lambda n: LlamaDecoderLayer(config, n), range(2))"),
+    "a generator": (MODELING, LAYERS, "LlamaDecoderLayer(config, n) for n in range(2)"),
+    "a function within": (MODELING, NORM, "def make(size):\n            return nn.LayerNorm(size)\n\n        self.norm = make(config.hidden_size)"),
+    "a lambda": (MODELING, NORM, "make = lambda size: nn.LayerNorm(size, bias=False)\n        self.norm = make(config.hidden_size)"),
+    "a table of layers": (MODELING, NORM, 'self.norm = {"silu": nn.LayerNorm, "gelu": nn.Identity}[config.hidden_act](config.hidden_size)'),
+    "a choice": (MODELING, NORM, "self.norm = nn.Identity() if config.mlp_bias else nn.LayerNorm(config.hidden_size)"),
+    "an or": (MODELING, NORM, "self.norm = None or nn.LayerNorm(config.hidden_size)"),
+    "a walrus": (MODELING, NORM, "if (size := config.hidden_size) > 3:\n            self.norm = nn.LayerNorm(size)"),
+    "a try": (MODELING, NORM, "try:\n            self.norm = nn.LayerNorm(config.hidden_size)\n        except ValueError:\n            self.norm = nn.Identity()"),
+    "a tuple": (MODELING, NORM, "self.norm, self.other = nn.Identity(), nn.LayerNorm(config.hidden_size)"),
+    "arguments by a star": (MODELING, HEAD, "sizes = (config.hidden_size, config.vocab_size)\n        self.lm_head = nn.Linear(*sizes)"),
+    "arguments by two stars": (MODELING, HEAD, 'given = {"bias": True}\n        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, **given)'),
+    "a list of parameters": (MODELING, NORM, NORM + "\n        self.scales = nn.ParameterList([torch.ones(2) for _ in range(3)])"),
+    "a dict of parameters": (MODELING, NORM, NORM + '\n        self.scales = nn.ParameterDict({"a": nn.Parameter(torch.ones(2))})'),
+    "a layer that no table has": (MODELING, NORM, NORM + "\n        self.part = nn.TransformerEncoderLayer(8, 2)"),
+    "a buffer that is kept": (MODELING, "self.inv_freq = nn.Buffer(inv_freq, persistent=False)", "self.inv_freq = nn.Buffer(inv_freq)"),
+    "a buffer by its name": (MODELING, ROTARY, ROTARY + '\n        self.register_buffer("steps", torch.zeros(4), persistent=not config.mlp_bias)'),
+    "a module taken away": (MODELING, ROTARY, ROTARY + "\n        del self.norm"),
+    "a layer taken out of a list": (MODELING, ROTARY, ROTARY + "\n        del self.layers[0].mlp"),
+    "a part that is set to None": (MODELING, ROTARY, ROTARY + "\n        self.layers[0].mlp = None\n        self.norm = None"),
+    "entries by `_modules`": (MODELING, ROTARY, ROTARY + '\n        self._modules["second"] = nn.Linear(2, 2)'),
+    "a dict that grows": (MODELING, ROTARY, ROTARY + '\n        self.parts = nn.ModuleDict()\n        self.parts.update({"one": nn.Linear(2, 2)})'),
+    "a list that grows": (MODELING, ROTARY, ROTARY + "\n        self.parts = nn.ModuleList([nn.Identity()])\n        self.parts += [nn.Linear(2, 2)]"),
+    "a base between": (MODELING, "class LlamaMLP(nn.Module):\n    def __init__(self, config):\n        super().__init__()", "class Between(nn.Module):\n    def __init__(self, config):\n        super().__init__()\n        self.between = nn.Linear(2, 2)\n\n\nclass LlamaMLP(Between):\n    def __init__(self, config):\n        super().__init__(config)"),
+    "a method that makes it": (MODELING, NORM, "self._make(config)\n\n    def _make(self, config):\n        " + NORM.replace("self.norm", "self.final_norm") + "\n        self.norm = self.final_norm\n\n    def _rest(self, config):"),
+    "another parameter by position": (MODELING, "attention_mask: torch.Tensor | None = None,\n        position_ids: torch.LongTensor | None = None,\n        cache: Cache | None = None,\n        inputs_embeds", "position_ids: torch.LongTensor | None = None,\n        attention_mask: torch.Tensor | None = None,\n        cache: Cache | None = None,\n        inputs_embeds"),
+    "a default in other words": (MODELING, "logits_to_keep: int | torch.Tensor = 0", "logits_to_keep: int | torch.Tensor = 2 - 2"),
+    "a default by a constant": (MODELING, "logits_to_keep: int | torch.Tensor = 0", "logits_to_keep: int | torch.Tensor = KEEP"),
+    "a parameter that is gone": (MODELING, "\n        logits_to_keep: int | torch.Tensor = 0,", ""),
+    "a setting's default": (CONFIGURATION, "hidden_size: int = 4096", "hidden_size: int = 2048"),
+    "a setting in other words": (CONFIGURATION, "hidden_size: int = 4096", "hidden_size: int = 4 * 1024"),
+    "a setting by a validator": (CONFIGURATION, "(default=0.02)", "(default=0.01)"),
+    "a setting that is gone": (CONFIGURATION, "    pretraining_tp: int | None = 1\n", ""),
+    "a setting that is new": (CONFIGURATION, "    pretraining_tp: int | None = 1\n", "    pretraining_tp: int | None = 1\n    pace: float = 0.5\n"),
+}  # fmt: skip
+
+
+class Found(NamedTuple):
+    """What changes between two versions of a file: entries and signatures, by class."""
+
+    changed: frozenset[str]
+    doubtful: frozenset[str] = frozenset()
+    """Those of `changed` of which the texts are not certain."""
+
+
+def main() -> None:
+    """Try all edits; exits with 1 if one is told wrongly."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="only these edits")
+    parser.add_argument("--update", action="store_true")
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    transformers.logging.set_verbosity_error()
+    transformers.PreTrainedModel.init_weights = lambda self: None  # type: ignore[method-assign]
+    outcomes: Counter[str] = Counter()
+    for name in given.names or EDITS:
+        file, old, new = EDITS[name]
+        text = Path(MODELS, file).read_text(encoding="utf-8")
+        assert old in text, name
+        edited = text.replace(old, new)
+        if "KEEP" in edited:
+            edited = edited.replace("\n\n\n", "\n\n\nKEEP = 1\n\n\n", 1)
+        outcome = _judged(_really(file, text, edited), _told(file, edited))
+        outcomes[outcome.partition(":")[0]] += 1
+        print(f"{name}: {outcome}", flush=True)
+    row = (sum(outcomes.values()), *(outcomes[one] for one in ("right", "unsure", "wrong")))
+    table = "| edits | right | unsure, and said so | wrong |\n| ---: | ---: | ---: | ---: |\n"
+    made = f"transformers {transformers.__version__}, torch {torch.__version__}, {datetime.date.today():%Y-%m-%d}"
+    table += f"| {' | '.join(map(str, row))} |\n\n{made}\n"
+    print(table)
+    if given.update:
+        write_part(PAGE, "adversary", table)
+    sys.exit(outcomes["wrong"] > 0)
+
+
+def _judged(real: Found, told: Found) -> str:
+    extra = told.changed - real.changed
+    missed = {one for one in real.changed - told.changed if not _is_said_unknown(one, told)}
+    if missed or extra - told.doubtful:
+        return f"wrong: missed {sorted(missed)[:3]}, added {sorted(extra - told.doubtful)[:3]}"
+    return "unsure" if extra else "right"
+
+
+def _is_said_unknown(key: str, told: Found) -> bool:
+    """Whether an entry lies in a part of which the texts say that it is not known."""
+    parts = key.split(".")
+    return any(".".join([*parts[:number], "?"]) in told.doubtful for number in range(1, len(parts) + 1))
+
+
+def _really(file: str, old: str, new: str) -> Found:
+    before, after = (_made(file, text, suffix) for text, suffix in ((old, "before"), (new, "after")))
+    changed: set[str] = set()
+    for name in before.keys() & after.keys():
+        (states, methods), (new_states, new_methods) = before[name], after[name]
+        changed |= {f"{name} {key}" for key in states ^ new_states}
+        changed |= set(_signature_changes(name, methods, new_methods))
+    return Found(frozenset(changed))
+
+
+def _made(file: str, text: str, suffix: str) -> dict[str, tuple[set[str], dict[str, dict[str, list[str]]]]]:
+    """Class -> the entries of its state dict, and its signatures, of a text that is run in place of a file."""
+    folder, stem = file.removesuffix(".py").split("/")
+    package = f"transformers.models.{folder}"
+    importlib.import_module(f"{package}.{stem}")
+    module = types.ModuleType(f"{package}.{stem}_{suffix}")
+    module.__file__, module.__package__ = os.path.join(MODELS, file), package
+    sys.modules[module.__name__] = module
+    exec(compile(text, module.__file__, "exec", dont_inherit=True), module.__dict__)
+    made: dict[str, Any] = {}
+    lazy = importlib.import_module(package)
+    for name in module.__all__:
+        setattr(lazy, name, getattr(module, name))  # where automatic classes look
+    for name in module.__all__:
+        cls = getattr(module, name)
+        state = _built(cls, torch) if issubclass(cls, transformers.PreTrainedModel) else {}
+        assert isinstance(state, dict), (name, state)
+        made[name] = set(state), dict(_signatures(cls))
+    return made
+
+
+def _told(file: str, edited: str) -> Found:
+    settings, path = profile_settings(), os.path.join(MODELS, file)
+    model, stem = file.removesuffix(".py").split("/")
+    trees = tree_at(MODELS, settings), tree_at(MODELS, settings, {path: edited})
+    before, after = (_facts_of([model], tree, lambda done: None)[0] for tree in trees)
+    changed: set[str] = set()
+    doubtful: set[str] = set()
+    for whole in before["signatures"].keys() & after["signatures"].keys():
+        name = whole.rpartition(".")[2]
+        if f".{stem}." not in whole:
+            continue
+        changed |= set(_signature_changes(name, before["signatures"][whole], after["signatures"][whole]))
+        states, new_states = (side["states"].get(whole, {}) for side in (before, after))
+        for one, other in ((states, new_states), (new_states, states)):
+            for key, is_certain in one.items():
+                if key not in other or is_certain != other[key]:
+                    changed.add(f"{name} {key}")
+                    is_sure = is_certain and key not in other and not _is_unknown(key, other)
+                    doubtful |= set() if is_sure else {f"{name} {key}"}
+    return Found(frozenset(changed), frozenset(doubtful))
+
+
+if __name__ == "__main__":
+    main()
