@@ -11,7 +11,7 @@ from modular_converter.findings import ConversionError, Location
 from modular_converter.rules import input_files
 from modular_converter.settings.layout import folders_of_models, models_among, models_folder_of, split_stem
 from modular_converter.settings.load import load_settings
-from modular_converter.settings.values import Settings
+from modular_converter.settings.values import FILES, Settings
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def _expand(argument: str, models: str, settings: Settings) -> Iterator[tuple[st
     if argument == ALL:
         for folder in folders_of_models(models, settings):
             if os.path.basename(folder) not in settings.no_models or folder == models:
-                yield from ((folder, model) for model in models_among(os.listdir(folder), settings))
+                yield from ((folder, model) for model in _models_in(folder, settings))
         return
     if os.path.isfile(argument):
         folder, name = os.path.split(os.path.abspath(argument))
@@ -69,11 +69,19 @@ def _expand(argument: str, models: str, settings: Settings) -> Iterator[tuple[st
     else:
         folder = model_folder(argument, models, settings)
     is_shared = folder == models and not os.path.isdir(argument)
-    found = [
-        one for one in models_among(os.listdir(folder), settings) if not is_shared or one == argument.replace("-", "_")
-    ]
+    found = [one for one in _models_in(folder, settings) if not is_shared or one == argument.replace("-", "_")]
     if not found:
         raise ConversionError(
-            input_files.missing_file(Location(argument), reason="this folder holds no modeling file")
+            input_files.missing_file(Location(argument), reason="this folder holds no file of a model")
         )
     yield from ((folder, model) for model in found)
+
+
+def _models_in(folder: str, settings: Settings) -> list[str]:
+    """The models in a folder: those with a modeling file, else those of its other files, as a tokenizer alone."""
+    names = os.listdir(folder)
+    found = [*models_among(names, settings)]
+    if found or settings.layout == FILES:
+        return found
+    splits = (split_stem(name.removesuffix(".py"), settings) for name in names if name.endswith(".py"))
+    return sorted({split[1] for split in splits if split})

@@ -55,11 +55,22 @@ def test_an_unknown_model_is_refused_with_a_hint(zoo: Path) -> None:
     assert done.exit_code == 2 and "gemma" in done.stderr
 
 
+def test_a_folder_without_a_modeling_file_is_a_model(zoo: Path) -> None:
+    configuration = (zoo / "models/llama/configuration_llama.py").read_text()
+    (zoo / "models/ox").mkdir()
+    (zoo / "models/ox/configuration_ox.py").write_text(configuration.replace("llama", "ox").replace("Llama", "Ox"))
+    for argument in ("ox", str(zoo / "models/ox")):
+        done = _modularize(zoo, argument, "--dry-run", "--format", "json")
+        (model,) = json.loads(done.stdout)["models"]
+        assert done.exit_code == 0 and model["model"] == "ox" and model["left"] == {}, done.output
+        assert 0 < model["modular_lines"] < model["lines_back"] == model["flat_lines"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["models/roberta/modeling_robert.py", "--dry-run"], "no such file"),
-        (["models", "--dry-run"], "this folder holds no modeling file"),
+        (["models", "--dry-run"], "this folder holds no file of a model"),
         (["roberta", "--from", "ber", "--dry-run"], "Did you mean `bert`?"),
         (["roberta", "--allow", "typos"], "none of `docstrings`, `comments` and `unused`"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -57,3 +58,25 @@ def test_models_that_import_from_each_other_do_not_become_a_circle(tmp_path: Pat
     written = sorted(models.glob("*/modular_*.py"))
     assert [path.name for path in written] == ["modular_one.py"]
     assert not any(one.failed for one in convert_paths(written, load_settings(str(models))))
+
+
+def test_the_headline_counts_the_files_that_come_back_and_names_those_that_stay(tmp_path: Path) -> None:
+    models = library_of(tmp_path, new=OLD.replace("Old", "New").replace("2020", "2021"))
+    (models / "new" / "configuration_new.py").write_text("# Copyright 2021 New.\n\nSIZE = 1\n")
+    lines = OLD.count("\n")
+    arguments = ["new", "--root", str(models), "--dry-run"]
+    shown = CliRunner().invoke(modularize_command, arguments).stdout
+    (model,) = json.loads(CliRunner().invoke(modularize_command, [*arguments, "--format", "json"]).stdout)["models"]
+    assert (model["flat_lines"], model["lines_back"]) == (lines + 3, lines) and model["modular_lines"] < lines
+    assert list(model["left"]) == ["configuration_new.py"]
+    assert shown.startswith(f"new: {lines} of {lines + 3} lines -> {model['modular_lines']}, inherits from old\n")
+    assert "configuration_new.py stays as it is: " in shown
+
+
+def test_nothing_is_offered_that_saves_nothing(tmp_path: Path) -> None:
+    models = library_of(
+        tmp_path, new="# Copyright 2021 New.\n\n\nclass NewModel:\n    def run(self):\n        return 1\n"
+    )
+    done = CliRunner().invoke(modularize_command, ["new", "--root", str(models)])
+    assert done.exit_code == 1 and done.stdout.startswith("new: no modular file gives back any of its files\n")
+    assert not (models / "new" / "modular_new.py").exists()
