@@ -31,6 +31,7 @@ def test_a_layout_trains_and_evaluates_as_one_process(found, layout):
     ("case", "reason"),
     [
         ("plain shares", "ApplyError: tp4: this model has shares that are plain tensors"),
+        ("unproven keyword", "GPT2LMHeadModel was given num_items_in_batch, which no run of the proof had"),
         ("not parallelized", "ApplyError: LlamaForCausalLM is not parallelized: give LayoutTrainer the result of"),
         ("stages", "a Trainer has no steps of stages: take a layout without pp"),
         ("other rows", "leave out dispatch_batches, average_tokens_across_devices=False: each data rank"),

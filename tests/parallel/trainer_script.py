@@ -8,7 +8,15 @@ import tempfile
 
 import torch
 import torch.distributed as dist
-from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments, default_data_collator
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    Trainer,
+    TrainingArguments,
+    default_data_collator,
+)
 
 from modular_converter.parallel import LayoutTrainer, Training, parallelize
 
@@ -23,8 +31,11 @@ ROWS = [
 HELD_OUT = ROWS[:14]  # the last batch of two is that of the first data rank alone
 
 
-def whole(key_value_heads=4):
+def whole(key_value_heads=4, kind="llama"):
     torch.manual_seed(0)
+    if kind == "gpt2":  # whose forward does not name its keywords
+        sizes = {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 64, "n_positions": 16}
+        return GPT2LMHeadModel(GPT2Config(**sizes, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)).eval()
     return LlamaForCausalLM(LlamaConfig(**SIZES, num_attention_heads=4, num_key_value_heads=key_value_heads)).eval()
 
 
@@ -63,8 +74,8 @@ def trained(kind, model, given):
     }
 
 
-def in_layout(layout, accumulate=1, training=None, **more):
-    model = parallelize(whole(**more), layout=layout, training=training, device="cpu", probe=False)
+def in_layout(layout, accumulate=1, training=None, probe=False, **more):
+    model = parallelize(whole(**more), layout=layout, training=training, device="cpu", probe=probe)
     return trained(LayoutTrainer, model, options(model.layout.data, accumulate))
 
 
@@ -76,7 +87,7 @@ def main(path, layouts):
     want, found = torch.load(path), {}
     for name in layouts:
         layout, _, accumulate = name.partition("/")
-        one = in_layout(layout, int(accumulate or 1))
+        one = in_layout(layout, int(accumulate or 1), probe=layout == "tp4")
         found[name] = {
             key: float((torch.tensor(one[key]) - torch.tensor(want[key])).abs().max())
             for key in ("norms", "losses", "held out")
@@ -84,6 +95,7 @@ def main(path, layouts):
         found[name]["weights"] = float((one["weights"] - want["weights"]).abs().max())
     refused = {
         "plain shares": lambda: in_layout("tp4", key_value_heads=2),
+        "unproven keyword": lambda: in_layout("ddp2.tp2", probe=True, kind="gpt2"),
         "not parallelized": lambda: trained(LayoutTrainer, whole(), options(1)),
         "stages": lambda: in_layout("pp2.tp2", training=Training(chunks=2)),
         "other rows": lambda: LayoutTrainer(
