@@ -6,9 +6,11 @@ from typing import Any
 
 import torch
 
+from modular_converter.parallel.module_state import OF_TORCH
+
 
 # Attributes of every module, on which no trial depends: it has its own tensors, eval mode and no hooks.
-MACHINERY = frozenset(vars(torch.nn.Module()))
+MACHINERY = OF_TORCH | {"training"}
 
 
 class Fused(torch.nn.Module):
