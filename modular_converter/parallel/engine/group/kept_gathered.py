@@ -28,6 +28,8 @@ from modular_converter.parallel.torch_private import (
 
 _GATHERED: WeakSet[KeptGathered] = WeakSet()
 _DATA: list[weakref.ref[torch.Tensor]] = []
+# Where a model has its ``SameSettings``.
+WATCHED = "_same_settings"
 _KEPT = "_kept_gathered"
 # Key in the ``__dict__`` of a model: a weight whose gradient tells whether those of a broken backward were cleared.
 _BROKEN = "_broken_gradient"
@@ -201,8 +203,13 @@ def refuse_broken(model: Any, optimizer: Any) -> None:
 
 
 def data_units_of(model: Any) -> list[Any]:
-    """The modules that ``fully_shard`` was called with."""
-    return [module for module in model.modules() if isinstance(module, FSDPModule)]
+    """The modules that ``fully_shard`` was called with.
+
+    Where the modules are watched, their list is at hand: to walk a model of 1,000 modules takes half a millisecond a time.
+    """
+    watched = model.__dict__.get(WATCHED)
+    modules = model.modules() if watched is None else watched.parts.modules
+    return [module for module in modules if isinstance(module, FSDPModule)]
 
 
 def _behind(tensor: torch.Tensor, hook: Callable[[torch.Tensor | None], torch.Tensor | None]) -> torch.Tensor:

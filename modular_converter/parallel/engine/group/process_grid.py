@@ -7,6 +7,7 @@ import os
 import sys
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
@@ -84,7 +85,7 @@ def process_grid(
         shape = {shares: layout.shares}
     if layout.pp > 1:
         shape = {"pp": layout.pp, **shape}
-    made = init_device_mesh(place.type, tuple(shape.values()), mesh_dim_names=tuple(shape))
+    made = mesh_of(place.type, shape)
     tensor = made[shares]
     data = None
     if has_data:
@@ -93,6 +94,27 @@ def process_grid(
     stages = made["pp"].get_group() if layout.pp > 1 else None
     everyone = ProcessGroup(None)
     return ProcessGrid(ProcessGroup(tensor.get_group()), everyone, mesh_of_tensors, data, layout, place, stages)
+
+
+_MESHES: WeakKeyDictionary[dist.ProcessGroup, dict[Any, DeviceMesh]] = WeakKeyDictionary()
+"""By the group of all processes, which a script may end and make anew."""
+
+
+def mesh_of(kind: str, shape: dict[str, int]) -> DeviceMesh:
+    """The mesh of named dimensions over all processes; all must call it.
+
+    It is made once: the communicators of a group stay on the GPUs, 0.4 GB each, also when its models are gone.
+
+    Args:
+        kind: of the devices.
+        shape: name -> processes of each dimension.
+    """
+    assert dist.group.WORLD is not None
+    made = _MESHES.setdefault(dist.group.WORLD, {})
+    key = (kind, *shape.items())
+    if key not in made:
+        made[key] = init_device_mesh(kind, tuple(shape.values()), mesh_dim_names=tuple(shape))
+    return made[key]
 
 
 def join_group(device: str | torch.device | None, offload: bool = False) -> torch.device:
@@ -126,4 +148,5 @@ def _leave() -> None:
     After an error the other processes may be in a collective, for which the end would wait.
     """
     if dist.is_initialized() and not hasattr(sys, "last_value"):
+        _MESHES.clear()
         dist.destroy_process_group()

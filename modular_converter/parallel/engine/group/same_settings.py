@@ -23,7 +23,7 @@ import torch.distributed as dist
 from modular_converter.parallel.engine.base.settings import pickled, settings_changes, settings_of
 from modular_converter.parallel.engine.base.weights_there import stored_there
 from modular_converter.parallel.engine.group.data_ranks import refuse_tables
-from modular_converter.parallel.engine.group.kept_gathered import end_broken, keeps_gathered
+from modular_converter.parallel.engine.group.kept_gathered import WATCHED, end_broken, keeps_gathered
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid
 from modular_converter.parallel.engine.group.same_calls import digest_of, everywhere, meet
 from modular_converter.parallel.engine.group.spread import (
@@ -82,6 +82,7 @@ class SameParts:
     """What the dictionaries of all modules hold, and the hooks of those whose hooks would get this process's share."""
 
     def __init__(self, model: torch.nn.Module) -> None:
+        self.modules = list(model.modules())
         self.owners = [
             (path, one) for path, module in model.named_modules() for one in (module._modules, module._parameters)
         ]
@@ -183,7 +184,6 @@ class StoredShares:
 
 # Seconds: that of a collective of NCCL.
 LIMIT_S = 600.0
-_WATCHED = "_same_settings"
 
 _MADE: Counter[str] = Counter()
 """The number of models that processes have made, by their ranks."""
@@ -329,7 +329,7 @@ class SameSettings:
 
 def watch_settings(model: torch.nn.Module, grid: ProcessGrid) -> None:
     """Compare the settings of a model's calls from now on."""
-    model.__dict__[_WATCHED] = SameSettings(model, grid)
+    model.__dict__[WATCHED] = SameSettings(model, grid)
 
 
 def with_new_parts(own: Callable[..., Any]) -> Callable[..., Any]:
@@ -337,8 +337,8 @@ def with_new_parts(own: Callable[..., Any]) -> Callable[..., Any]:
 
     def applied(self: Any, *args: Any, **kwargs: Any) -> Any:
         found = own(self, *args, **kwargs)
-        if _WATCHED in self.__dict__:
-            self.__dict__[_WATCHED].parts = SameParts(self)
+        if WATCHED in self.__dict__:
+            self.__dict__[WATCHED].parts = SameParts(self)
         return found
 
     return applied
@@ -346,12 +346,12 @@ def with_new_parts(own: Callable[..., Any]) -> Callable[..., Any]:
 
 def forget_settings(model: torch.nn.Module) -> None:
     """Compare no more."""
-    model.__dict__.pop(_WATCHED, None)
+    model.__dict__.pop(WATCHED, None)
 
 
 def compared(model: torch.nn.Module) -> contextlib.AbstractContextManager[None]:
     """The block of a call of a model; compiled code is not compared."""
-    found: SameSettings | None = None if torch.compiler.is_compiling() else model.__dict__.get(_WATCHED)
+    found: SameSettings | None = None if torch.compiler.is_compiling() else model.__dict__.get(WATCHED)
     return contextlib.nullcontext() if found is None else found.compared(model)
 
 

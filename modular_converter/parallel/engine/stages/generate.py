@@ -10,6 +10,7 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
@@ -264,10 +265,18 @@ class Decoder:
         return self._known[key]
 
 
+_BESIDE: WeakKeyDictionary[dist.ProcessGroup, Any] = WeakKeyDictionary()
+
+
 def _beside(group: dist.ProcessGroup) -> Any:
-    """A second group of the same processes. Without local synchronization all processes of the job would have to call."""
-    ranks = dist.get_process_group_ranks(group)
-    return dist.new_group(ranks, use_local_synchronization=len(ranks) < dist.get_world_size())
+    """A second group of the same processes, made once, since its communicators stay on the GPUs.
+
+    Without local synchronization all processes of the job would have to call.
+    """
+    if group not in _BESIDE:
+        ranks = dist.get_process_group_ranks(group)
+        _BESIDE[group] = dist.new_group(ranks, use_local_synchronization=len(ranks) < dist.get_world_size())
+    return _BESIDE[group]
 
 
 def cache_name(model: Any) -> str:
