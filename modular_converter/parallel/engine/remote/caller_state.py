@@ -25,7 +25,6 @@ from modular_converter.parallel.engine.remote.placement import Placement
 from modular_converter.parallel.errors import ApplyError, one_line
 from modular_converter.parallel.module_state import is_plain
 from modular_converter.parallel.shard.apply import is_size, modules_of_cut_sizes
-from modular_converter.parallel.torch_switches import TorchSwitches
 
 
 _OPERATIONS = ("operation", "cut")
@@ -77,12 +76,11 @@ class CallerState:
             raise ApplyError(
                 f"{reason} is not what it was when the ranks got the model, and they do not see it; {_CURE}"
             )
-        placement, switches = self.placement, TorchSwitches.here()
+        placement = self.placement
         if self.code.unsent:
             placement.send_code(self.code.facts())
             self.code.unsent = False
-        if switches != placement.session.switches:
-            placement.send_switches(switches)
+        placement.match_switches()
         found = self.modules.differences()
         if not found and not self.refused:
             return

@@ -136,6 +136,7 @@ def _placed(model: torch.nn.Module, plan: Plan, session: Session, kept: Any) -> 
     placement = place(session, skeleton, borrowed, plan, split, False, False)
     placement.lent = {item.name: number for number, item in enumerate(skeleton.items) if item.parameter}
     placement.on_trial()
+    placement.match_switches()
     return placement
 
 

@@ -229,6 +229,12 @@ class Placement:
             self._ask(("settings", self.number, changes))
         self.settings = settings
 
+    def match_switches(self) -> None:
+        """Send torch's settings of this process if the ranks have others, such as those of a call of another model."""
+        switches = TorchSwitches.here()
+        if switches != self.session.switches:
+            self.send_switches(switches)
+
     def send_switches(self, switches: TorchSwitches) -> None:
         """Let the ranks take over torch's settings of this process."""
         with self.session.lock:

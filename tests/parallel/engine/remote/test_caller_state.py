@@ -96,6 +96,13 @@ def test_torchs_own_switches_reach_the_ranks(pair):
     assert equal(pair)
 
 
+def test_a_model_is_tried_with_the_callers_switches_not_with_those_of_an_earlier_call(pair):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert pair[1](IDS).logits.dtype == torch.bfloat16
+    other = parallelize(handy(), session=pair[1]._placement.session)  # which compares layers in single precision
+    other._placement.end()
+
+
 class Sees(torch.overrides.TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         return func(*args, **(kwargs or {}))
