@@ -18,6 +18,7 @@ from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.assemble import render_all
 from modular_converter.convert.emit.banner import without_banner
 from modular_converter.convert.emit.format import format_files
+from modular_converter.convert.inherit.prefix import common_suffix
 from modular_converter.convert.inherit.resolve import is_sibling
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.names import written_name
@@ -134,10 +135,10 @@ def new_model(model: str, cased: str, parents: Sequence[ParentModel], models: st
     renamers = [Renamer(one.model, one.cased, model, cased, models=library.settings.models_names) for one in parents]
     namings = [renamers[0]]
     for parent, renamer in zip(parents[1:], renamers[1:], strict=True):
-        namings.append(replace(renamer, new_cased=cased + title(parent.model)))
+        namings.append(replace(renamer, new_cased=cased + _name_behind(parent), siblings=renamer))
     text = _modular_text(list(zip(parents, namings, strict=True)), model, library)
     text = format_files({modular: text}, library.settings).texts[modular]
-    conversion, copies = _convert(modular, text, list(zip(parents, renamers, strict=True)), library)
+    conversion, copies = _convert(modular, text, list(zip(parents, namings, strict=True)), library)
     classes = {name: renamers[0].name(name) for _, name in parents[0].classes}
     init = _init(parents[0], {**conversion.files, **copies}, modular, renamers[0], library)
     generated = (index_module(content, path) for path, content in conversion.files.items())
@@ -160,7 +161,7 @@ def _convert(
         files = {**conversion.files, **copies}
         missing = {name for content in files.values() for name in _beside(content)}
         if conversion.failed:  # what the parents' files import may be what is missing
-            beside = (renamer.name(name) for parent, renamer in parents for name in _beside_parent(parent))
+            beside = (_file_name(name, renamer) for parent, renamer in parents for name in _beside_parent(parent))
             missing = {*beside} - given
         missing -= {os.path.basename(path).removesuffix(".py") for path in files}
         found = {name: content for name in sorted(missing) if (content := _copy(name, parents, library)) is not None}
@@ -189,9 +190,22 @@ def _copy(name: str, parents: Sequence[tuple[ParentModel, Renamer]], library: Li
     """The file of a parent that is called so in the new model, renamed; None for none."""
     for parent, renamer in parents:
         for file in sorted(os.listdir(parent.folder)):
-            if file.endswith(".py") and renamer.name(file.removesuffix(".py")) == name:
+            if file.endswith(".py") and _file_name(file.removesuffix(".py"), renamer) == name:
                 return renamer.code(library.text(os.path.join(parent.folder, file)))
     return None
+
+
+def _file_name(name: str, renamer: Renamer) -> str:
+    """The name of a parent's file in the new model, where its classes may have the parent's name behind the model's."""
+    return (renamer.siblings or renamer).name(name)
+
+
+def _name_behind(parent: ParentModel) -> str:
+    """The name of a further parent behind that of the new model: `Clip`. Its own spelling where the two end alike (`HyV3`
+    and `HYV3`), since a conversion would take the end for a part of the class's name.
+    """
+    name = title(parent.model)
+    return parent.cased if common_suffix(name, parent.cased)[:1].isupper() else name
 
 
 def _types(modules: Iterable[Module]) -> dict[str, str]:

@@ -178,6 +178,27 @@ def test_published_parents_convert_at_once(parents: str) -> None:
 
 
 @pytest.mark.skipif(PUBLISHED is None, reason="needs transformers")
+@pytest.mark.parametrize(
+    ("parents", "has"),
+    [
+        ("colqwen2,hy_v3", "class KiwiHYV3MLP("),  # the names `HyV3` and `HYV3` end alike
+        ("mpnet,sew_d", "class KiwiSEWDModel("),
+        (
+            "lfm3,gradium_phonon_tts",
+            "import KiwiGradiumPhononTtsGenerationMixin\n",
+        ),  # of a file beside, which is copied
+    ],
+)
+def test_a_further_parent_has_its_name_behind_that_of_the_model(parents: str, has: str) -> None:
+    models = f"{PUBLISHED}/models"
+    library = Library(load_settings(models))
+    read = [read_parent(name, models, library) for name in parents.split(",")]
+    found = new_model("kiwi", "Kiwi", read, models, library)
+    assert has in found.conversion.files[f"{models}/kiwi/modeling_kiwi.py"]
+    assert all(Path(path).name.endswith("_kiwi.py") for path in found.copies)
+
+
+@pytest.mark.skipif(PUBLISHED is None, reason="needs transformers")
 @pytest.mark.parametrize("parents", ["nemotron3_5_transcribe", "nemotron_h_omni"])
 def test_parents_that_the_table_spells_otherwise_leave_no_name_behind(parents: str) -> None:
     models = f"{PUBLISHED}/models"
