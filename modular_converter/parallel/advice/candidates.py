@@ -84,7 +84,7 @@ def advise(subject: ModelInQuestion, question: Question) -> Advice:
     """Compare all layouts. Raises ``PlanError`` if not even one device could run the model without data."""
     layouts = _training_settings(subject, question) if subject.trains else _inference_settings(question)
     found = [one for levels in layouts for one in _first_that_fit(subject, levels, question)]
-    fits = sorted((one for one in found if one.runs), key=_per_row)
+    fits = sorted((one for one in found if one.runs), key=_by_time)
     small = sorted((one for one in found if not one.runs and one.memory), key=_needed)
     kept = _best_of_each(fits)
     if kept:
@@ -99,7 +99,7 @@ def forecasts_that_fit(subject: ModelInQuestion, question: Question) -> list[Lay
     """All settings of training that fit, the fastest first: also those that need less memory than others that fit."""
     levels = (level for layout in _training_settings(subject, question) for level in layout)
     found = [_judged(subject, setting, question) for level in levels for setting in level]
-    return sorted((one for one in found if one.runs), key=_per_row)
+    return sorted((one for one in found if one.runs), key=_by_time)
 
 
 def _first_that_fit(
@@ -130,6 +130,11 @@ def _per_row(one: LayoutForecast) -> float:
     """Seconds for each row: layouts for answers have different numbers of replicas."""
     assert one.time is not None
     return one.time.seconds / (one.setting.rows * one.setting.layout.data)
+
+
+def _by_time(one: LayoutForecast) -> float:
+    """Seconds for each row without the last digits, which are those of the order of sums: of equals, the plain one is first."""
+    return float(f"{_per_row(one):.10g}")
 
 
 def _judged(subject: ModelInQuestion, setting: LayoutSetting, question: Question) -> LayoutForecast:

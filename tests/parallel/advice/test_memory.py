@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.distributed._tools.mem_tracker import MemTracker
 
+from modular_converter.parallel.advice.candidates import Question, forecasts_that_fit
 from modular_converter.parallel.advice.devices import cluster_of
 from modular_converter.parallel.advice.footprints import footprint
 from modular_converter.parallel.advice.memory import LayoutSetting
@@ -177,3 +178,14 @@ def test_stages_are_cut_where_the_engine_cuts_them(kind: str) -> None:
     assert layers == [first, 8 - first]
     tied = [{part.name for group in stage.groups for part in group.parts if not part.unit} for stage in found]
     assert ("model.embed_tokens.weight" in tied[1]) is (kind == "gemma2")
+
+
+def test_of_layouts_as_fast_the_one_without_options_comes_first() -> None:
+    """Where exchanges take the time, layers that are computed again cost none."""
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 4, "vocab_size": 64}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 4}
+    subject = model_in_question(CountRequest("llama", sizes | heads, None, 1, 16, True, "float32"))
+    found = forecasts_that_fit(subject, Question(cluster_of("2xCPU"), 4))
+    assert [str(one.setting) for one in found][:2] == ["ddp2", "ddp2 (recompute)"]
+    times = [one.time.seconds for one in found[:2] if one.time is not None]
+    assert times[0] == pytest.approx(times[1], rel=1e-9)
