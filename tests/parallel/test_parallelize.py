@@ -172,6 +172,18 @@ def test_other_methods_of_a_model_run_on_the_ranks(ranks):
     found.model.cpu()
 
 
+def test_the_number_of_labels_reaches_a_loss_through_keywords_without_names(ranks):
+    """As transformers' ``Trainer`` gives it to GPT-2, whose forward takes ``**kwargs``."""
+    found = build(target_of("transformers.GPT2LMHeadModel"))
+    ids = found.inputs["input_ids"]
+    given = {"input_ids": ids, "labels": ids, "num_items_in_batch": torch.tensor(7)}
+    with torch.no_grad():
+        want = found.model(**given).loss
+        parallelize(found.model, session=ranks)
+        assert relative_error(found.model(**given).loss, want) < 1e-5
+    found.model.cpu()
+
+
 def test_half_precision(ranks):
     found = small("llama")
     with torch.no_grad():

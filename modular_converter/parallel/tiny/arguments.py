@@ -39,7 +39,10 @@ def optional_arguments(model: torch.nn.Module) -> dict[str, inspect.Parameter]:
 
 
 def keywords(forward: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """The arguments in a forward's ``**kwargs: Unpack[...]``, by name, without those that only ask for outputs."""
+    """The arguments in a forward's ``**kwargs: Unpack[...]``, by name, without those that only ask for outputs.
+
+    Of ``**kwargs`` without names beside labels, the number of labels: transformers' ``Trainer`` gives it to any such forward.
+    """
     taken = inspect.signature(forward).parameters
     with contextlib.suppress(Exception):  # annotations may have names that do not exist at run time
         taken = inspect.signature(forward, eval_str=True).parameters
@@ -47,6 +50,8 @@ def keywords(forward: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     named = {
         name: kind for table in get_args(annotation) for name, kind in getattr(table, "__annotations__", {}).items()
     }
+    if annotation is inspect.Parameter.empty and "labels" in taken:
+        named = {"num_items_in_batch": torch.Tensor | None}
     return {
         name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
         for name, kind in named.items()
