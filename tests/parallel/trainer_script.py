@@ -95,7 +95,7 @@ def main(path, layouts):
         found[name]["weights"] = float((one["weights"] - want["weights"]).abs().max())
     refused = {
         "plain shares": lambda: in_layout("tp4", key_value_heads=2),
-        "keyword without a name": lambda: in_layout("ddp2.tp2", probe=True, kind="gpt2"),
+        "shares of joined projections": lambda: in_layout("ddp2.tp2", kind="gpt2"),
         "not parallelized": lambda: trained(LayoutTrainer, whole(), options(1)),
         "stages": lambda: in_layout("pp2.tp2", training=Training(chunks=2)),
         "other rows": lambda: LayoutTrainer(

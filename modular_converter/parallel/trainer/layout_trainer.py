@@ -15,6 +15,7 @@ from accelerate.utils import recursively_apply
 from transformers import Trainer
 from transformers.trainer_utils import BestRun, HPSearchBackend, default_compute_objective, default_hp_space_optuna
 
+from modular_converter.parallel.engine.group.spread import each_once
 from modular_converter.parallel.errors import ApplyError, MissingLibraryError
 from modular_converter.parallel.layout import Layout
 from modular_converter.parallel.transformers_private import set_trial_arguments
@@ -219,8 +220,9 @@ def _check_model(model: Any) -> None:
         )
     if layout.size != dist.get_world_size():
         raise ApplyError("LayoutTrainer needs parallelize(model, layout=…) over all processes, and not mesh=")
-    if layout.size > 1 and not model.is_distributed_loading_by_transformers:
+    part = next((one.name for one in each_once(model) if one.is_part), None) if layout.size > 1 else None
+    if layout.size > 1 and (part or not model.is_distributed_loading_by_transformers):
         raise ApplyError(
-            f"{layout}: this model has shares that are plain tensors, such as copies of key/value heads, which a Trainer "
-            "would count once in its norm: take fewer processes in tp, such as fsdp in their place"
+            f"{layout}: this model has shares that are plain tensors, such as {part or 'copies of key/value heads'}, which a "
+            "Trainer would count once in its norm: take fewer processes in tp, such as fsdp in their place"
         )
