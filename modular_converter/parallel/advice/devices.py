@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import platform
 import re
 import sys
 from collections.abc import Mapping
@@ -124,8 +125,6 @@ def cluster_of(text: str, table: Path | None = None) -> Cluster:
 
 def name_at_hand(gpu: bool) -> str:
     """The name under which a table has this machine's device: that of the GPU, or of the host's kind of processor."""
-    import platform
-
     import torch
 
     name = torch.cuda.get_device_name() if gpu else f"CPU {platform.machine()}"

@@ -6,7 +6,7 @@ again in the next backward, where no hook of torch gathers them: the process wou
 
 from __future__ import annotations
 
-import weakref
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import WeakSet
@@ -27,7 +27,7 @@ from modular_converter.parallel.torch_private import (
 
 
 _GATHERED: WeakSet[KeptGathered] = WeakSet()
-_DATA: list[weakref.ref[torch.Tensor]] = []
+_ALL: WeakSet[KeptGathered] = WeakSet()
 # Where a model has its ``SameSettings``.
 WATCHED = "_same_settings"
 _KEPT = "_kept_gathered"
@@ -45,8 +45,10 @@ class KeptGathered:
 
     def __init__(self, model: Any, reshards: Mapping[FSDPModule, bool]) -> None:
         self.model, self.reshards = model, dict(reshards)
-        self.stored: list[Any] = []  # weights as optimizers have them
+        self.stored: dict[int, Any] = {}  # weights as optimizers have them, by their ids
         self.versions = 0
+        self.data: list[tuple[torch.Tensor, int]] = []  # what code has read as `weight.data`, with its version
+        _ALL.add(self)
         self.number = 0  # of the time during which weights stay gathered
         self.handles: dict[Any, list[Any]] = {}
         for unit in self.reshards:
@@ -54,7 +56,7 @@ class KeptGathered:
             module.__dict__[_KEPT] = self
             module.register_forward_pre_hook(self._watch_inputs, with_kwargs=True)
         model.register_forward_pre_hook(self._before_forward, prepend=True)
-        model.register_forward_hook(lambda unit, args, result: self._watched(unit, result))
+        model.register_forward_hook(self._after_forward)
 
     def close(self) -> None:
         """Free the gathered weights."""
@@ -95,14 +97,18 @@ class KeptGathered:
     def _before_forward(self, model: Any, args: Any) -> None:
         end_broken(model)  # of a layer that was called alone
         if not self.stored:  # not earlier: weights may be filled behind `fully_shard`
-            self.stored = list(model.parameters())
-        before, self.versions = self.versions, self._versions()
-        if (
-            before != self.versions or _read_data()
-        ):  # units that a forward without a backward has left gathered have the old weights
+            self.stored = {id(one): one for one in model.parameters()}
+            self.versions = self._versions()
+        # Units that a forward without a backward has left gathered have the old weights.
+        if self._wrote_data() or self.versions != self._versions():
             self.close()
             for unit in self.reshards:
                 unit.reshard()
+
+    def _after_forward(self, model: Any, args: Any, result: Any) -> Any:
+        # Not before it: in its first forward, `fully_shard` copies the shares of processes that have fewer entries.
+        self.versions = self._versions()
+        return self._watched(model, result)
 
     def _watch_inputs(self, unit: Any, args: Any, kwargs: Any) -> Any:
         return self._watched(unit, (args, kwargs))
@@ -129,19 +135,36 @@ class KeptGathered:
         return pytree.tree_map(watched, values, is_leaf=lambda one: not isinstance(one, (tuple, list, dict)))
 
     def _versions(self) -> int:
-        return sum(one._version + getattr(one, "_local_tensor", one)._version for one in self.stored)
+        return sum(map(_version, self.stored.values()))
+
+    def _wrote_data(self) -> bool:
+        """Whether code has written to the ``data`` of a weight since the last call.
+
+        Versions tell, and not which of these tensors are alive: processes collect garbage at other times.
+        """
+        found = any(version != _version(data) for data, version in self.data)
+        held = [number for number in range(len(self.data)) if _references(self.data, number) > _OWN_REFERENCES]
+        self.data = [(self.data[number][0], _version(self.data[number][0])) for number in held]
+        return found
 
 
-def note_data(data: torch.Tensor) -> None:
-    """Take note that code has read ``weight.data``: what it writes there changes no version."""
-    _DATA.append(weakref.ref(data))
+def note_data(weight: torch.Tensor, data: torch.Tensor) -> None:
+    """Take note that code has read ``weight.data``: what it writes there changes no version of the weight."""
+    for one in _ALL:
+        if id(weight) in one.stored:
+            one.data.append((data, _version(data)))
 
 
-def _read_data() -> bool:
-    """Whether code may have written to the ``data`` of a weight since the last call."""
-    found = bool(_DATA)
-    _DATA[:] = [one for one in _DATA if one() is not None]
-    return found
+def _version(tensor: Any) -> int:
+    return int(tensor._version + getattr(tensor, "_local_tensor", tensor)._version)
+
+
+def _references(data: list[tuple[torch.Tensor, int]], number: int) -> int:
+    return sys.getrefcount(data[number][0])
+
+
+_OWN_REFERENCES = _references([(torch.empty(0), 0)], 0)
+"""Of a tensor that nobody else holds."""
 
 
 def keeps_gathered(unit: Any) -> bool:

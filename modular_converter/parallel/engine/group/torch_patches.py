@@ -89,7 +89,7 @@ class AssignedData:
 
     def _read(self, weight: Any) -> Any:
         found = self.own.__get__(weight)
-        note_data(found)
+        note_data(weight, found)
         return found
 
     def _assign(self, weight: Any, value: Any) -> None:
