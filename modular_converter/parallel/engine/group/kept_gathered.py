@@ -151,7 +151,7 @@ class KeptGathered:
 def note_data(weight: torch.Tensor, data: torch.Tensor) -> None:
     """Take note that code has read ``weight.data``: what it writes there changes no version of the weight."""
     for one in _ALL:
-        if id(weight) in one.stored:
+        if id(weight) in one.stored or not one.stored:
             one.data.append((data, _version(data)))
 
 
