@@ -125,8 +125,7 @@ class _Writer:
         if built is not None and built.parent is not None:
             forms = tuple(self._inherited(statement, built.parent, wanted))
             return _Edit(statement.line - 1, end, forms)
-        start = statement.line - 1 - statement.lead.count("\n")
-        return _Edit(start, end, (Rewritten(wanted.lead + wanted.text),))
+        return _Edit(_start(statement), end, (Rewritten(wanted.lead + wanted.text),))
 
     def _place(self, name: str) -> int:
         """The line before which a definition is inserted: that of the first one that stands behind it now."""
