@@ -252,7 +252,8 @@ def in_group(part: Part, options: argparse.Namespace, count: int) -> None:
         "--kind",
         "steps",
     ]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
+    folders = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders), "HF_HUB_OFFLINE": "1"}
     with options.record.with_suffix(".errors").open("w") as errors:
         subprocess.run(command, env=environment, check=False, stderr=errors)
 
