@@ -113,8 +113,8 @@ def sizes_of(name: str) -> dict[str, int]:
 def published() -> str:
     """Predicted beside published speeds, and the time that the advice takes."""
     from modular_converter.parallel.advice.devices import GIB, cluster_of
-    from modular_converter.parallel.advice.footprints import footprint
     from modular_converter.parallel.advice.memory import LayoutSetting
+    from modular_converter.parallel.advice.stages import footprint
     from modular_converter.parallel.advice.step_time import time_of_step
     from modular_converter.parallel.advice.subject import model_in_question
     from modular_converter.parallel.costs.full_model import CountRequest

@@ -37,7 +37,7 @@ def styles() -> str:
 
 def tables(rows: list[dict[str, object]], date: str) -> dict[str, Callable[[], str]]:
     """From each mark of the page to what makes its text."""
-    from modular_converter.parallel.tables import coverage_table as table
+    from modular_converter.parallel.tables import coverage as table
     from modular_converter.parallel.tables.committed import committed_types, compare_committed, comparison_table
     from modular_converter.parallel.tables.coverage import types_without_row
 

@@ -18,7 +18,6 @@ from modular_converter.parallel.commands.common import (
     reports_errors,
     set_option,
 )
-from modular_converter.parallel.commands.export import export_command
 from modular_converter.parallel.commands.kinds import (
     committed,
     derive_kind,
@@ -33,7 +32,7 @@ from modular_converter.parallel.commands.run import run
 from modular_converter.parallel.commands.schedule import predict_schedule
 from modular_converter.parallel.commands.show import diff, show
 from modular_converter.parallel.commands.tune import tune_command
-from modular_converter.parallel.commands.write import write
+from modular_converter.parallel.commands.write import export_command, write
 from modular_converter.parallel.tested_versions import tell_untested
 
 
@@ -132,8 +131,7 @@ def coverage(
     from rich.console import Console
     from rich.progress import Progress
 
-    from modular_converter.parallel.tables.coverage import CLASSICS, cover, folders
-    from modular_converter.parallel.tables.coverage_table import markdown
+    from modular_converter.parallel.tables.coverage import CLASSICS, cover, folders, markdown
 
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()

@@ -17,7 +17,7 @@ pytest.importorskip("optuna")
 from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from modular_converter.parallel.tuning.pareto import pareto_front  # noqa: E402
+from modular_converter.parallel.tuning.study import pareto_front  # noqa: E402
 from tests.parallel.launch import ROOT, launch, line_of  # noqa: E402
 
 

@@ -34,10 +34,13 @@ from modular_converter.parallel.cli import main  # noqa: E402
 from modular_converter.parallel.costs.full_model import CountRequest  # noqa: E402
 from modular_converter.parallel.errors import AdviceError  # noqa: E402
 from modular_converter.parallel.tuning.chosen import chosen_of  # noqa: E402
-from modular_converter.parallel.tuning.front import front_picture  # noqa: E402
 from modular_converter.parallel.tuning.ranks import TrialOutcome  # noqa: E402
 from modular_converter.parallel.tuning.space import ChoiceTree, TrialCandidate, candidates_of  # noqa: E402
-from modular_converter.parallel.tuning.study import LayoutStudy, owned_storage  # noqa: E402
+from modular_converter.parallel.tuning.study import (  # noqa: E402
+    LayoutStudy,
+    front_picture,  # noqa: E402
+    owned_storage,
+)
 from tests.parallel.launch import ROOT, launch  # noqa: E402
 from tests.parallel.small_memory import HEADS, SIZES  # noqa: E402
 

@@ -126,7 +126,6 @@ FLOORS = {
         "choose",
         "block_lengths",
         "hindrances",
-        "gradients",
         "write_rules",
         "derive",
         "cost",

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from modular_converter.parallel.advice.devices import GIB, Cluster
-from modular_converter.parallel.advice.footprints import footprint
 from modular_converter.parallel.advice.memory import Footprint, LayoutSetting
+from modular_converter.parallel.advice.stages import footprint
 from modular_converter.parallel.advice.step_time import StepTime, time_of_step
 from modular_converter.parallel.advice.subject import ModelInQuestion
 from modular_converter.parallel.errors import PlanError

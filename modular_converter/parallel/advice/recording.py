@@ -15,8 +15,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.choice.skeleton import META, Guesses
-from modular_converter.parallel.costs.fused_attention import FusedAttention, PlainInputs
-from modular_converter.parallel.costs.model_costs import flops_of
+from modular_converter.parallel.costs.model_costs import FusedAttention, PlainInputs, flops_of
 from modular_converter.parallel.errors import AdviceError, BuildError, one_line
 from modular_converter.parallel.shard.collectives import FakeGroup
 from modular_converter.parallel.torch_private import (

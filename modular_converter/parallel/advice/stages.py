@@ -1,4 +1,4 @@
-"""The memory and the passes of a model in stages: the layers of the largest list, cut into stages of about the same bytes."""
+"""The memory of a device in any layout; with stages, that of the layers of the largest list, cut into about the same bytes."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from modular_converter.parallel.advice.memory import (
     Footprint,
     LayoutSetting,
     Moment,
+    OptimizerUse,
     WeightUnit,
     assembled,
     optimizer_of,
     training_moments,
+    unstaged_footprint,
     weight_units,
 )
-from modular_converter.parallel.advice.optimizer_state import OptimizerUse
 from modular_converter.parallel.advice.profile import SegmentUse
 from modular_converter.parallel.advice.subject import ModelInQuestion, WeightGroup, weight_groups
 from modular_converter.parallel.errors import AdviceError
 from modular_converter.parallel.pipeline.chain import balanced, spans
-from modular_converter.parallel.schedule.forecast import PipelineSetting
+from modular_converter.parallel.schedule.forecast import PipelineSetting, simulate
 from modular_converter.parallel.schedule.orders import SCHEDULES, ActionOrder, Work
-from modular_converter.parallel.schedule.simulate import simulate
 from modular_converter.parallel.schedule.stage_costs import StageCost
 
 
@@ -177,3 +177,17 @@ def _peak(stage: Stage, units: dict[str, WeightUnit], setting: LayoutSetting, tr
     highest = max(moments, key=lambda one: max(one.gradients, whole) + one.activations)
     summed = sum(one.sums + one.reduced for one in units.values()) if setting.spreads else 0.0
     return highest._replace(gradients=max(highest.gradients, whole) + summed)
+
+
+def footprint(subject: ModelInQuestion, setting: LayoutSetting, device: Device) -> Footprint:
+    """The memory of a device. Raises ``PlanError`` if the model does not allow the layout, or cannot be run without data."""
+    layout = setting.layout
+    if setting.rows % setting.chunks:
+        raise AdviceError(f"{setting.rows} rows do not divide into {setting.chunks} micro-batches")
+    if setting.weight_type and subject.trains and not setting.spreads:
+        raise AdviceError(f"another type of products needs data ranks, such as fsdp2; this layout is {layout}")
+    groups = subject.groups(setting.shares, layout.shares)
+    if layout.pp > 1:
+        return staged_footprint(subject, setting, device, groups)
+    use = subject.use(setting.micro_rows, setting.shares, layout.shares, setting.recompute)
+    return unstaged_footprint(subject, setting, device, groups, use)

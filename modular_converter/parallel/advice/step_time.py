@@ -16,7 +16,7 @@ from modular_converter.parallel.advice.profile import RunUse, SegmentUse, Stretc
 from modular_converter.parallel.advice.recording import Kernel
 from modular_converter.parallel.advice.stages import Stage, order_of_passes, stages_of
 from modular_converter.parallel.advice.subject import ModelInQuestion
-from modular_converter.parallel.schedule.simulate import Timeline, simulate
+from modular_converter.parallel.schedule.forecast import Timeline, simulate
 from modular_converter.parallel.schedule.stage_costs import StageCost
 
 

@@ -79,13 +79,13 @@ def memory_command(model: str, **options: Any) -> None:
     Exit code: 0 it fits, 1 it does not (or, with --strict, weights are whole on several ranks), 2 not possible.
     """
     from modular_converter.parallel.advice.devices import cluster_of
-    from modular_converter.parallel.advice.footprints import footprint
     from modular_converter.parallel.advice.report import (
         memory_table,
         memory_value,
         plain_table,
         replicated_lines,
     )
+    from modular_converter.parallel.advice.stages import footprint
 
     setting = _setting(options)
     device = cluster_of(options["devices"], options["cluster"]).device
@@ -194,10 +194,11 @@ def advise_command(model: str | None, **options: Any) -> None:
 
 
 def _print_advice(found: Advice, model: str, subject: ModelInQuestion, options: dict[str, Any]) -> None:
-    from modular_converter.parallel.advice.page import advice_page, fastest_in_stages
     from modular_converter.parallel.advice.report import (
+        advice_page,
         advice_table,
         advice_value,
+        fastest_in_stages,
         line_to_run,
         plain_table,
         recommendation,
@@ -242,7 +243,7 @@ def cluster_asked(options: dict[str, Any]) -> Cluster:
 
 def _calibrated(path: Path, processes: int | None) -> Cluster:
     """This machine, measured; its entry is written."""
-    from modular_converter.parallel.advice.calibrate import calibrated, entry_text
+    from modular_converter.parallel.advice.machine import calibrated, entry_text
 
     if not path.parent.is_dir():
         raise AdviceError(f"{path}: there is no folder {path.parent}")

@@ -8,7 +8,7 @@ from typing import Any
 
 from modular_converter.parallel.errors import ScheduleError
 from modular_converter.parallel.schedule.forecast import Forecast, PipelineSetting
-from modular_converter.parallel.schedule.measured import MeasuredStep
+from modular_converter.parallel.schedule.report import MeasuredStep
 from modular_converter.parallel.schedule.stage_costs import ChainCosts
 
 

@@ -26,10 +26,13 @@ from modular_converter.parallel.schedule.forecast import (
     ScheduleComparison,
     compare_schedules,
 )
-from modular_converter.parallel.schedule.measured import MeasuredStep, measured_lines, measured_table, measured_value
 from modular_converter.parallel.schedule.orders import Work, schedule_named
 from modular_converter.parallel.schedule.report import (
+    MeasuredStep,
     advice,
+    measured_lines,
+    measured_table,
+    measured_value,
     rank_table,
     schedule_table,
     summary_line,

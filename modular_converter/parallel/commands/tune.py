@@ -139,7 +139,7 @@ def _run(study: LayoutStudy, subject: ModelInQuestion, question: Question, gpu: 
 
 def _report(study: LayoutStudy, options: dict[str, Any]) -> int:
     from modular_converter.parallel.advice.report import plain_table
-    from modular_converter.parallel.tuning.front import front_picture, result_table
+    from modular_converter.parallel.tuning.study import front_picture, result_table
 
     results, front = study.results(), study.front()
     if options["form"] == "json":

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
+from modular_converter.parallel.schedule.forecast import Timed, Timeline
 from modular_converter.parallel.schedule.orders import Work
-from modular_converter.parallel.schedule.simulate import Timed, Timeline
 
 
 NAMES = {

@@ -16,11 +16,12 @@ from modular_converter.parallel.solve.block_lengths import parts_of
 from modular_converter.parallel.solve.choose import DIVISOR, Choice, choose, layout
 from modular_converter.parallel.solve.flow import Flow, uses
 from modular_converter.parallel.solve.follow import follow
-from modular_converter.parallel.solve.gradients import Entries, gradient_entries
 from modular_converter.parallel.solve.operators import traits_of
 from modular_converter.parallel.solve.write_rules import (
+    Entries,
     ShardedParameter,
     generic_attributes,
+    gradient_entries,
     has_head,
     rules_of,
     shards_of_untraced,

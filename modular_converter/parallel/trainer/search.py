@@ -18,7 +18,7 @@ from modular_converter.parallel.engine.group.same_calls import refuse_other_opti
 from modular_converter.parallel.errors import ApplyError, one_line
 from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.torch_private import default_store
-from modular_converter.parallel.tuning.pareto import PlotPoint, front_svg, pareto_front
+from modular_converter.parallel.tuning.study import PlotPoint, front_svg, pareto_front
 
 
 COMPLETE, PRUNED, FAILED = "complete", "pruned", "failed"

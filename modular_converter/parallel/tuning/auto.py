@@ -20,7 +20,7 @@ from modular_converter.parallel.costs.full_model import CountRequest
 from modular_converter.parallel.engine.arguments import Arguments
 from modular_converter.parallel.engine.base.adapted import base_of
 from modular_converter.parallel.engine.base.memory import tell
-from modular_converter.parallel.engine.checkpoint.load_model import is_folder, open_checkpoint
+from modular_converter.parallel.engine.checkpoint.model_files import is_folder, open_checkpoint
 from modular_converter.parallel.engine.group.process_grid import join_group
 from modular_converter.parallel.errors import AdviceError, ApplyError, PlanError, one_line
 from modular_converter.parallel.torch_private import default_store

@@ -27,7 +27,7 @@ import torch.distributed as dist
 from accelerate import init_empty_weights
 from accelerate.utils.memory import should_reduce_batch_size
 
-from modular_converter.parallel.advice.optimizer_state import OPTIMIZERS
+from modular_converter.parallel.advice.memory import OPTIMIZERS
 from modular_converter.parallel.advice.recording import loss_of
 from modular_converter.parallel.advice.subject import ModelInQuestion
 from modular_converter.parallel.choice.skeleton import Skeleton, assemble_model, dismantle, kept_types

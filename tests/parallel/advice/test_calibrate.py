@@ -9,7 +9,6 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from modular_converter.parallel.advice.calibrate import calibrated, entry_text
 from modular_converter.parallel.advice.devices import (
     Device,
     cluster_at_hand,
@@ -17,6 +16,7 @@ from modular_converter.parallel.advice.devices import (
     known_devices,
     name_at_hand,
 )
+from modular_converter.parallel.advice.machine import calibrated, entry_text
 from modular_converter.parallel.commands.advise import advise_command
 from modular_converter.parallel.errors import AdviceError
 

@@ -10,9 +10,8 @@ from torch.distributed._tools.mem_tracker import MemTracker
 
 from modular_converter.parallel.advice.candidates import Question, forecasts_that_fit
 from modular_converter.parallel.advice.devices import cluster_of
-from modular_converter.parallel.advice.footprints import footprint
 from modular_converter.parallel.advice.memory import LayoutSetting
-from modular_converter.parallel.advice.stages import stages_of
+from modular_converter.parallel.advice.stages import footprint, stages_of
 from modular_converter.parallel.advice.subject import ModelInQuestion, model_in_question
 from modular_converter.parallel.costs.full_model import CountRequest, inputs_of
 from modular_converter.parallel.errors import AdviceError, PlanError

@@ -7,8 +7,14 @@ from collections import Counter
 import pytest
 import torch
 
-from modular_converter.parallel.advice.memory import LayoutSetting, optimizer_of, trained_weights
-from modular_converter.parallel.advice.optimizer_state import OPTIMIZERS, TrainedWeight, optimizer_use
+from modular_converter.parallel.advice.memory import (
+    OPTIMIZERS,
+    LayoutSetting,
+    TrainedWeight,
+    optimizer_of,
+    optimizer_use,
+    trained_weights,
+)
 from modular_converter.parallel.advice.subject import model_in_question
 from modular_converter.parallel.costs.full_model import CountRequest
 from modular_converter.parallel.errors import AdviceError

@@ -10,7 +10,7 @@ import pytest
 
 from modular_converter.parallel.advice.candidates import Advice, Question, advise
 from modular_converter.parallel.advice.devices import GIB, cluster_of
-from modular_converter.parallel.advice.page import (
+from modular_converter.parallel.advice.report import (
     LABEL,
     VALUE,
     WIDTH,
@@ -18,8 +18,10 @@ from modular_converter.parallel.advice.page import (
     advice_page,
     bar_picture,
     fastest_in_stages,
+    gib,
+    line_to_run,
+    recommendation,
 )
-from modular_converter.parallel.advice.report import gib, line_to_run, recommendation
 from modular_converter.parallel.advice.step_time import timeline_of_stages
 from modular_converter.parallel.advice.subject import ModelInQuestion, model_in_question
 from modular_converter.parallel.costs.full_model import CountRequest

@@ -16,10 +16,10 @@ from modular_converter.parallel.schedule.forecast import (
     compare_schedules,
     even_balance,
     forecast,
+    simulate,
 )
 from modular_converter.parallel.schedule.orders import SCHEDULES, order_of
 from modular_converter.parallel.schedule.report import advice
-from modular_converter.parallel.schedule.simulate import simulate
 from modular_converter.parallel.schedule.stage_costs import NOTHING, ChainCosts, StageCost, even_costs
 
 

@@ -15,15 +15,14 @@ from click.testing import CliRunner
 
 from modular_converter.parallel.cli import main
 from modular_converter.parallel.engine.stages.measure import REPEATS, WARM_UP, _Run, layer_times
-from modular_converter.parallel.schedule.forecast import PipelineSetting, forecast
-from modular_converter.parallel.schedule.measured import (
+from modular_converter.parallel.schedule.forecast import PipelineSetting, Timed, forecast
+from modular_converter.parallel.schedule.report import (
     MeasuredStep,
     compute_difference,
     measured_lines,
     measured_table,
     measured_value,
 )
-from modular_converter.parallel.schedule.simulate import Timed
 from modular_converter.parallel.schedule.stage_costs import even_costs
 
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modular_converter.parallel.errors import ScheduleError
+from modular_converter.parallel.schedule.forecast import Timeline, simulate
 from modular_converter.parallel.schedule.orders import SCHEDULES, Action, ActionOrder, Work, inference_order, order_of
-from modular_converter.parallel.schedule.simulate import Timeline, simulate
 from modular_converter.parallel.schedule.stage_costs import StageCost
 
 

@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 
 from modular_converter.parallel.solve.follow import dependence, follow
-from modular_converter.parallel.solve.gradients import GradientFlow
 from modular_converter.parallel.solve.operators import OPERATORS, functions_where
 from modular_converter.parallel.solve.operators.products import pointwise
 from modular_converter.parallel.solve.operators.traits import (
@@ -20,6 +19,7 @@ from modular_converter.parallel.solve.operators.traits import (
     Traits,
     opaque,
 )
+from modular_converter.parallel.solve.write_rules import GradientFlow
 from modular_converter.parallel.trace.graph import Op, Parameter, Ref, Tensor, Trace
 
 

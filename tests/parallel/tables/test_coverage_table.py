@@ -1,6 +1,6 @@
 """The tables of a coverage run agree with its rows."""
 
-from modular_converter.parallel.tables.coverage_table import committed_section, markdown, summary
+from modular_converter.parallel.tables.coverage import committed_section, markdown, summary
 
 
 ROWS = [

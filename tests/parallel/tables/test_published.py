@@ -5,8 +5,12 @@ import pytest
 
 pytest.importorskip("transformers")
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
-from modular_converter.parallel.tables.coverage import holds_at, published  # noqa: E402
-from modular_converter.parallel.tables.coverage_table import markdown, summary  # noqa: E402
+from modular_converter.parallel.tables.coverage import (  # noqa: E402  # noqa: E402
+    holds_at,
+    markdown,
+    published,
+    summary,
+)
 from modular_converter.parallel.tiny.build import target_of  # noqa: E402
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from modular_converter.findings import Finding, Location, Rule
-from modular_converter.parallel.lint import plan_lacks_new_layer, plan_names_missing_layer
+from modular_converter.parallel.lint import plan_entries
 from modular_converter.rules import (
     all_rules,
     base_classes,
@@ -249,8 +249,8 @@ WORDED = [
     ),
     (configurations.unknown_setting(AT, "rnk", "rank"), "`config.rnk` is no attribute", "Did you mean `rank`?"),
     (exported_names.unknown_in_all(AT, "NewMode", candidates=["NewModel"]), "`NewMode`", "`NewModel`"),
-    (plan_names_missing_layer.diagnose(AT, "mlp.up", "base_model_tp_plan"), "`mlp.up`", "Override"),
-    (plan_lacks_new_layer.diagnose(AT, "gate", "up", "NewMLP"), "splits `up` of `NewMLP`, but has no", "Override"),
+    (plan_entries.plan_names_missing_layer(AT, "mlp.up", "base_model_tp_plan"), "`mlp.up`", "Override"),
+    (plan_entries.plan_lacks_new_layer(AT, "gate", "up", "NewMLP"), "splits `up` of `NewMLP`, but has no", "Override"),
     (parent_classes.deep_inheritance(AT, "NewMLP", "OldMLP", "OlderMLP", "m.py"), "`OlderMLP` of m.py", "`OlderMLP`"),
     (ignored_findings.unused_ignore(AT, "MC307"), "no finding of `MC307`", "Remove `MC307`"),
     (ignored_findings.names_none(AT), "names no rule", "--list-rules"),

@@ -21,8 +21,13 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.placement_types import Placement
 
-from modular_converter.parallel.engine.base.callers import called_alone, runs_in, within
-from modular_converter.parallel.engine.base.inner_forward import conv1d_product, is_conv1d
+from modular_converter.parallel.engine.base.forwards import (
+    called_alone,
+    conv1d_product,
+    is_conv1d,
+    runs_in,
+    within,
+)
 from modular_converter.parallel.engine.base.weights_there import WeightThere, weight_there
 from modular_converter.parallel.engine.group.share_tensors import as_plain
 from modular_converter.parallel.errors import ApplyError

@@ -20,22 +20,27 @@ from modular_converter.parallel.choice.skeleton import Skeleton, dismantle, kept
 from modular_converter.parallel.engine.arguments import BLANK_WEIGHTS, Arguments
 from modular_converter.parallel.engine.base.adapted import keep_adapters, path_of_base, state_of_adapters, wrap
 from modular_converter.parallel.engine.base.dropout import SharedDropout
-from modular_converter.parallel.engine.base.inner_forward import check_ids
+from modular_converter.parallel.engine.base.forwards import check_ids
 from modular_converter.parallel.engine.base.memory import print_usage, tell
 from modular_converter.parallel.engine.base.preflight import CHANGE_WEIGHTS, kept_fit, refusals
 from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN, Unproven, refusing_unproven
-from modular_converter.parallel.engine.checkpoint.load_model import is_folder
+from modular_converter.parallel.engine.checkpoint.model_files import is_folder
 from modular_converter.parallel.engine.group.agreed_plan import (
     agreed_plan,
     agreed_unproven,
     refuse_difference_in_group,
     refuse_other_weights,
 )
-from modular_converter.parallel.engine.group.data_ranks import refuse_options, spread_over_data
+from modular_converter.parallel.engine.group.gradients import refuse_wrapped
 from modular_converter.parallel.engine.group.held_weights import hold_weights, note
 from modular_converter.parallel.engine.group.hidden_shares import hide_shares, hide_sizes, through_shares
-from modular_converter.parallel.engine.group.process_grid import ProcessGrid, join_group, process_grid
-from modular_converter.parallel.engine.group.refused_wrappers import refuse_wrapped
+from modular_converter.parallel.engine.group.process_grid import (
+    ProcessGrid,
+    join_group,
+    process_grid,
+    refuse_options,
+    spread_over_data,
+)
 from modular_converter.parallel.engine.group.same_calls import meet, refuse_other_options
 from modular_converter.parallel.engine.group.same_settings import compared_call, watch_settings, with_new_parts
 from modular_converter.parallel.engine.group.sequence_parallel import SequenceParallel, sequence_plan
@@ -56,8 +61,7 @@ from modular_converter.parallel.engine.group.weight_sources import (
 )
 from modular_converter.parallel.engine.group.whole_state import made_by_first, whole_tensors
 from modular_converter.parallel.engine.inference.agreement import agreeing_methods, choose_cache
-from modular_converter.parallel.engine.inference.fused_activations import fuse_activations
-from modular_converter.parallel.engine.inference.fused_norms import fuse_norms
+from modular_converter.parallel.engine.inference.fused import fuse_activations, fuse_norms
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup, make_plain
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan

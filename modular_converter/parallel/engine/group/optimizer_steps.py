@@ -18,8 +18,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch.distributed.tensor import DTensor
 
+from modular_converter.parallel.engine.group.gradients import check_shards, check_wrapped_optimizer
 from modular_converter.parallel.engine.group.kept_gathered import close_gathered, refuse_broken
-from modular_converter.parallel.engine.group.refused_wrappers import check_shards, check_wrapped_optimizer
 from modular_converter.parallel.engine.group.same_calls import meet_of
 from modular_converter.parallel.engine.group.share_tensors import ShareTensor, as_plain, mark
 from modular_converter.parallel.engine.group.spread import Spread, gathered_weights, models_of

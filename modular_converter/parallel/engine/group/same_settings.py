@@ -22,9 +22,8 @@ import torch.distributed as dist
 
 from modular_converter.parallel.engine.base.settings import pickled, settings_changes, settings_of
 from modular_converter.parallel.engine.base.weights_there import stored_there
-from modular_converter.parallel.engine.group.data_ranks import refuse_tables
 from modular_converter.parallel.engine.group.kept_gathered import WATCHED, end_broken, keeps_gathered
-from modular_converter.parallel.engine.group.process_grid import ProcessGrid
+from modular_converter.parallel.engine.group.process_grid import ProcessGrid, refuse_tables
 from modular_converter.parallel.engine.group.same_calls import digest_of, everywhere, meet
 from modular_converter.parallel.engine.group.spread import (
     free_gathered,

@@ -23,11 +23,10 @@ from modular_converter.parallel.engine.base.attention_heads import (
     wants_attentions,
     whole_heads,
 )
-from modular_converter.parallel.engine.base.callers import forward_of
-from modular_converter.parallel.engine.base.inner_forward import uncheck_ids
+from modular_converter.parallel.engine.base.forwards import forward_of, uncheck_ids
 from modular_converter.parallel.engine.base.memory import MemoryFigures, usage, without_devices
 from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN
-from modular_converter.parallel.engine.checkpoint.save_model import saves_as_library
+from modular_converter.parallel.engine.checkpoint.model_files import saves_as_library
 from modular_converter.parallel.engine.group.gradients import norm_of, scale_gradients
 from modular_converter.parallel.engine.group.held_weights import release
 from modular_converter.parallel.engine.group.hidden_shares import show_sizes

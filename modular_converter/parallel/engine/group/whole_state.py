@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from modular_converter.parallel.engine.base.settings import apply_changes, pickled, settings_changes, settings_of
-from modular_converter.parallel.engine.checkpoint.save_model import save_model, saved_names
+from modular_converter.parallel.engine.checkpoint.model_files import save_model, saved_names
 from modular_converter.parallel.engine.group.same_calls import everywhere
 from modular_converter.parallel.engine.group.spread import Spread, entries_in, spread_of
 from modular_converter.parallel.errors import ApplyError, one_line

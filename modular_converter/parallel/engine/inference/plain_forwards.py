@@ -21,8 +21,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 
 from modular_converter.parallel import torch_private
-from modular_converter.parallel.engine.base.callers import called_alone
-from modular_converter.parallel.engine.base.inner_forward import conv1d_product, is_conv1d, swap_forward
+from modular_converter.parallel.engine.base.forwards import called_alone, conv1d_product, is_conv1d, swap_forward
 from modular_converter.parallel.quantised.int8 import Int8Linear
 from modular_converter.parallel.shard.apply import Applied, attach
 from modular_converter.parallel.shard.collectives import ProcessGroup

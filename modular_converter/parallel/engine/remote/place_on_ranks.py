@@ -31,7 +31,7 @@ from modular_converter.parallel.engine.base.preflight import check_fit, check_ho
 from modular_converter.parallel.engine.base.probe import Probe, probe_of, probe_with
 from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN, Unproven
 from modular_converter.parallel.engine.base.watched_code import WatchedCode
-from modular_converter.parallel.engine.checkpoint.load_model import (
+from modular_converter.parallel.engine.checkpoint.model_files import (
     Checkpoint,
     is_folder,
     open_checkpoint,

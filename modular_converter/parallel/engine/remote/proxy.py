@@ -38,7 +38,7 @@ from modular_converter.parallel.engine.base.settings import pickled, settings_ch
 from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN, refuse_unproven
 from modular_converter.parallel.engine.base.watched_state import GONE, StateChange, WatchedState
 from modular_converter.parallel.engine.base.weights_there import StoredThere, is_there, weight_there
-from modular_converter.parallel.engine.checkpoint.save_model import save_model, saved_names, saves_as_library
+from modular_converter.parallel.engine.checkpoint.model_files import save_model, saved_names, saves_as_library
 from modular_converter.parallel.engine.remote.caller_state import CallerState
 from modular_converter.parallel.engine.remote.placement import Placement
 from modular_converter.parallel.engine.remote.remote_values import ModelThere, StoredTensor, without_marks

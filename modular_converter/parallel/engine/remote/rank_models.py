@@ -22,7 +22,7 @@ from modular_converter.parallel.engine.base.attention_heads import (
     wants_attentions,
 )
 from modular_converter.parallel.engine.base.dropout import SharedDropout
-from modular_converter.parallel.engine.base.inner_forward import check_ids
+from modular_converter.parallel.engine.base.forwards import check_ids
 from modular_converter.parallel.engine.base.memory import usage
 from modular_converter.parallel.engine.base.settings import (
     Change,
@@ -35,9 +35,7 @@ from modular_converter.parallel.engine.base.watched_code import CodeFacts, take_
 from modular_converter.parallel.engine.base.watched_state import StateChange, WatchedState
 from modular_converter.parallel.engine.checkpoint.reader import Reader, Recipe, read_share
 from modular_converter.parallel.engine.inference.agreement import choose_cache, make_agree
-from modular_converter.parallel.engine.inference.fused import unfuse
-from modular_converter.parallel.engine.inference.fused_activations import fuse_activations
-from modular_converter.parallel.engine.inference.fused_norms import fuse_norms
+from modular_converter.parallel.engine.inference.fused import fuse_activations, fuse_norms, unfuse
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup, make_plain
 from modular_converter.parallel.engine.remote.caller_state import apply_difference, configs_in
 from modular_converter.parallel.engine.remote.loaded import Called, Loaded, fill_whole

@@ -15,14 +15,18 @@ from modular_converter.parallel.choice.skeleton import Skeleton, kept_types
 from modular_converter.parallel.engine.arguments import Arguments
 from modular_converter.parallel.engine.base.dropout import SharedDropout
 from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN, Unproven, refuse_unproven
-from modular_converter.parallel.engine.checkpoint.load_model import is_folder
-from modular_converter.parallel.engine.checkpoint.save_model import save_model, saves_as_library
+from modular_converter.parallel.engine.checkpoint.model_files import is_folder, save_model, saves_as_library
 from modular_converter.parallel.engine.group.agreed_plan import agreed_unproven
-from modular_converter.parallel.engine.group.data_ranks import refuse_options, spread_over_data
+from modular_converter.parallel.engine.group.gradients import refuse_wrapped
 from modular_converter.parallel.engine.group.held_weights import hold_weights
 from modular_converter.parallel.engine.group.in_process_group import opened, plan_and_skeleton
-from modular_converter.parallel.engine.group.process_grid import ProcessGrid, join_group, process_grid
-from modular_converter.parallel.engine.group.refused_wrappers import refuse_wrapped
+from modular_converter.parallel.engine.group.process_grid import (
+    ProcessGrid,
+    join_group,
+    process_grid,
+    refuse_options,
+    spread_over_data,
+)
 from modular_converter.parallel.engine.group.same_calls import everywhere, meet, refuse_other_options
 from modular_converter.parallel.engine.group.spread import Spread, each_once, mark_parts
 from modular_converter.parallel.engine.group.training_checkpoint import InLayout

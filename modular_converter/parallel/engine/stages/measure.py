@@ -14,7 +14,7 @@ from modular_converter.parallel.engine.group.same_calls import everywhere
 from modular_converter.parallel.engine.stages.pipeline import Pipeline
 from modular_converter.parallel.engine.stages.scheduled_stage import Clock
 from modular_converter.parallel.errors import ScheduleError
-from modular_converter.parallel.schedule.measured import MeasuredStep
+from modular_converter.parallel.schedule.report import MeasuredStep
 from modular_converter.parallel.schedule.stage_costs import ChainCosts, StageCost
 from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.trace.record import tensors_in

@@ -21,8 +21,8 @@ from modular_converter.parallel.choice.skeleton import META
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.flow import LayerFlow
 from modular_converter.parallel.pipeline.stage import StageModule
+from modular_converter.parallel.schedule.forecast import Timed
 from modular_converter.parallel.schedule.orders import Action, Work
-from modular_converter.parallel.schedule.simulate import Timed
 from modular_converter.parallel.torch_private import pytree
 
 

@@ -137,7 +137,7 @@ def test_classes_that_do_not_fit(folder):
 
 
 def test_links_and_dots_are_ordinary(folder, tmp_path):
-    from modular_converter.parallel.engine.checkpoint.load_model import open_checkpoint
+    from modular_converter.parallel.engine.checkpoint.model_files import open_checkpoint
 
     link = tmp_path / "link"
     os.symlink(folder, link)

@@ -11,8 +11,11 @@ import transformers  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
 
 from modular_converter.parallel import parallelize  # noqa: E402
-from modular_converter.parallel.engine.checkpoint.load_model import open_checkpoint  # noqa: E402
-from modular_converter.parallel.engine.checkpoint.save_model import save_model, saved_names  # noqa: E402
+from modular_converter.parallel.engine.checkpoint.model_files import (  # noqa: E402
+    open_checkpoint,  # noqa: E402
+    save_model,
+    saved_names,
+)
 from modular_converter.parallel.errors import PlanError  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
 

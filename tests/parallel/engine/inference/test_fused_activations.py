@@ -9,8 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 from transformers.activations import ACT2FN
 
-from modular_converter.parallel.engine.inference.fused import unfuse
-from modular_converter.parallel.engine.inference.fused_activations import fuse_activations
+from modular_converter.parallel.engine.inference.fused import fuse_activations, unfuse
 
 
 class Written(nn.Module):

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 import transformers
 from torch import nn
 
-from modular_converter.parallel.engine.inference.fused_norms import fuse_norms
+from modular_converter.parallel.engine.inference.fused import fuse_norms
 from modular_converter.parallel.engine.inference.norm_kernel import norm_kernel
 
 
