@@ -114,7 +114,7 @@ def note(done: Path, rows: list[dict[str, Any]]) -> None:
 
 def run(tools: list[str], done: Path, limit: int, causal: bool) -> None:
     """Append the rows of up to ``limit`` models that lack a row for one of the tools."""
-    from modular_converter.parallel.proof.on_processes import RankPool
+    from modular_converter.parallel.proof.on_ranks import RankPool
 
     known = {(row["model"], row["to"]) for row in read(done)}
     with RankPool(2) as pool:

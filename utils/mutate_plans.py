@@ -78,7 +78,7 @@ def tried(name: str, number: int, seed: int) -> Iterator[str]:
 
     from modular_converter.parallel.errors import PlanError
     from modular_converter.parallel.proof.in_use import refusal
-    from modular_converter.parallel.proof.on_threads import check_on_threads
+    from modular_converter.parallel.proof.on_ranks import check_on_threads
     from modular_converter.parallel.proof.prove import derive_model
     from modular_converter.parallel.tiny.build import target_of
 

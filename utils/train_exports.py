@@ -91,7 +91,7 @@ def check_accelerate(derived: Any, found: Any) -> str:
 
 def check_deepspeed(derived: Any, found: Any) -> str:
     """``the same``, or the first difference; on each rank."""
-    from modular_converter.parallel.tiny.copies import copy_of
+    from modular_converter.parallel.tiny.build import copy_of
 
     shared = copy_of(derived.small.model)
     engine = _deepspeed_engine(shared, found.text)
@@ -115,7 +115,7 @@ def _a_step(derived: Any, found: Any, call: Any, shared: Any, backward: Callable
 
     from modular_converter.parallel.exports.export import bytes_on_device
     from modular_converter.parallel.proof.judge import worst_error
-    from modular_converter.parallel.tiny.copies import copy_of
+    from modular_converter.parallel.tiny.build import copy_of
 
     plain = copy_of(derived.small.model)
     inputs = dict(derived.small.inputs)
@@ -279,7 +279,7 @@ def sample(tool: str, done: Path, limit: int) -> bool:
     from export_table import note, rows_of, todo
 
     from modular_converter.parallel.exports.export import TOOLS
-    from modular_converter.parallel.proof.on_processes import RankPool
+    from modular_converter.parallel.proof.on_ranks import RankPool
 
     same = True
     pool = RankPool(2) if TOOLS[tool].route else None

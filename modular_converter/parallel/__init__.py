@@ -15,9 +15,8 @@ from modular_converter.parallel.errors import LIBRARIES, MissingLibraryError
 
 if TYPE_CHECKING:
     from modular_converter.parallel.api import parallelize
-    from modular_converter.parallel.auto_layout import AutoLayout
     from modular_converter.parallel.engine.stages.pipeline import Pipeline
-    from modular_converter.parallel.layout import Layout
+    from modular_converter.parallel.layout import AutoLayout, Layout
     from modular_converter.parallel.pipeline.prove import derive_pipeline
     from modular_converter.parallel.proof.prove import derive
     from modular_converter.parallel.ranks.session import Session
@@ -40,7 +39,7 @@ __all__ = [
 
 
 _PUBLIC = {
-    "AutoLayout": "auto_layout",
+    "AutoLayout": "layout",
     "Layout": "layout",
     "LayoutTrainer": "trainer.layout_trainer",
     "Pipeline": "engine.stages.pipeline",

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from modular_converter.parallel.auto_layout import AutoLayout
 from modular_converter.parallel.choice.select_plan import GivenPlan
 from modular_converter.parallel.engine.arguments import LOST_WEIGHTS, Arguments, check_arguments, in_process_group
 from modular_converter.parallel.engine.base.adapted import base_of
 from modular_converter.parallel.engine.base.memory import with_devices
 from modular_converter.parallel.engine.base.preflight import uncompiled
 from modular_converter.parallel.engine.checkpoint.folder import is_adapter, open_adapter
-from modular_converter.parallel.layout import Layout
+from modular_converter.parallel.int8 import pack_layers, unpack_layers
+from modular_converter.parallel.layout import AutoLayout, Layout
 from modular_converter.parallel.proof.prove import inputs_by_name
-from modular_converter.parallel.quantised.int8 import pack_layers, unpack_layers
 from modular_converter.parallel.ranks.processes import refuse_import_in_child
 from modular_converter.parallel.tested_versions import tell_untested
 from modular_converter.parallel.tiny.inputs import remember_examples

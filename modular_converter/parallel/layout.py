@@ -1,4 +1,4 @@
-"""A layout: the number of processes in each dimension of parallelism, with a text form such as ``fsdp2.tp2``."""
+"""A layout: the number of processes in each dimension of parallelism, with a text form such as ``fsdp2.tp2``; or one to choose."""
 
 from __future__ import annotations
 
@@ -126,3 +126,35 @@ def _cure(part: str) -> str:
         return f"{part!r} is no part of a layout: {_ELSEWHERE[word].format_map(names)}"
     known = ", ".join(f"{one}2" for one in _NAMES)
     return f"{part!r} is none of {known}; write for example fsdp2.tp2"
+
+
+@dataclass(frozen=True)
+class AutoLayout:
+    """The question that ``parallelize(layout=…)`` puts to the advice; ``"auto"`` is ``AutoLayout()``.
+
+    Attributes:
+        batch: rows of a step over all data ranks; if None, one for each process.
+        length: tokens of a row; if None, the model's own, at most 2048.
+        optimizer: ``"adamw"``, ``"sgd"``, …: as for ``modular-plan advise --train``.
+        stages: whether layouts with ``pp`` may be chosen, which give a ``Pipeline`` in place of the model.
+        try_step: whether a step of the choice is tried first, with other weights, in processes of its own; the next is
+            taken if it runs out of memory.
+        timeout: seconds after which a tried step counts as hung.
+
+    Raises ``ApplyError`` for a value that an option cannot have.
+    """
+
+    batch: int | None = None
+    length: int | None = None
+    optimizer: str = "adamw"
+    stages: bool = False
+    try_step: bool = True
+    timeout: float = 600.0
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "length"):
+            number = getattr(self, name)
+            if number is not None and (type(number) is not int or number < 1):
+                raise ApplyError(f"AutoLayout({name}={number!r}): give a whole number of 1 or more")
+        if not isinstance(self.timeout, (int, float)) or not 0 < self.timeout < float("inf"):
+            raise ApplyError(f"AutoLayout(timeout={self.timeout!r}): give a number of seconds above 0")

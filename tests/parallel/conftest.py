@@ -29,7 +29,7 @@ def ranks():
 def pool():
     """Two processes for verifications."""
     pytest.importorskip("transformers")
-    from modular_converter.parallel.proof.on_processes import RankPool
+    from modular_converter.parallel.proof.on_ranks import RankPool
 
     with RankPool(2) as found:
         yield found
@@ -38,9 +38,9 @@ def pool():
 @pytest.fixture
 def one_pool(pool, monkeypatch):
     """The commands take two processes that run already."""
-    from modular_converter.parallel.proof import on_processes
+    from modular_converter.parallel.proof import on_ranks
 
-    monkeypatch.setattr(on_processes, "RankPool", lambda size: contextlib.nullcontext(pool))
+    monkeypatch.setattr(on_ranks, "RankPool", lambda size: contextlib.nullcontext(pool))
 
 
 @pytest.fixture

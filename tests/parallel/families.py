@@ -18,7 +18,7 @@ from modular_converter.parallel.choice.select_plan import select_plan
 from modular_converter.parallel.errors import PlanError, one_line
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.proof.judge import OUTPUT_TOLERANCE, relative_error
-from modular_converter.parallel.proof.on_threads import check_on_threads
+from modular_converter.parallel.proof.on_ranks import check_on_threads
 from modular_converter.parallel.proof.subject import subject_of
 from modular_converter.parallel.tiny.build import build, target_of
 from modular_converter.parallel.tiny.fields import config_fields

@@ -9,7 +9,7 @@ import torch
 
 from modular_converter.parallel.engine.base.settings import settings_of
 from modular_converter.parallel.engine.remote.caller_state import configs_in
-from modular_converter.parallel.module_state import is_plain
+from modular_converter.parallel.modules import is_plain
 
 
 MACHINERY = frozenset(vars(torch.nn.Module())) - {"training"}

@@ -27,7 +27,7 @@ from modular_converter.parallel.engine.base.settings import settings_of
 from modular_converter.parallel.engine.remote.caller_state import configs_in
 from modular_converter.parallel.engine.remote.remote_values import OnlyThere
 from modular_converter.parallel.errors import ApplyError, PlanError, RankError, one_line
-from modular_converter.parallel.module_state import is_plain
+from modular_converter.parallel.modules import is_plain
 from modular_converter.parallel.tiny.build import build, target_of
 
 

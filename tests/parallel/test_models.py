@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from modular_converter.parallel.proof.on_threads import check_model_on_threads
+from modular_converter.parallel.proof.on_ranks import check_model_on_threads
 from tests.parallel.mutations import mutations
 
 

@@ -20,7 +20,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, TorchAoConfig  # noqa: E
 from modular_converter.parallel import parallelize  # noqa: E402
 from modular_converter.parallel.engine.remote import place_on_ranks  # noqa: E402
 from modular_converter.parallel.errors import ApplyError, PlanError, RankError  # noqa: E402
-from modular_converter.parallel.quantised.int8 import (  # noqa: E402  # noqa: E402
+from modular_converter.parallel.int8 import (  # noqa: E402  # noqa: E402
     Int8Linear,
     become_int8,
     pack_layers,

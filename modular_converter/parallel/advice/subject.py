@@ -20,10 +20,10 @@ from modular_converter.parallel.choice.skeleton import META, Skeleton, assemble_
 from modular_converter.parallel.choice.trials import kinds_by_modules, sizes_of_layers
 from modular_converter.parallel.costs.full_model import CountRequest, inputs_of, model_of, target_and_config
 from modular_converter.parallel.errors import ApplyError, BuildError, PlanError
+from modular_converter.parallel.modules import outermost_layers, own_layers, recompute_layers
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, fitting, resolve
 from modular_converter.parallel.shard.apply import apply
-from modular_converter.parallel.shard.layer_units import outermost_layers, own_layers, recompute_layers
 from modular_converter.parallel.shard.shares import largest_share
 
 

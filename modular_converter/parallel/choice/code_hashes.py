@@ -12,7 +12,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from modular_converter.parallel.module_state import is_plain
+from modular_converter.parallel.modules import is_plain
 
 
 _DEEPEST = 8

@@ -57,7 +57,7 @@ from modular_converter.parallel.plans.resolve import Piece, fitting
 from modular_converter.parallel.plans.text_checks import is_inside, matches, names_of_parts, placed, wildcard
 from modular_converter.parallel.proof.compare import failed_in
 from modular_converter.parallel.proof.judge import Verdict
-from modular_converter.parallel.proof.on_threads import check_model_on_threads
+from modular_converter.parallel.proof.on_ranks import check_model_on_threads
 from modular_converter.parallel.shard.apply import apply
 from modular_converter.parallel.shard.collectives import FakeGroup
 from modular_converter.parallel.shard.shares import is_uneven, share_lengths, unknown_cut, with_units

@@ -25,7 +25,7 @@ import torch
 
 from modular_converter.check.cache.store import bound, cache_folder, digest, read_entry, write_entry
 from modular_converter.parallel.choice.code_hashes import code_reached, hash_of_code, own_files, replaced_members
-from modular_converter.parallel.module_state import PLAIN_TYPES, own_attributes
+from modular_converter.parallel.modules import PLAIN_TYPES, own_attributes
 from modular_converter.parallel.tiny.fields import is_config
 from modular_converter.parallel.tiny.inputs import examples_of
 from modular_converter.parallel.torch_switches import TorchSwitches

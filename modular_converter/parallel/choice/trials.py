@@ -25,7 +25,7 @@ from modular_converter.parallel.choice.skeleton import (
     tried_without_data,
 )
 from modular_converter.parallel.errors import ApplyError, one_line
-from modular_converter.parallel.module_state import own_attributes
+from modular_converter.parallel.modules import own_attributes
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.text_checks import is_inside
 from modular_converter.parallel.tiny.inputs import candidates, inputs_that_run

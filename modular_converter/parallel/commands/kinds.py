@@ -101,7 +101,7 @@ def verify_kind(
         return say(model, f"{ranks} stages", verify_pipeline(small.model, chain, inputs, ranks))
     from modular_converter.parallel.choice.same_numbers import with_numbers
     from modular_converter.parallel.plans.resolve import check_whole, resolve
-    from modular_converter.parallel.proof.on_processes import RankPool
+    from modular_converter.parallel.proof.on_ranks import RankPool
     from modular_converter.parallel.proof.prove import prove
     from modular_converter.parallel.solve.cost import static_findings
 
@@ -206,7 +206,7 @@ def committed(models: tuple[str, ...], kind: str, library: bool) -> None:
     MODELS are model types, by default all that carry such a plan. The table goes to stdout as Markdown; it lists what
     differs or does not run. Exit code: 0 all the same and verified, 1 not.
     """
-    from modular_converter.parallel.proof.on_processes import RankPool
+    from modular_converter.parallel.proof.on_ranks import RankPool
     from modular_converter.parallel.tables.committed import committed_types, compare_committed, comparison_table
 
     quiet_library()

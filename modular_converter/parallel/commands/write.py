@@ -78,9 +78,8 @@ def write(
 def _changes(
     model: str, settings: tuple[str, ...], ranks: int, convert: bool, unverified: bool
 ) -> tuple[ModelingFile, list[SourceChange]]:
-    from modular_converter.parallel.proof.on_processes import RankPool
-    from modular_converter.parallel.source.what_to_write import settings_to_write
-    from modular_converter.parallel.source.write_source import changes, refuse_installed
+    from modular_converter.parallel.proof.on_ranks import RankPool
+    from modular_converter.parallel.source.write_source import changes, refuse_installed, settings_to_write
     from modular_converter.parallel.tiny.target import base_classes, chosen
 
     quiet_library()
@@ -122,7 +121,7 @@ def _show(found: list[SourceChange], diff: bool) -> None:
 
 
 def _write_json(model: str, settings: tuple[str, ...], ranks: int, path: str, unverified: bool) -> None:
-    from modular_converter.parallel.proof.on_processes import RankPool
+    from modular_converter.parallel.proof.on_ranks import RankPool
     from modular_converter.parallel.proof.prove import prove
 
     found: Any = derived_of(model, settings)
@@ -164,7 +163,7 @@ def export_command(
     Exit code: 0 written, 2 nothing of the plan can be handed over.
     """
     from modular_converter.parallel.exports.export import TOOLS, export
-    from modular_converter.parallel.proof.on_processes import RankPool
+    from modular_converter.parallel.proof.on_ranks import RankPool
 
     derived = derived_of(model, settings, head)
     with RankPool(2) as pool:

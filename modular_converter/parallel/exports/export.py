@@ -23,15 +23,14 @@ from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import fitting, resolve
 from modular_converter.parallel.plans.text_checks import placed, wildcard
 from modular_converter.parallel.proof.in_use import HeadVariant
-from modular_converter.parallel.proof.on_processes import RankPool
+from modular_converter.parallel.proof.on_ranks import RankPool
 from modular_converter.parallel.proof.prove import Derived, derived_from, prove
 from modular_converter.parallel.proof.subject import subject_of
 from modular_converter.parallel.shard.shares import largest_share
 from modular_converter.parallel.solve.cost import calls
 from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.tables.summary import full_model
-from modular_converter.parallel.tiny.build import Small
-from modular_converter.parallel.tiny.copies import copy_of
+from modular_converter.parallel.tiny.build import Small, copy_of
 
 
 class Entrywise(torch.nn.Module):

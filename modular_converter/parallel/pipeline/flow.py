@@ -14,7 +14,7 @@ from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.pipeline_plan import Entry, PipelinePlan
 from modular_converter.parallel.solve.operators import OPERATORS
 from modular_converter.parallel.torch_private import TorchDispatchMode, pytree, storage_number
-from modular_converter.parallel.trace.call_names import bound_arguments, forward_names
+from modular_converter.parallel.trace.record import bound_arguments, forward_names
 
 
 # The methods by which Python reads the values of a tensor.

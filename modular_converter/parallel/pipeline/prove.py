@@ -33,7 +33,7 @@ from modular_converter.parallel.proof.judge import (
 from modular_converter.parallel.proof.precision import Subject
 from modular_converter.parallel.proof.prove import small_copy
 from modular_converter.parallel.proof.subject import scope_of, with_mask
-from modular_converter.parallel.tiny.copies import copy_of, seed_cpu
+from modular_converter.parallel.tiny.build import copy_of, seed_cpu
 from modular_converter.parallel.trace.record import record
 from modular_converter.parallel.trace.unchanged import shared_state, unchanged
 

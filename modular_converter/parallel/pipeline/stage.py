@@ -30,7 +30,7 @@ from modular_converter.parallel.pipeline.flow import (
 )
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.torch_private import pytree
-from modular_converter.parallel.trace.call_names import bound_arguments, forward_names
+from modular_converter.parallel.trace.record import bound_arguments, forward_names
 
 
 def part_of(model: torch.nn.Module, absent: Sequence[str]) -> torch.nn.Module:

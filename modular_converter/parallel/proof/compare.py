@@ -24,7 +24,7 @@ from modular_converter.parallel.proof.judge import (
 )
 from modular_converter.parallel.shard.apply import Applied, apply, local_part
 from modular_converter.parallel.shard.collectives import Group, forget_entered
-from modular_converter.parallel.tiny.copies import seed_cpu
+from modular_converter.parallel.tiny.build import seed_cpu
 from modular_converter.parallel.trace.record import tensors_in
 from modular_converter.parallel.trace.unchanged import same_attributes, unchanged
 

@@ -10,7 +10,7 @@ from modular_converter.parallel.plans.class_settings import gathered_plan
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.plans.resolve import resolve
 from modular_converter.parallel.proof.judge import Verdict
-from modular_converter.parallel.proof.on_threads import check_on_threads
+from modular_converter.parallel.proof.on_ranks import check_on_threads
 from modular_converter.parallel.proof.prove import Derived
 from modular_converter.parallel.solve.cost import cost
 from modular_converter.parallel.solve.derive import from_library

@@ -11,12 +11,11 @@ import torch
 
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.proof.judge import Verdict
-from modular_converter.parallel.proof.on_threads import check_on_threads
+from modular_converter.parallel.proof.on_ranks import check_on_threads
 from modular_converter.parallel.proof.precision import Subject, finer_outputs, in_fitting_precision, outputs_alone
 from modular_converter.parallel.proof.subject import subject_of
 from modular_converter.parallel.tiny.arguments import optional_arguments
-from modular_converter.parallel.tiny.build import Small, Target, build
-from modular_converter.parallel.tiny.copies import copy_of
+from modular_converter.parallel.tiny.build import Small, Target, build, copy_of
 from modular_converter.parallel.tiny.fields import other_ratios, wider_heads
 from modular_converter.parallel.tiny.uses import arguments_of_use, untried_branches, uses_of
 

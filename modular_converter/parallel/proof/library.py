@@ -27,8 +27,7 @@ from modular_converter.parallel.proof.judge import (
     refused,
     worst_error,
 )
-from modular_converter.parallel.tiny.build import Small
-from modular_converter.parallel.tiny.copies import copy_of, seed_cpu
+from modular_converter.parallel.tiny.build import Small, copy_of, seed_cpu
 from modular_converter.parallel.torch_private import world
 from modular_converter.parallel.trace.record import tensors_in
 from modular_converter.parallel.trace.unchanged import shared_state

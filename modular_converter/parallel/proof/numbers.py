@@ -26,13 +26,12 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from modular_converter.parallel.solve.operators import OPERATORS, creation, views
-from modular_converter.parallel.tiny.copies import seed_cpu
+from modular_converter.parallel.tiny.build import seed_cpu
 from modular_converter.parallel.torch_private import DisableTorchFunction, TorchDispatchMode
-from modular_converter.parallel.trace.call_names import is_code_of_torch, site_of_call
 from modular_converter.parallel.trace.graph import Comparison
 from modular_converter.parallel.trace.integers import comparisons, reads_shape, sourced_attributes, sourced_shape
 from modular_converter.parallel.trace.layer_kinds import compares_at, holds, lengths_in, lengths_near
-from modular_converter.parallel.trace.record import tensors_in
+from modular_converter.parallel.trace.record import is_code_of_torch, site_of_call, tensors_in
 
 
 # Operators with which the program reads values of a tensor, so that its next steps may depend on data.

@@ -18,7 +18,7 @@ from modular_converter.parallel.proof.judge import (
     errors_of,
     gradient_errors,
 )
-from modular_converter.parallel.tiny.copies import copy_of
+from modular_converter.parallel.tiny.build import copy_of
 from modular_converter.parallel.trace.unchanged import unchanged
 
 

@@ -21,8 +21,7 @@ from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.text_checks import placed
 from modular_converter.parallel.proof.in_use import HeadVariant, Instance, head_variants, refusal
 from modular_converter.parallel.proof.judge import Verdict
-from modular_converter.parallel.proof.on_processes import RankPool, Task
-from modular_converter.parallel.proof.on_threads import check_on_threads
+from modular_converter.parallel.proof.on_ranks import RankPool, Task, check_on_threads
 from modular_converter.parallel.proof.precision import Subject
 from modular_converter.parallel.proof.subject import subject_of
 from modular_converter.parallel.solve.choose import choose
@@ -31,8 +30,7 @@ from modular_converter.parallel.solve.derive import Aim, plan_of
 from modular_converter.parallel.solve.flow import Flow
 from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.solve.hindrances import Hindrance, hindrances
-from modular_converter.parallel.tiny.build import MOST_PARAMETERS, SEED, Small, Target, build, randomise
-from modular_converter.parallel.tiny.copies import copy_of
+from modular_converter.parallel.tiny.build import MOST_PARAMETERS, SEED, Small, Target, build, copy_of, randomise
 from modular_converter.parallel.trace.graph import Trace
 from modular_converter.parallel.trace.record import record
 from modular_converter.parallel.trace.unchanged import unchanged

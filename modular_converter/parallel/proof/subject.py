@@ -14,11 +14,9 @@ from modular_converter.parallel.proof.compare import decoded_whole
 from modular_converter.parallel.proof.judge import DECODING, LENGTHS, PADDING, TRAIN_MODE, Evidence
 from modular_converter.parallel.proof.numbers import watched
 from modular_converter.parallel.proof.precision import Subject, in_fitting_precision, in_float64
-from modular_converter.parallel.tiny.build import SEED, randomise
-from modular_converter.parallel.tiny.copies import copy_of, seed_cpu
+from modular_converter.parallel.tiny.build import SEED, copy_of, randomise, seed_cpu
 from modular_converter.parallel.tiny.fields import config_fields, dropout_rates, is_config
-from modular_converter.parallel.trace.call_names import bound_arguments, forward_names
-from modular_converter.parallel.trace.record import tensors_in
+from modular_converter.parallel.trace.record import bound_arguments, forward_names, tensors_in
 from modular_converter.parallel.trace.unchanged import unchanged
 
 

@@ -17,7 +17,7 @@ from modular_converter.parallel.pipeline.prove import verify_pipeline
 from modular_converter.parallel.plans.emit import to_library
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.plans.resolve import fitting
-from modular_converter.parallel.proof.on_threads import check_on_threads
+from modular_converter.parallel.proof.on_ranks import check_on_threads
 from modular_converter.parallel.proof.prove import Derived, prove
 from modular_converter.parallel.proof.subject import subject_of, with_mask
 from modular_converter.parallel.solve.derive import from_library
@@ -27,7 +27,7 @@ from modular_converter.parallel.trace.record import record
 
 
 if TYPE_CHECKING:
-    from modular_converter.parallel.proof.on_processes import RankPool
+    from modular_converter.parallel.proof.on_ranks import RankPool
     from modular_converter.parallel.tiny.build import Target
 
 

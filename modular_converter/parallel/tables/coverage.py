@@ -22,8 +22,7 @@ from modular_converter.parallel.plans.emit import inexpressible_for_library
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import fitting, resolve
 from modular_converter.parallel.plans.text_checks import entries_for, placed
-from modular_converter.parallel.proof.on_processes import RankPool
-from modular_converter.parallel.proof.on_threads import check_on_threads
+from modular_converter.parallel.proof.on_ranks import RankPool, check_on_threads
 from modular_converter.parallel.proof.prove import derive_model, prove
 from modular_converter.parallel.solve.cost import cost, plan_within
 from modular_converter.parallel.solve.derive import from_library

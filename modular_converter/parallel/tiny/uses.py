@@ -15,14 +15,12 @@ from torch.overrides import TorchFunctionMode
 
 from modular_converter.parallel.errors import BuildError, TraceError
 from modular_converter.parallel.tiny.arguments import given_arguments
-from modular_converter.parallel.tiny.build import Small, Target, fresh
-from modular_converter.parallel.tiny.copies import copy_of, seed_cpu
+from modular_converter.parallel.tiny.build import Small, Target, copy_of, fresh, seed_cpu
 from modular_converter.parallel.tiny.fields import config_fields, dropout_rates
 from modular_converter.parallel.torch_private import TorchDispatchMode
-from modular_converter.parallel.trace.call_names import numbers_in_caller, site_of_call
 from modular_converter.parallel.trace.graph import Comparison, Source, Trace
 from modular_converter.parallel.trace.layer_kinds import beyond_numbers, numbers_at_positions, other_length
-from modular_converter.parallel.trace.record import record, tensors_in
+from modular_converter.parallel.trace.record import numbers_in_caller, record, site_of_call, tensors_in
 from modular_converter.parallel.trace.unchanged import unchanged
 
 

@@ -14,7 +14,6 @@ from modular_converter.parallel.advice.candidates import Advice, LayoutForecast,
 from modular_converter.parallel.advice.devices import Cluster, device_at_hand
 from modular_converter.parallel.advice.report import recommendation
 from modular_converter.parallel.advice.subject import ModelInQuestion, question_of_model
-from modular_converter.parallel.auto_layout import AutoLayout
 from modular_converter.parallel.choice.skeleton import META, assemble_model
 from modular_converter.parallel.costs.full_model import CountRequest
 from modular_converter.parallel.engine.arguments import Arguments
@@ -23,6 +22,7 @@ from modular_converter.parallel.engine.base.memory import tell
 from modular_converter.parallel.engine.checkpoint.model_files import is_folder, open_checkpoint
 from modular_converter.parallel.engine.group.process_grid import join_group
 from modular_converter.parallel.errors import AdviceError, ApplyError, PlanError, one_line
+from modular_converter.parallel.layout import AutoLayout
 from modular_converter.parallel.torch_private import default_store
 from modular_converter.parallel.training import Training
 from modular_converter.parallel.tuning.chosen import ChosenLayout, chosen_setting

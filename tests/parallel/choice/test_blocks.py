@@ -9,7 +9,7 @@ import torch
 pytest.importorskip("transformers")
 from modular_converter.parallel.choice.select_plan import select_plan  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
-from modular_converter.parallel.proof.on_threads import check_on_threads  # noqa: E402
+from modular_converter.parallel.proof.on_ranks import check_on_threads  # noqa: E402
 from modular_converter.parallel.proof.subject import subject_of  # noqa: E402
 from tests.parallel import blocks_by_count  # noqa: E402
 

@@ -28,7 +28,7 @@ from modular_converter.parallel.choice.skeleton import skeleton_of  # noqa: E402
 from modular_converter.parallel.errors import ApplyError  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
 from modular_converter.parallel.plans.resolve import Units  # noqa: E402
-from modular_converter.parallel.proof.on_threads import check_model_on_threads  # noqa: E402
+from modular_converter.parallel.proof.on_ranks import check_model_on_threads  # noqa: E402
 from modular_converter.parallel.shard.shares import share_lengths, with_units  # noqa: E402
 from modular_converter.parallel.tiny.build import randomise  # noqa: E402
 from modular_converter.parallel.tiny.inputs import make_inputs  # noqa: E402

@@ -10,7 +10,7 @@ pytest.importorskip("transformers")
 
 from modular_converter.parallel.choice.select_plan import select_plan  # noqa: E402
 from modular_converter.parallel.plans.resolve import fitting  # noqa: E402
-from modular_converter.parallel.proof.on_threads import check_on_threads  # noqa: E402
+from modular_converter.parallel.proof.on_ranks import check_on_threads  # noqa: E402
 from modular_converter.parallel.proof.prove import derive_model  # noqa: E402
 from modular_converter.parallel.proof.subject import subject_of  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402

@@ -12,7 +12,7 @@ pytest.importorskip("transformers")
 from modular_converter.parallel import parallelize  # noqa: E402
 from modular_converter.parallel.choice.select_plan import kept, select_plan  # noqa: E402
 from modular_converter.parallel.proof.judge import relative_error  # noqa: E402
-from modular_converter.parallel.proof.on_threads import check_model_on_threads  # noqa: E402
+from modular_converter.parallel.proof.on_ranks import check_model_on_threads  # noqa: E402
 from tests.parallel.own_layers import (  # noqa: E402
     WithRoutes,
     WithRoutesToStacks,

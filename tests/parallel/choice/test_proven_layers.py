@@ -16,7 +16,7 @@ from modular_converter.parallel.choice.fit import unproven_parts, without_parts 
 from modular_converter.parallel.choice.select_plan import select_plan  # noqa: E402
 from modular_converter.parallel.choice.small_instances import layer_overrides  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
-from modular_converter.parallel.proof.on_threads import check_model_on_threads  # noqa: E402
+from modular_converter.parallel.proof.on_ranks import check_model_on_threads  # noqa: E402
 from tests.parallel.deceptive import DeceptiveConfig  # noqa: E402
 from tests.parallel.exchanged import NormalisedLinear, SameLinear, ScaledLinear, exchanged  # noqa: E402
 from tests.parallel.layer_lists import Along, Inlined, Listed, ListedConfig  # noqa: E402

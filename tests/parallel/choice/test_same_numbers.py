@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 from modular_converter.parallel.choice.select_plan import select_plan  # noqa: E402
 from modular_converter.parallel.proof.numbers import differences, numbers_of  # noqa: E402
-from modular_converter.parallel.proof.on_threads import check_model_on_threads  # noqa: E402
+from modular_converter.parallel.proof.on_ranks import check_model_on_threads  # noqa: E402
 from tests.parallel import numbers_of_shapes  # noqa: E402
 from tests.parallel.deceptive import DeceptiveConfig  # noqa: E402
 

@@ -9,7 +9,7 @@ from modular_converter.parallel.choice.select_plan import given_plan, kept, sele
 from modular_converter.parallel.choice.small_instances import small_overrides, small_settings
 from modular_converter.parallel.errors import PlanFormatError
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.proof.on_threads import check_model_on_threads
+from modular_converter.parallel.proof.on_ranks import check_model_on_threads
 from modular_converter.parallel.proof.prove import derive_model
 from modular_converter.parallel.tiny.build import build, target_of
 from tests.parallel.ratios import FusedModel, TiledModel, UngroupedModel, real

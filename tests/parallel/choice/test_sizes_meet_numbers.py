@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 from modular_converter.parallel.choice.select_plan import select_plan  # noqa: E402
 from modular_converter.parallel.proof.numbers import Decided, Sizes, first_difference  # noqa: E402
-from modular_converter.parallel.proof.on_threads import check_model_on_threads  # noqa: E402
+from modular_converter.parallel.proof.on_ranks import check_model_on_threads  # noqa: E402
 from modular_converter.parallel.trace.graph import Comparison, Source  # noqa: E402
 from tests.parallel import sizes_meet_numbers  # noqa: E402
 from tests.parallel.deceptive import DeceptiveConfig  # noqa: E402

@@ -7,7 +7,7 @@ from torch import nn
 from modular_converter.parallel.errors import ApplyError, PlanFormatError
 from modular_converter.parallel.plans.parts import checked_parts, lengths_of, look_up_from, reduced, value_of
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.proof.on_threads import check_model_on_threads
+from modular_converter.parallel.proof.on_ranks import check_model_on_threads
 from modular_converter.parallel.trace.record import record
 from tests.parallel.plan_of_trace import plan_of_trace
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.proof.compare import reference
-from modular_converter.parallel.proof.on_threads import check_model_on_threads
+from modular_converter.parallel.proof.on_ranks import check_model_on_threads
 
 
 PAIR = Plan.parse("plan x\nrule up colwise\nrule down rowwise\n")

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from modular_converter.parallel.proof.compare import decoded, generation_inputs
-from modular_converter.parallel.proof.on_threads import check_on_threads
+from modular_converter.parallel.proof.on_ranks import check_on_threads
 from modular_converter.parallel.proof.prove import derive_model
 from modular_converter.parallel.proof.subject import subject_of
 from modular_converter.parallel.tiny.build import build, target_of

@@ -14,7 +14,7 @@ from modular_converter.parallel.cli import main  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
 from modular_converter.parallel.proof.judge import Evidence  # noqa: E402
 from modular_converter.parallel.proof.numbers import watched  # noqa: E402
-from modular_converter.parallel.proof.on_threads import check_model_on_threads, check_on_threads  # noqa: E402
+from modular_converter.parallel.proof.on_ranks import check_model_on_threads, check_on_threads  # noqa: E402
 from modular_converter.parallel.proof.prove import derive_model  # noqa: E402
 from modular_converter.parallel.proof.subject import subject_of  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402

@@ -11,7 +11,7 @@ from torch import nn
 
 from modular_converter.parallel.errors import PlanError
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.proof.on_threads import check_model_on_threads
+from modular_converter.parallel.proof.on_ranks import check_model_on_threads
 from tests.parallel.proof.remembering import PLACES, InConfig, InLocal, InQueue
 
 

@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("transformers")
 from modular_converter.parallel.errors import PlanError, RankError  # noqa: E402
-from modular_converter.parallel.proof.on_processes import RankPool, Task, verdict_on  # noqa: E402
+from modular_converter.parallel.proof.on_ranks import RankPool, Task, verdict_on  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
 from modular_converter.parallel.tiny.target import Target  # noqa: E402
 

@@ -5,7 +5,7 @@ import torch
 
 from modular_converter.parallel.proof.compare import reference
 from modular_converter.parallel.proof.judge import GRADIENT_TOLERANCE, Reference, gradient_errors
-from modular_converter.parallel.proof.on_threads import check_model_on_threads
+from modular_converter.parallel.proof.on_ranks import check_model_on_threads
 from modular_converter.parallel.proof.precision import (
     Subject,
     _agree,

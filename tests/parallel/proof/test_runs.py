@@ -6,7 +6,7 @@ from torch import nn
 
 from modular_converter.parallel.proof.compare import _last_calls, failed_in, reference, run_model
 from modular_converter.parallel.proof.judge import judge
-from modular_converter.parallel.proof.on_threads import check_model_on_threads
+from modular_converter.parallel.proof.on_ranks import check_model_on_threads
 from tests.parallel.proof.test_compare import INPUTS, PAIR, Pair
 
 

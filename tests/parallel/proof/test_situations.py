@@ -10,7 +10,7 @@ from torch import nn
 
 pytest.importorskip("transformers")
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
-from modular_converter.parallel.proof.on_threads import check_on_threads  # noqa: E402
+from modular_converter.parallel.proof.on_ranks import check_on_threads  # noqa: E402
 from modular_converter.parallel.proof.prove import derive_model  # noqa: E402
 from modular_converter.parallel.proof.subject import (  # noqa: E402
     other_situation,

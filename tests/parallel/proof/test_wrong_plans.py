@@ -3,7 +3,7 @@
 import pytest
 
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.proof.on_threads import check_model_on_threads, check_on_threads
+from modular_converter.parallel.proof.on_ranks import check_model_on_threads, check_on_threads
 from modular_converter.parallel.proof.prove import derive_model
 from modular_converter.parallel.proof.subject import subject_of
 from modular_converter.parallel.tiny.build import Target, build

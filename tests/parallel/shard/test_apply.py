@@ -9,7 +9,7 @@ from torch import nn
 
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.proof.on_threads import check_model_on_threads
+from modular_converter.parallel.proof.on_ranks import check_model_on_threads
 from modular_converter.parallel.shard.apply import apply, undo
 from modular_converter.parallel.shard.collectives import ThreadBoard, ThreadGroup, run_on_threads
 from tests.parallel.solve.test_traps import HIDDEN, Attention

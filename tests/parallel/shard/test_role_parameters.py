@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.proof.on_threads import check_model_on_threads
+from modular_converter.parallel.proof.on_ranks import check_model_on_threads
 
 
 class Bare(nn.Module):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from modular_converter.parallel.plans.resolve import resolve
 from modular_converter.parallel.plans.text_checks import wildcard
-from modular_converter.parallel.proof.on_threads import check_model_on_threads
+from modular_converter.parallel.proof.on_ranks import check_model_on_threads
 from modular_converter.parallel.solve.cost import cost, covered, fill, plan_within
 from modular_converter.parallel.solve.derive import SAVED
 from modular_converter.parallel.tiny.build import build, target_of

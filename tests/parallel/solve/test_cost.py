@@ -6,7 +6,7 @@ from torch import nn
 
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import resolve
-from modular_converter.parallel.proof.on_threads import check_model_on_threads
+from modular_converter.parallel.proof.on_ranks import check_model_on_threads
 from modular_converter.parallel.solve.cost import cost, covered, static_findings
 from modular_converter.parallel.trace.record import record
 

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from modular_converter.parallel.proof.on_threads import check_model_on_threads
+from modular_converter.parallel.proof.on_ranks import check_model_on_threads
 from modular_converter.parallel.solve.choose import choose
 from modular_converter.parallel.solve.derive import SAVED, Aim, plan_of
 from modular_converter.parallel.solve.follow import follow

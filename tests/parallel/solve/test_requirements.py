@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from modular_converter.parallel.proof.on_threads import check_model_on_threads
+from modular_converter.parallel.proof.on_ranks import check_model_on_threads
 from modular_converter.parallel.solve.choose import choose
 from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.solve.write_rules import _summed_gradients

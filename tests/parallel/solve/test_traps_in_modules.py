@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from modular_converter.parallel.plans.plan import PlanRule
-from modular_converter.parallel.proof.on_threads import check_model_on_threads
+from modular_converter.parallel.proof.on_ranks import check_model_on_threads
 from tests.parallel.solve.test_traps import HEADS, HIDDEN, WIDTH, Attention, Stack, proven
 
 

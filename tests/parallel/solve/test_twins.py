@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from modular_converter.parallel.proof.on_threads import check_model_on_threads
+from modular_converter.parallel.proof.on_ranks import check_model_on_threads
 from modular_converter.parallel.trace.record import record
 from tests.parallel.plan_of_trace import plan_of_trace
 

@@ -8,7 +8,7 @@ from torch import nn
 
 from modular_converter.parallel.plans.plan import PlanRule
 from modular_converter.parallel.plans.text_checks import matches
-from modular_converter.parallel.proof.on_threads import check_model_on_threads
+from modular_converter.parallel.proof.on_ranks import check_model_on_threads
 from modular_converter.parallel.solve.write_rules import _generic, _patterns, generic_attributes
 from modular_converter.parallel.trace.graph import Parameter, Trace
 from modular_converter.parallel.trace.record import record

@@ -11,7 +11,7 @@ from modular_converter.parallel.errors import PlanFormatError
 from modular_converter.parallel.plans.emit import inexpressible_for_library, to_library, torch_text
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.plans.resolve import resolve
-from modular_converter.parallel.proof.on_threads import check_model_on_threads
+from modular_converter.parallel.proof.on_ranks import check_model_on_threads
 from modular_converter.parallel.solve.cost import calls, collectives
 from modular_converter.parallel.solve.derive import from_library
 from modular_converter.parallel.solve.follow import follow

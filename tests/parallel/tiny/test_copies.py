@@ -6,7 +6,7 @@ import copy
 
 import torch
 
-from modular_converter.parallel.tiny.copies import copy_of
+from modular_converter.parallel.tiny.build import copy_of
 
 
 class Numbers:

@@ -3,8 +3,7 @@
 import torch
 from torch import nn
 
-from modular_converter.parallel.trace.call_names import bound_arguments, forward_names
-from modular_converter.parallel.trace.record import record
+from modular_converter.parallel.trace.record import bound_arguments, forward_names, record
 
 
 class Inner(nn.Module):

@@ -13,9 +13,9 @@ from modular_converter.parallel.choice.fit import fit
 from modular_converter.parallel.choice.kept_answers import kept_answer
 from modular_converter.parallel.choice.skeleton import META, Skeleton, assemble_model
 from modular_converter.parallel.errors import ApplyError, PlanError, PlanFormatError
+from modular_converter.parallel.int8 import SCHEME
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece
-from modular_converter.parallel.quantised.int8 import SCHEME
 from modular_converter.parallel.shard.apply import apply
 from modular_converter.parallel.shard.collectives import FakeGroup
 

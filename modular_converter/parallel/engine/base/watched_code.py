@@ -17,7 +17,7 @@ import torch
 
 from modular_converter.parallel.choice.code_hashes import function_of, hash_of_code, is_model_code, names_in
 from modular_converter.parallel.engine.base.watched_state import is_data
-from modular_converter.parallel.module_state import is_plain
+from modular_converter.parallel.modules import is_plain
 
 
 # Put into rewritten assertions by pytest: this code is not that of the file.

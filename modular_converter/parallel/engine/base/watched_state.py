@@ -19,7 +19,7 @@ from typing import Any
 import numpy
 import torch
 
-from modular_converter.parallel.module_state import OF_TORCH, PLAIN_TYPES, is_plain
+from modular_converter.parallel.modules import OF_TORCH, PLAIN_TYPES, is_plain
 
 
 class GONE:

@@ -25,9 +25,9 @@ from modular_converter.parallel.engine.group.kept_gathered import KeptGathered
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.layout import Layout
+from modular_converter.parallel.modules import own_layers, recompute_layers
 from modular_converter.parallel.proof.judge import HALF_TYPES
 from modular_converter.parallel.shard.collectives import ProcessGroup, exchanged, same
-from modular_converter.parallel.shard.layer_units import own_layers, recompute_layers
 from modular_converter.parallel.tiny.fields import skips_layers
 from modular_converter.parallel.training import Training
 

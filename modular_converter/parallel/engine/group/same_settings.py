@@ -33,7 +33,7 @@ from modular_converter.parallel.engine.group.spread import (
     weights_of_units,
 )
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.module_state import OF_TORCH, is_plain, own_attributes
+from modular_converter.parallel.modules import OF_TORCH, is_plain, own_attributes
 from modular_converter.parallel.shard.apply import is_size, modules_of_cut_sizes
 from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.torch_private import default_store

@@ -26,9 +26,10 @@ from modular_converter.parallel.engine.group.agreed_plan import from_first_proce
 from modular_converter.parallel.engine.group.held_weights import SCATTERS
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid
 from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.modules import outermost_layers
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, Resolution, fitting, resolve
-from modular_converter.parallel.proof.on_threads import check_on_threads
+from modular_converter.parallel.proof.on_ranks import check_on_threads
 from modular_converter.parallel.proof.subject import subject_of
 from modular_converter.parallel.shard.collectives import (
     SEQUENCE,
@@ -36,9 +37,8 @@ from modular_converter.parallel.shard.collectives import (
     part_of_sequence,
     whole_sequence,
 )
-from modular_converter.parallel.shard.layer_units import outermost_layers
 from modular_converter.parallel.styles.layout import SUMMED_GRADIENT, Side
-from modular_converter.parallel.tiny.copies import copy_of
+from modular_converter.parallel.tiny.build import copy_of
 from modular_converter.parallel.tiny.inputs import make_inputs
 from modular_converter.parallel.torch_private import current_graph_task_id, pytree
 

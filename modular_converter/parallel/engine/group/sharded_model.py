@@ -43,7 +43,7 @@ from modular_converter.parallel.engine.group.whole_state import (
     whole_state,
 )
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.quantised.int8 import is_unpacked, pack_layers, packed_state
+from modular_converter.parallel.int8 import is_unpacked, pack_layers, packed_state
 from modular_converter.parallel.shard.apply import Applied, undo
 from modular_converter.parallel.shard.collectives import borders_of, forget_entered, gathered
 from modular_converter.parallel.torch_private import TrainingState, pytree

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 
 from modular_converter.parallel import torch_private
 from modular_converter.parallel.engine.base.forwards import called_alone, conv1d_product, is_conv1d, swap_forward
-from modular_converter.parallel.quantised.int8 import Int8Linear
+from modular_converter.parallel.int8 import Int8Linear
 from modular_converter.parallel.shard.apply import Applied, attach
 from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.styles.forward import layer_product, looked_up

@@ -23,7 +23,7 @@ from modular_converter.parallel.engine.base.watched_state import GONE, StateChan
 from modular_converter.parallel.engine.base.weights_there import is_there
 from modular_converter.parallel.engine.remote.placement import Placement
 from modular_converter.parallel.errors import ApplyError, one_line
-from modular_converter.parallel.module_state import is_plain
+from modular_converter.parallel.modules import is_plain
 from modular_converter.parallel.shard.apply import is_size, modules_of_cut_sizes
 
 

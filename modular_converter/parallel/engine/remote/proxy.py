@@ -43,8 +43,8 @@ from modular_converter.parallel.engine.remote.caller_state import CallerState
 from modular_converter.parallel.engine.remote.placement import Placement
 from modular_converter.parallel.engine.remote.remote_values import ModelThere, StoredTensor, without_marks
 from modular_converter.parallel.errors import ApplyError, PlanError, one_line
+from modular_converter.parallel.int8 import is_unpacked, pack_layers, packed_state
 from modular_converter.parallel.plans.resolve import names_of_tied
-from modular_converter.parallel.quantised.int8 import is_unpacked, pack_layers, packed_state
 
 
 # A model on ranks refuses more methods: it has no gradients, and takes one call at a time.

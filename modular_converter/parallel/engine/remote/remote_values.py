@@ -10,7 +10,7 @@ import torch
 
 from modular_converter.parallel.engine.base.weights_there import stored_there
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.module_state import is_plain
+from modular_converter.parallel.modules import is_plain
 
 
 @dataclass(frozen=True)

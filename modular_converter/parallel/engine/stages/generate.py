@@ -21,7 +21,7 @@ from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.flow import LayerFlow, flow_of, layer_paths
 from modular_converter.parallel.pipeline.stage import StageModule
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
-from modular_converter.parallel.trace.call_names import forward_names
+from modular_converter.parallel.trace.record import forward_names
 
 
 # The state of a group, which the last stage sends with the group's tokens.

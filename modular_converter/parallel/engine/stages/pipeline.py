@@ -49,7 +49,7 @@ from modular_converter.parallel.proof.prove import inputs_by_name
 from modular_converter.parallel.schedule.orders import order_of, schedule_named
 from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.tiny.inputs import examples_of, remember_examples
-from modular_converter.parallel.trace.call_names import forward_names
+from modular_converter.parallel.trace.record import forward_names
 
 
 def pipeline_plan(model: Any) -> PipelinePlan:

@@ -17,7 +17,7 @@ from transformers.utils import quantization_config as schemes  # noqa: E402
 from modular_converter.parallel import parallelize  # noqa: E402
 from modular_converter.parallel.engine.base.preflight import REMEDIES  # noqa: E402
 from modular_converter.parallel.errors import ApplyError, PlanError  # noqa: E402
-from modular_converter.parallel.quantised.int8 import SCHEME  # noqa: E402
+from modular_converter.parallel.int8 import SCHEME  # noqa: E402
 
 
 SIZES = {

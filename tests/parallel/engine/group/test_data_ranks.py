@@ -13,7 +13,7 @@ from torch import nn  # noqa: E402
 from torch.distributed.fsdp import FSDPModule  # noqa: E402
 
 from modular_converter.parallel.engine.group.kept_gathered import WATCHED, data_units_of  # noqa: E402
-from modular_converter.parallel.shard.layer_units import own_layers  # noqa: E402
+from modular_converter.parallel.modules import own_layers  # noqa: E402
 
 
 class Experts(nn.ModuleList):

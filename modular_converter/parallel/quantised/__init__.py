@@ -1,1 +1,0 @@
-"""Quantised weights as plain tensors, which a plan can shard."""
