@@ -15,13 +15,11 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.choice.skeleton import META, Guesses
-from modular_converter.parallel.costs.model_costs import FusedAttention, PlainInputs, flops_of
+from modular_converter.parallel.costs.model_costs import FusedAttention, NotedOperations, PlainInputs
 from modular_converter.parallel.errors import AdviceError, BuildError, one_line
 from modular_converter.parallel.shard.collectives import FakeGroup
 from modular_converter.parallel.torch_private import (
     DisableTorchFunctionSubclass,
-    TorchDispatchMode,
-    pytree,
     storage_number,
 )
 from modular_converter.parallel.trace.record import tensors_in
@@ -108,7 +106,13 @@ def record_run(
     """
     noted = _Notes(model, layers)
     group.note = noted.collective
-    modes = (Guesses(finds_nothing=False), PlainInputs(), FusedAttention(noted.attention), META, _Operations(noted))
+    modes = (
+        Guesses(finds_nothing=False),
+        PlainInputs(),
+        FusedAttention(noted.attention),
+        META,
+        NotedOperations(noted.operation),
+    )
     try:
         with torch.set_grad_enabled(trains), modes[0], modes[1], modes[2], modes[3], modes[4]:
             result = model(**inputs)
@@ -290,21 +294,7 @@ class _Notes:
             handle.remove()
 
 
-class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Hands each operation of torch, with its tensors, to the notes."""
-
-    def __init__(self, noted: _Notes) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.noted = noted
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        given = [value for value in pytree.tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
-        self.noted.operation(func, flops_of(func, args, kwargs or {}, result), given, tensors_in(result))
-        return result
-
-
-class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class OperationCounter(NotedOperations):
     """A context that counts operations and the most bytes of new tensors at once.
 
     Args:
@@ -312,7 +302,7 @@ class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """
 
     def __init__(self, state: Iterable[torch.Tensor]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__(self._operation)
         self._account = _Account(state)
         self.kernels: list[Kernel] = []
 
@@ -321,13 +311,10 @@ class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """The most bytes at once."""
         return max(accumulate(self._account.events, initial=0.0))
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        given = [value for value in pytree.tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
+    def _operation(self, func: Any, flops: float, given: list[torch.Tensor], results: list[torch.Tensor]) -> None:
         known = {storage_number(one) for one in given}
-        for one in tensors_in(result):
+        for one in results:
             if storage_number(one) not in known:
                 self._account.made(one)
-        moved = sum(float(one.numel() * one.element_size()) for one in (*given, *tensors_in(result)) if one.is_meta)
+        moved = sum(float(one.numel() * one.element_size()) for one in (*given, *results) if one.is_meta)
         self.kernels.append(Kernel(0.0, moved))
-        return result

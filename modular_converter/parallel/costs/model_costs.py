@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -130,8 +130,8 @@ def count_chain(model: torch.nn.Module, path: str, inputs: Mapping[str, Any]) ->
             keeps,
             Guesses(finds_nothing=False),
             PlainInputs(),
-            FusedAttention(functools.partial(counter.count, with_weight=False)),
-            _Operations(counter),
+            FusedAttention(counter.attention),
+            NotedOperations(counter.operation),
         ):
             result = model(**inputs)
     except ScheduleError:
@@ -149,8 +149,12 @@ def count_chain(model: torch.nn.Module, path: str, inputs: Mapping[str, Any]) ->
             f"`{path}.{idle}` does not run without data, so that the work of its layer is not known; give measured "
             "times with --layer-times"
         )
-    size = sum(float(tensor.numel() * tensor.element_size()) for tensor in tensors_in(result))
-    return replace(counter.work(model, path, layers), result=size)
+    return replace(counter.work(model, path, layers), result=_size_of(tensors_in(result)))
+
+
+def _size_of(tensors: Iterable[torch.Tensor]) -> float:
+    """The bytes of all entries."""
+    return sum(float(one.numel() * one.element_size()) for one in tensors)
 
 
 class _Counter:
@@ -181,7 +185,7 @@ class _Counter:
 
     def _leave(self, module: torch.nn.Module, args: Any, result: Any) -> None:
         self.place += self.place == len(self.kept) - 2
-        self.made = {storage_number(t): float(t.numel() * t.element_size()) for t in tensors_in(result)}
+        self.made = {storage_number(one): _size_of([one]) for one in tensors_in(result)}
 
     def keep(self, tensor: torch.Tensor) -> torch.Tensor:
         """Count a tensor that autograd keeps, once for each storage, without weights and buffers."""
@@ -191,25 +195,10 @@ class _Counter:
             self.kept[self.place] += tensor.untyped_storage().nbytes()
         return tensor
 
-    def note_results(self, func: Any, result: Any, with_weight: bool) -> None:
-        """Add the bytes of results for which the backward computes gradients, without views of weights."""
-        size = sum(
-            float(t.numel() * t.element_size())
-            for t in tensors_in(result)
-            if with_weight and storage_number(t) not in self.owner
-        )
-        self.weight_results[self.place] += size
-        if func._overloadpacket is torch.ops.aten._log_softmax:
-            softmax = 2.0 * result.numel() * result.element_size()
-            self.temporary[self.place] = max(self.temporary[self.place], softmax)
-
-    def count(self, flops: float, with_weight: bool) -> None:
-        (self.weight_flops if with_weight else self.other_flops)[self.place] += flops
-
-    def use(self, tensors: list[torch.Tensor]) -> bool:
-        """Note the weights that an operation takes, and return whether there are any."""
-        found = [key for key in map(storage_number, tensors) if key in self.owner]
-        for key in found:
+    def operation(self, func: Any, flops: float, given: list[torch.Tensor], results: list[torch.Tensor]) -> None:
+        """Note the weights that an operation takes, its work, and the bytes of which the backward computes gradients."""
+        used = [key for key in map(storage_number, given) if key in self.owner]
+        for key in used:
             self.places[key].add(self.place)
         self.operations += 1
         if self.operations > MOST_OPERATIONS:
@@ -217,7 +206,15 @@ class _Counter:
                 f"a run takes more than {MOST_OPERATIONS} operations: the model loops over its tokens; give a smaller "
                 "--length, or measured times with --layer-times"
             )
-        return bool(found)
+        new = (one for one in results if used and storage_number(one) not in self.owner)  # no views of weights
+        self.weight_results[self.place] += _size_of(new)
+        if func._overloadpacket is torch.ops.aten._log_softmax:
+            self.temporary[self.place] = max(self.temporary[self.place], 2.0 * _size_of(results))
+        (self.weight_flops if used else self.other_flops)[self.place] += flops
+
+    def attention(self, flops: float) -> None:
+        """Note fused attention, which takes no weights."""
+        self.other_flops[self.place] += flops
 
     def idle_weights(self, layers: list[torch.nn.Module]) -> str:
         """The first matrix of a layer that no operation has taken; empty if there is none."""
@@ -248,19 +245,21 @@ class _Counter:
             handle.remove()
 
 
-class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts the floating-point operations of matrix products in a forward."""
+class NotedOperations(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """A context that hands on each operation of torch.
 
-    def __init__(self, counter: _Counter) -> None:
+    Args:
+        note: called with an operation, its floating-point operations, the tensors that it takes, and its results.
+    """
+
+    def __init__(self, note: Callable[[Any, float, list[torch.Tensor], list[torch.Tensor]], None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.counter = counter
+        self._note = note
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        tensors = [value for value in pytree.tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
-        with_weight = self.counter.use(tensors)
-        self.counter.note_results(func, result, with_weight)
-        self.counter.count(flops_of(func, args, kwargs or {}, result), with_weight)
+        given = [value for value in pytree.tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
+        self._note(func, flops_of(func, args, kwargs or {}, result), given, tensors_in(result))
         return result
 
 
