@@ -13,6 +13,7 @@ import torch.distributed as dist
 from modular_converter.parallel import AutoLayout, parallelize
 from modular_converter.parallel.advice import recording
 from modular_converter.parallel.tuning import auto
+from tests.parallel.forked_trials import fork_trials
 from tests.parallel.small_memory import SIZES, make
 
 
@@ -66,4 +67,5 @@ def main(case):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    with fork_trials():
+        main(sys.argv[1])

@@ -40,6 +40,7 @@ def test_a_process_that_the_system_kills_has_run_out_of_memory_on_all():
     assert "ran out of memory: a process was killed" in one["said"][0]
 
 
+@pytest.mark.slow
 def test_if_no_step_runs_all_processes_say_so():
     assert "no step ran: ddp2 ran out of memory" in found("nowhere")["error"]
 
@@ -69,6 +70,7 @@ def test_one_device(tmp_path):
     assert found("plain", 1)["layout"] == "tp1"
 
 
+@pytest.mark.slow
 def test_the_script_takes_it_and_the_file_of_a_choice(tmp_path):
     (tmp_path / "text.txt").write_text("to be or not to be, that is the question. " * 40)
     chosen = {"layout": "fsdp2", "training": {"recompute": True}, "batch": 8, "accumulate": 2, "length": 24}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 
 import pytest
@@ -16,14 +17,13 @@ LAYERS, MIB = 8, 2**20
 SLACK = 6 * MIB
 """The interpreter's own memory goes up and down by this much; a layer has 11 MiB."""
 # Folder or model in memory, layout, options.
+QUICK = (("folder", "fsdp2", {}), ("memory", "fsdp2", {}), ("folder", "pp2", {}))
 TWO = (
-    ("folder", "fsdp2", {}),
+    *QUICK,
     ("folder", "fsdp2", {"offload": True}),
     ("folder", "fsdp2", {"recompute": True, "compute_type": "bfloat16", "reshard": False}),
-    ("memory", "fsdp2", {}),
     ("folder", "tp2", {}),
     ("memory", "tp2", {}),
-    ("folder", "pp2", {}),
     ("memory", "pp2", {}),
 )
 FOUR = (
@@ -34,6 +34,10 @@ FOUR = (
     ("memory", "pp2.fsdp2", {}),
     ("folder", "pp2.tp2", {}),
 )
+
+
+GROUPS = {"quick": (2, QUICK), "two": (2, TWO), "four": (4, FOUR)}
+SLOW = {"quick": ()} | dict.fromkeys(("two", "four"), (pytest.mark.slow,))
 
 
 @pytest.fixture(scope="module")
@@ -58,15 +62,22 @@ def found_by(processes, runs, path):
 
 @pytest.fixture(scope="module")
 def started(folder):
-    """What each process has read and held, by run."""
-    return {processes: found_by(processes, runs, folder[0]) for processes, runs in ((2, TWO), (4, FOUR))}
+    """A function of a group of runs: what each process has read and held, by run."""
+    return functools.cache(lambda group: found_by(*GROUPS[group], folder[0]))
 
 
-@pytest.mark.parametrize("run", [*TWO, *FOUR], ids=lambda run: " ".join([*run[:2], *run[2]]))
-def test_a_process_reads_and_holds_its_share_alone(started, folder, run):
+EACH = [
+    pytest.param(group, run, id=" ".join([group, *run[:2], *run[2]]), marks=SLOW[group])
+    for group, (_, runs) in GROUPS.items()
+    for run in runs
+]
+
+
+@pytest.mark.parametrize("group, run", EACH)
+def test_a_process_reads_and_holds_its_share_alone(started, folder, group, run):
     _, whole, layer, rest = folder
     source, layout, _ = run
-    found = started[2 if run in TWO else 4][json.dumps(run)]
+    found = started(group)[json.dumps(run)]
     assert "ranks" in found, found
     tensors, staged = 2 if "tp2" in layout else 1, "pp2" in layout
     parts = tensors * (2 if "fsdp2" in layout else 1)
@@ -84,11 +95,11 @@ def test_a_process_reads_and_holds_its_share_alone(started, folder, run):
         assert one["differs"] == 0.0
 
 
-def test_layouts_train_alike_from_folders_and_from_memory(started):
+@pytest.mark.parametrize("group", [pytest.param(group, marks=marks) for group, marks in SLOW.items()])
+def test_layouts_train_alike_from_folders_and_from_memory(started, group):
     """The same losses and norms, of each data rank."""
-    for processes, runs in ((2, TWO), (4, FOUR)):
-        exact = [run for run in runs if "compute_type" not in run[2]]
-        for layout in {layout for _, layout, _ in exact}:
-            ranks = [started[processes][json.dumps(run)]["ranks"] for run in exact if run[1] == layout]
-            for other in ranks[1:]:
-                assert [one["steps"] for one in ranks[0]] == [one["steps"] for one in other], layout
+    exact = [run for run in GROUPS[group][1] if "compute_type" not in run[2]]
+    for layout in {layout for _, layout, _ in exact}:
+        ranks = [started(group)[json.dumps(run)]["ranks"] for run in exact if run[1] == layout]
+        for other in ranks[1:]:
+            assert [one["steps"] for one in ranks[0]] == [one["steps"] for one in other], layout

@@ -70,6 +70,7 @@ def staged():
     return line_of(4, "tests/parallel/stages_script.py")
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_stages_is_resumed_in_another_layout(staged):
     resumed = staged["resumed"]
     said = resumed.pop("other model")
@@ -78,6 +79,7 @@ def test_a_checkpoint_of_stages_is_resumed_in_another_layout(staged):
     assert max(resumed.values()) < 1e-5  # of the next two losses and norms, in float32
 
 
+@pytest.mark.slow
 def test_stages_compute_in_another_type(staged):
     half = {layout: torch.tensor(steps) for layout, steps in staged["half"].items()}
     exact, replicas = half.pop("float32"), half["ddp4"]
@@ -87,12 +89,14 @@ def test_stages_compute_in_another_type(staged):
         torch.testing.assert_close(steps, replicas, rtol=1e-2, atol=0)
 
 
+@pytest.mark.slow
 def test_a_result_of_nothing_but_nan_ends_all_stages(staged):
     assert [said[:60] for said in staged["broken"]] == [
         "ApplyError: ['logits'] of the output is all NaN: it uses val"
     ] * 4
 
 
+@pytest.mark.slow
 def test_stages_are_given_the_same_batch(staged):
     assert "processes 0 and 1 divide the same layers or stages and were given different" in staged["batches"]
 
@@ -131,6 +135,7 @@ def test_wrappers_of_torch_are_refused_over_other_shares_alone(found):
     assert found["zero 1"] < 1e-12
 
 
+@pytest.mark.slow
 def test_a_kill_leaves_the_last_complete_checkpoint(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "tests/parallel/kill_script.py", str(tmp_path)]
@@ -143,7 +148,11 @@ def test_a_kill_leaves_the_last_complete_checkpoint(tmp_path):
 
 # Packed, tied and dropped weights of a model of the library, in stages, too; and experts.
 @pytest.mark.parametrize(
-    "processes, kind, layouts", [(4, "gpt2", "fsdp2.tp2,pp2.fsdp2,pp2.tp2,fsdp2.tp2+sp"), (2, "mixtral", "ep2")]
+    "processes, kind, layouts",
+    [
+        pytest.param(4, "gpt2", "fsdp2.tp2,pp2.fsdp2,pp2.tp2,fsdp2.tp2+sp", marks=pytest.mark.slow),
+        (2, "mixtral", "ep2"),
+    ],
 )
 def test_models_of_the_library_train_as_one_process(processes, kind, layouts):
     script = ROOT / "utils/prove_training.py"

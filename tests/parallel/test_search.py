@@ -25,7 +25,7 @@ SCRIPT = "tests/parallel/search_script.py"
 CIRCLE = "{http://www.w3.org/2000/svg}circle"
 
 
-@pytest.mark.parametrize("layout", ["fsdp2", "tp2"])
+@pytest.mark.parametrize("layout", ["fsdp2", pytest.param("tp2", marks=pytest.mark.slow)])
 def test_both_processes_draw_the_same_trials_and_leave_pruned_ones_together(tmp_path, layout):
     found = line_of(2, SCRIPT, "one", layout, tmp_path)["found"]
     first, second = found["drawn"]
@@ -45,6 +45,7 @@ def test_both_processes_draw_the_same_trials_and_leave_pruned_ones_together(tmp_
     assert len(ElementTree.fromstring(found["picture"]).findall(CIRCLE)) == 2
 
 
+@pytest.mark.slow
 def test_several_objectives_give_the_front_on_both_processes(tmp_path):
     found = line_of(2, SCRIPT, "several", "fsdp2", tmp_path)["found"]
     assert found["best"][0] == found["best"][1] and len(found["values"]) == 5  # none of which is pruned
@@ -81,6 +82,7 @@ def test_a_failed_trial_fails_on_both_processes_and_what_cannot_run_is_refused(t
         assert found[case].startswith("ApplyError: ") and reason in found[case], found[case]
 
 
+@pytest.mark.slow
 def test_a_process_that_leaves_a_trial_alone_ends_the_run(tmp_path):
     ended = launch(2, SCRIPT, "alone", "fsdp2", tmp_path, limit_s=300.0)
     assert ended.code == 1

@@ -32,6 +32,7 @@ def test_penalties_of_gradients_and_products_with_hessians_are_those_of_one_proc
     assert critics["func"].startswith("ApplyError: torch.func does not go with data ranks")
 
 
+@pytest.mark.slow
 def test_penalties_of_gradients_in_mixed_layouts_are_those_of_one_process():
     found = line_of(4, SCRIPT, "4")["errors"]
     assert len(found) == 3 and all(error < (SINGLE if "mixtral" in name else 1e-9) for name, error in found.items())

@@ -81,6 +81,7 @@ LAYOUTS = (
 )
 
 
+@pytest.mark.slow
 def test_every_layout_trains_a_folder_alike(tmp_path, folder):
     (tmp_path / "text.txt").write_text(TEXT)
     found = {}
@@ -93,6 +94,7 @@ def test_every_layout_trains_a_folder_alike(tmp_path, folder):
     assert all(abs(losses[step] - whole[step]) < 2e-3 for losses in found.values() for step in (1, 2)), (whole, found)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_in_stages_which_read_the_folder_and_are_exported(tmp_path, folder):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

@@ -7,7 +7,11 @@ pytest.importorskip("transformers")
 from tests.parallel.launch import line_of  # noqa: E402
 
 
-@pytest.mark.parametrize("name, processes, more", [("llama", 3, ("2",)), ("llama", 4, ("4", "meshed"))])
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("name, processes, more", [("llama", 3, ("2",)), slow("llama", 4, ("4", "meshed"))])
 def test_training_is_that_of_the_whole_model(name, processes, more):
     found = line_of(processes, "tests/parallel/training_script.py", name, *more)
     assert found["shares"] and found["class"] and found["norm"] > 0.05
@@ -24,7 +28,7 @@ def test_training_is_that_of_the_whole_model(name, processes, more):
     assert found["kept"]
 
 
-@pytest.mark.parametrize("more", [("gpt2,bart,mixtral,llama", "sdpa"), ("bert", "eager", "checkpoints")])
+@pytest.mark.parametrize("more", [slow(("gpt2,bart,mixtral,llama", "sdpa")), ("bert", "eager", "checkpoints")])
 def test_dropout_drops_what_one_process_would_drop(more):
     found = line_of(2, "tests/parallel/dropout_script.py", *more)
     assert all(one["losses"] < 1e-4 and one["weights"] < 1e-3 and one["caller's numbers"] for one in found["all"])
@@ -189,6 +193,7 @@ def test_what_would_be_wrong_on_shares_is_refused(tmp_path):
     assert found["checkpointed"] == 0.0
 
 
+@pytest.mark.slow
 def test_attention_weights_are_whole_and_one_process_saves(tmp_path):
     (tmp_path / "script.py").write_text(ATTENTIONS)
     found = line_of(4, tmp_path / "script.py")

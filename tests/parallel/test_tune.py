@@ -36,11 +36,8 @@ from modular_converter.parallel.errors import AdviceError  # noqa: E402
 from modular_converter.parallel.tuning.chosen import chosen_of  # noqa: E402
 from modular_converter.parallel.tuning.ranks import TrialOutcome  # noqa: E402
 from modular_converter.parallel.tuning.space import ChoiceTree, TrialCandidate, candidates_of  # noqa: E402
-from modular_converter.parallel.tuning.study import (  # noqa: E402
-    LayoutStudy,
-    front_picture,  # noqa: E402
-    owned_storage,
-)
+from modular_converter.parallel.tuning.study import LayoutStudy, front_picture, owned_storage  # noqa: E402
+from tests.parallel.forked_trials import fork_trials  # noqa: E402
 from tests.parallel.launch import ROOT, launch  # noqa: E402
 from tests.parallel.small_memory import HEADS, SIZES  # noqa: E402
 
@@ -187,6 +184,13 @@ def tune(folder, *arguments):
     return done
 
 
+@pytest.fixture
+def forked():
+    with fork_trials():
+        yield
+
+
+@pytest.mark.usefixtures("forked")
 def test_trials_on_two_processes_become_a_file_that_the_script_runs(tmp_path):
     few = ["gpt2", *SMALL, "--sequence", 16, "--batch", 4, "--trials", 2, "--steps", 5, "--timeout", 120]
     several = ["--objective", "tokens", "--objective", "memory", "--picture", "front.svg"]
@@ -213,12 +217,13 @@ def troubled(folder, trials, limit):
     return tune(folder, "tests.parallel.small_memory.InTrouble", *LLAMA, *few, "--picture", "front.svg")
 
 
+@pytest.mark.usefixtures("forked")
 @pytest.mark.parametrize(
     ("trouble", "said", "limit"),
     [
         ("memory", "memory: OutOfMemoryError", 120),
         ("raise", "failed: ValueError: of a layer", 120),
-        ("hang", "hung: did not end in time", 40),
+        pytest.param("hang", "hung: did not end in time", 40, marks=pytest.mark.slow),
         ("kill", "memory: a process was killed", 120),
         ("exit", "failed: process 1 ended with 7", 120),
     ],
@@ -234,6 +239,7 @@ def test_a_trial_that_fails_is_one_and_the_study_goes_on(tmp_path, monkeypatch, 
     assert str(read_chosen(tmp_path / "best.json")) in lines[1]
 
 
+@pytest.mark.usefixtures("forked")
 def test_if_all_trials_fail_no_file_is_written(tmp_path, monkeypatch):
     monkeypatch.setenv("TROUBLE", "raise")
     monkeypatch.setenv("TROUBLE_FILE", str(tmp_path / "none" / "mark"))
@@ -242,6 +248,7 @@ def test_if_all_trials_fail_no_file_is_written(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_study_that_is_killed_goes_on_and_leaves_no_process(tmp_path):
     command = [sys.executable, "-m", "modular_converter.parallel.cli", "tune", "gpt2", *SMALL]
     command += ["--sequence", "16", "--batch", "4", "--steps", "2", "--storage", "study.db", "--trials"]

@@ -11,14 +11,18 @@ from modular_converter.parallel.choice.select_plan import kept, select_plan  # n
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
 
 
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     ("path", "most"),
     [
         ("gpt_oss.modeling_gpt_oss.GptOssForCausalLM", 0.52),
         ("diffllama.modeling_diffllama.DiffLlamaForCausalLM", 0.52),
-        ("bamba.modeling_bamba.BambaForCausalLM", 0.6),
-        ("falcon_h1.modeling_falcon_h1.FalconH1ForCausalLM", 0.56),
-        ("qwen3_vl.modeling_qwen3_vl.Qwen3VLForConditionalGeneration", 0.62),
+        slow("bamba.modeling_bamba.BambaForCausalLM", 0.6),
+        slow("falcon_h1.modeling_falcon_h1.FalconH1ForCausalLM", 0.56),
+        slow("qwen3_vl.modeling_qwen3_vl.Qwen3VLForConditionalGeneration", 0.62),
     ],
 )
 def test_the_derived_plan_is_chosen_and_the_shares_are_logged(path, most, caplog):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import subprocess
-import sys
 import textwrap
 
 import pytest
@@ -22,6 +20,7 @@ from modular_converter.parallel.choice.kept_answers import kept_answer  # noqa: 
 from modular_converter.parallel.choice.skeleton import dismantle, kept_types  # noqa: E402
 from modular_converter.parallel.choice.small_instances import unproven_arguments  # noqa: E402
 from modular_converter.parallel.engine.base import preflight  # noqa: E402
+from tests.parallel.launch import launch  # noqa: E402
 
 
 SIZES = {
@@ -217,14 +216,15 @@ OWN = """
 """
 
 
-def test_an_edit_of_the_users_own_files_is_asked_again(tmp_path):
+def test_an_edit_of_the_users_own_files_is_asked_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("MODULAR_CONVERTER_CACHE", str(tmp_path / "cache"))
     (tmp_path / "script.py").write_text(textwrap.dedent(OWN).replace("{sizes}", json.dumps(SIZES)))
 
     def answer(name: str, body: str) -> str:
         (tmp_path / "helper.py").write_text(f"def scaled(x):\n    {body}\n    return x\n")
-        environment = {**os.environ, "MODULAR_CONVERTER_CACHE": str(tmp_path / "cache")}
-        command = [sys.executable, str(tmp_path / "script.py"), name]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
+        done = launch(1, tmp_path / "script.py", name)
+        assert done.code == 0, done.errors
+        return done.output.strip()
 
     assert answer("first", "x = x") == "['first']"
     assert answer("second", "x = x") == "['first']"

@@ -34,6 +34,7 @@ def test_other_tokens_go_to_other_experts(name, depth):
     assert verdict.passed, verdict.reason
 
 
+@pytest.mark.slow
 def test_a_plan_names_no_kind_of_layer_that_the_model_lacks():
     """The small instance has a dense layer beside each sparse one. The experts do not divide."""
     depth = {"num_layers": 1, "num_decoder_layers": 1, "encoder_sparse_step": 1, "decoder_sparse_step": 1}
@@ -48,7 +49,7 @@ def test_a_plan_names_no_kind_of_layer_that_the_model_lacks():
     ("name", "sizes"),
     [
         ("univnet", {}),
-        ("embedding_gemma2", {"text_config.intermediate_size": 80}),
+        pytest.param("embedding_gemma2", {"text_config.intermediate_size": 80}, marks=pytest.mark.slow),
         ("glm5_next", {"text_config.intermediate_size": 96}),
     ],
 )
