@@ -1,0 +1,45 @@
+"""The gate runs every test: the ordinary ones with the README's command, the others with that of CONTRIBUTING.md."""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+import re
+import shlex
+
+import pytest
+
+
+ROOT = pathlib.Path(__file__).parents[2]
+MARK = "slow"
+
+
+def arguments_of(page: str, name: str) -> list[str]:
+    """What pytest is given by the command behind `<!-- setup: NAME -->`."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    (line,) = re.findall(rf"^<!-- setup: {name} -->\n```sh\n([^\n]+)\n```$", text, re.MULTILINE)
+    return shlex.split(line.partition(" -m pytest ")[2])
+
+
+def test_each_test_is_run_by_one_of_the_two_commands(pytestconfig: pytest.Config) -> None:
+    given = pytestconfig.getini("addopts")
+    assert given[given.index("-m") + 1] == f"not {MARK}" and given.count("-m") == 1
+    assert arguments_of("README.md", "dev") == ["-n", "2"]
+    assert arguments_of("CONTRIBUTING.md", "slow") == ["-n", "2", "-m", MARK]
+    assert not [path for path in ROOT.rglob("tests/**/conftest.py") if "collect_ignore" in path.read_text("utf-8")]
+
+
+def test_the_gate_runs_both() -> None:
+    gate = (ROOT / ".ci/run").read_text(encoding="utf-8")
+    for page, name in (("README.md", "dev"), ("CONTRIBUTING.md", "slow")):
+        assert f"\n{name}=$(command_of {page} {name})\n" in gate and f'\nbash -ec "${name}"\n' in gate
+
+
+def test_a_file_of_slow_tests_has_a_quick_one() -> None:
+    """So that whoever changes a feature runs something of it."""
+    for path in sorted(ROOT.glob("tests/**/test_*.py")):
+        if f"mark.{MARK}" not in (text := path.read_text(encoding="utf-8")):
+            continue
+        tests = [one for one in ast.parse(text).body if getattr(one, "name", "").startswith("test_")]
+        marks = [[ast.unparse(one) for one in test.decorator_list] for test in tests]
+        assert "pytestmark" not in text and any(f"pytest.mark.{MARK}" not in one for one in marks), path
