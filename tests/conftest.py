@@ -33,6 +33,16 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
+@pytest.fixture(scope="session")
+def pool():
+    """Two processes for verifications of plans."""
+    pytest.importorskip("transformers")
+    from modular_converter.parallel.proof.on_ranks import RankPool
+
+    with RankPool(2) as found:
+        yield found
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the `summary` that tests record with `record_property`."""
     for outcome in ("passed", "failed"):

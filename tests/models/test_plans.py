@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from modular_converter.parallel.plans.class_settings import gathered_plan
-from modular_converter.parallel.proof.on_ranks import RankPool, check_model_on_threads
+from modular_converter.parallel.proof.on_ranks import check_model_on_threads
 from modular_converter.parallel.solve.derive import from_library
 from modular_converter.parallel.source.write_source import changes, settings_to_write
 from modular_converter.parallel.tiny.build import build
@@ -15,6 +15,7 @@ from modular_converter.parallel.tiny.target import base_classes, open_file
 
 
 ZOO = Path(__file__).parents[2] / "models"
+QUICK = ("bert/", "gemma/", "llama/")
 FILES = [
     "bert/modeling_bert.py",
     "clip/modeling_clip.py",
@@ -24,12 +25,7 @@ FILES = [
     "mistral/modular_mistral.py",
     "roberta/modular_roberta.py",
 ]
-
-
-@pytest.fixture(scope="module")
-def two_ranks():
-    with RankPool(2) as pool:
-        yield pool
+EACH = [pytest.param(name, marks=[] if name.startswith(QUICK) else [pytest.mark.slow]) for name in FILES]
 
 
 def test_every_model_of_the_zoo_is_here():
@@ -39,19 +35,19 @@ def test_every_model_of_the_zoo_is_here():
     assert {name.partition("/")[0] for name in FILES if "modeling_" in name} == flat
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_plans_are_current_and_verified(name, two_ranks):
+@pytest.mark.parametrize("name", EACH)
+def test_plans_are_current_and_verified(name, pool):
     """Derived again and proven on two processes, by our application and through transformers' loader."""
     file = open_file(str(ZOO / name))
     said: list[str] = []
-    settings = settings_to_write(file, base_classes(file), {}, two_ranks, said.append)
+    settings = settings_to_write(file, base_classes(file), {}, pool, said.append)
     assert settings and all(setting.entries for setting in settings)
     assert [f"{one.owner.__name__}.{one.attribute}" for one in settings if not one.is_current] == []
     assert changes(file, settings) == []
     assert not [line for line in said if "left as it is" in line]
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", EACH)
 def test_every_other_class_runs_with_what_the_library_gathers_for_it(name):
     """Towers alone, and the heads that add nothing to the plan."""
     file = open_file(str(ZOO / name))

@@ -25,16 +25,6 @@ def ranks():
         yield session
 
 
-@pytest.fixture(scope="session")
-def pool():
-    """Two processes for verifications."""
-    pytest.importorskip("transformers")
-    from modular_converter.parallel.proof.on_ranks import RankPool
-
-    with RankPool(2) as found:
-        yield found
-
-
 @pytest.fixture
 def one_pool(pool, monkeypatch):
     """The commands take two processes that run already."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import sys
 import tempfile
 from pathlib import Path
 
@@ -250,7 +251,6 @@ def refused(call):
 
 
 def main():
-    dist.init_process_group("gloo")
     found = {"layouts": {layout: compared(layout) for layout in ("fsdp2.tp2", "ddp2.tp2", "tp4", "ddp2.fsdp2")}}
     found["layouts"]["zero 2"] = compared("fsdp2.tp2", reshard=False)
     found["layouts"]["host"] = compared("fsdp2.tp2", offload=True)
@@ -267,11 +267,13 @@ def main():
         return parallelize(Blocks(), layout="fsdp2.tp2", plan=PLAN, device="cpu", probe=False)
 
     found["seeds"] = refused(other_seeds)
+    return found
+
+
+if __name__ == "__main__":
+    dist.init_process_group("gloo")
+    found = compared(sys.argv[1]) if len(sys.argv) > 1 else main()
     if dist.get_rank() == 0:
         print(json.dumps(found), flush=True)
     dist.barrier()
     dist.destroy_process_group()  # threads of gloo that outlive the interpreter can crash it
-
-
-if __name__ == "__main__":
-    main()

@@ -16,12 +16,18 @@ pytest.importorskip("transformers")
 from tests.parallel.launch import ROOT, line_of, lines_of  # noqa: E402
 
 
+def test_a_mixed_layout_trains_as_one_process():
+    found = line_of(4, "tests/parallel/products_script.py", "fsdp2.tp2")
+    assert found["worst"] < 1e-12 and found["said"] == 0.0 and "DTensor" in found["kinds"]
+
+
 @pytest.fixture(scope="module")
 def found():
     """What four processes find about a model of the tests' own, with a plan that is given."""
     return line_of(4, "tests/parallel/products_script.py")
 
 
+@pytest.mark.slow
 def test_every_layout_trains_as_one_process(found):
     layouts = found["layouts"].values()
     assert len(layouts) == 6 and all(one["worst"] < 1e-12 for one in layouts)
@@ -31,6 +37,7 @@ def test_every_layout_trains_as_one_process(found):
     assert {kind for one in layouts for kind in one["kinds"]} == {"DTensor", "Parameter"}
 
 
+@pytest.mark.slow
 def test_the_optimizers_state_is_shared_out_while_weights_stay_gathered(found):
     accumulated = found["accumulated"]
     assert accumulated["worst"] < 1e-12
@@ -39,6 +46,7 @@ def test_the_optimizers_state_is_shared_out_while_weights_stay_gathered(found):
     assert between == 1.0 and 0.24 < after < 0.35
 
 
+@pytest.mark.slow
 def test_a_checkpoint_is_resumed_in_another_layout(found):
     resumed = found["resumed"]
     assert resumed.pop("folders") == ["step-00000002"]
@@ -47,14 +55,17 @@ def test_a_checkpoint_is_resumed_in_another_layout(found):
     assert len(resumed) == 4 and max(resumed.values()) < 1e-10  # of the next ten losses and norms
 
 
+@pytest.mark.slow
 def test_data_ranks_may_use_other_experts_of_a_layer(found):
     assert found["routed"] < 1e-12
 
 
+@pytest.mark.slow
 def test_an_unsharded_model_has_its_own_forward_again(found):
     assert found["again"] < 1e-12
 
 
+@pytest.mark.slow
 def test_wrong_products_are_told_before_the_first_step(found):
     assert "8 processes, and there are 4: start 8, or take one of fsdp4" in found["too many"]
     assert found["no data"] == "ApplyError: offload= needs a layout with fsdp, such as fsdp2; this one is tp4"
@@ -125,6 +136,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 def test_wrappers_of_torch_are_refused_over_other_shares_alone(found):
     said = found["wrong"]
     right = {"fully_shard over data", "ZeRO 1 over data", "other batches of data ranks"}

@@ -50,7 +50,7 @@ def test_a_plan_names_no_kind_of_layer_that_the_model_lacks():
     [
         ("univnet", {}),
         pytest.param("embedding_gemma2", {"text_config.intermediate_size": 80}, marks=pytest.mark.slow),
-        ("glm5_next", {"text_config.intermediate_size": 96}),
+        pytest.param("glm5_next", {"text_config.intermediate_size": 96}, marks=pytest.mark.slow),
     ],
 )
 def test_the_plan_that_is_chosen_holds(name, sizes):

@@ -47,7 +47,10 @@ def holds(made, plan, inputs):
     return verdict.passed or verdict.reason
 
 
-@pytest.mark.parametrize(("name", "decoder"), [("big_bird", {}), ("bigbird_pegasus", {"decoder_input_ids": ids(7)})])
+@pytest.mark.parametrize(
+    ("name", "decoder"),
+    [("big_bird", {}), pytest.param("bigbird_pegasus", {"decoder_input_ids": ids(7)}, marks=pytest.mark.slow)],
+)
 def test_more_blocks_than_the_attention_reads(name, decoder):
     """A row of blocks reads at most eleven; in train mode, each head draws some of them at random."""
     made = build(target_of(name), {"block_size": 4})

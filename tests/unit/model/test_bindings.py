@@ -220,8 +220,11 @@ def test_a_made_program_has_the_scopes_of_python(statements: list[str]) -> None:
     compare(text)
 
 
+FOLDERS = sorted(one.name for one in MODELS.iterdir() if one.is_dir() and "__" not in one.name)
+
+
 @pytest.mark.parametrize(
-    "folder", sorted(one.name for one in MODELS.iterdir() if one.is_dir() and "__" not in one.name)
+    "folder", [pytest.param(one, marks=[pytest.mark.slow] if number % 8 else []) for number, one in enumerate(FOLDERS)]
 )
 def test_a_published_file_has_the_scopes_of_python(folder: str) -> None:
     for file in sorted((MODELS / folder).glob("*.py")):
