@@ -34,6 +34,7 @@ def test_where_memory_runs_out_at_the_first_step_the_next_that_needs_less_is_tak
     assert "the next is taken" in one["said"][0] and one["said"][-1].startswith(f"Take {one['layout']}")
 
 
+@pytest.mark.slow
 def test_a_process_that_the_system_kills_has_run_out_of_memory_on_all():
     one = found("killed")
     assert one["layout"] in ("fsdp2", "tp2") and one["same"]
@@ -61,6 +62,7 @@ def test_the_message_says_what_a_caller_of_parallelize_writes(case, cause):
     assert 'name a layout, such as layout="fsdp2"' in error and "devices.toml" not in error
 
 
+@pytest.mark.slow
 def test_given_options_are_kept_and_stages_are_taken_only_if_asked_for():
     one = found("stages")
     assert one["layout"] == "pp2" and one["same"], one

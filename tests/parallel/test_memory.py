@@ -17,13 +17,14 @@ LAYERS, MIB = 8, 2**20
 SLACK = 6 * MIB
 """The interpreter's own memory goes up and down by this much; a layer has 11 MiB."""
 # Folder or model in memory, layout, options.
-QUICK = (("folder", "fsdp2", {}), ("memory", "fsdp2", {}), ("folder", "pp2", {}))
+QUICK = (("folder", "fsdp2", {}), ("memory", "fsdp2", {}))
 TWO = (
     *QUICK,
     ("folder", "fsdp2", {"offload": True}),
     ("folder", "fsdp2", {"recompute": True, "compute_type": "bfloat16", "reshard": False}),
     ("folder", "tp2", {}),
     ("memory", "tp2", {}),
+    ("folder", "pp2", {}),
     ("memory", "pp2", {}),
 )
 FOUR = (

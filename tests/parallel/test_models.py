@@ -24,7 +24,11 @@ MODELS = [
 ]
 
 
-@pytest.fixture(scope="module", params=MODELS)
+QUICK = ("llama", "bert", "t5", "mixtral", "vit")
+EACH = [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in MODELS]
+
+
+@pytest.fixture(scope="module", params=EACH)
 def derived(request):
     return derive_model(target_of(request.param))
 

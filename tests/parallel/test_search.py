@@ -25,7 +25,8 @@ SCRIPT = "tests/parallel/search_script.py"
 CIRCLE = "{http://www.w3.org/2000/svg}circle"
 
 
-@pytest.mark.parametrize("layout", ["fsdp2", pytest.param("tp2", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", ["fsdp2", "tp2"])
 def test_both_processes_draw_the_same_trials_and_leave_pruned_ones_together(tmp_path, layout):
     found = line_of(2, SCRIPT, "one", layout, tmp_path)["found"]
     first, second = found["drawn"]
@@ -61,6 +62,7 @@ def test_several_objectives_give_the_front_on_both_processes(tmp_path):
     assert head == ["trial", "loss", "rows", "", ""] and [row[-1] == "best" for row in rows].count(True) == len(best)
 
 
+@pytest.mark.slow
 def test_a_failed_trial_fails_on_both_processes_and_what_cannot_run_is_refused(tmp_path):
     found = line_of(2, SCRIPT, "troubled", "fsdp2", tmp_path)["found"]
     assert [state for state, _ in found["states"]] == ["failed", "failed", "complete"]

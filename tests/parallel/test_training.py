@@ -91,6 +91,7 @@ dist.barrier()
 """
 
 
+@pytest.mark.slow
 def test_processes_agree_on_plans_steps_and_states(tmp_path):
     (tmp_path / "script.py").write_text(DISAGREEING)
     found = line_of(2, tmp_path / "script.py")
@@ -271,6 +272,7 @@ dist.barrier()
 """
 
 
+@pytest.mark.slow
 def test_the_plan_that_process_0_selects_is_that_of_all(tmp_path):
     (tmp_path / "script.py").write_text(OTHER_CHOICE)
     found = line_of(2, tmp_path / "script.py")
@@ -279,6 +281,7 @@ def test_the_plan_that_process_0_selects_is_that_of_all(tmp_path):
     assert found["own"]["model.layers.0.mlp.up_proj.weight"] == [64, 32]
 
 
+@pytest.mark.slow
 def test_a_process_that_calls_what_all_must_call_alone_is_told_so_and_does_not_hang():
     found = line_of(2, "tests/parallel/alone_script.py")
     assert "process 1 has called full_state_dict, and process 0 clip_grad_norm_" in found["said"].pop("others")[1]

@@ -222,10 +222,10 @@ def troubled(folder, trials, limit):
     ("trouble", "said", "limit"),
     [
         ("memory", "memory: OutOfMemoryError", 120),
-        ("raise", "failed: ValueError: of a layer", 120),
+        pytest.param("raise", "failed: ValueError: of a layer", 120, marks=pytest.mark.slow),
         pytest.param("hang", "hung: did not end in time", 40, marks=pytest.mark.slow),
         ("kill", "memory: a process was killed", 120),
-        ("exit", "failed: process 1 ended with 7", 120),
+        pytest.param("exit", "failed: process 1 ended with 7", 120, marks=pytest.mark.slow),
     ],
 )
 def test_a_trial_that_fails_is_one_and_the_study_goes_on(tmp_path, monkeypatch, trouble, said, limit):

@@ -34,7 +34,11 @@ rule lm_head colwise_gather_output
 
 @pytest.mark.parametrize(
     "name, settings, plan",
-    [("gpt2", {}, None), ("mixtral", {"num_key_value_heads": 2}, None), ("mixtral", {}, EXPERTS)],
+    [
+        ("gpt2", {}, None),
+        pytest.param("mixtral", {"num_key_value_heads": 2}, None, marks=pytest.mark.slow),
+        ("mixtral", {}, EXPERTS),
+    ],
 )
 def test_the_same_answers_tokens_and_weights(three, name, settings, plan):
     """Two key/value heads of eight have two ranks with copies of the first."""

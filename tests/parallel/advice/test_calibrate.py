@@ -26,6 +26,7 @@ TAKEN_OVER = {"network", "spare"}
 """What one machine cannot measure: the links between nodes, and what an allocator leaves unused in long runs."""
 
 
+@pytest.mark.slow
 @on_cpu
 def test_the_file_is_a_table_that_the_commands_take(tmp_path: Path) -> None:
     path = tmp_path / "here.toml"

@@ -31,7 +31,12 @@ def test_the_table_has_the_situations_of_the_guide() -> None:
         assert word in situations
 
 
-@pytest.mark.parametrize(("situation", "arguments", "recommended"), ROWS, ids=[row[0] for row in ROWS])
+EACH = [
+    pytest.param(*row, id=row[0], marks=[pytest.mark.slow] if number % 3 else []) for number, row in enumerate(ROWS)
+]
+
+
+@pytest.mark.parametrize(("situation", "arguments", "recommended"), EACH)
 def test_a_command_recommends_what_its_row_says(
     situation: str, arguments: str, recommended: str, subjects: dict[str, Any]
 ) -> None:

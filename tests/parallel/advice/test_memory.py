@@ -69,6 +69,7 @@ def test_never_below_the_truth_and_close_to_it(kind: str, recompute: bool) -> No
     assert peak.size <= 1.15 * truth
 
 
+@pytest.mark.slow
 def test_the_first_layers_stand_for_all() -> None:
     deep, device = question("llama", num_hidden_layers=9), cluster_of("H100-80GB").device
     whole = question("llama", num_hidden_layers=9)
@@ -179,6 +180,7 @@ def test_stages_are_cut_where_the_engine_cuts_them(kind: str) -> None:
     assert ("model.embed_tokens.weight" in tied[1]) is (kind == "gemma2")
 
 
+@pytest.mark.slow
 def test_of_layouts_as_fast_the_one_without_options_comes_first() -> None:
     """Where exchanges take the time, layers that are computed again cost none."""
     sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 4, "vocab_size": 64}

@@ -25,6 +25,10 @@ attribute {SELF}:all_head_size
 """
 
 
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 def ids(tokens):
     return torch.randint(5, 90, (2, tokens), generator=torch.Generator().manual_seed(4))
 
@@ -49,7 +53,7 @@ def holds(made, plan, inputs):
 
 @pytest.mark.parametrize(
     ("name", "decoder"),
-    [("big_bird", {}), pytest.param("bigbird_pegasus", {"decoder_input_ids": ids(7)}, marks=pytest.mark.slow)],
+    [("big_bird", {}), slow("bigbird_pegasus", {"decoder_input_ids": ids(7)})],
 )
 def test_more_blocks_than_the_attention_reads(name, decoder):
     """A row of blocks reads at most eleven; in train mode, each head draws some of them at random."""
@@ -68,6 +72,7 @@ def test_more_blocks_than_the_attention_reads(name, decoder):
         assert "differs by" in holds(made, Plan.parse(BY_HEADS), {"input_ids": ids(tokens)})
 
 
+@pytest.mark.slow
 def test_a_language_model_with_one_key_value_head_behind_images():
     made = build(target_of("paligemma"), {"text_config.num_key_value_heads": 1})
     plan, _ = chosen(made)
@@ -80,7 +85,7 @@ def test_a_language_model_with_one_key_value_head_behind_images():
     assert holds(made, plan, padded) is True
 
 
-@pytest.mark.parametrize(("name", "decoder"), [("longformer", {}), ("led", {"decoder_input_ids": ids(7)})])
+@pytest.mark.parametrize(("name", "decoder"), [("longformer", {}), slow("led", {"decoder_input_ids": ids(7)})])
 def test_windows_with_padding_on_the_left(name, decoder):
     made = build(target_of(name))
     plan, _ = chosen(made)

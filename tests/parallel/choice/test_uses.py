@@ -124,6 +124,7 @@ def test_a_tensor_that_only_keywords_take_is_refused_where_the_model_computes_ot
     assert torch.equal(call(IDS, output_attentions=True)[0], alone)
 
 
+@pytest.mark.slow
 def test_an_argument_that_code_of_the_library_cannot_try_without_data_passes_with_a_warning(caplog):
     small = build(target_of("qwen2_vl"))
     given = {name: value for name, value in small.inputs.items() if not name.startswith(("pixel", "image"))}

@@ -89,7 +89,7 @@ child = os.fork()
 """
 
 
-@pytest.mark.parametrize("method", ["fork", "forkserver"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("forkserver", marks=pytest.mark.slow)])
 def test_a_forked_child_leaves_the_ranks_of_its_parent_alone(tmp_path, method):
     process = launch(tmp_path / "main.py", script(FORKED.strip()).replace('"fork"', f'"{method}"'))
     output, errors = process.communicate(timeout=120)
@@ -98,6 +98,7 @@ def test_a_forked_child_leaves_the_ranks_of_its_parent_alone(tmp_path, method):
     assert process.returncode == 0 and not own_words(errors) and gone([int(pid) for pid in pids.split()])
 
 
+@pytest.mark.slow
 def test_a_forked_child_does_not_keep_the_ranks_alive(tmp_path):
     then = "child = os.fork()\n    if child == 0:\n        time.sleep(60)\n    print(child, flush=True)\n    time.sleep(60)"
     process = launch(tmp_path / "main.py", script(then).replace('"fork"', '"forkserver"'))

@@ -79,7 +79,7 @@ def launch(path, text):
     )
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_ranks_end_with_the_main_process_in_the_middle_of_a_call(tmp_path, how):
     process = launch(tmp_path / "main.py", script("print('calling', flush=True); model(model.constant[None], 'slow')"))
     pids = [int(pid) for pid in process.stdout.readline().split()]
@@ -95,6 +95,7 @@ def test_ranks_end_with_the_main_process_in_the_middle_of_a_call(tmp_path, how):
     assert errors.count("KeyboardInterrupt") == (1 if how == signal.SIGINT else 0), errors
 
 
+@pytest.mark.slow
 def test_the_interpreters_end_ends_the_ranks_and_leaves_nothing(tmp_path):
     process = launch(tmp_path / "main.py", script("model(torch.ones(2, 16))"))
     output, errors = process.communicate(timeout=120)
@@ -106,6 +107,7 @@ def test_the_interpreters_end_ends_the_ranks_and_leaves_nothing(tmp_path):
     assert not [name for name in left for pid in (str(process.pid), *ranks) if name.startswith(f"torch_{pid}_")]
 
 
+@pytest.mark.slow
 def test_a_missing_guard_is_explained(tmp_path):
     process = launch(tmp_path / "main.py", script("pass", guard=False))
     _, errors = process.communicate(timeout=300)

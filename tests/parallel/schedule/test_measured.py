@@ -110,6 +110,7 @@ def test_measuring_leaves_no_graph_behind():
     assert not [one for one in gc.get_objects() if type(one) is _Run]
 
 
+@pytest.mark.slow
 def test_a_pipeline_runs_beside_its_forecast(tmp_path):
     sizes = [
         "hidden_size=32",

@@ -204,6 +204,7 @@ def test_committed_plans_are_derived(name):
     assert (row.outcome, row.derived, row.committed) == ("same", "verified", "verified"), row
 
 
+@pytest.mark.slow
 def test_the_loader_runs_a_derived_plan(pool):
     row = compare_committed("expert", "mixtral", pool)
     assert (row.outcome, row.loader) == ("same", "verified"), row

@@ -67,8 +67,8 @@ def test_a_modular_file_gets_the_plan_and_its_files_follow(zoo, one_pool):
     ("folder", "files"),
     [
         ("llama", ["configuration_llama.py", "modeling_llama.py"]),
-        ("bert", ["configuration_bert.py"]),
-        ("clip", ["configuration_clip.py"]),
+        pytest.param("bert", ["configuration_bert.py"], marks=pytest.mark.slow),
+        pytest.param("clip", ["configuration_clip.py"], marks=pytest.mark.slow),
     ],
 )
 def test_what_the_zoo_holds_is_what_is_written(folder, files, zoo, one_pool):
@@ -116,6 +116,7 @@ def test_a_removed_plan_is_put_back(zoo):
     assert '    base_model_tp_plan = {\n        "layers.*.self_attn.q_proj"' in here.text("modular_gemma.py")
 
 
+@pytest.mark.slow
 def test_a_vocabulary_tied_to_a_head_that_the_library_cannot_run_stays_whole(zoo, one_pool):
     here = zoo("bert")
     here.drop_plans("configuration_bert.py")

@@ -35,12 +35,13 @@ def rooms(tmp_path, environment, **given):
     return set(names)
 
 
-@pytest.mark.parametrize("given", [{}, {"num_gpus": 1}])
+@pytest.mark.parametrize("given", [{}, pytest.param({"num_gpus": 1}, marks=pytest.mark.slow)])
 def test_a_process_group_imports_nothing_of_the_server(tmp_path, given):
     found = rooms(tmp_path, GROUP, **given)
     assert {"base", "group"} <= found and not found & {"ranks", "remote"}
 
 
+@pytest.mark.slow
 def test_the_server_imports_nothing_of_the_process_group(tmp_path):
     found = rooms(tmp_path, {}, num_gpus=2, init_method="forkserver")
     assert {"base", "remote"} <= found and "group" not in found
