@@ -199,7 +199,8 @@ class WatchedState:
             return None
         if type(value) in _COPIED and all(map(is_plain, value.values() if type(value) is dict else value)):
             return value.copy()
-        return None if isinstance(value, torch.nn.Module) else _inside(value, itertools.count(), 0)
+        found = None if isinstance(value, torch.nn.Module) else _inside(value, itertools.count(), 0)
+        return None if isinstance(found, _Same) else found  # which object it is, is compared beside this
 
 
 class _Same:

@@ -1,5 +1,7 @@
 """A look at a model's state finds every write to its tensors, also one that leaves their versions as they are."""
 
+import functools
+
 import pytest
 import torch
 
@@ -45,3 +47,13 @@ def test_buffers_that_go_come_or_are_replaced():
     assert {one.where for one in state.differences()} == {"later", "held"} and not state.differences()
     del model.held
     assert [one.where for one in state.differences()] == ["held"] and not state.differences()
+
+
+def test_functions_and_objects_without_an_inside_cost_nothing_between_calls():
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
+    for module in model:  # as on each module of a model whose modules run elsewhere
+        module.forward = functools.partial(torch.relu)
+    state = WatchedState(model)
+    assert not state.inside and not state.differences()
+    model[0].forward = functools.partial(torch.relu)
+    assert [one.where for one in state.differences()] == ["0.forward"]

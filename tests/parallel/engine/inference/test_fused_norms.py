@@ -3,6 +3,7 @@
 import ast
 import collections
 import copy
+import importlib
 import inspect
 import re
 import types
@@ -15,7 +16,7 @@ import transformers
 from torch import nn
 
 from modular_converter.parallel.engine.inference.fused import fuse_norms
-from modular_converter.parallel.engine.inference.norm_kernel import norm_kernel
+from modular_converter.parallel.engine.inference.norm_kernel import _row, norm_kernel
 
 
 class Written(nn.Module):
@@ -289,3 +290,20 @@ def test_a_kernel_that_cannot_be_compiled_or_gives_other_numbers_is_not_used(mon
     assert found["missing"] is None and found["wrong"] is None
     x, weight = torch.randn(2, 3, 40).transpose(0, 1), torch.randn(40)
     assert torch.allclose(found["right"](x, weight, 1e-6), plain(x, weight, 1e-6))
+
+
+def test_the_kernel_names_nothing_but_its_arguments_and_triton():
+    kernel = ast.parse(inspect.getsource(_row)).body[0]
+    names = [one for one in ast.walk(kernel) if isinstance(one, ast.Name)]
+    own = {one.arg for one in ast.walk(kernel) if isinstance(one, ast.arg)}
+    own |= {one.id for one in names if isinstance(one.ctx, ast.Store)}
+    assert {one.id for one in names} - own == {"tl"}
+
+
+def test_the_kernel_compiles_for_a_gpu_wherever_triton_is():
+    triton = pytest.importorskip("triton")
+    compiler, backend = (importlib.import_module(f"triton.{one}.compiler") for one in ("compiler", "backends"))
+    kinds = {"width": "i32", "eps": "fp32", "block": "constexpr"} | dict.fromkeys(("x", "weight", "found"), "*bf16")
+    source = compiler.ASTSource(triton.jit(_row), kinds, {"block": 4096})
+    made = triton.compile(source, target=backend.GPUTarget("cuda", 90, 32), options={"num_warps": 8})
+    assert "cubin" in made.asm
