@@ -64,7 +64,7 @@ class WatchedState:
         skip: names of attributes of the model itself that are not watched.
         stored_alone: watch only what a forward stores: those of torch's own modules store nothing but buffers, so that only
             new attributes are looked for there.
-        left_out: objects that are watched elsewhere, such as its configuration.
+        left_out: objects that are watched elsewhere, such as its configuration, or that nothing changes.
     """
 
     def __init__(

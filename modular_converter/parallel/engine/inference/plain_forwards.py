@@ -296,6 +296,11 @@ def make_plain(applied: Applied, group: DirectGroup) -> None:
     _sum_outputs(applied, group)
 
 
+def put_on_modules(model: torch.nn.Module) -> list[Any]:
+    """The objects that ``make_plain`` has put on modules, which no forward changes."""
+    return [value for module in model.modules() for name, value in vars(module).items() if name.startswith("_plain_")]
+
+
 def _sum_outputs(applied: Applied, group: DirectGroup) -> None:
     """Apply layouts of modules, after those of weights, so that the sum includes a module's new forward."""
     for path, layout in applied.resolution.hooks:

@@ -36,7 +36,7 @@ from modular_converter.parallel.engine.base.watched_state import StateChange, Wa
 from modular_converter.parallel.engine.checkpoint.reader import Reader, Recipe, read_share
 from modular_converter.parallel.engine.inference.agreement import choose_cache, make_agree
 from modular_converter.parallel.engine.inference.fused import fuse_activations, fuse_norms, unfuse
-from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup, make_plain
+from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup, make_plain, put_on_modules
 from modular_converter.parallel.engine.remote.caller_state import apply_difference, configs_in
 from modular_converter.parallel.engine.remote.loaded import Called, Loaded, fill_whole
 from modular_converter.parallel.engine.remote.placement import Span, copy_rows, moves_of
@@ -190,7 +190,8 @@ class Worker(Answering):
             choose_cache(model, {})
         make_agree(model, self.group, self.progress.step)
         settings = vars(settings_of(model))
-        loaded.state = WatchedState(model, settings, configs_in(settings.values()), stored_alone=True)
+        left_out = [*configs_in(settings.values()), *put_on_modules(model)]
+        loaded.state = WatchedState(model, settings, left_out, stored_alone=True)
         paths = {id(module): path for path, module in model.named_modules()}
         self.answer([(paths[id(of)], name) for of, name, _ in applied.integers if id(of) in paths])
 
@@ -202,7 +203,6 @@ class Worker(Answering):
         Hooks on the model itself run in the main process around ``forward``, but here inside of other methods.
         """
         loaded = self.models[number]
-        adopt(states, self.device)
         adopt(states, self.device)
         args, kwargs = as_on_rank(args, kwargs, self._event, lambda other: self.models[other].model)
         called = Called(path, method, args, kwargs)

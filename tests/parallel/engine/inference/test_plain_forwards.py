@@ -11,7 +11,8 @@ pytest.importorskip("transformers")
 from transformers.pytorch_utils import Conv1D  # noqa: E402
 
 from modular_converter.parallel import parallelize  # noqa: E402
-from modular_converter.parallel.engine.inference.plain_forwards import make_plain  # noqa: E402
+from modular_converter.parallel.engine.base.watched_state import WatchedState  # noqa: E402
+from modular_converter.parallel.engine.inference.plain_forwards import make_plain, put_on_modules  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan, PlanRule  # noqa: E402
 from modular_converter.parallel.plans.resolve import Piece, Resolution  # noqa: E402
 from modular_converter.parallel.proof.judge import relative_error  # noqa: E402
@@ -85,7 +86,7 @@ def test_an_output_that_is_summed_of_every_kind_of_module(ranks):
     assert max(errors.values()) < 1e-4, errors
 
 
-def test_a_module_with_two_names_keeps_the_role_of_its_weight():
+def test_a_module_with_two_names_keeps_the_role_of_its_weight_and_is_not_walked_at_each_call():
     model, group = nn.Module(), FakeGroup(2)
     model.words = model.again = nn.Embedding(6, 8)
     whole = model.words.weight
@@ -95,3 +96,4 @@ def test_a_module_with_two_names_keeps_the_role_of_its_weight():
     resolution = Resolution({"words.weight": piece, "again.weight": piece}, (), ())
     make_plain(Applied(model, resolution, group), group)
     assert model.words.weight is role and type(model.words._parameters["weight"]) is nn.Parameter
+    assert WatchedState(model).inside and not WatchedState(model, left_out=put_on_modules(model)).inside
