@@ -160,9 +160,15 @@ class ModelTree:
         self.library = library
         self.models = models
         self.names = names
-        self._facts: dict[str, ModelFacts] = {}
+        self.hashed_as: Mapping[str, str] = {}
+        """Path -> the text that its hash is of, where the difference is nothing that is read."""
         self._hashes: dict[str, str] = {}
         self._names_in_files = Names(library, models)
+
+    @property
+    def followed(self) -> set[str]:
+        """The names of the functions whose bodies were followed so far."""
+        return self._names_in_files.followed
 
     def files_in(self, folder: str) -> Sequence[str]:
         """The Python files of a model's folder."""
@@ -172,18 +178,13 @@ class ModelTree:
         """The hash of a file by its name below the folder of the package; "" for one that is missing or unreadable."""
         if name not in self._hashes:
             path = os.path.normpath(os.path.join(os.path.dirname(self.models), name))
-            text = self.library.text_if_readable(path)
+            text = self.hashed_as[path] if path in self.hashed_as else self.library.text_if_readable(path)
             encoded = (text or "").encode("utf-8", "surrogatepass")
             self._hashes[name] = "" if text is None else hashlib.sha256(encoded).hexdigest()[:20]
         return self._hashes[name]
 
     def facts(self, model: str) -> ModelFacts:
         """What users of a model rely on."""
-        if model not in self._facts:
-            self._facts[model] = self._read(model)
-        return self._facts[model]
-
-    def _read(self, model: str) -> ModelFacts:
         library = self.library
         library.observations = observations = Observations()
         reader = _Reader(Interpreter(self._names_in_files, self.models, self.files_in))

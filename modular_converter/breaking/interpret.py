@@ -65,8 +65,10 @@ class Interpreter:
         self._kept: list[object] = []
         """The arguments of objects that were made: they are told apart by their identity."""
         self._constants: dict[tuple[str, str], Value] = {}
-        self._active: list[tuple[ast.AST, Value]] = []
-        """The functions whose bodies are being followed, and the first thing that each was given."""
+        self._active: list[tuple[ast.AST, str, Value]] = []
+        """The functions whose bodies are being followed, with their files (files with equal texts share their nodes), and
+        the first thing that each was given.
+        """
         self._doubts = 0
         """The conditions around the statement whose values are not known."""
         self._unfinished: set[int] = set()
@@ -179,7 +181,7 @@ class Interpreter:
         is_again = (
             isinstance(node, (*FUNCTIONS, ast.Lambda))
             and function.text != "__init__"
-            and self._is_active(node, arguments)
+            and self._is_active(node, function.path, arguments)
         )
         if function.owner is not None and self.conventions.makes_nothing(function.owner, function.text):
             return NONE
@@ -194,7 +196,8 @@ class Interpreter:
         if first and (function.instance is not None or is_of_class):
             given.insert(0, function.owner if function.instance is None and function.owner else function.instance)  # type: ignore[arg-type]
         self._bind(node.args, given, named, frame)
-        self._active.append((node, arguments[0] if arguments else NONE))
+        self.names.followed.add(node.name)
+        self._active.append((node, function.path, arguments[0] if arguments else NONE))
         try:
             self.body(node.body, frame)
         finally:
@@ -208,15 +211,15 @@ class Interpreter:
         self, node: ast.Lambda, arguments: Sequence[Value], named: Mapping[str, Value], frame: Frame
     ) -> Value:
         self._bind(node.args, arguments, named, frame)
-        self._active.append((node, NONE))
+        self._active.append((node, frame.path, NONE))
         try:
             return self.evaluate(node.body, frame)
         finally:
             self._active.pop()
 
-    def _is_active(self, node: ast.AST, arguments: Sequence[Value]) -> bool:
+    def _is_active(self, node: ast.AST, path: str, arguments: Sequence[Value]) -> bool:
         """Whether a function calls itself. It may, for the parts of the module that it was called for: they are few."""
-        given = [first for active, first in self._active if active is node]
+        given = [first for active, where, first in self._active if active is node and where == path]
         return bool(given) and (not arguments or not is_module(arguments[0]) or arguments[0] in given)
 
     def _bind(self, args: ast.arguments, given: Sequence[Value], named: Mapping[str, Value], frame: Frame) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import os
 import textwrap
 from collections.abc import Callable, Mapping
@@ -37,6 +38,8 @@ class Names:
         self._automatic_files = [
             os.path.join(models, "auto", f"{kind}_auto.py") for kind in ("modeling", "configuration")
         ]
+        self.followed: set[str] = set()
+        """The names of the functions whose bodies were followed."""
         self._parsed: dict[Definition, Value | Assigned | None] = {}
         self._known: dict[tuple[object, ...], tuple[Any, Mapping[str, str]]] = {}
 
@@ -142,7 +145,7 @@ def _value_of(path: str, name: str, statement: Statement) -> Value | Assigned | 
     above = statement.line - 1
     if statement.role is Role.CLASS and not statement.joined:
         return ClassValue(path, name, statement.line, statement.text, statement.bases)
-    body = parse(statement.text).body
+    body = _parsed(statement.text)
     for node in body if statement.role is Role.ASSIGNMENT else walk(*body):
         if isinstance(node, ast.ClassDef) and node.name == name:
             first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
@@ -157,6 +160,12 @@ def _value_of(path: str, name: str, statement: Statement) -> Value | Assigned | 
             if any(isinstance(one, ast.Name) and one.id == name for one in targets):
                 return path, node.value, above
     return Expression(name)
+
+
+@functools.lru_cache(maxsize=2048)
+def _parsed(text: str) -> list[ast.stmt]:
+    """The statements of a text, which both trees mostly have."""
+    return parse(text).body
 
 
 def _merged(orders: list[list[ClassValue | External]]) -> list[ClassValue | External]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from modular_converter.breaking.changes import ModelChange
@@ -15,6 +15,7 @@ from modular_converter.breaking.compare import changes_of_model
 from modular_converter.breaking.facts import ModelTree
 from modular_converter.breaking.older import older_tree, tree_at
 from modular_converter.breaking.report import CauseGroup, findings_of, groups
+from modular_converter.breaking.untouched import Edits, edits_since
 from modular_converter.breaking.values import CodePlace
 from modular_converter.check.cache.key import key_of
 from modular_converter.check.cache.lookup import Cache
@@ -24,7 +25,8 @@ from modular_converter.convert.source.library import Library
 from modular_converter.convert.workers import Progress, in_processes
 from modular_converter.files.arguments import ALL, select_files
 from modular_converter.findings import ConversionError, Finding
-from modular_converter.git.affected import touched_since
+from modular_converter.git.affected import affected
+from modular_converter.git.work_tree import GitError
 from modular_converter.rules import input_files
 from modular_converter.settings.values import Settings
 
@@ -58,6 +60,8 @@ class _Known(NamedTuple):
     changes: tuple[ModelChange, ...]
     new: Mapping[str, str]
     old: Mapping[str, str]
+    followed: frozenset[str] = frozenset()
+    """The functions whose bodies were followed for it, but for those that were followed for another one before."""
 
 
 def compare_trees(options: BreakingOptions) -> BreakingResult:
@@ -70,62 +74,75 @@ def compare_trees(options: BreakingOptions) -> BreakingResult:
         if not models:
             return BreakingResult(findings=selection.findings, incomplete=True)
         old = older_tree(options.against, models, settings, options.cache)
-        overlay, failures = _stale(options, selection.paths, settings)
+        entry = _Entry(options.cache, settings, old.models, models)
+        edits = _edits(options.against, models, entry.followed)
+        new, failures = _newer(options, selection.paths, models, settings, edits)
+        shared = sorted(old.names.keys() & new.names.keys())
+        if not shared:
+            reason = f"it has no model of those in {models}"
+            return BreakingResult(findings=[input_files.unknown_older_tree(options.against, reason)], incomplete=True)
+        known, made = _compared(shared, old, new, entry, options.workers)
+        if any(not edits.methods.isdisjoint(one.followed) for one in made.values()):  # some are called only now
+            new, failures = _newer(options, selection.paths, models, settings, edits.all_read)
+            known, made = _compared(shared, old, new, entry, options.workers)
     except ConversionError as error:
         return BreakingResult(findings=error.findings, incomplete=True)
-    new = tree_at(models, settings, overlay)
-    shared = sorted(old.names.keys() & new.names.keys())
-    if not shared:
-        reason = f"it has no model of those in {models}"
-        return BreakingResult(findings=[input_files.unknown_older_tree(options.against, reason)], incomplete=True)
-    found = _changes(shared, old, new, options)
-    made = groups(found, new.library)
+    entry.store(made, new)
+    known |= made
+    causes = groups([change for model in shared for change in known[model].changes], new.library)
     if ALL not in options.arguments:
         wanted = {os.path.basename(os.path.dirname(path)) for path in selection.paths}
         named = {argument.replace("-", "_") for argument in options.arguments} & new.names.keys()
         if not wanted and not named:
             return BreakingResult(findings=selection.findings, incomplete=True)
         wanted |= named
-        made = [one for one in made if not wanted.isdisjoint(one.models)]
-    kept = findings_of(made, new.library)
-    return BreakingResult(made, [*failures, *kept], len(shared), bool(failures))
+        causes = [one for one in causes if not wanted.isdisjoint(one.models)]
+    kept = findings_of(causes, new.library)
+    return BreakingResult(causes, [*failures, *kept], len(shared), bool(failures))
 
 
-def _stale(options: BreakingOptions, paths: Sequence[str], settings: Settings) -> tuple[dict[str, str], list[Finding]]:
-    """The generated files that edits since the older commit reach, as a conversion gives them, and the reasons why some
-    cannot be converted. Without git the files on disk are taken as they are; so are those that an earlier check knows.
+def _edits(against: str, models: str, followed: Collection[str]) -> Edits:
+    """The edits of the package since the older commit, or since the last one where the older tree is no commit. Without
+    git none are known, and the files on disk are taken as they are.
     """
-    library = Library(settings)
-    current = Cache(options.cache, settings.with_any_formatter).look_up(paths) if options.cache else {}
-    paths = [path for path in paths if path not in current]
+    for ref in (against, "HEAD"):
+        with contextlib.suppress(GitError):
+            return edits_since(ref, os.path.dirname(models), followed)
+    return Edits()
+
+
+def _newer(
+    options: BreakingOptions, paths: Sequence[str], models: str, settings: Settings, edits: Edits
+) -> tuple[ModelTree, list[Finding]]:
+    """The newer tree, with the generated files that edits reach as a conversion gives them, and the reasons why some
+    cannot be converted. Those that an earlier check knows are current.
+    """
     reached: list[str] = []
-    for ref in (options.against, "HEAD"):
-        with contextlib.suppress(ConversionError):
-            reached = touched_since(ref, paths, library)
-            break
-    if not reached:
-        return {}, []
+    if edits.read:
+        current = Cache(options.cache, settings.with_any_formatter).look_up(paths) if options.cache else {}
+        reached = affected(edits.read, [path for path in paths if path not in current], Library(settings))
     found = find_conversions(reached, settings.with_any_formatter, options.cache)
     texts = {path: text for one in found.made.values() for path, text in one.files.items()}
-    return texts, [finding for one in found.all for finding in one.findings if finding.is_error]
+    tree = tree_at(models, settings, texts)
+    tree.hashed_as = edits.unread
+    return tree, [finding for one in found.all for finding in one.findings if finding.is_error]
 
 
-def _changes(models: Sequence[str], old: ModelTree, new: ModelTree, options: BreakingOptions) -> list[ModelChange]:
-    """The changes of all models; those whose files are as in the last run are remembered."""
-    entry = _Entry(options.cache, old, new)
-    known = {model: one for model in models if (one := entry.known(model)) is not None}
+def _compared(
+    models: Sequence[str], old: ModelTree, new: ModelTree, entry: _Entry, workers: int
+) -> tuple[dict[str, _Known], dict[str, _Known]]:
+    """The models whose files are as in the last run, which are remembered, and the others, which are compared."""
+    known = {model: one for model in models if (one := entry.known(model, old, new)) is not None}
     todo = [model for model in models if model not in known]
-    made = in_processes(_of_models, (old, new), todo, options.workers, lambda done: None)
-    known |= dict(zip(todo, made))
-    if todo:
-        entry.store(known)
-    return [change for model in models for change in known[model].changes]
+    return known, dict(zip(todo, in_processes(_of_models, (old, new), todo, workers, lambda done: None)))
 
 
 def _of_models(models: Iterable[str], trees: tuple[ModelTree, ModelTree], progress: Progress) -> list[_Known]:
     found = []
     for model in models:
-        found.append(_of_model(model, *trees))
+        for tree in trees:
+            tree.followed.clear()
+        found.append(_of_model(model, *trees)._replace(followed=frozenset().union(*(one.followed for one in trees))))
         progress(1)
     return found
 
@@ -146,33 +163,47 @@ def _named(paths: Iterable[str], tree: ModelTree) -> dict[str, str]:
 
 
 class _Entry:
-    """The changes that the last comparison of two trees has found."""
+    """What the last comparison of two trees has found."""
 
-    def __init__(self, folder: str | None, old: ModelTree, new: ModelTree) -> None:
-        self._folder, self._old, self._new = folder, old, new
-        key = key_of(new.library.settings) if folder else ""
-        self._name = digest(f"breaking {key} {old.models} {new.models}".encode("utf-8", "surrogatepass"))
-        body = read_entry(folder, self._name) if folder and key else None
-        self._models = json.loads(body) if body else {}
-        self._is_used = bool(folder and key)
+    def __init__(self, folder: str | None, settings: Settings, old: str, new: str) -> None:
+        """`old` and `new` are the folders of models."""
+        key = key_of(settings) if folder else ""
+        self._folder = folder if key else None
+        self._name = digest(f"breaking {key} {old} {new}".encode("utf-8", "surrogatepass"))
+        body = read_entry(self._folder, self._name) if self._folder else None
+        found = json.loads(body) if body else {}
+        self._models = found.get("models", {})
+        self.followed: set[str] = set(found.get("followed", ()))
+        """The names of all functions whose bodies were followed."""
 
-    def known(self, model: str) -> _Known | None:
-        """The changes of a model, if all files that they follow from are the same."""
+    def known(self, model: str, old: ModelTree, new: ModelTree) -> _Known | None:
+        """The changes of a model, if all files that they follow from are the same, and their lines where they were."""
         record = self._models.get(model)
         if record is None:
             return None
-        for tree, reads in ((self._new, record["new"]), (self._old, record["old"])):
+        for tree, reads in ((new, record["new"]), (old, record["old"])):
             if any(tree.hash(name) != given for name, given in reads.items()):
                 return None
-        return _Known(tuple(self._read(record["changes"])), record["new"], record["old"])
+        found = _Known(tuple(self._read(record["changes"])), record["new"], record["old"])
+        return found if _is_in_place(found, new) else None
 
     def _read(self, changes: Sequence[Sequence[Any]]) -> Iterator[ModelChange]:
         for rule, model, place, message, word, keys in changes:
             yield ModelChange(rule, model, CodePlace(*place), message, word, tuple(keys))
 
-    def store(self, known: Mapping[str, _Known]) -> None:
-        """Remember the changes of models."""
-        if self._is_used and self._folder:
-            records = {model: one._asdict() for model, one in known.items()}
+    def store(self, made: Mapping[str, _Known], new: ModelTree) -> None:
+        """Remember the changes of models, and what was followed to find them."""
+        self.followed.update(*(one.followed for one in made.values()))
+        if made and self._folder:
+            kept = {model: one for model, one in made.items() if _is_in_place(one, new)}
+            self._models |= {
+                model: {"changes": one.changes, "new": one.new, "old": one.old} for model, one in kept.items()
+            }
+            body = json.dumps({"models": self._models, "followed": sorted(self.followed)})
             with contextlib.suppress(OSError):
-                write_entry(self._folder, self._name, json.dumps(records).encode("utf-8", "surrogatepass"))
+                write_entry(self._folder, self._name, body.encode("utf-8", "surrogatepass"))
+
+
+def _is_in_place(known: _Known, new: ModelTree) -> bool:
+    """Whether the lines of changes are those of the texts that they are remembered for."""
+    return new.hashed_as.keys().isdisjoint(one.place.path for one in known.changes)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from modular_converter.model.bindings import Function
@@ -73,6 +73,12 @@ class External:
         return self.name.rpartition(".")[2]
 
 
+@lru_cache(maxsize=2048)
+def _members_of(source: str) -> Members:
+    """The body of a class, which both trees mostly have."""
+    return Members(class_node(source))
+
+
 @dataclass(frozen=True, eq=False)
 class ClassValue:
     """A class of the tree."""
@@ -89,7 +95,7 @@ class ClassValue:
     @cached_property
     def members(self) -> Members:
         """Its body, which is parsed when it is first looked at: few of the large bases are."""
-        return Members(class_node(self.source))
+        return _members_of(self.source)
 
     @cached_property
     def methods(self) -> Mapping[str, tuple[Function, bool]]:

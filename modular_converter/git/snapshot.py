@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 
 from modular_converter.files.read import is_link
+from modular_converter.settings.parent_folders import is_below
 from modular_converter.settings.regular_file import NO_FOLLOW, read_regular
 
 
@@ -49,6 +50,13 @@ class Snapshot:
             names.update(os.listdir(folder))
         places = (os.path.join(folder, name) for name in sorted(names) if wanted(name))
         yield from (place for place in places if self.differs(place) or self._leads_to_change(place))
+
+    def changes_below(self, folder: str, wanted: Callable[[str], bool]) -> Iterator[str]:
+        """The same in a folder and in all those below it."""
+        folders = {one for one in (folder, *self._names) if is_below(one, folder)}
+        folders.update(one for one, _, _ in os.walk(folder) if os.path.basename(one) != "__pycache__")
+        for one in sorted(folders):
+            yield from self.changes_in(one, wanted)
 
     def differs(self, place: str) -> bool:
         """Whether a file, or a link itself, has changed. `place` is a path whose folder is a real path."""

@@ -146,6 +146,10 @@ class Repository:
             place = end + 1
         return found
 
+    def content(self, commit: str, path: str) -> bytes:
+        """The file that a commit has at a path of the work tree. Raises `GitError` where it has none."""
+        return run_git(self.top, "cat-file", "blob", f"{commit}:{self._name(path)}")
+
     def _name(self, path: str) -> str:
         return os.path.relpath(path, self.top).replace(os.sep, "/")
 

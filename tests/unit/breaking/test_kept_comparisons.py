@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from modular_converter.breaking import run as breaking_run
 from modular_converter.breaking.run import BreakingOptions, BreakingResult, compare_trees
 from tests.unit.breaking.test_compare_trees import CONFIG, LLAMA, convert, library
+from tests.unit.trees import commit
 
 
 SIZED = LLAMA.replace("import PreTrainedModel\n", "import SIZE, PreTrainedModel\n").replace("past=None", "past=SIZE")
@@ -59,6 +61,74 @@ def test_a_remembered_answer_is_a_fresh_one(seed: int, published: Path, tmp_path
         assert first == again == fresh
         seen.add(tuple(one.message for one in fresh.findings))
     assert len(seen) > 1
+
+
+UNSIZED = (
+    SIZED.replace("        return self.norm(input_ids)\n", "        y = input_ids\n        return self.norm(y)\n")
+    .replace("def size(self):", "def size(self):\n        '''The size.'''")
+    .replace("        super().__init__(config)\n", "        super().__init__(config)\n        self.ready = True\n")
+    .replace(
+        '\n\n__all__ = ["LlamaModel"]\n',
+        "\n\nclass LlamaHead(LlamaModel):\n    def make(self):\n        '''Made.'''\n        size = 3\n"
+        "        return nn.Linear(size, 2)\n\n    def run(self):\n        return self.make()\n"
+        '\n\n__all__ = ["LlamaModel", "LlamaHead"]\n',
+    )
+)
+BODIES = [
+    ("        y = input_ids\n", "        # more\n        y = input_ids + 1\n        y = y * 2\n"),
+    ("        return self.norm(y)\n", "        return self.norm(y) if y is not None else nn.Linear(1, 1)\n"),
+    ("        return self.norm(y)\n", "        self.late = y\n        return self.norm(y)\n"),
+    ("        size = 3\n", "        size = 5\n        size += 1\n"),
+    ("        return 8\n", "        return 9\n"),
+    ("'''Made.'''", "'''Made anew.'''"),
+    ("self.ready = True", "self.ready = nn.Linear(self.size, 1)"),
+    ("self.ready = True", "self.ready = LlamaHead.make(self)"),
+    ("nn.LayerNorm", "nn.RMSNorm"),
+    ("past=SIZE", "past=3"),
+]
+"""Edits of bodies, some of which the comparison follows only once another edit calls them."""
+
+
+def committed(folder: Path) -> Path:
+    """A tree in which heirs take all that `UNSIZED` has."""
+    zoo = tree(folder)
+    (zoo / "models/llama/modeling_llama.py").write_text(UNSIZED)
+    heir = zoo / "models/gemma/modular_gemma.py"
+    text = heir.read_text().replace("import LlamaModel", "import LlamaHead, LlamaModel")
+    heir.write_text(
+        text.replace("\n\n__all__ = [", "\n\nclass GemmaHead(LlamaHead):\n    pass\n\n\n__all__ = ['GemmaHead', ")
+    )
+    convert(zoo)
+    commit(folder, new=True)
+    return zoo
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_edits_of_bodies_are_told_as_by_a_fresh_comparison(seed: int, published: Path, tmp_path: Path) -> None:
+    zoo, cache, chance = committed(tmp_path / "edited"), tmp_path / "cache", random.Random(seed)
+    path = zoo / "models/llama/modeling_llama.py"
+    for _ in range(7):
+        text = path.read_text()
+        old, new = chance.choice(BODIES)
+        path.write_text(text.replace(new, old) if new in text else text.replace(old, new))
+        first, again, fresh = (compared(zoo, published, one) for one in (cache, cache, None))
+        assert first == again == fresh
+
+
+def test_an_edit_that_nothing_reads_converts_no_heir(
+    published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zoo, cache = committed(tmp_path / "edited"), tmp_path / "cache"
+    path = zoo / "models/llama/modeling_llama.py"
+    before = compared(zoo, published, cache)
+    reached: list[str] = []
+    really = breaking_run.find_conversions
+    monkeypatch.setattr(breaking_run, "find_conversions", lambda paths, *_: reached.extend(paths) or really(paths, *_))
+    path.write_text(UNSIZED.replace("y = input_ids", "y = input_ids + 1"))
+    assert (compared(zoo, published, cache).models, reached) == (before.models, [])
+    path.write_text(UNSIZED.replace("nn.LayerNorm", "nn.RMSNorm"))
+    assert compared(zoo, published, cache) != before
+    assert [Path(one).name for one in reached] == ["modular_gemma.py", "modular_phi.py"]
 
 
 def test_another_order_of_settings_or_trees_is_not_taken_for_the_same(published: Path, tmp_path: Path) -> None:

@@ -1,0 +1,97 @@
+"""Edits of which a comparison reads nothing: of bodies of methods that it does not follow, such as `forward`."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple
+
+from modular_converter.findings import UNPARSABLE
+from modular_converter.git.work_tree import GitError, WorkTrees
+from modular_converter.model.bindings import FUNCTIONS, Function, bindings_in
+from modular_converter.model.nodes import parse, walk
+
+
+class _Outside(NamedTuple):
+    """A text as a comparison reads it, whatever the bodies of methods are that it does not follow."""
+
+    text: str
+    methods: frozenset[str]
+    """The names of those methods."""
+
+
+class Edits(NamedTuple):
+    """The Python files of a package that differ from a commit."""
+
+    read: frozenset[str] = frozenset()
+    """Those in which something differs that a comparison reads, and those that are new or gone."""
+    unread: Mapping[str, str] = {}
+    """The others, with their texts at the commit."""
+    methods: frozenset[str] = frozenset()
+    """The methods of these others whose bodies may have changed."""
+
+    @property
+    def all_read(self) -> Edits:
+        """The same, where a comparison reads all of them."""
+        return Edits(self.read.union(self.unread))
+
+
+def edits_since(ref: str, package: str, followed: Collection[str]) -> Edits:
+    """What has changed in the folder of a package since a commit. `followed` are the names of all functions whose bodies a
+    comparison follows; without any, everything counts as read. Raises `GitError`.
+    """
+    repository, real = WorkTrees().of(package), os.path.realpath(package)
+    commit = repository.commit(ref)
+    changed = list(repository.snapshot(commit).changes_below(real, lambda name: name.endswith(".py")))
+    unread, methods = {}, set[str]()
+    for path in changed if followed else ():
+        try:
+            old = repository.content(commit, path).decode("utf-8").replace("\r\n", "\n")
+            with open(path, encoding="utf-8") as file:
+                new = file.read()
+            word = os.path.basename(os.path.dirname(path)).replace("_", "")
+            sides = [_outside(text, followed, word) for text in (old, new)]
+        except (GitError, OSError, *UNPARSABLE):
+            continue
+        if sides[0].text == sides[1].text:
+            unread[path] = old
+            methods |= sides[0].methods
+    places = {path: os.path.join(package, os.path.relpath(path, real)) for path in changed}
+    return Edits(
+        frozenset(place for path, place in places.items() if path not in unread),
+        {places[path]: text for path, text in unread.items()},
+        frozenset(methods),
+    )
+
+
+def _outside(text: str, followed: Collection[str], word: str) -> _Outside:
+    """A text with a summary in place of each body that is not followed. `word` is the model's name: a method whose name
+    has it is called otherwise in heirs, and may be followed there.
+    """
+    lines = text.split("\n")
+    methods = set()
+    classes = [one for one in parse(text).body if isinstance(one, ast.ClassDef)]
+    for node in (one for cls in classes for one in cls.body if isinstance(one, FUNCTIONS)):
+        named = node.name.replace("_", "").lower()
+        if node.name not in followed and word not in named and (body := _body(node)):
+            first, last = body[0].lineno - 1, body[-1].end_lineno or 0
+            lines[first:last] = [" ".join(_summary(node)), *[""] * (last - first - 1)]
+            methods.add(node.name)
+    return _Outside("\n".join(line for line in lines if line.strip()), frozenset(methods))
+
+
+def _body(node: Function) -> list[ast.stmt]:
+    """The statements of a method behind its docstring; none where a conversion looks at them, as at one that only raises."""
+    rest = node.body[ast.get_docstring(node, clean=False) is not None :]
+    is_stub = len(rest) < 2 and isinstance(rest[0] if rest else None, (ast.Raise, ast.Pass, ast.Expr, type(None)))
+    on_own_line = bool(rest) and rest[0].lineno > node.lineno
+    is_local = not any(isinstance(one, (ast.Global, ast.Nonlocal)) for one in walk(*rest))
+    return rest if not is_stub and on_own_line and is_local else []
+
+
+def _summary(node: Function) -> Iterator[str]:
+    """What a method has an effect by though nothing follows it: the names of its module, and the attributes that it sets."""
+    yield from sorted(bindings_in(node).module_names)
+    stored = (one for one in walk(node) if isinstance(one, ast.Attribute) and not isinstance(one.ctx, ast.Load))
+    yield from sorted({f".{one.attr}" for one in stored})
