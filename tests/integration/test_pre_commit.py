@@ -151,6 +151,7 @@ def packaged(repository: Repository, source: Path) -> str:
 COMPILED = shutil.ignore_patterns("__pycache__", ".*_cache")
 
 
+@pytest.mark.slow
 @needs_pre_commit
 def test_the_packaged_hooks_are_installed_from_a_clone_and_do_the_same(repository, tmp_path):
     """pre-commit clones this repository and installs it, with its dependencies, into an environment of its own."""

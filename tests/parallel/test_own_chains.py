@@ -29,6 +29,7 @@ def test_two_processes_answer_and_train_as_one(two):
         assert count > 0 and (share < 0.95 or name == "tp2 tied"), (name, share)
 
 
+@pytest.mark.slow
 def test_four_processes_answer_and_train_as_one():
     found = line_of(4, SCRIPT, "pp2.tp2", "chain,tied,sequential")
     for name, (output, losses, weights, share, _) in found.items():

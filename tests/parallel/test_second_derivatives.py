@@ -12,6 +12,12 @@ SCRIPT = "tests/parallel/second_script.py"
 SINGLE = 1e-5
 
 
+def test_a_product_with_the_hessian_and_a_penalty_are_those_of_one_process():
+    found = line_of(2, SCRIPT, "quick")["errors"]
+    assert len(found) == 3 and all(error < 1e-9 for error in found.values()), found
+
+
+@pytest.mark.slow
 def test_penalties_of_gradients_and_products_with_hessians_are_those_of_one_process():
     found = line_of(2, SCRIPT, "2")
     assert len(found["errors"]) == 13

@@ -15,18 +15,32 @@ LAYOUTS = ("ddp2.tp2", "fsdp4", "fsdp2.tp2/2", "ddp2.fsdp2/2", "tp4/2")
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
+def alone(tmp_path_factory):
     path = tmp_path_factory.mktemp("trainer") / "alone.pt"
-    assert (alone := launch(1, "tests/parallel/trainer_script.py", path)).code == 0, alone.errors[-3000:]
-    return line_of(4, "tests/parallel/trainer_script.py", path, *LAYOUTS)
+    assert (done := launch(1, "tests/parallel/trainer_script.py", path)).code == 0, done.errors[-3000:]
+    return path
 
 
+@pytest.fixture(scope="module")
+def found(alone):
+    return line_of(4, "tests/parallel/trainer_script.py", alone, *LAYOUTS, "refused")
+
+
+def test_two_processes_train_and_evaluate_as_one(alone):
+    same(line_of(2, "tests/parallel/trainer_script.py", alone, "fsdp2")["fsdp2"])
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_layout_trains_and_evaluates_as_one_process(found, layout):
-    one = found[layout]
+    same(found[layout])
+
+
+def same(one):
     assert one["norms"] < 1e-5 and one["weights"] < 1e-4 and one["losses"] < 1e-3 and one["held out"] < 1e-3, one
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "reason"),
     [

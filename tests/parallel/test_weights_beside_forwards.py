@@ -45,6 +45,7 @@ def test_penalties_and_late_optimizers_are_those_of_one_process(layouts, process
         assert uneven["shape"] == [24, 24] and "is this process's share" in uneven["read"]
 
 
+@pytest.mark.slow
 def test_a_model_for_inference_shows_whole_weights_to_code_outside_of_forwards():
     found = line_of(2, "tests/parallel/inference_script.py", "llama", "gpt2", "own")
     for name, answers in found["answers"].items():

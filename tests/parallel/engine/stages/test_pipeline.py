@@ -34,9 +34,15 @@ CPU = torch.device("cpu")
 NAMED = ("outputs", "tokens", "steps", "gradients", "weights")
 
 
-def test_training_in_stages_is_that_of_one_process() -> None:
-    # Tied embeddings, on two processes and on one; experts, whose products need a form without data; layers that give views.
-    families, cases = ("gpt2", "mixtral", "opt"), ("1F1B:1:4", "ZBVZeroBubble:2:4")
+# Tied embeddings, on two processes and on one; experts, whose products need a form without data; layers that give views.
+@pytest.mark.parametrize(
+    ("families", "cases"),
+    [
+        (("gpt2",), ("1F1B:1:4",)),
+        pytest.param(("gpt2", "mixtral", "opt"), ("1F1B:1:4", "ZBVZeroBubble:2:4"), marks=pytest.mark.slow),
+    ],
+)
+def test_training_in_stages_is_that_of_one_process(families: tuple[str, ...], cases: tuple[str, ...]) -> None:
     found = lines_of(2, ROOT / "utils/prove_stages.py", *families, "--cases", *cases)
     assert [(line["name"], tuple(line["rows"])) for line in found] == [(name, cases) for name in families]
     for line in found:
