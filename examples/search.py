@@ -18,10 +18,11 @@ from typing import Any
 import optuna
 import torch
 import torch.distributed as dist
-from train import model_and_tokenizer
+from train import model_and_tokenizer, text_of
 from transformers import TrainerCallback, TrainingArguments
 
 from modular_converter.parallel import LayoutTrainer, parallelize
+from modular_converter.parallel.errors import PlanError
 
 
 UNITS = {"loss": "loss of the last tenth of the text", "seconds": "seconds of training"}
@@ -107,7 +108,7 @@ def report(best: list[Any], options: argparse.Namespace) -> None:
 def rows_of(options: argparse.Namespace) -> list[dict[str, torch.Tensor]]:
     """The text, cut into sequences."""
     tokenizer = model_and_tokenizer(options)[1]
-    tokens = torch.tensor(tokenizer(options.text.read_text(encoding="utf-8"))["input_ids"])
+    tokens = torch.tensor(tokenizer(text_of(options.text))["input_ids"])
     found = [{"input_ids": ids, "labels": ids} for ids in tokens.split(options.length) if len(ids) == options.length]
     if len(found) < 2:
         raise SystemExit(
@@ -141,4 +142,7 @@ def arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except PlanError as error:  # which says what to write instead
+        raise SystemExit(str(error)) from None

@@ -10,6 +10,7 @@ started.
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import logging
 import sys
@@ -23,6 +24,7 @@ import torch
 import torch.distributed as dist
 
 from modular_converter.parallel import AutoLayout, Layout, Training, parallelize, read_chosen
+from modular_converter.parallel.errors import PlanError
 
 
 PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16}
@@ -36,7 +38,7 @@ def main() -> None:
         raise SystemExit("with pp, give --chunks instead of --accumulate")
     torch.manual_seed(options.seed)
     model, tokenizer = model_and_tokenizer(options)
-    tokens = torch.tensor(tokenizer(options.text.read_text(encoding="utf-8"))["input_ids"])
+    tokens = torch.tensor(tokenizer(text_of(options.text))["input_ids"])
     model = parallelize(model, layout=layout, training=training, device=options.device)
     model.train()
     if options.batch % model.layout.data:
@@ -140,14 +142,57 @@ def arguments() -> argparse.Namespace:
 def model_and_tokenizer(options: argparse.Namespace) -> tuple[Any, Any]:
     """The model, or its folder, and its tokenizer. Code in a folder does not run, and nothing is downloaded."""
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
     if Path(options.model).is_dir():
         local = {"trust_remote_code": False, "local_files_only": True}
-        tokenizer = AutoTokenizer.from_pretrained(options.model, **local)
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(options.model, **local)
+        except (OSError, ValueError) as error:
+            why = str(error).partition("\n")[0]
+            raise SystemExit(
+                f"{options.model}: has no tokenizer that can be read ({why}): write model and tokenizer there with their "
+                "save_pretrained"
+            ) from None
         return options.model, tokenizer  # each process reads its share
-    settings = {name: json.loads(value) for name, _, value in (one.partition("=") for one in options.settings)}
-    config = AutoConfig.for_model(options.model, vocab_size=256, **settings)
+    if options.model not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        near = difflib.get_close_matches(options.model, MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, 1)
+        raise SystemExit(
+            f"{options.model}: is no folder, and no type of a causal model of transformers: give the folder that "
+            f"save_pretrained has written, or a type such as {(near or ['gpt2'])[0]}"
+        )
+    config = AutoConfig.for_model(options.model, vocab_size=256, **settings_of(options))
     return AutoModelForCausalLM.from_config(config), tokenizer_of_bytes()
+
+
+def settings_of(options: argparse.Namespace) -> dict[str, Any]:
+    """The fields of the configuration that the command line sets."""
+    from transformers import AutoConfig
+
+    usual, found = AutoConfig.for_model(options.model), {}
+    for name, _, value in (one.partition("=") for one in options.settings):
+        if not hasattr(usual, name):
+            near = difflib.get_close_matches(name, usual.to_dict(), 1)
+            raise SystemExit(
+                f"--settings {name}: {options.model} has no such field"
+                + (f": did you mean {near[0]}?" if near else "")
+            )
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            raise SystemExit(
+                f"--settings {name}: write a value of JSON, as in n_layer=4 or activation='\"relu\"'"
+            ) from None
+    return found
+
+
+def text_of(path: Path) -> str:
+    """The text of a file."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "is no UTF-8"
+        raise SystemExit(f"{path}: {why}: give a file with the text to train on, in UTF-8") from None
 
 
 def tokenizer_of_bytes() -> Any:
@@ -184,4 +229,7 @@ def report(step: int, steps: int, loss: float, norm: float, speed: float, device
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except PlanError as error:  # which says what to write instead
+        raise SystemExit(str(error)) from None

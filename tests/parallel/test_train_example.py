@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import runpy
+import sys
 
 import pytest
 import torch
@@ -10,7 +12,7 @@ import torch
 
 pytest.importorskip("transformers")
 
-from tests.parallel.launch import launch  # noqa: E402
+from tests.parallel.launch import ROOT, launch  # noqa: E402
 
 
 SETTINGS = ("n_layer=2", "n_embd=32", "n_head=2")
@@ -30,6 +32,39 @@ def test_a_text_that_is_too_short_is_told(tmp_path):
     (tmp_path / "text.txt").write_text("to be")
     with pytest.raises(AssertionError, match="text.txt has 5 tokens, and a sequence is --length 16: give a longer"):
         train(tmp_path, 1, "--steps", "1")
+
+
+@pytest.mark.parametrize("script", ["examples/train.py", "examples/search.py"])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["gpt3", "text.txt"], "gpt3: is no folder, and no type of a causal model of transformers: .* such as \\w+$"),
+        (["vit", "text.txt"], "vit: is no folder, and no type of a causal model of transformers"),
+        (["empty", "text.txt"], "empty: has no tokenizer that can be read .* with their save_pretrained"),
+        (["gpt2", "nowhere.txt"], "nowhere.txt: No such file or directory: give a file with the text"),
+        (["gpt2", "."], ".: Is a directory: give a file with the text"),
+        (["gpt2", "bytes"], "bytes: is no UTF-8: give a file with the text"),
+        (
+            ["gpt2", "text.txt", "--settings", "n_layers=1"],
+            "--settings n_layers: gpt2 has no such field: did you mean n_layer",
+        ),
+        (
+            ["gpt2", "text.txt", "--settings", "n_layer=one"],
+            "--settings n_layer: write a value of JSON, as in n_layer=4",
+        ),
+        (["gpt2", "text.txt", "--layout", "zero3"], "layout .zero3.: .* such as fsdp2"),
+    ],
+)
+def test_what_cannot_be_read_is_told_in_a_line(tmp_path, monkeypatch, capfd, script, arguments, said):
+    (tmp_path / "text.txt").write_text("to be or not to be, that is the question. " * 40)
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe\xff")
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    monkeypatch.setattr(sys, "argv", [script, *arguments, *(["--cpu"] if "search" in script else ["--device", "cpu"])])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(ROOT / script), run_name="__main__")
+    assert re.match(said, ended.value.code) and "\n" not in ended.value.code, ended.value.code
 
 
 def test_the_script_learns_resumes_and_exports(tmp_path):
