@@ -3,7 +3,7 @@
 The same weights in the form with gradients and in the form for inference, in turns: milliseconds of a forward and of a
 generated token, in the median of some rounds. On GPUs a llama shape of 5.9 billion parameters in bfloat16, and a third form
 whose decoding is compiled; on CPUs a tiny one in float32. Figures go to `--results` as they come, a line for each form;
-`python utils/bench_forms.py --render --update docs/train.md` writes the page.
+`python utils/bench_forms.py --render --update docs/figures/training.md` writes the page.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How layouts start: `python utils/bench_start.py FOLDER --make 6b --cap-gib 7 [--update docs/train.md]`.
+"""How layouts start: `python utils/bench_start.py FOLDER --make 6b --cap-gib 7 [--update docs/figures/training.md]`.
 
 `--make` writes a llama-shaped model with random weights into FOLDER, unless it is there. Each run starts processes of its
 own under torchrun, which call `parallelize` with a layout, from the folder or from a model in memory, and take some steps:

@@ -4,7 +4,7 @@ A llama-shaped model of 1.3 billion parameters in bfloat16, sequences of 2048 to
 one device, of layouts of `parallelize`, and of plain torch in the same layout, eager and with each layer compiled.
 `torchrun --nproc-per-node 1 utils/bench_train.py --runs dp --forms eager` measures `torch.nn.DataParallel`, and
 `--runs tp2,tp2+sp --forms eager` sequence parallelism.
-Figures go to `--results` as they come; `python utils/bench_train.py --render --update docs/train.md` writes the page.
+Figures go to `--results` as they come; `python utils/bench_train.py --render --update docs/figures/training.md` writes the page.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Training in a layout beside one process, for 25 families: `python utils/prove_training.py --update docs/train.md`.
+"""Training in a layout beside one process, for 25 families: `python utils/prove_training.py --update docs/figures/training.md`.
 
 Three steps of AdamW in float64, with dropout and clipping: the loss, each gradient, the norm of all gradients and the
 weights afterwards. The one process computes each part of the batch with the random numbers of its data rank. A line for

@@ -239,7 +239,7 @@ class _Side:
         return torch.cat(parts) if value.dim() else torch.stack(parts).mean(0)
 
     def total(self, values: Iterable[torch.Tensor]) -> torch.Tensor:
-        """A sum of numbers, as docs/train.md has it for penalties of weights."""
+        """A sum of numbers, as docs/train/how-it-is-built.md has it for penalties of weights."""
         found: Any = [one.full_tensor() if isinstance(one, DTensor) else one for one in values]  # type: ignore[no-untyped-call]
         return torch.stack(found).sum()
 

@@ -92,7 +92,7 @@ def test_a_process_that_leaves_a_trial_alone_ends_the_run(tmp_path):
 
 
 def test_the_command_of_the_page_runs(tmp_path):
-    page = (ROOT / "docs/train.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/train/trainer.md").read_text(encoding="utf-8")
     (line,) = re.findall(r"^torchrun --nproc-per-node 2 (examples/search.py .*)$", page, re.MULTILINE)
     script, *arguments = shlex.split(line)
     (tmp_path / "text.txt").write_text("to be or not to be, that is the question. " * 40)
