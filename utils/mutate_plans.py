@@ -77,9 +77,8 @@ def tried(name: str, number: int, seed: int) -> Iterator[str]:
     from transformers.utils import logging
 
     from modular_converter.parallel.errors import PlanError
-    from modular_converter.parallel.proof.in_use import refusal
     from modular_converter.parallel.proof.on_ranks import check_on_threads
-    from modular_converter.parallel.proof.prove import derive_model
+    from modular_converter.parallel.proof.prove import derive_model, refusal
     from modular_converter.parallel.tiny.build import target_of
 
     logging.set_verbosity_error()

@@ -16,12 +16,11 @@ from modular_converter.parallel.errors import LIBRARIES, MissingLibraryError
 if TYPE_CHECKING:
     from modular_converter.parallel.api import parallelize
     from modular_converter.parallel.engine.stages.pipeline import Pipeline
-    from modular_converter.parallel.layout import AutoLayout, Layout
+    from modular_converter.parallel.layout import AutoLayout, Layout, Training
     from modular_converter.parallel.pipeline.prove import derive_pipeline
     from modular_converter.parallel.proof.prove import derive
     from modular_converter.parallel.ranks.session import Session
     from modular_converter.parallel.trainer.layout_trainer import LayoutTrainer
-    from modular_converter.parallel.training import Training
     from modular_converter.parallel.tuning.chosen import read_chosen
 
 __all__ = [
@@ -44,7 +43,7 @@ _PUBLIC = {
     "LayoutTrainer": "trainer.layout_trainer",
     "Pipeline": "engine.stages.pipeline",
     "Session": "ranks.session",
-    "Training": "training",
+    "Training": "layout",
     "derive": "proof.prove",
     "derive_pipeline": "pipeline.prove",
     "parallelize": "api",

@@ -31,8 +31,8 @@ from modular_converter.parallel.api import parallelize
 from modular_converter.parallel.engine.base.settings import settings_of
 from modular_converter.parallel.engine.remote.caller_state import configs_in
 from modular_converter.parallel.errors import ApplyError, PlanError, RankError, one_line
+from modular_converter.parallel.layout import Training
 from modular_converter.parallel.modules import is_plain
-from modular_converter.parallel.training import Training
 from tests.parallel.random_lines import MACHINERY, named_configs
 from tests.parallel.random_uses import (
     DIFFERENT,

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.layout import Layout, layouts_of
-from modular_converter.parallel.training import Training, floating_type
+from modular_converter.parallel.layout import Layout, Training, floating_type, layouts_of
 
 
 NUMBERS = st.integers(1, 8)

@@ -33,9 +33,13 @@ from modular_converter.parallel.advice.subject import model_in_question  # noqa:
 from modular_converter.parallel.cli import main  # noqa: E402
 from modular_converter.parallel.costs.full_model import CountRequest  # noqa: E402
 from modular_converter.parallel.errors import AdviceError  # noqa: E402
-from modular_converter.parallel.tuning.chosen import chosen_of  # noqa: E402
+from modular_converter.parallel.tuning.chosen import (  # noqa: E402
+    ChoiceTree,
+    TrialCandidate,
+    candidates_of,
+    chosen_of,
+)
 from modular_converter.parallel.tuning.ranks import TrialOutcome  # noqa: E402
-from modular_converter.parallel.tuning.space import ChoiceTree, TrialCandidate, candidates_of  # noqa: E402
 from modular_converter.parallel.tuning.study import LayoutStudy, front_picture, owned_storage  # noqa: E402
 from tests.parallel.forked_trials import fork_trials  # noqa: E402
 from tests.parallel.launch import ROOT, launch  # noqa: E402

@@ -89,7 +89,6 @@ FLOORS = {
         "transformers_private",
         "tested_versions",
         "layout",
-        "training",
         "lint",
         "styles",
         "trace",

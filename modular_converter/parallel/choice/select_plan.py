@@ -35,9 +35,8 @@ from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.plans.plan import Plan, is_expert_plan
 from modular_converter.parallel.plans.resolve import Piece, fitting, resolve
 from modular_converter.parallel.plans.text_checks import entries_for, matches, parse_plan, placed, read_plan
-from modular_converter.parallel.proof.in_use import Instance
 from modular_converter.parallel.proof.judge import Verdict
-from modular_converter.parallel.proof.prove import Derived, derive_model, leaves_around
+from modular_converter.parallel.proof.prove import Derived, Instance, derive_model, leaves_around
 from modular_converter.parallel.shard.apply import apply
 from modular_converter.parallel.shard.collectives import FakeGroup
 from modular_converter.parallel.shard.shares import largest_share

@@ -15,10 +15,9 @@ from modular_converter.parallel.errors import ApplyError, BuildError, PlanError
 from modular_converter.parallel.int8 import int8_layers_of
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import fitting
-from modular_converter.parallel.proof.in_use import HeadVariant, Instance
 from modular_converter.parallel.proof.judge import Verdict
 from modular_converter.parallel.proof.on_ranks import check_on_threads
-from modular_converter.parallel.proof.prove import Derived, derive_model, small_copy
+from modular_converter.parallel.proof.prove import Derived, HeadVariant, Instance, derive_model, small_copy
 from modular_converter.parallel.tiny.adapters import adapters_of
 from modular_converter.parallel.tiny.build import Small, Target, build
 from modular_converter.parallel.tiny.fields import config_fields, is_config, names_read, ratios_like

@@ -24,7 +24,7 @@ from modular_converter.parallel.errors import AdviceError, MissingLibraryError
 if TYPE_CHECKING:
     from modular_converter.parallel.advice.candidates import Question
     from modular_converter.parallel.advice.subject import ModelInQuestion
-    from modular_converter.parallel.tuning.space import TrialCandidate
+    from modular_converter.parallel.tuning.chosen import TrialCandidate
     from modular_converter.parallel.tuning.study import LayoutStudy
 
 _UNKNOWN_GPU = "what fits cannot be predicted, so compare layouts with examples/train.py --layout"
@@ -72,7 +72,7 @@ def tune_command(model: str, **options: Any) -> None:
     """
     if importlib.util.find_spec("optuna") is None:
         raise AdviceError(str(MissingLibraryError("optuna", "tune")))
-    from modular_converter.parallel.tuning.space import candidates_of
+    from modular_converter.parallel.tuning.chosen import candidates_of
     from modular_converter.parallel.tuning.study import LayoutStudy, owned_storage
 
     for path in (options["output"], options["picture"]):

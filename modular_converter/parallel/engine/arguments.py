@@ -12,10 +12,9 @@ from modular_converter.parallel.choice.select_plan import GivenPlan
 from modular_converter.parallel.engine.base.adapted import base_of
 from modular_converter.parallel.engine.base.preflight import refuse_quantised, scheme_of
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.layout import Layout
+from modular_converter.parallel.layout import Layout, Training
 from modular_converter.parallel.proof.prove import inputs_by_name
 from modular_converter.parallel.tiny.adapters import adapters_of
-from modular_converter.parallel.training import Training
 
 
 if TYPE_CHECKING:

@@ -22,9 +22,8 @@ from modular_converter.parallel.exports.torchtitan import TORCHTITAN
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import fitting, resolve
 from modular_converter.parallel.plans.text_checks import placed, wildcard
-from modular_converter.parallel.proof.in_use import HeadVariant
 from modular_converter.parallel.proof.on_ranks import RankPool
-from modular_converter.parallel.proof.prove import Derived, derived_from, prove
+from modular_converter.parallel.proof.prove import Derived, HeadVariant, derived_from, prove
 from modular_converter.parallel.proof.subject import subject_of
 from modular_converter.parallel.shard.shares import largest_share
 from modular_converter.parallel.solve.cost import calls

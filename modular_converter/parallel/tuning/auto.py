@@ -22,9 +22,8 @@ from modular_converter.parallel.engine.base.memory import tell
 from modular_converter.parallel.engine.checkpoint.model_files import is_folder, open_checkpoint
 from modular_converter.parallel.engine.group.process_grid import join_group
 from modular_converter.parallel.errors import AdviceError, ApplyError, PlanError, one_line
-from modular_converter.parallel.layout import AutoLayout
+from modular_converter.parallel.layout import AutoLayout, Training
 from modular_converter.parallel.torch_private import default_store
-from modular_converter.parallel.training import Training
 from modular_converter.parallel.tuning.chosen import ChosenLayout, chosen_setting
 from modular_converter.parallel.tuning.ranks import TrialOutcome, free_port, run_processes
 from modular_converter.parallel.tuning.trial import MEMORY, REFUSED, LayoutTrial, TrialModel, trial_model

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from modular_converter.parallel.errors import AdviceError, one_line
+from modular_converter.parallel.tuning.chosen import ChoiceTree, TrialCandidate, candidate_of
 from modular_converter.parallel.tuning.ranks import TrialOutcome
-from modular_converter.parallel.tuning.space import ChoiceTree, TrialCandidate, candidate_of
 
 
 TrialResult = tuple[TrialCandidate, TrialOutcome]

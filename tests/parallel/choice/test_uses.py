@@ -19,9 +19,9 @@ from modular_converter.parallel.engine.base.unproven_arguments import (  # noqa:
 from modular_converter.parallel.errors import ApplyError  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
 from modular_converter.parallel.proof.compare import run_model  # noqa: E402
-from modular_converter.parallel.proof.in_use import refusal, variants_in_use  # noqa: E402
 from modular_converter.parallel.proof.on_ranks import check_on_threads  # noqa: E402
 from modular_converter.parallel.proof.precision import Subject  # noqa: E402
+from modular_converter.parallel.proof.prove import refusal, variants_in_use  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
 from modular_converter.parallel.tiny.uses import uses_of  # noqa: E402
 from modular_converter.parallel.trace.record import record  # noqa: E402

@@ -8,9 +8,15 @@ import pytest
 
 pytest.importorskip("transformers")
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
-from modular_converter.parallel.proof.in_use import head_variants, refusal  # noqa: E402
 from modular_converter.parallel.proof.on_ranks import check_model_on_threads, check_on_threads  # noqa: E402
-from modular_converter.parallel.proof.prove import _attempts, derive_model, prove, restricted_to  # noqa: E402
+from modular_converter.parallel.proof.prove import (  # noqa: E402  # noqa: E402
+    _attempts,
+    derive_model,
+    head_variants,
+    prove,
+    refusal,
+    restricted_to,
+)
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
 from tests.parallel.ratios import real  # noqa: E402
 

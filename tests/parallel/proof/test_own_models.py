@@ -11,9 +11,8 @@ pytest.importorskip("transformers")
 
 from modular_converter.parallel import derive  # noqa: E402
 from modular_converter.parallel.errors import BuildError, PlanError  # noqa: E402
-from modular_converter.parallel.proof.in_use import variants_in_use  # noqa: E402
 from modular_converter.parallel.proof.on_ranks import check_model_on_threads  # noqa: E402
-from modular_converter.parallel.proof.prove import derive_model  # noqa: E402
+from modular_converter.parallel.proof.prove import derive_model, variants_in_use  # noqa: E402
 from modular_converter.parallel.tiny.build import Target, build, target_of  # noqa: E402
 from tests.parallel import own_models  # noqa: E402
 

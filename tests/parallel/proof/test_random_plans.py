@@ -11,9 +11,11 @@ import pytest
 
 pytest.importorskip("transformers")
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
-from modular_converter.parallel.proof.in_use import refusal  # noqa: E402
 from modular_converter.parallel.proof.on_ranks import check_on_threads  # noqa: E402
-from modular_converter.parallel.proof.prove import derive_model  # noqa: E402
+from modular_converter.parallel.proof.prove import (
+    derive_model,  # noqa: E402
+    refusal,  # noqa: E402
+)
 from modular_converter.parallel.tiny.build import target_of  # noqa: E402
 from tests.parallel.random_plans import deviation, is_same, larger, random_plan  # noqa: E402
 

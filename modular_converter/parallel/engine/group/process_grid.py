@@ -24,12 +24,11 @@ from torch.distributed.tensor import DTensor
 from modular_converter.parallel.engine.group.kept_gathered import KeptGathered
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.layout import Layout
+from modular_converter.parallel.layout import Layout, Training
 from modular_converter.parallel.modules import own_layers, recompute_layers
 from modular_converter.parallel.proof.judge import HALF_TYPES
 from modular_converter.parallel.shard.collectives import ProcessGroup, exchanged, same
 from modular_converter.parallel.tiny.fields import skips_layers
-from modular_converter.parallel.training import Training
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,12 +35,12 @@ from modular_converter.parallel.engine.group.whole_state import made_by_first
 from modular_converter.parallel.engine.stages.micro_batches import Batch
 from modular_converter.parallel.engine.stages.pipeline import Pipeline
 from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.layout import Training
 from modular_converter.parallel.modules import recompute_layers
 from modular_converter.parallel.pipeline.stage import StageModule
 from modular_converter.parallel.plans.resolve import Resolution, names_of_tied, resolve
 from modular_converter.parallel.shard.collectives import ProcessGroup, forget_entered
 from modular_converter.parallel.tiny.adapters import adapters_of
-from modular_converter.parallel.training import Training
 
 
 # The schedules of torch with undivided backwards, which the sums between processes need.
