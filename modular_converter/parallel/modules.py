@@ -24,6 +24,14 @@ def is_plain(value: Any) -> bool:
     return type(value) in PLAIN_TYPES or type(value) in (tuple, frozenset) and all(map(is_plain, value))
 
 
+def is_same_value(old: Any, new: Any) -> bool:
+    """Whether two values mean the same: one object, or plain values that are equal or both no numbers (NaN)."""
+    if old is new:
+        return True
+    alike = type(old) is type(new) and is_plain(old) and is_plain(new)
+    return alike and bool(old == new or old != old and new != new)
+
+
 def own_layers(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
     """The layers of the outermost lists whose weights no other module has."""
     users = _users(model)

@@ -31,12 +31,14 @@ def function_of(value: Any) -> Any:
     return value.fget if isinstance(value, property) else value
 
 
-def names_in(code: CodeType) -> Iterator[str]:
-    """The names that a function and the functions inside of it read."""
+def names_in(code: CodeType, texts: bool = False) -> Iterator[str]:
+    """The names that a function and the functions inside of it read; ``texts``: also texts, which can name an attribute."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from names_in(constant)
+            yield from names_in(constant, texts)
+        elif texts and isinstance(constant, str):
+            yield constant
 
 
 def hash_of_code(value: Any, without: str = "") -> str:

@@ -10,14 +10,14 @@ import operator
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
 import torch
 
 from modular_converter.parallel.choice.code_hashes import function_of, hash_of_code, is_model_code, names_in
 from modular_converter.parallel.engine.base.watched_state import is_data
-from modular_converter.parallel.modules import is_plain
+from modular_converter.parallel.modules import is_plain, is_same_value
 
 
 # Put into rewritten assertions by pytest: this code is not that of the file.
@@ -57,7 +57,7 @@ class WatchedCode:
             for kind in self.kinds
             for value in vars(kind).values()
             if isinstance(function := function_of(value), FunctionType)
-            for name in _names_and_texts(function.__code__)
+            for name in names_in(function.__code__, texts=True)
         }
         self.later: set[tuple[type[Any], str]] = set()
         self.unsent = False
@@ -89,7 +89,7 @@ class WatchedCode:
         if all(map(operator.is_, now, self.values)) and all(repr(now[n]) == text for n, text in self.inside.items()):
             return ""
         for n, (old, new) in enumerate(zip(self.values, now)):
-            if old is not new and not _equal(old, new) or n in self.inside and repr(new) != self.inside[n]:
+            if not is_same_value(old, new) or n in self.inside and repr(new) != self.inside[n]:
                 return f"{'.'.join(self.where[n])}{_in_words(old, new)}"
         return ""
 
@@ -104,7 +104,7 @@ class WatchedCode:
                         members[name], self.unsent = new, True
                         self.later.add((kind, name))
                     continue
-                if old is not new and not _is_pythons(name) and not _equal(old, new):
+                if not _is_pythons(name) and not is_same_value(old, new):
                     return f"{kind.__module__}.{kind.__qualname__}.{name}{_in_words(old, new)}"
         return ""
 
@@ -127,7 +127,7 @@ def take_over(facts: CodeFacts) -> list[str]:
     """Set this process's plain values as in ``facts``. Returns the names of functions that differ."""
     for where, value in facts.values.items():
         scope = _scope(where)
-        if scope is not None and not _equal(getattr(scope, where[2], None), value):
+        if scope is not None and not is_same_value(getattr(scope, where[2], None), value):
             setattr(scope, where[2], value)
     scopes = {where: _scope(where) for where in facts.code}
     own = {where: vars(scope).get(where[2]) for where, scope in scopes.items() if scope is not None}
@@ -157,16 +157,6 @@ def _is_of_torch(value: Any) -> bool:
     return isinstance(value, FunctionType) and value.__globals__.get("__name__", "").startswith("torch.")
 
 
-def _names_and_texts(code: CodeType) -> Iterator[str]:
-    """The names and texts in a function, by which it can read an attribute."""
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names_and_texts(constant)
-        elif isinstance(constant, str):
-            yield constant
-
-
 def _scope(where: Name) -> Any:
     try:
         scope: Any = importlib.import_module(where[0])
@@ -184,10 +174,6 @@ def _is_pythons(name: str) -> bool:
 def _has_tensors(value: Any) -> bool:
     items = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple, set)) else ()
     return isinstance(value, torch.Tensor) or any(map(_has_tensors, items))
-
-
-def _equal(old: Any, new: Any) -> bool:
-    return is_plain(old) and is_plain(new) and type(old) is type(new) and bool(old == new)
 
 
 def _in_words(old: Any, new: Any) -> str:

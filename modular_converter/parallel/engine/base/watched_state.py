@@ -19,7 +19,7 @@ from typing import Any
 import numpy
 import torch
 
-from modular_converter.parallel.modules import OF_TORCH, PLAIN_TYPES, is_plain
+from modular_converter.parallel.modules import OF_TORCH, PLAIN_TYPES, is_plain, is_same_value
 
 
 class GONE:
@@ -239,9 +239,7 @@ def _inside(value: Any, count: Iterator[int], depth: int) -> Any:
 def _differ(old: Any, new: Any, inside_old: Any, inside_new: Any) -> bool:
     if old is new:
         return bool(inside_old != inside_new)
-    if is_plain(old) and is_plain(new):
-        return type(old) is not type(new) or old != new and (old == old or new == new)
-    return True
+    return not is_same_value(old, new)
 
 
 class _Written:

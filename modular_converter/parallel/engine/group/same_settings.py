@@ -33,7 +33,7 @@ from modular_converter.parallel.engine.group.spread import (
     weights_of_units,
 )
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.modules import OF_TORCH, is_plain, own_attributes
+from modular_converter.parallel.modules import OF_TORCH, is_plain, is_same_value, own_attributes
 from modular_converter.parallel.shard.apply import is_size, modules_of_cut_sizes
 from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.torch_private import default_store
@@ -281,7 +281,7 @@ class SameSettings:
         """
         found, now = {}, self._now()
         for where, is_shared_size, old, new in zip(self.where, self.sizes, self.values, now):
-            if old is not new and not (type(old) is type(new) and is_plain(old) and old == new):
+            if not is_same_value(old, new):
                 if is_shared_size and old != new:
                     raise ApplyError(
                         f"{where} was set, but processes share out the sizes of this module, and where their shares "

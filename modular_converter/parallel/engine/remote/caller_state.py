@@ -23,7 +23,7 @@ from modular_converter.parallel.engine.base.watched_state import GONE, StateChan
 from modular_converter.parallel.engine.base.weights_there import is_there
 from modular_converter.parallel.engine.remote.placement import Placement
 from modular_converter.parallel.errors import ApplyError, one_line
-from modular_converter.parallel.modules import is_plain
+from modular_converter.parallel.modules import is_plain, is_same_value
 from modular_converter.parallel.shard.apply import is_size, modules_of_cut_sizes
 
 
@@ -109,7 +109,7 @@ class CallerState:
     def _is_undone(self, first: StateChange, value: Any) -> bool:
         """Whether a value is the one that the ranks have. An object that was put back may have been written: it is sent again."""
         if is_plain(value) and is_plain(first.old):
-            return first.old is not first.value and bool(value == first.old)
+            return first.old is not first.value and is_same_value(first.old, value)
         put_back = value is first.old and value is not first.value
         return put_back and bool(self._hindrance(replace(first, value=value)))
 
