@@ -294,7 +294,7 @@ class _Notes:
             handle.remove()
 
 
-class OperationCounter(NotedOperations):
+class OperationCounter(NotedOperations):  # type: ignore[no-untyped-call]
     """A context that counts operations and the most bytes of new tensors at once.
 
     Args:

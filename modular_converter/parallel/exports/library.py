@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -80,13 +81,12 @@ TRANSFORMERS = Vocabulary(
     text=_library_text,
     route="library",
 )
-ACCELERATE = Vocabulary(
+ACCELERATE = replace(
+    TRANSFORMERS,
     name="accelerate",
     version="1.15.0",
     use="prepared(folder, tp_size) in a script that `accelerate launch` starts; accelerate refuses tensor parallelism on CPUs",
-    inexpressible=_inexpressible,
     text=_accelerate_text,
-    route="library",
 )
 TORCH = Vocabulary(
     name="torch",
