@@ -14,7 +14,6 @@ ONE_IN_EACH = {
     "run": "commands and formatters",
     "stamp": "formatters",
     "version": "formatters",
-    "diagnose": "rules",
     "render": "formats of reports and of the graph",
 }
 """Names that each module of a kind has, so that a caller can exchange one for another."""

@@ -300,8 +300,6 @@ def calibrated(processes: int | None = None) -> tuple[Cluster, frozenset[str]]:
 
 
 def _measured(number: int, gpu: bool) -> dict[str, Any]:
-    from modular_converter.parallel.advice.machine import measure_rank
-
     with tempfile.TemporaryDirectory() as folder:
         try:
             spawn(measure_rank, args=(number, gpu, folder), nprocs=number)  # type: ignore[no-untyped-call]
