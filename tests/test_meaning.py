@@ -27,7 +27,10 @@ def test_the_grammar_has_a_statement_for_each_mined_one() -> None:
     assert mined <= STATEMENTS.keys()
 
 
-@pytest.mark.parametrize("first", range(0, PROGRAMS, AT_ONCE))
+@pytest.mark.parametrize(
+    "first",
+    [pytest.param(one, marks=[pytest.mark.slow] if one > AT_ONCE else []) for one in range(0, PROGRAMS, AT_ONCE)],
+)
 def test_no_meaning_changes_in_silence(first: int) -> None:
     outcomes = {number: judge(program_of(SEED, number)).outcome for number in range(first, first + AT_ONCE)}
     wrong = [number for number, outcome in outcomes.items() if outcome in (Outcome.SILENT, Outcome.CRASHED)]

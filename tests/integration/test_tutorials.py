@@ -93,6 +93,7 @@ def test_a_first_parallelize(tmp_path: Path) -> None:
     assert follow("tutorials/first-parallelize.md", tmp_path) == 1
 
 
+@pytest.mark.slow
 def test_parallelize_in_a_notebook() -> None:
     pytest.importorskip("torch")
     nbclient = pytest.importorskip("nbclient", reason="extra dev")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import sys
 
 import torch
 import torch.distributed as dist
@@ -127,7 +128,6 @@ def mixing():
 
 
 def main():
-    dist.init_process_group("gloo")
     model = whole("llama")
     found = {
         "llama": compared("llama"),
@@ -144,11 +144,13 @@ def main():
         "compiled": refused(lambda: shared_out(model, compile=True)),
         "no tensors": refused(lambda: parallelize(model, layout="fsdp2", training=Training(sequence_parallel=True))),
     }
+    return found
+
+
+if __name__ == "__main__":
+    dist.init_process_group("gloo")
+    found = compared(sys.argv[1]) if len(sys.argv) > 1 else main()
     if dist.get_rank() == 0:
         print(json.dumps(found), flush=True)
     dist.barrier()
     dist.destroy_process_group()  # threads of gloo that outlive the interpreter can crash it
-
-
-if __name__ == "__main__":
-    main()

@@ -100,6 +100,7 @@ def test_a_wrapped_model_is_used_as_before(ranks, tmp_path):
     assert not any("_refused_of_peft" in vars(module) for module in model.modules())
 
 
+@pytest.mark.slow
 def test_several_adapters_merged_or_not(ranks):
     model = adapted(llama(), r=8, target_modules=["q_proj", "down_proj"])
     model.add_adapter("two", LoraConfig(r=4, use_rslora=True, target_modules=["q_proj", "o_proj"]))
@@ -120,6 +121,7 @@ def test_several_adapters_merged_or_not(ranks):
         parallelize(model, session=ranks)
 
 
+@pytest.mark.slow
 def test_conv1d_and_embeddings_in_place_with_a_tied_head(ranks, monkeypatch):
     # transformers 5.24 asks for peft 0.22, which the package index has not got; what is called is in 0.21.
     monkeypatch.setattr("transformers.integrations.peft.MIN_PEFT_VERSION", "0.21.0")
@@ -160,6 +162,7 @@ def test_a_plan_that_forgets_a_sum_of_adapters_is_refused(asked, plan, forgotten
     assert not verdict.passed and verdict.output_error + verdict.gradient_error > 1e-3
 
 
+@pytest.mark.slow
 def test_training_of_adapters_is_that_of_one_process(tmp_path):
     context = multiprocessing.get_context("forkserver")
     given = (2, str(tmp_path / "meeting"), str(tmp_path))

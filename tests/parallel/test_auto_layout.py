@@ -27,6 +27,7 @@ def test_the_advice_is_taken_and_said_in_a_line_and_the_weights_are_the_callers(
     assert re.match(rf"Take {one['layout']}.* on 2xCPU: [\d.]+ GiB of [\d.]+ GiB a device", one["said"][0])
 
 
+@pytest.mark.slow
 def test_where_memory_runs_out_at_the_first_step_the_next_that_needs_less_is_taken():
     one = found("limited")
     assert one["layout"] in ("fsdp2", "tp2") and one["same"]

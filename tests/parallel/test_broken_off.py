@@ -7,7 +7,7 @@ pytest.importorskip("transformers")
 from tests.parallel.launch import line_of  # noqa: E402
 
 
-@pytest.mark.parametrize("layout", ["ddp2", "fsdp2"])
+@pytest.mark.parametrize("layout", ["ddp2", pytest.param("fsdp2", marks=pytest.mark.slow)])
 def test_what_follows_is_that_of_one_device(layout):
     found = line_of(2, "tests/parallel/broken_script.py", layout)
     errors, (without, failed) = found["errors"], found["saves"]

@@ -38,6 +38,7 @@ def test_help_says_that_the_model_is_run():
         assert command in output
 
 
+@pytest.mark.slow
 def test_one_plan_in_three_forms():
     text = Plan.parse(run("derive", "llama")[1])
     assert Plan.from_json(run("derive", "llama", "--format", "json")[1]) == text
@@ -58,6 +59,7 @@ def test_a_table_of_a_plan_with_experts():
     assert cells(output, "the")[-1] == "5"
 
 
+@pytest.mark.slow
 def test_the_table_of_the_default_sizes_on_four_ranks():
     code, output = run("show", "llama", "--full", "--ranks", "4")
     assert code == 0
@@ -86,12 +88,14 @@ def changed(tmp_path: Path, old: str, new: str) -> str:
     return str(path.with_name("modeling_llama.py"))
 
 
+@pytest.mark.slow
 def test_plans_that_are_the_same(tmp_path):
     code, output = run("diff", LLAMA)
     assert code == 0
     assert [line.partition(";")[0] for line in output.splitlines()] == ["source: verified", "derived: verified"]
 
 
+@pytest.mark.slow
 def test_a_wrong_line_is_called_wrong(tmp_path):
     code, output = run("diff", changed(tmp_path, 'o_proj": "rowwise"', 'o_proj": "colwise"'))
     assert code == 1
@@ -105,6 +109,7 @@ def test_a_missing_line_is_named_as_wrong(tmp_path):
     assert "- layers.*.mlp.up_proj (nothing)\n+ layers.*.mlp.up_proj colwise\n  wrong: " in output
 
 
+@pytest.mark.slow
 def test_lines_that_go_together_are_said_to(tmp_path):
     """The feed-forward whole: neither of its lines can be added alone."""
     lines = "".join(
@@ -125,6 +130,7 @@ def test_a_line_that_may_be_either_way_is_a_choice(tmp_path):
     assert "- norm.weight replicated_with_grad_allreduce\n+ norm.weight (nothing)\n" in output
 
 
+@pytest.mark.slow
 def test_a_style_that_is_not_modelled_is_said_so(tmp_path):
     old = '        "layers.*.mlp.gate_proj": "colwise",\n'
     code, output = run("diff", changed(tmp_path, old, '        "norm": "sequence_parallel",\n' + old))

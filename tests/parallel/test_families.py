@@ -10,7 +10,12 @@ from tests.parallel.families import VARIATIONS, compared  # noqa: E402
 
 
 @pytest.mark.parametrize(
-    ("family", "number"), [("Qwen2ForCausalLM", 0), ("T5ForConditionalGeneration", 1), ("BertForMaskedLM", 2)]
+    ("family", "number"),
+    [
+        ("Qwen2ForCausalLM", 0),
+        pytest.param("T5ForConditionalGeneration", 1, marks=pytest.mark.slow),
+        pytest.param("BertForMaskedLM", 2, marks=pytest.mark.slow),
+    ],
 )
 def test_outputs_and_gradients_are_those_of_one_device(family, number):
     assert compared(family, VARIATIONS[number]) == "equal"

@@ -57,7 +57,12 @@ def with_answers(name):
     return found, answers
 
 
-@pytest.mark.parametrize("name", sorted(MODELS))
+QUICK = ("llama", "gpt2", "bert")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=[] if one in QUICK else [pytest.mark.slow]) for one in sorted(MODELS)]
+)
 def test_the_same_answers(ranks, name):
     found, want = with_answers(name)
     model, ids = found.model, found.inputs["input_ids"]

@@ -17,13 +17,23 @@ def found():
     return line_of(2, "tests/parallel/sequence_script.py")
 
 
+def test_a_llama_trains_as_on_one_process():
+    same(line_of(2, "tests/parallel/sequence_script.py", "llama"))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["llama", "qwen3, recomputed", "frozen, with biases"])
 def test_training_is_that_of_one_process(found, case):
-    assert found[case]["worst"] < 1e-12
-    assert found[case]["lengths"] == [4, 5, 6]  # 8 and 12 tokens with gradients on two processes, and 5 without
-    assert found[case]["without gradients"] < 1e-12 and found[case]["unsharded"] < 1e-12
+    same(found[case])
 
 
+def same(one):
+    assert one["worst"] < 1e-12
+    assert one["lengths"] == [4, 5, 6]  # 8 and 12 tokens with gradients on two processes, and 5 without
+    assert one["without gradients"] < 1e-12 and one["unsharded"] < 1e-12
+
+
+@pytest.mark.slow
 def test_sums_become_parts_of_sums(found):
     whole, parts = found["collectives"]["False"], found["collectives"]["True"]
     layers, regions = 2, 2
@@ -32,6 +42,7 @@ def test_sums_become_parts_of_sums(found):
     assert parts["allreduce"] == whole["allreduce"] - 2 * layers * regions + norms
 
 
+@pytest.mark.slow
 def test_what_looks_along_the_sequence_is_refused(found):
     own, same = found["mixing"]
     assert "nothing can be tried, since a small instance of its class has no Mixing" in own
@@ -47,6 +58,7 @@ SAID = {
 }
 
 
+@pytest.mark.slow
 def test_what_cannot_be_is_told(found):
     assert found["refused"].keys() == SAID.keys()
     assert not [(name, found["refused"][name]) for name, text in SAID.items() if text not in found["refused"][name]]

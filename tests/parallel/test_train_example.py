@@ -67,6 +67,16 @@ def test_what_cannot_be_read_is_told_in_a_line(tmp_path, monkeypatch, capfd, scr
     assert re.match(said, ended.value.code) and "\n" not in ended.value.code, ended.value.code
 
 
+def test_the_script_learns_and_exports(tmp_path):
+    from transformers import AutoModelForCausalLM
+
+    (tmp_path / "text.txt").write_text("to be or not to be, that is the question. " * 40)
+    losses = train(tmp_path, 2, "--layout", "fsdp2", "--steps", "4", "--export", str(tmp_path / "model"))
+    assert list(losses) == [1, 2, 3, 4] and losses[4] < losses[1]
+    assert AutoModelForCausalLM.from_pretrained(tmp_path / "model").config.vocab_size == 256
+
+
+@pytest.mark.slow
 def test_the_script_learns_resumes_and_exports(tmp_path):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

@@ -184,6 +184,7 @@ dist.barrier()
 """
 
 
+@pytest.mark.slow
 def test_what_would_be_wrong_on_shares_is_refused(tmp_path):
     (tmp_path / "script.py").write_text(REFUSED)
     found = line_of(2, tmp_path / "script.py")

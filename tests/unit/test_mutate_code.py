@@ -146,6 +146,7 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_tests_of_a_line_decide(project):
     tests = mutate_code.recorded(project, ["tests"])
     path = project / "modular_converter/code.py"
@@ -170,6 +171,7 @@ def test_what_a_cache_a_shared_fixture_or_a_thread_gives_is_each_tests_own(proje
         assert chosen == {f"tests/test_g.py::test_{name}[{turn}]" for turn in (1, 2)}
 
 
+@pytest.mark.slow
 def test_the_body_of_a_class_is_no_test_s_own(project):
     """The tests that import it come first; another may read a table that is made there."""
     tests = mutate_code.recorded(project, ["tests"])

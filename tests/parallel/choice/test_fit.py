@@ -97,6 +97,7 @@ rule model.layers.*.mlp.experts moe_tp_experts
     assert own(found, "model.layers.0.mlp.experts.down_proj", 3) == (32, 32, 16)
 
 
+@pytest.mark.slow
 def test_integers_of_the_code_follow_the_heads():
     model = GPT2LMHeadModel(GPT2Config(n_embd=48, n_head=6, n_layer=2, vocab_size=97, n_positions=32))
     plan, origin = select_plan(model, None, 4)
@@ -135,6 +136,7 @@ def test_an_error_remains_where_nothing_would_be_left():
         fitted(llama(num_attention_heads=2, num_key_value_heads=2), Plan.parse(f"plan x\n{ATTENTION}"), 3)
 
 
+@pytest.mark.slow
 def test_the_bias_of_a_head_that_has_another_name_first_is_cut_with_the_head():
     with torch.device("meta"):
         model = BertLMHeadModel(BertConfig(vocab_size=30522, num_hidden_layers=1, is_decoder=True))

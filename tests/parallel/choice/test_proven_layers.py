@@ -63,6 +63,7 @@ def test_lists_of_words_reach_the_small_instance():
     assert _holds(model, plan) and "every layer is of a kind that was proven" in origin
 
 
+@pytest.mark.slow
 def test_deberta_as_published():
     config = DebertaConfig(
         **SIZES,
@@ -77,7 +78,9 @@ def test_deberta_as_published():
     assert plan.rules and _holds(model, plan)
 
 
-@pytest.mark.parametrize(("kind", "name"), [(ScaledLinear, "o_proj"), (NormalisedLinear, "down_proj")])
+@pytest.mark.parametrize(
+    ("kind", "name"), [pytest.param(ScaledLinear, "o_proj", marks=pytest.mark.slow), (NormalisedLinear, "down_proj")]
+)
 def test_layers_that_were_exchanged_are_proven_or_whole(kind, name, caplog):
     model = exchanged(_llama(num_hidden_layers=3), kind, name)
     with caplog.at_level(logging.WARNING):

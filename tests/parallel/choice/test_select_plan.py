@@ -84,6 +84,7 @@ def test_a_given_plan_is_tried_and_a_wrong_one_warned_of(caplog):
     assert "refused by a small instance of the model" in caplog.text
 
 
+@pytest.mark.slow
 def test_integers_that_shrink_are_part_of_a_given_plan():
     found = derive_model(target_of("t5"))
     assert found.plan.attributes

@@ -19,7 +19,11 @@ from tests.parallel.deceptive import DeceptiveConfig  # noqa: E402
 HALF = frozenset({Fraction(1, 2)})
 
 
-@pytest.mark.parametrize("name", ["ByMin", "ByFloat", "ByTable", "BySlice", "BeyondLength", "ByRemainder"])
+@pytest.mark.parametrize(
+    "name",
+    ["ByMin", "BySlice"]
+    + [pytest.param(one, marks=pytest.mark.slow) for one in ("ByFloat", "ByTable", "BeyondLength", "ByRemainder")],
+)
 def test_the_answers_are_right_beyond_every_number_of_the_code(name, caplog):
     torch.manual_seed(1)
     sizes = {"hidden_size": 256, "intermediate_size": 512, "num_attention_heads": 32, "num_hidden_layers": 2}

@@ -146,6 +146,7 @@ def test_an_argument_without_a_proof_passes_where_the_model_computes_as_it_was_p
     assert model.__dict__[UNPROVEN].known == {frozenset(["offset"])}
 
 
+@pytest.mark.slow
 def test_one_key_value_head_with_padding():
     small = build(target_of("mixtral", "causal"), {"num_key_value_heads": 1})
     plan, origin = select_plan(small.model, None, 2)

@@ -35,7 +35,7 @@ def run(*arguments):
     ],
     ids=["zero", "digits", "deep", "sum", "superscript", "whole"],
 )
-@pytest.mark.parametrize("command", ["verify", "show"])
+@pytest.mark.parametrize("command", ["verify", pytest.param("show", marks=pytest.mark.slow)])
 def test_a_bad_plan_file_is_an_error_and_no_refusal(command, text, said, tmp_path):
     path = tmp_path / "plan"
     path.write_text(text)
