@@ -218,13 +218,17 @@ def models_page(rows: list[Row]) -> str:
         "again, s",
         "compiling, s",
     ]
-    lines += ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    table = [head]
     for shape, runs in found.items():
         one, ours = runs.get("one", {}), runs.get("ours", {})
         size = f"{one['weights_bytes'] / one['weight_bytes'] / 1e9:.2f} B" if "weight_bytes" in one else ""
         cells = [shape, size, *(_ratio(one.get(key), ours.get(key)) for _, key in COMPARED)]
         starts = [_cell(runs.get(run, {}).get("start_s")) for run in ("ours", "again")]
-        lines.append("| " + " | ".join([*cells, *starts, _cell(ours.get("compile_s"))]) + " |")
+        table.append([*cells, *starts, _cell(ours.get("compile_s"))])
+    measured = [number for number in range(len(head)) if any(row[number] for row in table[1:])]
+    table = [[row[number] for number in measured] for row in table]
+    lines += [f"| {' | '.join(row)} |" for row in table]
+    lines.insert(-len(table) + 1, "|---" * len(measured) + "|")
     problems = [
         f"* {shape}, {run}: {v['problem']}"
         for shape, runs in found.items()

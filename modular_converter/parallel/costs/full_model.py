@@ -135,8 +135,9 @@ def _layers_of(target: Target) -> str:
 
 def model_of(target: Target, config: Any, request: CountRequest, device: torch.device) -> torch.nn.Module:
     kind, _ = target.load()
+    drawing = [device] if device.type == "cuda" else []  # by default all GPUs, which opens each
     try:
-        with warnings.catch_warnings(), torch.random.fork_rng(), device:
+        with warnings.catch_warnings(), torch.random.fork_rng(drawing), device:
             warnings.simplefilter("ignore")
             torch.manual_seed(SEED)
             model: torch.nn.Module = kind(config).to(getattr(torch, request.dtype))
