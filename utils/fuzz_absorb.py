@@ -36,13 +36,15 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--update", action="store_true", help="put the figures into docs/figures/change.md")
     given = parser.parse_args()
-    chance = random.Random(given.seed)
     spec = importlib.util.find_spec("transformers")
     assert spec is not None and spec.origin is not None, "transformers is not installed"
     modular = discover(["all"], os.path.join(os.path.dirname(spec.origin), "models")).paths
     settings = load_settings_of(modular)
     outcomes: Counter[str] = Counter()
     for number in range(1, given.number + 1):
+        chance = random.Random(
+            f"{given.seed}:{number - 1}"
+        )  # each edit by itself, so that several may be tried at a time
         outcome = _try(chance.choice(modular), settings, chance)
         outcomes[outcome.partition(":")[0]] += 1
         if outcome.startswith("wrong"):
