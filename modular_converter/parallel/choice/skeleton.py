@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import math
 import pickle
@@ -309,11 +310,25 @@ def tried_without_data(run: Callable[[], T]) -> T:
 
 
 def on_meta(value: Any) -> Any:
-    """A value with all tensors in lists, tuples and dicts on the meta device."""
+    """A copy of a value with all its tensors on the meta device; a run on it leaves caches in it as they are.
+
+    An object that cannot be copied is handed on as it is.
+    """
     if isinstance(value, torch.Tensor):
         return value.to(META)
-    if isinstance(value, dict):
+    if type(value) is dict:
         return {name: on_meta(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+    if type(value) in (list, tuple):
         return type(value)(on_meta(item) for item in value)
-    return value
+    try:
+        with _CopiesWithoutData():
+            return copy.deepcopy(value)
+    except Exception:  # of the object's own code
+        return value
+
+
+class _CopiesWithoutData(TorchFunctionMode):
+    """A context in which copies of tensors have no data."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return args[0].detach().to(META) if func is torch.Tensor.__deepcopy__ else func(*args, **(kwargs or {}))

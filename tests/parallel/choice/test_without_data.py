@@ -1,14 +1,18 @@
 """Runs without data of code that makes new tensors without a device: beside a model without data they have data."""
 
+import threading
+
 import pytest
 
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 from torch import nn  # noqa: E402
+from transformers import DynamicCache  # noqa: E402
 from transformers.modeling_outputs import BaseModelOutput  # noqa: E402
 
 from modular_converter.parallel.choice.skeleton import (  # noqa: E402
+    on_meta,
     run_without_data,
     skeleton_of,  # noqa: E402
     tried_without_data,
@@ -51,3 +55,20 @@ def test_its_answers_are_held_against_the_whole_model(model):
 def test_the_error_of_the_first_try_is_told(model):
     with pytest.raises(AttributeError, match="shape"):
         tried_without_data(lambda: run_without_data(model.to("meta"), (None,)))
+
+
+def test_caches_stay_as_they_are_and_outputs_keep_their_class():
+    cache, tied = DynamicCache(), torch.ones(1, 2, 3, 4, requires_grad=True) * 2
+    cache.update(tied, tied, 0)
+    bare = on_meta({"cache": cache, "output": BaseModelOutput(last_hidden_state=tied), "lists": [(tied, 1)]})
+    layer = bare["cache"].layers[0]
+    layer.update(*[torch.ones(1, 2, 1, 4, device="meta")] * 2)
+    own = cache.layers[0].keys
+    assert layer.keys.is_meta and layer.keys.shape[2] == 4 and own.shape[2] == 3 and torch.equal(own, tied)
+    assert type(bare["output"]) is BaseModelOutput and bare["output"].last_hidden_state.is_meta
+    assert bare["lists"][0][0].is_meta and bare["lists"][0][1] == 1
+
+
+def test_an_object_that_cannot_be_copied_is_handed_on():
+    lock = threading.Lock()
+    assert on_meta([lock]) == [lock]

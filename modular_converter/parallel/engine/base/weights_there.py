@@ -93,6 +93,10 @@ class _There:
                     raise PlanError(target._unwritten.format(name=target._label))
         return _read_only(func, name, args, kwargs)
 
+    def set_(self, *source: Any, **more: Any) -> Any:
+        """Refused, as other writes are; torch calls no ``__torch_function__`` for it."""
+        raise PlanError(self._unwritten.format(name=self._label))
+
     def __deepcopy__(self, memo: Any) -> Any:
         copied = self._fetch().clone()
         return torch.nn.Parameter(copied, requires_grad=False) if isinstance(self, torch.nn.Parameter) else copied

@@ -76,7 +76,7 @@ class Loaded:
         Args:
             group: for values that are no tensors, which are compared with those of this rank's share in such a run.
         """
-        if not called.runs_module or not _has_values_alone((called.args, called.kwargs)):  # it would write to a cache
+        if not called.runs_module:
             return WholeFacts()
         try:
             whole = self._without_data(called, None)[0]
@@ -127,7 +127,7 @@ class Loaded:
         """Whether plain values that a call has stored are others on a share than in the whole model, without data."""
         place = (one.path, one.name, self.kind_of(called, ()))
         if place not in self.compared:
-            if not called.runs_module or not _has_values_alone((called.args, called.kwargs)):
+            if not called.runs_module:
                 return False
             try:
                 runs = [self._without_data(called, own)[1] for own in (None, group)]
@@ -145,13 +145,13 @@ class Loaded:
                 "copy it before the next call"
             )
         value = _at(self.model, stored)
-        if self.last is None or not self.last.runs_module or not _has_values_alone((self.last.args, self.last.kwargs)):
+        whole = None
+        if self.last is not None and self.last.runs_module:
+            with contextlib.suppress(Exception):  # the model's own code needs data, or whole caches
+                whole = self._without_data(self.last, None)[1]
+        if whole is None:
             if id(self.model.get_submodule(stored.path)) in self.local:
                 raise ApplyError(f"{stored.where} may be each rank's own share: let forward return it")
-            return value, WholeFacts()
-        try:
-            whole = self._without_data(self.last, None)[1]
-        except Exception:  # the model's own code needs data
             return value, WholeFacts()
         return value, WholeFacts({(): tuple(_at(whole, stored).shape)})
 
@@ -201,12 +201,6 @@ class Called:
     def is_of_model(self) -> bool:
         """Whether the plan's proof says that the ranks have the same answer."""
         return not self.path
-
-
-def _has_values_alone(value: Any) -> bool:
-    if isinstance(value, (list, tuple, dict)):
-        return all(map(_has_values_alone, value.values() if isinstance(value, dict) else value))
-    return value is None or isinstance(value, (torch.Tensor, bool, int, float, str, torch.dtype))
 
 
 def fill_whole(model: torch.nn.Module, loaded: Loaded, numbers: dict[int, int]) -> None:

@@ -258,9 +258,9 @@ class Placement:
         return found
 
     def divides(self, path: str) -> bool:
-        """Whether ranks have shares of the module's own weights."""
+        """Whether ranks have shares of weights of the module."""
         names = (self.skeleton.items[n].name for n, piece in self.pieces.items() if piece.dim >= 0)
-        return any(name.rpartition(".")[0] == path for name in names)
+        return any(name.startswith(f"{path}.") for name in names)
 
     def on_trial(self) -> None:
         """From now on, answers that differ between the ranks are an ordinary error."""

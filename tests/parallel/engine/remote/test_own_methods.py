@@ -102,6 +102,8 @@ WRITES = {
     "many": lambda m: torch._foreach_mul_(list(m.parameters()), 2.0),
     "a new parameter": lambda m: m.crop(8),
     "another type": lambda m: m.head.half(),
+    "other memory": lambda m: m.head.weight.set_(torch.ones(304, 64)),
+    "other memory of data": lambda m: m.head.weight.data.set_(torch.ones(304, 64)),
     "the memory": lambda m: m.head.weight.untyped_storage().fill_(1),
     "an entry of the memory": lambda m: m.head.weight.untyped_storage().__setitem__(0, 1),
 }
@@ -126,6 +128,7 @@ def test_a_module_that_needs_a_share_as_its_input_is_refused_and_the_ranks_go_on
     one, model = pair
     with pytest.raises(PlanError, match="this Linear computes with a share on each rank.*call the module around it"):
         model.layers[0].mlp.down(torch.ones(2, 9, 256))
+    assert model._placement.divides("layers.0") and not model._placement.divides("layer")
     with torch.no_grad():
         assert relative_error(model(IDS).logits, one(IDS).logits) < 1e-5
 

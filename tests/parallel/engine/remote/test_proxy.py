@@ -134,6 +134,16 @@ def test_an_assistant_on_the_same_ranks_helps_to_generate(ranks, model):
     small._placement.end()
 
 
+def test_generate_with_a_part_in_training_mode_has_its_own_cache_alone(model):
+    """Ranks look for dropout in a run without data, which wrote to the cache of the first forward."""
+    want = model.generate(IDS, max_new_tokens=3, do_sample=False)
+    model.lm_head.training = True
+    try:
+        assert torch.equal(model.generate(IDS, max_new_tokens=3, do_sample=False), want)
+    finally:
+        model.lm_head.training = False
+
+
 def test_an_assistant_on_other_ranks_is_refused(model):
     class Elsewhere:
         session, number = None, 1
