@@ -33,6 +33,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from marked_pages import write_part  # noqa: E402
 
+from modular_converter.parallel.errors import ApplyError, PlanError, one_line  # noqa: E402
 from tests.parallel.random_steps import TRAINED, Steps, Trainees, layouts_of, run_steps  # noqa: E402
 from tests.parallel.random_uses import (  # noqa: E402
     DIFFERENT,
@@ -82,7 +83,10 @@ class Record:
         self.now.write_text(json.dumps({**asdict(part), "number": number}))
 
     def add(self, part: Part, number: int, outcome: Outcome, lines: list[str], start: float) -> None:
+        import torch
+
         found = {**asdict(part), "number": number, "seed": self.seed, "seconds": round(time.time() - start, 2)}
+        found["torch"] = torch.__version__
         found |= {"kind": outcome.kind, "at": outcome.at, "said": outcome.said}
         if outcome.kind in (DIFFERENT, ERROR):
             found["lines"] = lines
@@ -269,7 +273,13 @@ def tried_in_group(parts: list[Part], count: int, options: argparse.Namespace) -
     record = Record(options.record, options.seed)
     for part in parts:
         missing = list(record.missing(part, count))
-        trainees = Trainees(part.model, str(part.layout))
+        try:
+            trainees = Trainees(part.model, str(part.layout))
+        except (ApplyError, PlanError) as error:  # on all processes
+            for number in missing if first else ():
+                said = f"parallelize: {one_line(error, 300)}"
+                record.add(part, number, Outcome(REFUSED, -1, said), [], time.time())
+            continue
         for number in missing:
             start = time.time()
             dist.barrier()
@@ -295,7 +305,6 @@ def differs(trainees: Trainees, lines: list[str]) -> bool:
 
 def figures(paths: list[Path]) -> str:
     """The figures of records as a table of the page."""
-    import torch
     import transformers
 
     found = [json.loads(line) for path in paths for line in path.read_text().splitlines()]
@@ -307,8 +316,9 @@ def figures(paths: list[Path]) -> str:
     total = sum(counts.values(), Counter())
     seeds = sorted({one["seed"] for one in found})
     ranks = sorted({one["ranks"] for one in found})
+    torch = ", ".join(sorted({one["torch"] for one in found}))
     lines = [
-        f"{date.today()}, torch {torch.__version__}, transformers {transformers.__version__}: {len(found)} sequences (seed "
+        f"{date.today()}, torch {torch}, transformers {transformers.__version__}: {len(found)} sequences (seed "
         f"{', '.join(map(str, seeds))}) on {', '.join(map(str, ranks))} CPU ranks, "
         f"{sum(one['seconds'] for one in found) / max(1, len(found)):.1f} s each.",
         "",

@@ -111,7 +111,7 @@ class Trainees:
     """A whole model and its share; every process makes one, and computes in double precision from then on."""
 
     def __init__(self, name: str, layout: str) -> None:
-        torch.set_default_dtype(torch.float64)
+        torch.set_default_dtype(torch.float32)  # small models of the library's experts run in no wider type
         subject = subject_named(name)
         self.name, self.layout = name, layout
         parts, _, option = layout.partition("+")
@@ -124,6 +124,7 @@ class Trainees:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self.there = parallelize(copy.deepcopy(self.one), layout=parts, training=training, device="cpu", **more)
+        torch.set_default_dtype(torch.float64)
         self.models = self.one, self.there
         self.handles: list[Any] = []
         self.data, self.data_rank = self.there.layout.data, self.there.data_rank
