@@ -136,13 +136,16 @@ class _Writer:
 
     def _copied(self, wanted: Statement) -> Iterator[Rewritten]:
         """The forms of a definition that a conversion copies from a neighbour, or that is new."""
-        taken, made = self._taken(wanted.name), self.before.definitions.get(wanted.name)
-        if wanted.role is Role.CLASS and taken is not None and made is not None:
-            original = taken.name
+        emitted = self.file.definitions.get(wanted.name)
+        dotted = self.neighbours.at_path.get(emitted.origin.path, "") if emitted is not None else ""
+        made = self.before.definitions.get(wanted.name)
+        if wanted.role is Role.CLASS and dotted and made is not None:
+            original = self.neighbours.neighbours[dotted].definitions.original(wanted.name).name
             parent = ParentClass(made.text, wanted.name, original)
             names = self.neighbours.target.names
             heir = heir_of(wanted.text, parent, names, self.library.settings) if original != wanted.name else None
             if heir is not None:
+                taken = ImportedName(dotted, original)
                 is_there = self.own.imported.get(original) == taken
                 needed = [] if is_there else [f"{import_line(taken)}\n"]
                 yield Rewritten("\n\n" + _closed_up(heir.text), (*needed, *heir.imported))
@@ -169,24 +172,11 @@ class _Writer:
         yield from dict.fromkeys(Rewritten(one) for one in found if one)
 
     def unknown_imports(self, forms: Iterable[Rewritten], after: Module) -> list[ImportedName]:
-        """Imports of what texts use and the modular file lacks: those of the generated file, and those of functions that
-        it has copied from neighbours under their own names.
-        """
+        """The imports of the generated file that texts use, and that the modular file lacks."""
         used = frozenset[str]().union(*(lexer.identifiers(one.text) for one in forms))
         known = self.own.imported.keys() | self.own.definitions.keys()
         plain = (one for statement in after.statements if statement.role is Role.IMPORT for one in statement.imports)
-        copied = (one for name in sorted(used - known) if (one := self._taken(name)) is not None and one.name == name)
-        return [*(one for one in plain if one.bound in used - known), *copied]
-
-    def _taken(self, name: str) -> ImportedName | None:
-        """The import of what a conversion copies from a neighbour, by its name there; None for any other name."""
-        emitted = self.file.definitions.get(name)
-        dotted = self.neighbours.at_path.get(emitted.origin.path, "") if emitted is not None else ""
-        return (
-            ImportedName(dotted, self.neighbours.neighbours[dotted].definitions.original(name).name)
-            if dotted
-            else None
-        )
+        return [one for one in plain if one.bound in used - known]
 
     def text(self, edits: Iterable[_Edit], forms: Iterable[Rewritten], imports: Iterable[str]) -> str:
         """The modular file with definitions in a new form."""

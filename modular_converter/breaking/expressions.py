@@ -43,8 +43,6 @@ class RunWithConventions(Follower, Protocol):
     conventions: Conventions
 
 
-MOST_TEXTS = 24
-"""A list of numbered names with more of them than this is followed once, with `*` for the numbers."""
 MOST_SIZE = 1 << 40
 """Numbers and texts beyond this are not computed."""
 _OPERATORS: Mapping[type[ast.AST], tuple[str, Callable[[Any, Any], object]]] = {
@@ -75,10 +73,6 @@ _SAME = frozenset(
 """Methods that give the same tensor or module."""
 
 
-_OF_TEXTS = frozenset({"format", "join", "lower", "upper", "replace", "startswith", "endswith", "strip", "split"})
-"""Methods of texts that are computed."""
-_ANY = "*"
-"""A number that a loop counts."""
 _NO_MODULES = ("builtins.", "torch.", "numpy.", "math.", "copy.", "os.", "warnings.")
 """Packages whose functions make no modules, but for `torch.nn`, whose layers are known, or said not to be."""
 
@@ -224,13 +218,7 @@ def _comprehension(
     run: RunWithConventions, node: ast.ListComp | ast.GeneratorExp | ast.SetComp, frame: Frame
 ) -> Value:
     items: list[Value] = []
-    listed = follow_expression(run, node.generators[0].iter, frame)
-    numbers = plain(listed)
-    if isinstance(numbers, range) and len(numbers) <= MOST_TEXTS and isinstance(node.elt, ast.JoinedStr):
-        listed = Items(
-            [(str(one), Expression(str(one), one)) for one in numbers]
-        )  # names that others are told apart by
-    _turn(run, node.generators, 0, frame, lambda: items.append(follow_expression(run, node.elt, frame)), listed)
+    _turn(run, node.generators, 0, frame, lambda: items.append(follow_expression(run, node.elt, frame)))
     return Items([(str(number), one) for number, one in enumerate(items)])
 
 
@@ -245,18 +233,13 @@ def _dict_comprehension(run: RunWithConventions, node: ast.DictComp, frame: Fram
 
 
 def _turn(
-    run: RunWithConventions,
-    generators: list[ast.comprehension],
-    depth: int,
-    frame: Frame,
-    add: Callable[[], None],
-    listed: Value | None = None,
+    run: RunWithConventions, generators: list[ast.comprehension], depth: int, frame: Frame, add: Callable[[], None]
 ) -> None:
     if depth == len(generators):
         add()
         return
     one = generators[depth]
-    for item in run.turns(listed if listed is not None else follow_expression(run, one.iter, frame)):
+    for item in run.turns(follow_expression(run, one.iter, frame)):
         run.assign(one.target, item, frame)
         if all(truth(follow_expression(run, test, frame)) is not False for test in one.ifs):
             _turn(run, generators, depth + 1, frame, add)
@@ -369,8 +352,6 @@ def _method(
         return holder
     if not arguments and (held := call_on_tree(holder, method)) is not None:
         return held
-    if method in _OF_TEXTS and (made := _of_text(plain(holder), method, arguments)) is not None:
-        return made
     if isinstance(holder, Items) and not holder.is_mapping:
         return _change_items(holder, method, [one if not run.in_doubt else either(NONE, one) for one in arguments])
     if (items := mapping(holder)) is not None:
@@ -390,17 +371,6 @@ def _method(
         run.initialise(replace(instance, ancestors=Ancestors((holder,))), 0, arguments[1:], named)
         return NONE
     return run.conventions.method(holder, method, arguments, named)
-
-
-def _of_text(text: object, method: str, arguments: list[Value]) -> Value | None:
-    given = [plain(one) for one in arguments]
-    if not isinstance(text, str) or any(one is NOT_KNOWN for one in given):
-        return None
-    try:
-        found = getattr(text, method)(*given)
-    except Exception:  # whatever a stranger's values do
-        return None
-    return Expression(repr(found), found)
 
 
 def _change_items(holder: Items, method: str, arguments: list[Value]) -> Value | None:
@@ -460,18 +430,12 @@ def _register(
         if value is NONE or plain(value) is None or persistent is False:
             holder.attributes[_text_of(name)] = value
             return NONE
-        run.hold(holder, _text_of(name), _held_as(name, layers.held(value, persistent=persistent)), place)
-        holder.attributes[_text_of(name)] = layers.held(value, persistent=False)  # under another name it is no buffer
+        run.hold(holder, _text_of(name), layers.held(value, persistent=persistent), place)
         return NONE
     if method in ("register_parameter", "add_module", "register_module"):
-        run.hold(holder, _text_of(name), _held_as(name, value), place)
+        run.hold(holder, _text_of(name), value, place)
         return NONE
     return None
-
-
-def _held_as(name: Value, value: Value) -> Value:
-    """What a module holds under a name: perhaps nothing, where more than a number in the name is unknown."""
-    return value if plain(name) is not NOT_KNOWN or _ANY in name.text else either(NONE, value)
 
 
 def _builtin(run: RunWithConventions, name: str, node: ast.Call, arguments: list[Value], frame: Frame) -> Value | None:
@@ -487,8 +451,7 @@ def _builtin(run: RunWithConventions, name: str, node: ast.Call, arguments: list
             return arguments[2]
         return run.attribute(arguments[0], word)
     if name == "builtins.setattr" and len(arguments) == 3 and isinstance(arguments[0], ObjectValue):
-        part = _held_as(arguments[1], arguments[2])
-        run.hold(arguments[0], _text_of(arguments[1]), part, run.place(node, frame))
+        run.hold(arguments[0], _text_of(arguments[1]), arguments[2], run.place(node, frame))
         return NONE
     if name == "builtins.hasattr" and len(arguments) == 2 and isinstance(arguments[0], External):
         return Expression(
@@ -501,11 +464,6 @@ def _builtin(run: RunWithConventions, name: str, node: ast.Call, arguments: list
         value = plain(arguments[0])
         if (known_module := is_instance(arguments[0], arguments[1])) is not None:
             return Expression(f"isinstance({arguments[0].text}, {arguments[1].text})", known_module)
-        kind = {"builtins.list": list, "builtins.tuple": tuple, "builtins.str": str, "builtins.int": int}.get(
-            arguments[1].text if isinstance(arguments[1], External) else ""
-        )
-        if kind is not None and value is not NOT_KNOWN and not isinstance(value, (list, tuple)):
-            return Expression(f"isinstance({arguments[0].text}, {arguments[1].text})", isinstance(value, kind))
         if isinstance(arguments[1], External) and arguments[1].name == "builtins.dict":
             known = isinstance(arguments[0], Items) and arguments[0].is_mapping
             if value is not NOT_KNOWN or isinstance(arguments[0], (ObjectValue, Items)):

@@ -34,7 +34,7 @@ ALIASES = "attribute_map"
 """The variable of a configuration with the other names of its settings."""
 LOADING = re.compile(r"_tied_weights_keys|_keys_to_ignore\w*|_dynamic_tied_weights_keys|_keep_in_fp32_modules\w*")
 """Variables of a model that say how a checkpoint is loaded."""
-PLANS = re.compile(r"_\w+_plan|base_model_\w+_plan|_no_split_modules|_skip_keys_device_placement")
+PLANS = re.compile(r"_tp_plan|_pp_plan|_ep_plan|base_model_\w+_plan|_no_split_modules|_skip_keys_device_placement")
 """Variables that say how a model is divided among devices."""
 _PUBLIC = re.compile(r"__init__|__call__|[^_]\w*")
 

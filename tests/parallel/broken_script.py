@@ -46,6 +46,10 @@ USES = {
     "written behind a loss": "loss()\nwith torch.no_grad():\n    [one.mul_(0.5) for one in m.parameters()]",
     "data written behind a loss": "loss()\n[one.data.mul_(0.5) for one in m.parameters()]",
     "data kept and written": "kept = [one.data for one in m.parameters()]\nloss(); loss()\n[one.mul_(0.5) for one in kept]",
+    "a write that one process sees": (
+        "weights = list(m.parameters())\nloss()\n"
+        "if torch.distributed.get_rank() == 0:\n    with torch.no_grad():\n        weights[-1].mul_(1.0)"
+    ),
     "step, then zero_grad in place": (
         f"loss().backward()\n{BROKEN['backward']}\nrefused()\noptimizer.zero_grad(set_to_none=False); loss().backward(); optimizer.step()"
     ),

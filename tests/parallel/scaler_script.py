@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel import parallelize
-from tests.parallel.weights_script import IDS, llama, said
+from tests.parallel.weights_script import IDS, llama
 
 
 def scaled(model, optimizer, scaler, poisoned=None, here=True):
@@ -26,13 +26,30 @@ def scaled(model, optimizer, scaler, poisoned=None, here=True):
     return scaler.get_scale()
 
 
+def by_lists(whole, **options):
+    """How far weights are from those of one process after operations on lists of DTensors and shares of other types."""
+    one, there = copy.deepcopy(whole), parallelize(copy.deepcopy(whole), layout="tp2", device="cpu", probe=False)
+    for model in (one, there):
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, eps=1e-4, **options)
+        for _ in range(2):
+            model(input_ids=IDS, labels=IDS).loss.backward()
+            torch.nn.utils.clip_grad_value_(model.parameters(), 1e-2, foreach=True)
+            optimizer.step()
+        with torch.no_grad():
+            torch._foreach_add_(list(model.parameters()), torch._foreach_mul(list(model.parameters()), 0.5))
+    return furthest(there, one)
+
+
+def furthest(there, one):
+    state = there.full_state_dict()
+    return max(float((state[name] - value).abs().max()) for name, value in one.state_dict().items())
+
+
 def main():
     one = llama(3, 3)
     there = parallelize(copy.deepcopy(one), layout="tp2", device="cpu", probe=False)
     plain = [n for n, weight in enumerate(there.parameters()) if not isinstance(weight, DTensor)]
-    fused = torch.optim.AdamW(there.parameters(), fused=True)
-    there(input_ids=IDS, labels=IDS).loss.backward()
-    refused = said(fused.step)
+    lists = {"fused": by_lists(one, fused=True), "foreach": by_lists(one, foreach=True)}
     pair = [
         (model, torch.optim.AdamW(model.parameters(), lr=1e-2), torch.amp.GradScaler("cpu", init_scale=4096.0))
         for model in (one, there)
@@ -43,9 +60,7 @@ def main():
             here = (True, dist.get_rank() == rank)
             want, got = (scaled(*each, poisoned, at) for each, at in zip(pair, here))
             same = same and want == got
-    state = there.full_state_dict()
-    off = max(float((state[name] - value).abs().max()) for name, value in one.state_dict().items())
-    return {"plain": bool(plain), "scales": same, "weights": off, "fused": refused}
+    return {"plain": bool(plain), "scales": same, "weights": furthest(there, one), "lists": lists}
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from tests.parallel.launch import line_of  # noqa: E402
 def test_what_follows_is_that_of_one_device(layout):
     found = line_of(2, "tests/parallel/broken_script.py", layout)
     errors, (without, failed) = found["errors"], found["saves"]
-    assert len(errors) == 23
+    assert len(errors) == 24
     assert max(errors.values()) < 1e-9, {name: error for name, error in errors.items() if error > 1e-9}
     assert len(set(without)) == 1 and "PlainNet has no save_pretrained: give what full_state_dict" in without[0]
     assert failed[0] == "KeyError: 'somewhere'"

@@ -68,4 +68,4 @@ def test_a_model_for_inference_shows_whole_weights_to_code_outside_of_forwards()
 def test_an_overflow_in_an_uneven_share_of_one_process_lets_all_skip_the_step():
     found = line_of(2, "tests/parallel/scaler_script.py")
     assert found["plain"] and found["scales"] and found["weights"] < 1e-4
-    assert "fused=True computes with all weights of a group at once" in found["fused"]
+    assert max(found["lists"].values()) < 1e-5, found["lists"]

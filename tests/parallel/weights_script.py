@@ -72,6 +72,7 @@ def drawn(layout):
         one = llama().double()
         model = parallelize(copy.deepcopy(one), layout=layout, device="cpu", probe=False)
         for each in (one, model):
+            each.model.norm.weight.requires_grad = False  # LBFGS makes a gradient of zeros for it
             torch.manual_seed(7 + (model.data_rank if each is model else 0))
             optimizer = make(each.parameters(), lr=0.01)
             for _ in range(3):

@@ -108,22 +108,6 @@ def test_what_an_override_reads_is_imported(generated: Path) -> None:
     assert (done.exit_code, list(done.findings)) == (0, [])
 
 
-def test_a_copied_function_that_an_override_reads_is_imported(generated: Path) -> None:
-    old = generated.parents[1] / "old/modeling_old.py"
-    old.write_text(
-        OLD.replace("class OldMLP", "def scale(x):\n    return x * 2\n\n\nclass OldMLP").replace(
-            "    def first(self, x):\n", "    def first(self, x):\n        x = scale(x)\n"
-        )
-    )
-    fix(generated.parents[2])
-    edit(generated.parent, generated.name, "        x = scale(x)\n", "        x = scale(x) + 1\n")
-    assert CliRunner().invoke(absorb_command, [str(generated)]).exit_code == 0
-    modular = (generated.parent / "modular_new.py").read_text()
-    assert "from ..old.modeling_old import scale\n" in modular and "x = scale(x) + 1" in modular
-    done = check(CheckOptions((str(generated.parent),)))
-    assert (done.exit_code, list(done.findings)) == (0, [])
-
-
 COPIED = """\
 import math
 

@@ -14,8 +14,9 @@ from weakref import WeakSet
 import torch
 from torch.distributed.fsdp import FSDPModule
 
+from modular_converter.parallel.engine.group.same_calls import everywhere
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.shard.collectives import under_transforms
+from modular_converter.parallel.shard.collectives import ProcessGroup, under_transforms
 from modular_converter.parallel.torch_private import (
     current_graph_task_id,
     end_broken_iteration,
@@ -41,10 +42,11 @@ class KeptGathered:
     Args:
         model: the root of ``fully_shard``.
         reshards: its units -> whether each is freed after its forward.
+        everyone: the processes that have the model.
     """
 
-    def __init__(self, model: Any, reshards: Mapping[FSDPModule, bool]) -> None:
-        self.model, self.reshards = model, dict(reshards)
+    def __init__(self, model: Any, reshards: Mapping[FSDPModule, bool], everyone: ProcessGroup) -> None:
+        self.model, self.reshards, self.everyone = model, dict(reshards), everyone
         self.stored: dict[int, Any] = {}  # weights as optimizers have them, by their ids
         self.versions = 0
         self.data: list[tuple[torch.Tensor, int]] = []  # what code has read as `weight.data`, with its version
@@ -56,7 +58,7 @@ class KeptGathered:
             module.__dict__[_KEPT] = self
             module.register_forward_pre_hook(self._watch_inputs, with_kwargs=True)
         model.register_forward_pre_hook(self._before_forward, prepend=True)
-        model.register_forward_hook(self._after_forward)
+        model.register_forward_hook(lambda model, args, result: self._watched(model, result))
 
     def close(self) -> None:
         """Free the gathered weights."""
@@ -98,17 +100,15 @@ class KeptGathered:
         end_broken(model)  # of a layer that was called alone
         if not self.stored:  # not earlier: weights may be filled behind `fully_shard`
             self.stored = {id(one): one for one in model.parameters()}
-            self.versions = self._versions()
-        # Units that a forward without a backward has left gathered have the old weights.
-        if self._wrote_data() or self.versions != self._versions():
+        wrote = self._wrote_data() or self.versions != self._versions()
+        # A process sees no write to a weight of which it has no entries.
+        if self in _GATHERED and any(everywhere(wrote, self.everyone)):
             self.close()
+        if (
+            self not in _GATHERED
+        ):  # a forward without a backward leaves weights gathered, which code may have written since
             for unit in self.reshards:
                 unit.reshard()
-
-    def _after_forward(self, model: Any, args: Any, result: Any) -> Any:
-        # Not before it: in its first forward, `fully_shard` copies the shares of processes that have fewer entries.
-        self.versions = self._versions()
-        return self._watched(model, result)
 
     def _watch_inputs(self, unit: Any, args: Any, kwargs: Any) -> Any:
         return self._watched(unit, (args, kwargs))

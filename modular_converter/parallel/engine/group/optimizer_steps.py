@@ -150,6 +150,7 @@ class _OfDTensor:
 
     __slots__ = ()
     __torch_function__ = disabled_torch_function
+    device_mesh = "of a trial"  # which parts lists as that of a DTensor does
 
 
 class _PlainOfDTensor(_OfDTensor, torch.Tensor):
@@ -359,7 +360,6 @@ class _Any(int):
 
 def _check(user: Any, weights: Sequence[Spread], subject: TriedOptimizer) -> None:
     parts = [one.stored for one in weights if one.is_part]
-    _refuse_lists(subject.optimizer, set(map(id, parts)))
     for one in parts:  # those from a file are not marked
         for value in subject.optimizer.state.get(one, {}).values():
             if type(value) in (torch.Tensor, DTensor) and value.shape == as_plain(one).shape:
@@ -373,18 +373,6 @@ def _check(user: Any, weights: Sequence[Spread], subject: TriedOptimizer) -> Non
             f"{type(subject.optimizer).__name__} computes with several weights together, and a process has only those of its "
             "stages: take an optimizer that treats each weight alone, or a layout without pp"
         )
-
-
-def _refuse_lists(optimizer: Any, parts: set[int]) -> None:
-    """Raise ``ApplyError`` for a group whose lists, of one operation for all weights, would mix DTensors and plain shares."""
-    for group in optimizer.param_groups:
-        kinds = {id(one) in parts for one in group["params"]}
-        option = next((name for name in ("fused", "foreach") if group.get(name)), None)
-        if option is not None and len(kinds) > 1:
-            raise ApplyError(
-                f"{option}=True computes with all weights of a group at once, and some of this one are DTensors, others "
-                "plain tensors: give them as two groups, parted by isinstance(weight, DTensor), or leave it out"
-            )
 
 
 def norm_of_whole(users: Any, own: Any, tensors: Any, *args: Any, **kwargs: Any) -> Any:

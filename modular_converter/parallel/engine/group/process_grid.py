@@ -200,7 +200,7 @@ def spread_over_data(model: Any, grid: ProcessGrid, training: Training | None) -
     units[fully_shard(model, reshard_after_forward=False, ignored_params=single, **shared)] = False
     _keep_names(model)
     if not options.compile:  # compiled code has no second derivatives
-        KeptGathered(model, units)
+        KeptGathered(model, units, grid.everyone)
 
 
 def _keep_names(model: Any) -> None:

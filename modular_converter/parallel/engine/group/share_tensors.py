@@ -12,6 +12,7 @@ import functools
 import inspect
 import math
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -98,7 +99,7 @@ class ShareTensor:
                 "number of processes that divides the heads and widths; the share itself is weight.as_subclass(torch.Tensor)"
             )
         with unmarked(shares):
-            found = func(*args, **(kwargs or {}))
+            found = _by_mesh(func, args, kwargs or {})
             whole = {one.shape: one._whole for one in reversed(shares)}
         if func is not torch.Tensor.as_subclass:
             for one in found if isinstance(found, (list, tuple)) else [found]:
@@ -176,6 +177,26 @@ def _shares_in(values: Iterable[Any]) -> Iterator[Any]:
             yield one
         elif isinstance(one, (list, tuple)):
             yield from _shares_in(one)
+
+
+def _by_mesh(func: Any, args: Any, kwargs: Any) -> Any:
+    """The result of an operation; one on lists is made of each kind of their tensors alone, since torch takes no mixture."""
+    kinds = defaultdict(list)
+    longest = max((len(one) for one in args if isinstance(one, (list, tuple))), default=0)
+    for number, one in enumerate(args[0] if longest and isinstance(args[0], (list, tuple)) else ()):
+        kinds[getattr(one, "device_mesh", None)].append(number)
+    if len(kinds) < 2:
+        return func(*args, **kwargs)
+    found = {}
+    for numbers in kinds.values():
+
+        def of_kind(value: Any, numbers: list[int] = numbers) -> Any:
+            aligned = isinstance(value, (list, tuple)) and len(value) == longest
+            return [value[number] for number in numbers] if aligned else value
+
+        made = func(*map(of_kind, args), **{name: of_kind(one) for name, one in kwargs.items()})
+        found.update(zip(numbers, made or ()))
+    return tuple(found[number] for number in range(longest)) if found else None
 
 
 def _is_among_equals(func: Any, args: Any, kwargs: Any, shares: Iterable[Any]) -> bool:

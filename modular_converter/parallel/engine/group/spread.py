@@ -185,7 +185,8 @@ def refuse_half_frozen(model: torch.nn.Module) -> None:
     for one in _weights_of_units(model):
         place, own = one._module_info, one.sharded_param
         stored = place.module._parameters.get(place.param_name)
-        if stored is not None and stored.requires_grad != own.requires_grad:
+        gathered = stored is getattr(one, "_unsharded_param", None) and stored is not None
+        if gathered and stored.requires_grad != own.requires_grad:
             raise ApplyError(
                 f"{place.param_name} of a {type(place.module).__name__} was frozen or thawed between a forward and its backward, "
                 "in which data ranks hold it whole: do it before the forward, or after the backward"

@@ -192,23 +192,43 @@ class Patch:
             setattr(self.owner, self.name, self.made.pop()[1])
 
 
-class AssignedData:
+class Added:
+    """An attribute of DTensors in place of the one that they have from plain tensors."""
+
+    def __init__(self, name: str, made: Any) -> None:
+        self.name, self.made = name, made
+
+    def enter(self, users: Any) -> None:
+        if self.name not in vars(DTensor):
+            setattr(DTensor, self.name, self.made)
+
+    def leave(self) -> None:
+        if vars(DTensor).get(self.name) is self.made:
+            delattr(DTensor, self.name)
+
+
+def _new(weight: Any, *size: Any) -> Any:
+    """``weight.new(size)``, of which torch makes a plain tensor, in `LBFGS` for a weight that has no gradient."""
+    if len(size) == 1 and isinstance(size[0], (list, torch.Tensor)):  # their entries
+        return TensorBase.new(weight, *size)
+    return weight.new_empty(size)
+
+
+class AssignedData(Added):
     """``weight.data = value`` of the models' DTensors: torch takes it without a word, and the weight stays as it was."""
 
     def __init__(self) -> None:
+        super().__init__("data", property(self._read, self._assign))
         self.own: Any = vars(TensorBase)["data"]
         self.users: Any = ()
-        self.made = property(self._read, self._assign)
 
     def enter(self, users: Any) -> None:
         self.users = users
-        if "data" not in vars(DTensor):
-            DTensor.data = self.made  # type: ignore[assignment]
+        super().enter(users)
 
     def leave(self) -> None:
         self.users = ()
-        if vars(DTensor).get("data") is self.made:
-            del DTensor.data
+        super().leave()
 
     def _read(self, weight: Any) -> Any:
         found = self.own.__get__(weight)
@@ -280,6 +300,7 @@ PATCHES = Patches(
         Patch(torch.autograd, "grad", checked_grad),
         Patch(torch.autograd, "backward", checked_backward),  # of a tensor, too
         AssignedData(),
+        Added("new", _new),
         WholeOperations(),
     ],
     before_step,
