@@ -187,7 +187,7 @@ def _by_mesh(func: Any, args: Any, kwargs: Any) -> Any:
         kinds[getattr(one, "device_mesh", None)].append(number)
     if len(kinds) < 2:
         return func(*args, **kwargs)
-    found = {}
+    found: dict[int, Any] = {}
     for numbers in kinds.values():
 
         def of_kind(value: Any, numbers: list[int] = numbers) -> Any:
