@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from modular_converter.findings import Location, Severity, locate, locate_word
 from modular_converter.model.bindings import Function
-from modular_converter.model.class_blocks import ClassBlock, Member, parse_class
-from modular_converter.model.members import Members, class_node
+from modular_converter.model.class_blocks import ClassBlock, Member, Members, class_node, parse_class
 from modular_converter.model.overriding import NOTHING_ADDED, AddedDecorators, is_raising_stub, method_key
 
 

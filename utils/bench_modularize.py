@@ -32,7 +32,7 @@ from modular_converter.authoring.report import parents_of
 from modular_converter.authoring.suggest import suggest
 from modular_converter.authoring.unused import without_unused
 from modular_converter.convert.source.library import Library
-from modular_converter.files.packages import find_package
+from modular_converter.files.read import find_package
 from modular_converter.model.index import index_module
 from modular_converter.settings.layout import models_among
 from modular_converter.settings.load import load_settings

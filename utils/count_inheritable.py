@@ -27,7 +27,7 @@ from modular_converter.authoring.library_index import LibraryIndex, facts_of, ha
 from modular_converter.authoring.normal_form import Abstraction
 from modular_converter.authoring.sources import heirs_of, is_old_enough, may_give
 from modular_converter.convert.source.library import Library
-from modular_converter.files.packages import find_package
+from modular_converter.files.read import find_package
 from modular_converter.model.module import Role
 from modular_converter.settings.load import load_settings
 

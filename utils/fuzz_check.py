@@ -33,7 +33,7 @@ from fuzz_tree import Tree
 
 from modular_converter import convert_file
 from modular_converter.files.generated_files import path_of_generated
-from modular_converter.files.packages import find_package
+from modular_converter.files.read import find_package
 from modular_converter.findings import ConversionError
 from modular_converter.settings.load import load_settings
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from modular_converter.convert.batch import convert_all
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.format import FormatMemory
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.workers import convert_all
 from modular_converter.settings.keys import read_table
 from modular_converter.settings.profiles.transformers import TABLE
 from modular_converter.settings.toml_files import TomlFile

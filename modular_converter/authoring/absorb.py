@@ -13,8 +13,7 @@ from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.banner import is_generated
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import ConversionError, Location
-from modular_converter.provenance.generated import line_sources
-from modular_converter.provenance.records import LineRange, LineSource
+from modular_converter.provenance.generated import LineRange, LineSource, line_sources
 from modular_converter.reporting.diffs import matching_blocks
 from modular_converter.rules import input_files
 from modular_converter.settings.layout import modular_of

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from modular_converter.authoring.flat_model import FlatFile, FlatModel
 from modular_converter.authoring.normal_form import normal, without_comments
 from modular_converter.authoring.sources import SourceFile
-from modular_converter.convert.inherit.merge import rename_class
+from modular_converter.convert.inherit.build import rename_class
 from modular_converter.convert.source.names import ModelNames
 from modular_converter.model.class_blocks import ClassBlock, Member, block_lines, parse_class
 from modular_converter.model.index import is_docstring

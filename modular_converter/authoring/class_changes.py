@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from modular_converter.authoring.method_changes import calling_base, full_override, shorter_override
 from modular_converter.authoring.normal_form import normal
-from modular_converter.convert.inherit.merge import merge_class, rename_class
+from modular_converter.convert.inherit.build import merge_class, rename_class
 from modular_converter.convert.source.names import ModelNames
 from modular_converter.model.class_blocks import INDENT, ClassBlock, Member, parse_class
 from modular_converter.model.index import is_docstring

@@ -10,7 +10,7 @@ from modular_converter.authoring.normal_form import ORIGIN, normal, squeezed, te
 from modular_converter.authoring.unused import is_idle
 from modular_converter.convert.emit.imports import names_in_annotations
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.own_imports import in_own_terms
+from modular_converter.convert.source.rename import in_own_terms
 from modular_converter.model.index import index_module
 from modular_converter.model.module import ImportedName, Module, Role, Statement, has_unread_names
 

@@ -14,8 +14,7 @@ from modular_converter.authoring.flat_model import FlatFile, FlatModel
 from modular_converter.authoring.sources import SourceFile, gives
 from modular_converter.convert.emit.imports import names_in_annotations
 from modular_converter.model import lexer
-from modular_converter.model.module import ImportedName, Role, Statement, exported_names
-from modular_converter.model.postponed import POSTPONED, has_postponed
+from modular_converter.model.module import POSTPONED, ImportedName, Role, Statement, exported_names, has_postponed
 from modular_converter.settings.layout import module_name
 
 

@@ -13,8 +13,7 @@ from modular_converter.convert.emit.banner import is_generated, source_path, wit
 from modular_converter.convert.inherit.resolve import ModularFile, neighbour_module
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.names import ModelNames
-from modular_converter.convert.source.own_imports import in_own_terms, own_folder_name
-from modular_converter.convert.source.rename import without_copy_comments
+from modular_converter.convert.source.rename import in_own_terms, own_folder_name, without_copy_comments
 from modular_converter.findings import UNPARSABLE, ConversionError, Location, locate_parse_error
 from modular_converter.model.index import index_module
 from modular_converter.model.module import ImportedName, Module, Role, Statement
@@ -22,8 +21,8 @@ from modular_converter.model.nodes import parse
 from modular_converter.model.overriding import NO_DECORATORS
 from modular_converter.model.resolver import Definition
 from modular_converter.rules import input_files
+from modular_converter.settings.disk import is_below
 from modular_converter.settings.layout import dots_of_models, models_folder_of, modular_name, split_stem
-from modular_converter.settings.parent_folders import is_below
 from modular_converter.settings.values import Settings
 
 

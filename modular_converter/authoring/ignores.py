@@ -13,8 +13,7 @@ from dataclasses import replace
 
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
-from modular_converter.convert.source.ignore_comments import ignore_comments
-from modular_converter.convert.source.library import Library
+from modular_converter.convert.source.library import Library, ignore_comments
 from modular_converter.files.atomic_write import write_atomically
 from modular_converter.files.generated_files import refuse_change
 from modular_converter.files.read import in_form_of, is_installed, root_of

@@ -13,7 +13,7 @@ from modular_converter.convert.silence import is_silenced, without_silenced
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import ConversionError, Finding, Severity, locate_word
 from modular_converter.model.module import Module, Role, Statement
-from modular_converter.rules.parent_classes import INHERITABLE_DEFINITION, inheritable_definition
+from modular_converter.rules.base_classes import INHERITABLE_DEFINITION, inheritable_definition
 from modular_converter.settings.layout import model_of_modular, models_folder_of
 from modular_converter.settings.values import Settings
 

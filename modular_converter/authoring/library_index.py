@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 
 from modular_converter.authoring.normal_form import Abstraction, squeezed
 from modular_converter.check.cache.store import bound, cache_folder, digest, read_entry, write_entry
+from modular_converter.convert.batch import without_collector
 from modular_converter.convert.schedule import required_files
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.names import ModelNames
-from modular_converter.convert.workers import without_collector
 from modular_converter.findings import ConversionError
+from modular_converter.model.class_blocks import class_node
 from modular_converter.model.index import first_line, is_docstring
-from modular_converter.model.members import class_node
 from modular_converter.model.module import DEFINITIONS, Module, Role
 from modular_converter.settings.layout import folders_of_models, is_modular, split_stem
 from modular_converter.settings.values import Settings

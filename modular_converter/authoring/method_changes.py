@@ -13,10 +13,8 @@ from modular_converter.authoring.normal_form import normal
 from modular_converter.convert.inherit.statements import BODY_INDENT, Body, Line, body_of
 from modular_converter.model import lexer
 from modular_converter.model.bindings import Function, bindings_in, bindings_of, own_nodes
-from modular_converter.model.class_blocks import Member, lines_of
-from modular_converter.model.members import SUPER_KWARGS
-from modular_converter.model.nodes import parse
-from modular_converter.model.overriding import is_super_statement
+from modular_converter.model.class_blocks import SUPER_KWARGS, Member, lines_of
+from modular_converter.model.nodes import decorators_of, is_super_statement, parse
 
 
 _KINDS = frozenset(
@@ -119,7 +117,7 @@ def _is_plain(function: Function) -> bool:
     """Whether a method has no decorator that turns it into another kind of member, which a reader of an heir needs to
     see.
     """
-    names = (ast.unparse(one).partition("(")[0].rpartition(".")[2] for one in function.decorator_list)
+    names = (one.rpartition(".")[2] for one in decorators_of(function))
     return _KINDS.isdisjoint(names)
 
 

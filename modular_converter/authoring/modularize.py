@@ -23,9 +23,9 @@ from modular_converter.authoring.library_index import LibraryIndex
 from modular_converter.authoring.proof import prove_draft
 from modular_converter.authoring.sources import SourceFile, files_in_circles, find_sources, open_source
 from modular_converter.authoring.unused import UNUSED, unused_definitions, without_unused
+from modular_converter.convert.batch import without_collector
 from modular_converter.convert.emit.format import format_files
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.workers import without_collector
 from modular_converter.model.index import index_module
 
 

@@ -18,12 +18,10 @@ from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.assemble import render_all
 from modular_converter.convert.emit.banner import without_banner
 from modular_converter.convert.emit.format import format_files
-from modular_converter.convert.inherit.prefix import common_suffix
 from modular_converter.convert.inherit.resolve import is_sibling
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.names import written_name
-from modular_converter.convert.source.own_imports import folder_name, own_folder_name, with_absolute_imports
-from modular_converter.convert.source.rename import Renamer
+from modular_converter.convert.source.names import common_suffix, written_name
+from modular_converter.convert.source.rename import Renamer, folder_name, own_folder_name, with_absolute_imports
 from modular_converter.files.arguments import model_folder
 from modular_converter.findings import UNPARSABLE, ConversionError, Location
 from modular_converter.model.index import index_module

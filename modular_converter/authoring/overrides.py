@@ -21,10 +21,9 @@ from modular_converter.authoring.class_changes import (
     written_member,
 )
 from modular_converter.authoring.draft import import_line
-from modular_converter.convert.inherit.build import BuiltClass
-from modular_converter.convert.inherit.merge import rename_class
+from modular_converter.convert.inherit.build import BuiltClass, rename_class
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
-from modular_converter.convert.inline.generated import GeneratedFile
+from modular_converter.convert.inline.collect import GeneratedFile
 from modular_converter.convert.pipeline import first_steps
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import UNPARSABLE

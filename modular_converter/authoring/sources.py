@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from modular_converter.authoring.flat_model import FlatFile, FlatModel
 from modular_converter.authoring.library_index import IndexEntry, LibraryIndex, facts_of
 from modular_converter.authoring.normal_form import Abstraction, normal
-from modular_converter.convert.inherit.prefix import asked_prefix
-from modular_converter.convert.inherit.rename_neighbours import rename_neighbours
+from modular_converter.convert.inherit.rename_neighbours import asked_prefix, rename_neighbours
 from modular_converter.convert.inherit.resolve import neighbour_module, resolve_imports
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import RenamedModule

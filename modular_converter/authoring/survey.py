@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.names import written_name
-from modular_converter.files.packages import package_of
+from modular_converter.files.read import package_of
 from modular_converter.findings import ConversionError
 from modular_converter.model.nodes import parse
+from modular_converter.settings.disk import upwards
 from modular_converter.settings.layout import module_name
-from modular_converter.settings.parent_folders import upwards
 from modular_converter.settings.values import FOLDERS, Settings
 
 

@@ -9,9 +9,9 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from modular_converter.settings import toml_files
-from modular_converter.settings.isort_options import other_options
+from modular_converter.settings.disk import is_below, repository_above, upwards
 from modular_converter.settings.keys import EXACT_VERSION
-from modular_converter.settings.parent_folders import is_below, repository_above, upwards
+from modular_converter.settings.toml_files import other_options
 
 
 HOOKS = ".pre-commit-config.yaml"

@@ -14,7 +14,7 @@ from modular_converter.authoring.flat_model import FlatFile, FlatModel
 from modular_converter.convert.emit.imports import names_in_annotations
 from modular_converter.convert.source.library import Library
 from modular_converter.model.module import Module, Role, Statement
-from modular_converter.model.nodes import parse
+from modular_converter.model.nodes import decorators_of, parse
 
 
 UNUSED = "unused"
@@ -87,7 +87,7 @@ def _may_go(statement: Statement) -> bool:
         return False
     node = parse(statement.text).body[0]
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        return all(ast.unparse(one).partition("(")[0] in _WITHOUT_EFFECT for one in node.decorator_list)
+        return all(one in _WITHOUT_EFFECT for one in decorators_of(node))
     calls = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
     return all(isinstance(one, ast.Attribute) and one.attr in _VIEWS for one in calls)
 

@@ -22,7 +22,7 @@ from modular_converter.breaking.values import Ancestors, ClassValue, CodePlace, 
 from modular_converter.convert.source.library import Library, Observations
 from modular_converter.findings import ConversionError
 from modular_converter.model.bindings import EMPTY, Function, signature_of
-from modular_converter.model.members import Method
+from modular_converter.model.class_blocks import Method
 from modular_converter.model.nodes import dotted, parse, walk
 from modular_converter.settings.layout import split_stem
 

@@ -40,7 +40,7 @@ from modular_converter.breaking.values import (
     truth,
 )
 from modular_converter.model.bindings import FUNCTIONS
-from modular_converter.model.members import Method
+from modular_converter.model.class_blocks import Method
 from modular_converter.model.nodes import dotted, walk
 
 

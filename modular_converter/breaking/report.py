@@ -9,8 +9,7 @@ from modular_converter.breaking.cause import Causes
 from modular_converter.breaking.changes import ModelChange
 from modular_converter.breaking.values import CodePlace
 from modular_converter.convert.silence import is_silenced
-from modular_converter.convert.source.ignore_comments import ignore_comments
-from modular_converter.convert.source.library import Library
+from modular_converter.convert.source.library import Library, ignore_comments
 from modular_converter.findings import Finding, Location, Severity, first_of
 from modular_converter.reporting.display import count
 from modular_converter.rules import by_code

@@ -21,8 +21,8 @@ from modular_converter.check.cache.key import key_of
 from modular_converter.check.cache.lookup import Cache
 from modular_converter.check.cache.store import digest, read_entry, write_entry
 from modular_converter.check.conversions import find_conversions
+from modular_converter.convert.batch import Progress, in_processes
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.workers import Progress, in_processes
 from modular_converter.files.arguments import ALL, select_files
 from modular_converter.findings import ConversionError, Finding
 from modular_converter.git.affected import affected

@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from modular_converter.model.bindings import Function
-from modular_converter.model.members import Members, class_node
+from modular_converter.model.class_blocks import Members, class_node
 from modular_converter.model.nodes import dotted
 
 

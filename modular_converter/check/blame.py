@@ -8,8 +8,15 @@ from typing import NamedTuple
 
 from modular_converter.files.read import is_installed
 from modular_converter.findings import first_of
-from modular_converter.git.snapshot import Snapshot, Touched, through_folder_links
-from modular_converter.git.work_tree import GitError, GitTimeout, Repository, WorkTrees
+from modular_converter.git.work_tree import (
+    GitError,
+    GitTimeout,
+    Repository,
+    Snapshot,
+    Touched,
+    WorkTrees,
+    through_folder_links,
+)
 
 
 NAMED = 3

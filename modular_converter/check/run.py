@@ -13,7 +13,7 @@ from modular_converter.check.cache.key import remembered_versions
 from modular_converter.check.conversions import Bar, Differences, convert_given, find_conversions, no_bar
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.banner import is_generated
-from modular_converter.convert.emit.formatter_version import wrong_versions
+from modular_converter.convert.emit.formatters import wrong_versions
 from modular_converter.convert.silence import release_first
 from modular_converter.files.arguments import ALL, Selection, folders_below, select_files, select_given
 from modular_converter.files.generated_files import is_about_release, path_of_generated
@@ -21,8 +21,8 @@ from modular_converter.files.listing import Listings, Unignored
 from modular_converter.files.read import heads
 from modular_converter.findings import ConversionError, Finding, Location, exit_code
 from modular_converter.rules import stale_files
+from modular_converter.settings.disk import repository_above
 from modular_converter.settings.layout import is_modular
-from modular_converter.settings.parent_folders import repository_above
 from modular_converter.settings.values import BANNER_NOTICE, Settings
 
 

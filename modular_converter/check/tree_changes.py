@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from modular_converter.findings import UNPARSABLE
-from modular_converter.model.nodes import parse
+from modular_converter.model.nodes import parse, top_line
 from modular_converter.reporting.diffs import matching_blocks
 
 
@@ -78,8 +78,7 @@ def tree_changes(old: str, new: str) -> list[TreeChange]:
 
 def span_of(node: ast.AST) -> LineSpan:
     """The lines of a node that has a place, with its decorators."""
-    starts = [node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))]  # type: ignore[attr-defined]
-    return LineSpan(min(starts), node.end_lineno + 1)  # type: ignore[attr-defined]
+    return LineSpan(top_line(node), node.end_lineno + 1)  # type: ignore[attr-defined]
 
 
 def _place_of(node: ast.AST | None) -> LineSpan | None:

@@ -8,8 +8,7 @@ from collections.abc import Collection, Iterable
 from modular_converter.convert.conversion import Conversion
 from modular_converter.files.generated_files import path_of_generated
 from modular_converter.findings import Finding
-from modular_converter.git.snapshot import Snapshot
-from modular_converter.git.work_tree import GitError, Repository, WorkTrees
+from modular_converter.git.work_tree import GitError, Repository, Snapshot, WorkTrees
 from modular_converter.settings.values import Settings
 
 

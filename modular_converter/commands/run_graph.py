@@ -69,8 +69,8 @@ def _read(arguments: Sequence[str], package: str | None, root: str | None) -> tu
         store_outlines(cache_folder(), folder, outlines)
     if not arguments:
         return graph, findings
-    chosen, findings = chosen_models(arguments, graph, folder)
-    return (graph.around(chosen) if chosen else None), findings + findings
+    chosen, unknown = chosen_models(arguments, graph, folder)
+    return (graph.around(chosen) if chosen else None), [*findings, *unknown]
 
 
 def _write(path: str, text: str) -> list[Finding]:

@@ -20,9 +20,9 @@ from modular_converter.findings import ConversionError, Location
 from modular_converter.reporting.display import count, message
 from modular_converter.rules import input_files
 from modular_converter.settings import toml_files
+from modular_converter.settings.disk import project_above
 from modular_converter.settings.layout import folder_of_model, modular_name, module_name
 from modular_converter.settings.load import TABLE, load_settings, profile_settings
-from modular_converter.settings.parent_folders import project_above
 from modular_converter.settings.values import FILES, Settings
 
 

@@ -13,8 +13,8 @@ from modular_converter.authoring.flat_model import FlatModel, read_flat_model
 from modular_converter.authoring.library_index import read_index
 from modular_converter.authoring.suggest import Suggestion, snippet, suggest
 from modular_converter.commands.output import progress, report
+from modular_converter.convert.batch import without_collector
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.workers import without_collector
 from modular_converter.findings import ConversionError
 
 

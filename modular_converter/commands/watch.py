@@ -17,7 +17,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from modular_converter.check.cache.hashes import CurrentHashes
+from modular_converter.check.cache.lookup import CurrentHashes
 from modular_converter.check.cache.store import cache_folder
 from modular_converter.check.conversions import files_required, find_conversions
 from modular_converter.commands.output import progress, report
@@ -31,8 +31,8 @@ from modular_converter.files.read import is_installed
 from modular_converter.findings import ConversionError, Finding, first_of
 from modular_converter.git.affected import SETTINGS_FILES, named_settings
 from modular_converter.reporting.display import count, shown_path
+from modular_converter.settings.disk import upwards
 from modular_converter.settings.layout import modular_of
-from modular_converter.settings.parent_folders import upwards
 from modular_converter.settings.values import Settings
 
 

@@ -8,13 +8,11 @@ from collections.abc import Collection, Iterator, Mapping
 from importlib.machinery import EXTENSION_SUFFIXES
 
 from modular_converter.convert.emit.imports import names_in_annotations
-from modular_converter.convert.examine.definitions import globals_read
-from modular_converter.convert.inherit.ancestors import lineage
+from modular_converter.convert.examine.faults import globals_read
 from modular_converter.convert.inherit.build import BuiltClass
-from modular_converter.convert.inherit.prefix import asked_prefix
-from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour
+from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour, asked_prefix
 from modular_converter.convert.inherit.resolve import ModularFile, neighbour_module
-from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFile, GeneratedFiles
+from modular_converter.convert.inline.collect import EmittedDefinition, GeneratedFile, GeneratedFiles
 from modular_converter.convert.source.library import Library
 from modular_converter.facts import (
     ClassFacts,
@@ -28,8 +26,8 @@ from modular_converter.facts import (
     Parent,
 )
 from modular_converter.findings import Finding
+from modular_converter.model.class_blocks import names_in_class
 from modular_converter.model.index import relative_imports
-from modular_converter.model.members import names_in_class
 from modular_converter.model.module import ImportedName, Module, Role, Statement
 from modular_converter.rules import checks
 from modular_converter.settings.layout import modular_of, split_stem
@@ -41,8 +39,6 @@ def lint(
     """The findings of one modular file, in the order of its lines."""
     facts = gather_facts(neighbours, classes, collection, library)
     found = list(itertools.chain.from_iterable(check(facts) for check in checks()))
-    if not found:
-        return ()
     return tuple(sorted((one.with_source(facts.source) for one in found), key=lambda one: one.sort_key))
 
 
@@ -140,7 +136,7 @@ def _left_to_neighbour(module: Module, library: Library) -> Iterator[str]:
 
 def _attributes(parent: Parent, renamed: RenamedNeighbour, library: Library) -> KnownAttributes:
     """The names that a class and its ancestors bind, before and after renaming."""
-    above = list(lineage(parent.original, renamed.neighbour.module, library))
+    above = list(library.resolver.lineage(parent.original, renamed.neighbour.module))
     found = frozenset[str]().union(*(names_in_class(one.text) for one in above if one is not None))
     return KnownAttributes(found | renamed.definitions.renamer.names(found), None not in above)
 

@@ -17,8 +17,7 @@ from modular_converter.convert.examine.top_level import report_lost_statements, 
 from modular_converter.convert.inherit.build import BuiltClass, build_classes
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, rename_neighbours
 from modular_converter.convert.inherit.resolve import open_target, resolve_imports
-from modular_converter.convert.inline.collect import collect_definitions
-from modular_converter.convert.inline.generated import GeneratedFiles
+from modular_converter.convert.inline.collect import GeneratedFiles, collect_definitions
 from modular_converter.convert.lint import lint
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import ConversionError, Finding

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, S
 from graphlib import CycleError, TopologicalSorter
 
 from modular_converter.convert.conversion import Conversion
-from modular_converter.convert.inherit.ancestors import lineage
 from modular_converter.convert.inherit.resolve import neighbour_module
 from modular_converter.convert.source.library import Library, Observations
 from modular_converter.findings import ConversionError
@@ -41,7 +40,7 @@ def ancestor_files(path: str, library: Library) -> frozenset[str]:
     library = library.observing(seen)
     module = _module(path, library)
     for name in module.classes:
-        deque(lineage(name, module, library), maxlen=0)
+        deque(library.resolver.lineage(name, module), maxlen=0)
     return frozenset(one for one in seen.files if os.path.isdir(os.path.dirname(one)))
 
 

@@ -78,7 +78,7 @@ def without_silenced(findings: Sequence[Finding], path: str, text: str) -> list[
         path: the modular file.
         text: its text.
     """
-    from modular_converter.convert.source.ignore_comments import ignore_comments
+    from modular_converter.convert.source.library import ignore_comments
 
     comments = ignore_comments(text)
     if not comments:

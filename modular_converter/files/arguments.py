@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 from modular_converter.files.generated_files import same_targets
 from modular_converter.files.listing import Listings, ModelFolders
-from modular_converter.files.read import given_text
+from modular_converter.files.read import find_package, given_text
 from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.rules import input_files, settings_tables
+from modular_converter.settings.disk import project_above
 from modular_converter.settings.layout import (
     folder_of_model,
     is_modular,
@@ -26,7 +27,6 @@ from modular_converter.settings.layout import (
     place_of_model,
 )
 from modular_converter.settings.load import load_settings, load_settings_of
-from modular_converter.settings.parent_folders import project_above
 from modular_converter.settings.values import Settings
 
 
@@ -72,8 +72,6 @@ def models_folder(package: str | None, root: str | None, listings: Listings | No
     Raises `ConversionError` for a wrong setting, and for a package or folder that does not exist.
     """
     if package:
-        from modular_converter.files.packages import find_package
-
         folder = find_package(package, os.getcwd())
         if folder is None:
             raise ConversionError(input_files.nothing_to_convert(package, reason="no such package is installed"))

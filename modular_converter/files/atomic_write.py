@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 from modular_converter.findings import ConversionError, Location
 from modular_converter.rules import input_files
-from modular_converter.settings.parent_folders import is_below
-from modular_converter.settings.regular_file import NO_FOLLOW, FileTooLarge, read_regular
+from modular_converter.settings.disk import NO_FOLLOW, FileTooLarge, is_below, read_regular
 
 
 LEFTOVER = re.compile(r"^\..+\.(\d+)\.modular-tmp$")

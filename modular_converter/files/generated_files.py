@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from modular_converter.files.read import is_installed, refuse_link_out, root_of
 from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.rules import input_files, settings_tables
+from modular_converter.settings.disk import is_below
 from modular_converter.settings.layout import is_modular, models_folder_of
-from modular_converter.settings.parent_folders import is_below
 from modular_converter.settings.values import Settings
 from modular_converter.settings.versions import is_unchecked
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from modular_converter.findings import Finding, Location
 from modular_converter.rules import input_files
-from modular_converter.settings.parent_folders import is_below, project_above
+from modular_converter.settings.disk import is_below, project_above
 
 
 _NEVER_A_FOLDER = frozenset({errno.ELOOP, errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR})

@@ -13,17 +13,16 @@ from modular_converter.convert.source.library import Library
 from modular_converter.files.generated_files import path_of_generated
 from modular_converter.files.read import is_installed
 from modular_converter.findings import ConversionError
-from modular_converter.git.snapshot import Touched
-from modular_converter.git.work_tree import GitError, GitTimeout, Repository, WorkTrees
+from modular_converter.git.work_tree import GitError, GitTimeout, Repository, Touched, WorkTrees
 from modular_converter.rules import input_files
-from modular_converter.settings import isort_options
+from modular_converter.settings.disk import is_below, upwards
 from modular_converter.settings.layout import is_modular, models_folder_of, modular_of
 from modular_converter.settings.load import PROFILE_FILES
-from modular_converter.settings.parent_folders import is_below, upwards
+from modular_converter.settings.toml_files import OTHER_FILES
 from modular_converter.settings.values import Settings
 
 
-SETTINGS_FILES = frozenset({"pyproject.toml", "ruff.toml", ".ruff.toml", *isort_options.OTHER_FILES})
+SETTINGS_FILES = frozenset({"pyproject.toml", "ruff.toml", ".ruff.toml", *OTHER_FILES})
 PINS = (".pre-commit-config.yaml", "requirements*.txt", "constraints*.txt", "pylock*.toml", "*.lock")
 """Files that pin the version of this tool or of the formatter."""
 PACKAGE = os.path.dirname(os.path.realpath(modular_converter.__file__))

@@ -19,8 +19,7 @@ from modular_converter.convert.source.library import Library
 from modular_converter.findings import ConversionError
 from modular_converter.git.affected import sources_of
 from modular_converter.git.merge_setup import NAME
-from modular_converter.git.snapshot import blob_name
-from modular_converter.git.work_tree import Repository, run_git
+from modular_converter.git.work_tree import Repository, blob_name, run_git
 from modular_converter.settings.layout import is_modular, modular_of
 from modular_converter.settings.load import load_settings_of
 from modular_converter.settings.values import Settings

@@ -15,10 +15,19 @@ from modular_converter.convert.schedule import levels
 from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import ALL, discover
 from modular_converter.files.generated_files import path_of_generated
-from modular_converter.files.packages import package_of
+from modular_converter.files.read import package_of
 from modular_converter.findings import ConversionError, Finding, Location, locate_word
-from modular_converter.graph.outline import Outline, key_of_text, outline_of
-from modular_converter.graph.records import Edge, Graph, ImportedThing, InheritedClass, Model, ModelFile
+from modular_converter.graph.records import (
+    Edge,
+    Graph,
+    ImportedThing,
+    InheritedClass,
+    Model,
+    ModelFile,
+    Outline,
+    key_of_text,
+    outline_of,
+)
 from modular_converter.model.module import ImportedName
 from modular_converter.rules import input_files, neighbour_imports
 from modular_converter.settings.layout import models_folder_of, modular_of, place_of_model

@@ -14,10 +14,11 @@ from modular_converter.convert.inherit.resolve import neighbour_module
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import UNPARSABLE, ConversionError, Location, locate_word
 from modular_converter.lsp.open_files import OpenFiles, Refusal, project_settings
-from modular_converter.model.members import class_node
+from modular_converter.model.class_blocks import class_node
 from modular_converter.model.module import Module, Role, Statement
+from modular_converter.model.nodes import top_line
 from modular_converter.model.resolver import Definition
-from modular_converter.provenance.records import LineRange, LineSource, joined
+from modular_converter.provenance.generated import LineRange, LineSource, joined
 from modular_converter.reporting.display import count
 from modular_converter.settings.layout import modular_of
 
@@ -59,8 +60,7 @@ def _methods(statement: Statement) -> list[ast.FunctionDef | ast.AsyncFunctionDe
 
 def _lines(node: ast.FunctionDef | ast.AsyncFunctionDef, statement: Statement) -> range:
     """The lines of a method in its file, decorators included."""
-    first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
-    return range(statement.line + first - 1, statement.line + (node.end_lineno or node.lineno))
+    return range(statement.line + top_line(node) - 1, statement.line + (node.end_lineno or node.lineno))
 
 
 def is_head(spot: CodeSpot, line: int) -> bool:

@@ -15,8 +15,7 @@ from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import has_modular_name
 from modular_converter.files.read import given_text
 from modular_converter.findings import ConversionError
-from modular_converter.provenance.generated import line_sources
-from modular_converter.provenance.records import LineSource
+from modular_converter.provenance.generated import LineSource, line_sources
 from modular_converter.settings.load import load_settings_of, profile_settings
 from modular_converter.settings.values import Settings
 

@@ -11,7 +11,7 @@ from pygls.uris import from_fs_path, to_fs_path
 from pygls.workspace import PositionCodec
 
 from modular_converter.findings import Edit, Finding, Location, split_lines
-from modular_converter.provenance.records import LineRange
+from modular_converter.provenance.generated import LineRange
 
 
 SOURCE = "modular-convert"

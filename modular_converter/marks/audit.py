@@ -27,7 +27,7 @@ from modular_converter.marks.units import (
     units_of,
 )
 from modular_converter.rules import input_files
-from modular_converter.settings.parent_folders import upwards
+from modular_converter.settings.disk import upwards
 from modular_converter.settings.values import Settings
 
 

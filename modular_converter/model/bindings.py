@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, KeysView, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from modular_converter.model.nodes import children, dotted, super_attribute, walk, walk_until, written
+from modular_converter.model.nodes import children, decorators_of, dotted, super_attribute, walk, walk_until, written
 
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -596,7 +596,7 @@ def signature_of(arguments: ast.arguments) -> inspect.Signature:
 
 def instance_of(function: Function) -> str:
     """The first parameter, which holds the instance or the class; "" for a static method, and for one without any."""
-    if any(dotted(decorator) == "staticmethod" for decorator in function.decorator_list):
+    if "staticmethod" in decorators_of(function):
         return ""
     return next((one.arg for one in (*function.args.posonlyargs, *function.args.args)), "")
 

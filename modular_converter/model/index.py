@@ -11,7 +11,7 @@ from dataclasses import replace
 from modular_converter.findings import character_column
 from modular_converter.model.bindings import EVERYTHING, FUNCTIONS, bindings_of
 from modular_converter.model.module import DEFINITIONS, ImportedName, Module, Role, Statement
-from modular_converter.model.nodes import dotted, parse, running_parts, walk, walk_until, written
+from modular_converter.model.nodes import decorators_of, parse, running_parts, top_line, walk, walk_until, written
 
 
 NOBODYS = "_"
@@ -180,11 +180,8 @@ def _binds_nothing(statement: Statement) -> bool:
 
 def first_line(node: ast.stmt, lines: list[str]) -> int:
     """The line of a statement's first token, decorators included; `lines` are those that the node counts in."""
-    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
-    if not decorators:
-        return node.lineno
-    line = decorators[0].lineno
-    while not lines[line - 1].lstrip().startswith("@"):  # `@(` on a line of its own
+    line = top_line(node)
+    while line < node.lineno and not lines[line - 1].lstrip().startswith("@"):  # `@(` on a line of its own
         line -= 1
     return line
 
@@ -244,8 +241,7 @@ def _statement(node: ast.stmt, text: str, line: int, lead: str) -> Statement:
 
 def _entered_in(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     """The global that a function without a name of its own is entered in: `show` by `@show.register`; "" for none."""
-    called = (one.func if isinstance(one, ast.Call) else one for one in function.decorator_list)
-    return next((dotted(one).partition(".")[0] for one in called if isinstance(one, ast.Attribute)), "")
+    return next((first for one in decorators_of(function) if (first := one.partition(".")[0]) != one), "")
 
 
 def _passing_names(node: ast.stmt) -> Iterator[str]:

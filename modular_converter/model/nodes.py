@@ -83,6 +83,24 @@ def written(node: ast.expr) -> str:
     return dotted(node) or ast.unparse(node)
 
 
+def decorators_of(node: ast.AST) -> list[str]:
+    """The decorators of a definition as text without their arguments: `functools.lru_cache` of
+    `@functools.lru_cache(maxsize=1)`.
+    """
+    return [decorator_path(one) for one in getattr(node, "decorator_list", ())]
+
+
+def decorator_path(decorator: ast.expr) -> str:
+    """See `decorators_of`."""
+    return written(decorator.func if isinstance(decorator, ast.Call) else decorator)
+
+
+def top_line(node: ast.AST) -> int:
+    """The first line of a node that has a place, its decorators included."""
+    starts: list[int] = [node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))]  # type: ignore[attr-defined]
+    return min(starts)
+
+
 def super_attribute(node: ast.AST, class_name: str = "") -> str:
     """The name of `super().name`; "" for any other expression.
 
@@ -96,6 +114,30 @@ def super_attribute(node: ast.AST, class_name: str = "") -> str:
     ):
         return node.attr
     return ""
+
+
+def super_method(node: ast.AST | None, class_name: str = "") -> str:
+    """The method that `super().method(…)` calls; "" for any other expression. See `super_attribute`."""
+    return super_attribute(node.func, class_name) if isinstance(node, ast.Call) else ""
+
+
+def statement_value(node: ast.stmt) -> ast.expr | None:
+    """The value of an expression or a `return`, without its `await` or `yield from`."""
+    value = node.value if isinstance(node, (ast.Expr, ast.Return)) else None
+    return value.value if isinstance(value, (ast.Await, ast.YieldFrom)) else value
+
+
+def method_call(node: ast.stmt, method: str, class_name: str = "") -> ast.Call | None:
+    """The call of `super().method(…)` or `return super().method(…)`, also with `await` or `yield from`; None for other
+    statements. See `super_attribute`.
+    """
+    value = statement_value(node)
+    return value if isinstance(value, ast.Call) and super_method(value, class_name) == method else None
+
+
+def is_super_statement(node: ast.stmt, method: str, class_name: str = "") -> bool:
+    """Whether this is a statement of its own that calls `super().method(…)`: see `method_call`."""
+    return method_call(node, method, class_name) is not None
 
 
 def is_super(node: ast.AST) -> bool:

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from modular_converter.model.bindings import Function, instance_of, is_generator
-from modular_converter.model.class_blocks import Member
-from modular_converter.model.members import makes_attribute_error, statement_value
-from modular_converter.model.nodes import dotted, super_attribute
+from modular_converter.model.class_blocks import Member, makes_attribute_error
+from modular_converter.model.nodes import decorator_path, decorators_of, dotted, is_super_statement
 
 
 CONTEXTS = frozenset({"contextmanager", "asynccontextmanager"})
@@ -39,7 +38,7 @@ class AddedDecorators:
         return self._is_one(decorator, self.inherited)
 
     def _is_one(self, decorator: ast.expr, aliases: Mapping[str, str]) -> bool:
-        path = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator)
+        path = decorator_path(decorator)
         return aliases.get(path, path).rpartition(".")[2] in self.names
 
 
@@ -63,7 +62,7 @@ def inherited_decorators(
         contradicted |= {"classmethod", "staticmethod"}
     if len(positional) - len(function.args.defaults) > 1:
         contradicted |= {"property", "cached_property"}
-    named = [(one, ast.unparse(one).rpartition(".")[2]) for one in parent.decorator_list]
+    named = [(one, decorator_path(one).rpartition(".")[2]) for one in parent.decorator_list]
     takes_body = any(is_super_statement(node, function.name) for node in function.body)
     if not (takes_body or CONTEXTS.isdisjoint(dict(named).values()) or is_generator(function)) and is_generator(
         parent
@@ -85,21 +84,6 @@ def first_parameter(function: Function, parent: Function | None = None, added: A
     return "" if any(dotted(one) == "staticmethod" for one in inherited) else instance_of(function)
 
 
-def is_super_statement(node: ast.stmt, method: str, class_name: str = "") -> bool:
-    """Whether this is a statement of its own that calls `super().method(…)`: see `method_call`."""
-    return method_call(node, method, class_name) is not None
-
-
-def method_call(node: ast.stmt, method: str, class_name: str = "") -> ast.Call | None:
-    """The call of `super().method(…)` or `return super().method(…)`, also with `await` or `yield from`; None for other
-    statements.
-
-    `class_name` is that of the class around it, as in `super(NewMLP, self)`; without one, `super` may say anything.
-    """
-    value = statement_value(node)
-    return value if isinstance(value, ast.Call) and super_attribute(value.func, class_name) == method else None
-
-
 def starred(call: ast.Call) -> list[ast.expr]:
     """The iterables that a call unpacks: `x` of `*x`."""
     return [argument.value for argument in call.args if isinstance(argument, ast.Starred)]
@@ -117,14 +101,13 @@ def calls_base(text: str, method: str) -> bool:
 
 def is_class_method(function: Function) -> bool:
     """Whether a method is decorated as one of the class."""
-    return any(ast.unparse(one) == "classmethod" for one in function.decorator_list)
+    return "classmethod" in decorators_of(function)
 
 
 def is_property(function: Function, added: AddedDecorators) -> bool:
     """Whether an override of a property is a property too; it may take the parent's decorators."""
-    decorators = [ast.unparse(decorator) for decorator in function.decorator_list]
-    takes_inherited = added.keeps_inherited(function)
-    return not only_raises(function) and (takes_inherited or any(one.endswith("property") for one in decorators))
+    is_one = any(one.endswith("property") for one in decorators_of(function))
+    return not only_raises(function) and (added.keeps_inherited(function) or is_one)
 
 
 def method_key(function: Function) -> str:
@@ -140,12 +123,10 @@ def method_key(function: Function) -> str:
 
 def decorated_by(function: Function) -> str:
     """The member `x` of the class whose `@x.setter` or `@x.register` decorates a method; "" without one."""
-    for decorator in function.decorator_list:
-        called = decorator.func if isinstance(decorator, ast.Call) else decorator
-        if not (isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name)):
-            continue
-        if called.value.id == function.name or called.attr == "register":
-            return called.value.id
+    for path in decorators_of(function):
+        owner, _, attribute = path.rpartition(".")
+        if owner.isidentifier() and (owner == function.name or attribute == "register"):
+            return owner
     return ""
 
 

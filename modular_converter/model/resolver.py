@@ -20,6 +20,10 @@ MOST_STEPS = 20
 """The most imports that are followed from file to file; longer chains are of no author."""
 
 
+DEEPEST = 20
+"""The most ancestors of a class, one above the other, that are followed; longer chains are circles."""
+
+
 MOST_PARTS = 5
 """The most names in an assignment that is looked at as another name for something: `a = b.c.d.e`."""
 
@@ -123,6 +127,37 @@ class Resolver:
         """
         return self._meaning(path, name, set())
 
+    def lineage(self, name: str, module: Module, mentions: str = "", depth: int = 0) -> Iterator[Statement | None]:
+        """A class that a module names, and its ancestors; None for each that cannot be read, or whose module does not hold
+        the text `mentions`. `object` is left out.
+        """
+        if name == "object":
+            return
+        found = self.name_in(module.path, name) if self._may_hold(name, module, mentions) else None
+        home = self._files.module(found.path) if found is not None else module
+        statement = home.definitions.get(found.name or "") if found is not None else None
+        if statement is None or statement.role is not Role.CLASS or depth > DEEPEST:
+            yield None
+            return
+        yield statement
+        for base in statement.bases:
+            yield from self.lineage(base, home, mentions, depth + 1)
+
+    def _may_hold(self, name: str, module: Module, mentions: str) -> bool:
+        """Whether a class is looked for: in its own package alone, and there only in files that hold a text.
+
+        Parsing the base of all models takes as long as converting a small one.
+        """
+        first = name.partition(".")[0]
+        imported = module.imported.get(first) if first not in module.definitions else None
+        if imported is None:
+            return True
+        folder = os.path.dirname(module.path)
+        if not self.is_own(imported.module, folder):
+            return False
+        file = self.file(imported.module, folder) if mentions else None
+        return file is None or os.path.basename(file) == "__init__.py" or mentions in self._text(file)
+
     def _meaning(self, path: str, name: str, seen: set[tuple[str, str]]) -> Definition | None:
         first, *rest = name.split(".")
         found = self._follow(path, first, seen)
@@ -221,10 +256,7 @@ class Resolver:
         return self._exported[path]
 
     def _read_exported(self, path: str) -> Iterator[str]:
-        try:
-            text = self._files.text(path)
-        except ConversionError:
-            return
+        text = self._text(path)
         listed = _listed_at_end(text[text.find("\n__all__") :]) if "\n__all__" in text else None
         if listed is not None:
             yield from listed
@@ -241,6 +273,12 @@ class Resolver:
             for one in (*statement.imports, *statement.inner_imports):
                 if one.name == "*":
                     yield from self._star(one.module, path)
+
+    def _text(self, path: str) -> str:
+        try:
+            return self._files.text(path)
+        except ConversionError:
+            return ""
 
     def _module(self, path: str) -> Module | None:
         try:

@@ -7,15 +7,15 @@ from __future__ import annotations
 import bisect
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from modular_converter.convert.emit.banner import without_banner
-from modular_converter.convert.inherit.build import BuiltClass
-from modular_converter.convert.inherit.merge import rename_class
+from modular_converter.convert.inherit.build import BuiltClass, rename_class
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
-from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFile
+from modular_converter.convert.inline.collect import EmittedDefinition, GeneratedFile
 from modular_converter.convert.pipeline import first_steps
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import without_copy_comments
@@ -23,7 +23,46 @@ from modular_converter.model.class_blocks import ClassSpan, SourceLines, block_l
 from modular_converter.model.index import index_module
 from modular_converter.model.module import Module, Statement
 from modular_converter.provenance.alignment import align, same_names, words_of
-from modular_converter.provenance.records import LineRange, Lines, LineSource, joined
+
+
+class LineRange(NamedTuple):
+    """Consecutive lines of a file."""
+
+    path: str
+    first: int
+    last: int
+    """From 1; the same as `first` for one line."""
+
+
+class LineSource(NamedTuple):
+    """Where one line of a generated file comes from."""
+
+    places: tuple[LineRange, ...] = ()
+    """Lines of the modular file and of its neighbours; several where a line was merged. None for a line that the
+    converter has made: the notice on top, an import, a blank line."""
+    definition: str = ""
+    """The definition of the generated file that the line belongs to."""
+
+
+Lines = list[tuple[LineRange, ...]]
+"""For each line of a text, where it comes from."""
+
+
+def joined(places: Iterable[LineRange]) -> tuple[LineRange, ...]:
+    """The places in order, without repetitions; adjacent places of one file are joined."""
+    found: list[LineRange] = []
+    for place in places:
+        near = next((number for number, one in enumerate(found) if _touch(one, place)), None)
+        if near is None:
+            found.append(place)
+        else:
+            one = found[near]
+            found[near] = LineRange(one.path, min(one.first, place.first), max(one.last, place.last))
+    return tuple(found)
+
+
+def _touch(one: LineRange, other: LineRange) -> bool:
+    return one.path == other.path and one.first <= other.last + 1 and other.first <= one.last + 1
 
 
 OWN_STATEMENTS = ("__all__", "__getattr__")

@@ -9,17 +9,16 @@ from dataclasses import dataclass, field, replace
 
 from modular_converter.check.compare import compare
 from modular_converter.check.conversions import files_required, find_conversions
-from modular_converter.check.describe import describe
+from modular_converter.check.differences import describe
 from modular_converter.convert.emit.banner import is_generated
 from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import discover
 from modular_converter.files.generated_files import path_of_generated
 from modular_converter.findings import ConversionError, Finding, Location
-from modular_converter.provenance.generated import line_sources
-from modular_converter.provenance.records import LineRange, LineSource
+from modular_converter.provenance.generated import LineRange, LineSource, line_sources
 from modular_converter.rules import input_files, stale_files
+from modular_converter.settings.disk import is_below, project_above
 from modular_converter.settings.layout import is_modular, models_folder_of
-from modular_converter.settings.parent_folders import is_below, project_above
 from modular_converter.settings.values import Settings
 
 

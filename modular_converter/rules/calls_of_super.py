@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import ClassFinding, Finding, Location, Rule, Severity, did_you_mean, finding_at
-from modular_converter.model.members import SUPER_KWARGS, super_method
-from modular_converter.model.nodes import super_attribute, walk
+from modular_converter.model.class_blocks import SUPER_KWARGS
+from modular_converter.model.nodes import super_attribute, super_method, walk
 from modular_converter.rules._words import not_mergeable
 
 
 if TYPE_CHECKING:
     from modular_converter.facts import Facts, TwoClasses
-    from modular_converter.model.members import Method, SuperCall
+    from modular_converter.model.class_blocks import Method, SuperCall
 
 
 SUPER_KWARGS_WITHOUT_PARENT = Rule(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from modular_converter.findings import ClassFinding, Finding, Location, Rule, Severity
 from modular_converter.model.bindings import attributes_set
 from modular_converter.model.class_blocks import Member
-from modular_converter.model.nodes import is_super, walk
+from modular_converter.model.nodes import decorators_of, is_super, walk
 from modular_converter.rules._words import Obstacle
 
 
@@ -147,8 +147,8 @@ def _is_alike(member: Member) -> bool:
     changes no class.
     """
     if member.is_function:
-        decorators = {ast.unparse(one) for one in member.function.decorator_list}
-        return not decorators.isdisjoint(("staticmethod", "classmethod")) and not attributes_set(member.function)
+        decorators = decorators_of(member.function)
+        return ("staticmethod" in decorators or "classmethod" in decorators) and not attributes_set(member.function)
     value = getattr(member.node, "value", None)
     return isinstance(member.node, ast.ClassDef) or (value is not None and isinstance(value, ast.Constant))
 

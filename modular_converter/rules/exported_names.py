@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Edit, Finding, Fix, Location, Rule, Severity, did_you_mean, split_lines
-from modular_converter.rules._edits import at, exports, subject
+from modular_converter.rules._words import at, exports, subject
 
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from modular_converter.findings import Edit, Finding, Fix, Location, Rule, Severity, split_lines
 from modular_converter.rules import NotIgnorableError, UnknownRuleError, ignorable_prefix
-from modular_converter.rules._edits import subject
+from modular_converter.rules._words import subject
 
 
 UNUSED_IGNORE = Rule(

@@ -98,14 +98,13 @@ the package instead: say which package with `--package NAME` or `--root DIR` whe
 )
 
 
-def missing_file(location: Location, *, reason: str = "no such file", candidates: Iterable[str] = ()) -> Finding:
-    """`candidates` are names that exist, for a spelling hint."""
+def missing_file(location: Location, *, reason: str = "no such file") -> Finding:
+    """`reason` says why it cannot be read."""
     return Finding(
         MISSING_FILE,
         location,
         f"cannot read this file: {reason}",
-        help=did_you_mean(location.path, candidates)
-        + "Check the path; it is relative to the current directory. For a model name, give `--package` or `--root`.",
+        help="Check the path; it is relative to the current directory. For a model name, give `--package` or `--root`.",
     )
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Fix, Location, Rule, Severity
-from modular_converter.rules._edits import remove_statement
-from modular_converter.rules._words import not_mergeable
+from modular_converter.rules._words import not_mergeable, remove_statement
 
 
 OVERRIDE_NOT_MERGEABLE = Rule(

@@ -19,12 +19,13 @@ from modular_converter.findings import (
     split_lines,
 )
 from modular_converter.model.nodes import walk
-from modular_converter.rules._edits import at, remove_statement, subject
+from modular_converter.model.overriding import only_raises
+from modular_converter.rules._words import at, remove_statement, subject
 
 
 if TYPE_CHECKING:
     from modular_converter.facts import Facts, GeneratedDefinition
-    from modular_converter.model.members import Method
+    from modular_converter.model.class_blocks import Method
 
 
 REMOVE_UNKNOWN_ATTRIBUTE = Rule(
@@ -231,7 +232,7 @@ def check_stub_still_called(facts: Facts) -> Iterator[Finding]:
     """Find methods that a raising stub has removed and that the generated file still calls."""
     for heir, parent in facts.heirs:
         for method in heir.members.methods if "raise " in heir.text else ():
-            if not method.only_raises or not parent.defines(method.name):
+            if not only_raises(method.node) or not parent.defines(method.name):
                 continue
             is_kept = facts.generated[heir.name].defines(method.name)
             callers = () if is_kept else _callers(facts, heir.name, method.name)

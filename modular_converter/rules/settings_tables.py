@@ -35,9 +35,9 @@ def unknown(location: Location, key: str, candidates: Iterable[str]) -> Finding:
     )
 
 
-def bad_setting(location: Location, key: str, reason: str, *, hint: str = "") -> Finding:
+def bad_setting(location: Location, key: str, reason: str) -> Finding:
     """`reason` completes the sentence that begins with the key: `must be a string, not 3`."""
-    return Finding(BAD_SETTING, location, f"setting `{key}` {reason}", help=hint)
+    return Finding(BAD_SETTING, location, f"setting `{key}` {reason}")
 
 
 def other_tool(location: Location, required: str, present: str) -> Finding:

@@ -19,11 +19,10 @@ from typing import Any
 from modular_converter.findings import Location
 from modular_converter.rules import settings_tables
 from modular_converter.settings import profiles, toml_files
-from modular_converter.settings.isort_options import isort_options
+from modular_converter.settings.disk import INSTALLED, repository_above, upwards
 from modular_converter.settings.keys import PROFILES, PROJECT_KEYS, READERS, read_table
 from modular_converter.settings.layout import modular_name, would_be_modular
-from modular_converter.settings.parent_folders import INSTALLED, repository_above, upwards
-from modular_converter.settings.toml_files import RUFF_NAMES, RuffFiles, SettingsError, TomlFile
+from modular_converter.settings.toml_files import RUFF_NAMES, RuffFiles, SettingsError, TomlFile, isort_options
 from modular_converter.settings.values import PLAIN_BANNER, PinnedFormatter, Settings
 from modular_converter.settings.versions import (
     Release,

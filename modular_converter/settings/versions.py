@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from modular_converter.findings import locate_word
+from modular_converter.settings.disk import read_head, upwards
 from modular_converter.settings.keys import BOUND, EXACT_VERSION, MOST_CHARACTERS
-from modular_converter.settings.parent_folders import upwards
-from modular_converter.settings.regular_file import read_head
 from modular_converter.settings.toml_files import TomlFile
 from modular_converter.settings.values import PackageRelease, PinnedFormatter, Settings
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from modular_converter.provenance.records import LineSource
+from modular_converter.provenance.generated import LineSource
 
 
 MAY_DIFFER = frozenset(("super", "__class__", "self"))

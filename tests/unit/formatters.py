@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from modular_converter.convert.emit import formatter_version
+from modular_converter.convert.emit import formatters
 
 
-REAL = formatter_version.own_ruff()
+REAL = formatters.own_ruff()
 SCRIPT = """\
 #!/bin/sh
 case "$1" in
@@ -34,4 +34,4 @@ def ruff_in(folder: Path, version: str, *options: str) -> Path:
 
 def set_own(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
     """Make a program the ruff of this environment."""
-    monkeypatch.setattr(formatter_version, "own_ruff", lambda: str(path))
+    monkeypatch.setattr(formatters, "own_ruff", lambda: str(path))

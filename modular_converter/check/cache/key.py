@@ -16,8 +16,8 @@ from typing import Any
 import modular_converter
 from modular_converter.check.cache import store
 from modular_converter.check.cache.store import digest
-from modular_converter.convert.emit.formatter_version import VersionOf, formatter_stamp, program_stamp, ruff_version
-from modular_converter.settings.regular_file import read_regular
+from modular_converter.convert.emit.formatters import VersionOf, formatter_stamp, program_stamp, ruff_version
+from modular_converter.settings.disk import read_regular
 from modular_converter.settings.values import Settings
 from modular_converter.version import __version__
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from modular_converter.check.cache import store
 from modular_converter.check.cache.key import tool_stamp
-from modular_converter.graph.outline import ClassHeader, Outline
+from modular_converter.graph.records import ClassHeader, Outline
 from modular_converter.model.module import ImportedName
 
 

@@ -8,7 +8,7 @@ import os
 import re
 import stat
 
-from modular_converter.settings.regular_file import read_regular
+from modular_converter.settings.disk import read_regular
 
 
 VARIABLE = "MODULAR_CONVERTER_CACHE"

@@ -17,15 +17,13 @@ from modular_converter.convert.emit.imports import (
 )
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour
 from modular_converter.convert.inherit.resolve import is_sibling, neighbour_module
-from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFile, GeneratedFiles
+from modular_converter.convert.inline.collect import EmittedDefinition, GeneratedFile, GeneratedFiles
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.own_imports import folder_name, in_own_terms, with_absolute_imports
+from modular_converter.convert.source.rename import folder_name, in_own_terms, with_absolute_imports
 from modular_converter.model import lexer
-from modular_converter.model.class_blocks import INDENT
-from modular_converter.model.members import class_node
-from modular_converter.model.module import ImportedName, Module, Role
+from modular_converter.model.class_blocks import INDENT, class_node
+from modular_converter.model.module import POSTPONED, ImportedName, Module, Role, has_postponed, needs_postponed
 from modular_converter.model.nodes import parse
-from modular_converter.model.postponed import POSTPONED, has_postponed, needs_postponed
 from modular_converter.settings.layout import module_name
 from modular_converter.settings.values import ABSOLUTE, NEIGHBOUR, kind_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from modular_converter.settings.parent_folders import project_above
+from modular_converter.settings.disk import project_above
 from modular_converter.settings.values import BANNER_NOTICE, NEIGHBOUR, Settings
 
 

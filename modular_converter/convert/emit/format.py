@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from modular_converter.convert.emit.format_ruff import undefined_names
-from modular_converter.convert.emit.formatter_version import wrong_version
-from modular_converter.convert.emit.formatters import UndefinedName, load_formatter
+from modular_converter.convert.emit.formatters import UndefinedName, load_formatter, wrong_version
 from modular_converter.findings import UNPARSABLE, ConversionError, Finding, Location, locate_parse_error
 from modular_converter.model.nodes import parse
 from modular_converter.rules import faulty_results, input_files

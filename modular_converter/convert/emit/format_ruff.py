@@ -12,18 +12,19 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from modular_converter.convert.emit.formatter_version import (
+from modular_converter.convert.emit.formatters import (
+    Formatted,
+    UndefinedName,
     environment,
     find_ruff,
     own_ruff,
     program_stamp,
     ruff_version,
 )
-from modular_converter.convert.emit.formatters import Formatted, UndefinedName
 from modular_converter.files.atomic_write import is_abandoned
 from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.rules import tool_errors
-from modular_converter.settings.parent_folders import is_below
+from modular_converter.settings.disk import is_below
 from modular_converter.settings.values import Settings
 from modular_converter.settings.versions import REQUIRED
 

@@ -16,13 +16,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from modular_converter.convert.examine.definitions import globals_read, place_in_modular
-from modular_converter.convert.examine.faults import compile_error, top_level_names
+from modular_converter.convert.examine.faults import compile_error, globals_read, place_in_modular, top_level_names
 from modular_converter.convert.examine.meanings import Change, find_changes, origin_of
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.foreign_names import words_outside
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour
-from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFiles
+from modular_converter.convert.inline.collect import EmittedDefinition, GeneratedFiles
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import Renamer
 from modular_converter.findings import Finding, locate_word

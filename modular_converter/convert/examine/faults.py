@@ -1,42 +1,179 @@
 """The faults of a generated text, as values: it does not compile, a name is imported for type checkers alone or from a
 file that lacks it, the bases of a class have no order or are classes of another model. Only new or changed texts are
-parsed. Undefined names are found by the linter of the formatter.
+parsed, and the syntax trees of the last ones are kept, since one may have thousands of faults. Undefined names are found
+by the linter of the formatter.
 """
 
 from __future__ import annotations
 
 import ast
+import bisect
 import functools
 import os
+import re
+import sys
 import warnings
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Set
-from enum import Enum
 from typing import NamedTuple
 
+from modular_converter.convert.conversion import Origin
 from modular_converter.convert.inherit.resolve import neighbour_module
 from modular_converter.convert.source.library import Library
-from modular_converter.findings import UNPARSABLE
+from modular_converter.findings import UNPARSABLE, Location, Rule, locate_word
 from modular_converter.model.bindings import EVERYTHING, bindings_of
 from modular_converter.model.index import imported_names
-from modular_converter.model.nodes import is_type_checking, parse, running_parts, walk
-from modular_converter.model.postponed import is_postponed
+from modular_converter.model.module import is_postponed
+from modular_converter.model.nodes import dotted, is_type_checking, parse, running_parts, top_line, walk
+from modular_converter.rules import base_classes, faulty_results
 from modular_converter.settings.layout import is_modular, modular_name, module_name, parts_below_models
 
 
-class FaultKind(Enum):
-    """The kinds of fault in a text that the converter has put together."""
+_NAMED = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
-    INVALID = "it does not compile"
-    TYPING_ONLY = "a name that only type checkers import is read when the file is imported"
-    BASES = "the bases of a class have no order"
-    FOREIGN_BASE = "a base is a class of another model, in that model's file"
-    SIBLING = "a name is imported from a generated file that does not have it"
+
+@functools.lru_cache(maxsize=4)
+def parsed(text: str) -> ast.Module:
+    """The syntax tree, which must not be changed. Raises as `ast.parse` does."""
+    return parse(text)
+
+
+def definition_at(text: str, line: int, word: str) -> tuple[str, int]:
+    """The top-level definition at a line of a text, and the line; for a line outside of all definitions, the first user
+    of `word`.
+    """
+    try:
+        spans = _spans(text)
+    except UNPARSABLE:
+        starts, names = _headings(text)
+        above = bisect.bisect_right(starts, line)
+        return (names[above - 1] if above else ""), line
+    place = bisect.bisect_right(spans, (line, sys.maxsize, "")) - 1
+    if place >= 0 and spans[place][0] <= line <= spans[place][1]:
+        return spans[place][2], line
+    return _first_users(text).get(word, ("", line))
+
+
+def is_read(name: str, line: int, text: str) -> bool:
+    """Whether Python reads a name on a line of a text: it does not where the name only stands in a quoted annotation."""
+    return (name, line) in _names(text)
+
+
+def binding_below(name: str, line: int, text: str) -> int:
+    """The line of the first statement below `line` at the top level that gives `name` a value; 0 for none."""
+    places = _bindings(text).get(name, ())
+    following = bisect.bisect_right(places, line)
+    return places[following] if following < len(places) else 0
+
+
+@functools.lru_cache(maxsize=4)
+def _names(text: str) -> frozenset[tuple[str, int]]:
+    """Each name that is code, outside of strings, and its line."""
+    return frozenset((one.id, one.lineno) for one in ast.walk(parsed(text)) if isinstance(one, ast.Name))
+
+
+@functools.lru_cache(maxsize=4)
+def _spans(text: str) -> Sequence[tuple[int, int, str]]:
+    """First line, last line and name of each top-level definition, decorators included."""
+    return [
+        (top_line(node), node.end_lineno or 0, node.name) for node in parsed(text).body if isinstance(node, _NAMED)
+    ]
+
+
+@functools.lru_cache(maxsize=4)
+def _first_users(text: str) -> Mapping[str, tuple[str, int]]:
+    """Name -> the first top-level definition that uses it, and the line of the use."""
+    users: dict[str, tuple[str, int]] = {}
+    for node in parsed(text).body:
+        if isinstance(node, _NAMED):
+            for one in ast.walk(node):
+                if isinstance(one, ast.Name):
+                    users.setdefault(one.id, (node.name, one.lineno))
+    return users
+
+
+@functools.lru_cache(maxsize=4)
+def _bindings(text: str) -> Mapping[str, Sequence[int]]:
+    """Name -> the lines of the top-level statements that give it a value, imports left out."""
+    lines: dict[str, list[int]] = {}
+    for node in parsed(text).body:
+        for name in bindings_of(node).assigns:
+            lines.setdefault(name, []).append(node.lineno)
+    return lines
+
+
+@functools.lru_cache(maxsize=4)
+def _headings(text: str) -> tuple[Sequence[int], Sequence[str]]:
+    """The lines and names of the definitions of a text that does not parse."""
+    starts, names = [], []
+    for number, content in enumerate(text.split("\n"), start=1):
+        words = content.replace("(", " ").replace(":", " ").split() if content[:1].isalpha() else []
+        if words[:1] in (["class"], ["def"]) and len(words) > 1:
+            starts.append(number)
+            names.append(words[1])
+    return starts, names
+
+
+def same_code(first: str, second: str) -> bool:
+    """Whether two definitions run the same code: docstrings and annotations do not count."""
+    return first == second or _what_runs(first) == _what_runs(second)
+
+
+def _what_runs(text: str) -> str:
+    """The syntax tree of a definition without docstrings and annotations."""
+    tree = parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            if ast.get_docstring(node) is not None:
+                node.body[:1] = []
+            if not isinstance(node, ast.ClassDef):
+                node.returns = None
+        elif isinstance(node, ast.arg):
+            node.annotation = None
+    return ast.dump(tree)
+
+
+@functools.lru_cache(maxsize=64)
+def globals_read(text: str) -> frozenset[str]:
+    """The names of its module that a definition uses: attributes, parameters and local names do not count."""
+    return bindings_of(parse(text)).module_reads
+
+
+def place_in_modular(path: str, text: str, origin: Origin | None, word: str) -> Location:
+    """The place where an author has to look: the word in the class, else the class, else the import of the copied code."""
+    if origin is None:
+        return locate_word(path, word, text) if word.isidentifier() else Location(path)
+    if origin.path != path:
+        module = os.path.splitext(os.path.basename(origin.path))[0]
+        return first_mention(path, module, text)
+    if word:
+        headings = _top_level_lines(text)
+        following = bisect.bisect_right(headings, origin.line)
+        found = locate_word(path, word, text, origin.line)
+        if found.end_line and (following == len(headings) or found.line < headings[following]):
+            return found
+    return locate_word(path, origin.name, text, origin.line)
+
+
+@functools.lru_cache(maxsize=64)
+def first_mention(path: str, module: str, text: str) -> Location:
+    """The first line with the name of a module, which is mostly its import."""
+    pattern = re.compile(rf"\b{re.escape(module)}\b")
+    for number, line in enumerate(text.split("\n"), start=1):
+        if match := pattern.search(line):
+            return Location(path, number, match.start() + 1, number, match.end() + 1)
+    return Location(path)
+
+
+@functools.lru_cache(maxsize=4)
+def _top_level_lines(text: str) -> Sequence[int]:
+    """The lines, from 1, that begin a statement at the top level."""
+    return [number for number, line in enumerate(text.split("\n"), start=1) if line[:1].isalpha()]
 
 
 class Fault(NamedTuple):
     """One fault, with its place in the generated text."""
 
-    kind: FaultKind
+    rule: Rule
     definition: str
     """The top-level class or function in which it is, "" outside of any."""
     detail: str
@@ -44,7 +181,7 @@ class Fault(NamedTuple):
     line: int
     """Counts from 1, 0 where the place is not known."""
     module: str = ""
-    """For a `SIBLING`: the module that lacks the name, `.configuration_emu`."""
+    """For a name that a sibling lacks: the module that lacks the name, `.configuration_emu`."""
 
 
 _BLOCKS = ("body", "handlers", "cases", "orelse", "finalbody")
@@ -75,7 +212,7 @@ def find_faults(
     if error is not None:
         reason = getattr(error, "msg", "") or str(error) or type(error).__name__
         line = getattr(error, "lineno", 0) or 0
-        yield Fault(FaultKind.INVALID, "", reason, line)
+        yield Fault(faulty_results.INVALID_RESULT, "", reason, line)
         return
     tree = parse(text)
     yield from base_faults(tree, text, is_neighbour)
@@ -86,7 +223,7 @@ def find_faults(
             continue
         for alias in node.names:
             if alias.name != "*" and alias.name not in names:
-                yield Fault(FaultKind.SIBLING, "", alias.name, node.lineno, f".{node.module}")
+                yield Fault(faulty_results.MISSING_IN_SIBLING, "", alias.name, node.lineno, f".{node.module}")
 
 
 @functools.lru_cache(maxsize=64)
@@ -149,20 +286,21 @@ def base_faults(tree: ast.Module, text: str, is_neighbour: Callable[[str], bool]
     """
     modules = dict(_imported_names(tree))
     classes = list(_classes(tree))
-    roots = {(base_name(base) or "").partition(".")[0] for node in classes for base in node.bases}
+    roots = {_base_name(base).partition(".")[0] for node in classes for base in node.bases}
     made_from = _made_from(tree, modules, roots - modules.keys(), has_walrus=":=" in text)
     known: dict[str, type] = {}  # a class may be defined twice; its bases are those that exist by then
     for node in classes:
-        names = [name for base in node.bases if (name := base_name(base)) is not None]
-        for base, name in zip(node.bases, map(base_name, node.bases)):
-            root, _, rest = (name or "").partition(".")
+        named = [*map(_base_name, node.bases)]
+        names = [name for name in named if name]
+        for base, name in zip(node.bases, named):
+            root, _, rest = name.partition(".")
             above = [root] if root in modules else made_from.get(root, ())
             for one in above:
                 if any(map(is_neighbour, _modules_in(modules[one], rest))):
-                    yield Fault(FaultKind.FOREIGN_BASE, node.name, f"{one}.{rest}" if rest else one, base.lineno)
+                    yield Fault(base_classes.FOREIGN_BASE, node.name, f"{one}.{rest}" if rest else one, base.lineno)
         has_order = _make_stand_in(node.name, names[:MOST_BASES], known)
         if not has_order or len(set(names)) < len(names):
-            yield Fault(FaultKind.BASES, node.name, ", ".join(names), node.lineno)
+            yield Fault(base_classes.INCONSISTENT_BASES, node.name, ", ".join(names), node.lineno)
 
 
 def _make_stand_in(name: str, bases: Sequence[str], known: dict[str, type]) -> bool:
@@ -181,16 +319,11 @@ def _make_stand_in(name: str, bases: Sequence[str], known: dict[str, type]) -> b
     return True
 
 
-def base_name(node: ast.expr) -> str | None:
-    """`nn.Module` of a base, also of `nn.Module[int]`; None for a base that is no (dotted) name."""
-    if isinstance(node, ast.Subscript):
-        return base_name(node.value)
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute):
-        above = base_name(node.value)
-        return f"{above}.{node.attr}" if above else None
-    return None
+def _base_name(node: ast.expr) -> str:
+    """`nn.Module` of a base, also of `nn.Module[int]`; "" for a base that is no (dotted) name."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return dotted(node)
 
 
 def _classes(tree: ast.Module) -> Iterator[ast.ClassDef]:
@@ -255,7 +388,7 @@ def typing_only_faults(tree: ast.Module) -> Iterator[Fault]:
         for name in sorted(read & hidden):
             hidden.discard(name)
             line = getattr(scope.reader(name, not postponed), "lineno", statement.lineno)
-            yield Fault(FaultKind.TYPING_ONLY, getattr(statement, "name", ""), name, line)
+            yield Fault(faulty_results.TYPING_ONLY_NAME, getattr(statement, "name", ""), name, line)
 
 
 def _typing_only(tree: ast.Module) -> set[str]:

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from modular_converter.convert.examine.definitions import globals_read, same_code
+from modular_converter.convert.examine.faults import globals_read, same_code
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
-from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFile, GeneratedFiles
+from modular_converter.convert.inline.collect import EmittedDefinition, GeneratedFile, GeneratedFiles
 from modular_converter.convert.inline.needed import OWN
 from modular_converter.convert.source.library import Library
 from modular_converter.model import lexer

@@ -12,20 +12,17 @@ from dataclasses import dataclass, field
 from modular_converter.convert.conversion import Conversion, Origin
 from modular_converter.convert.emit.format import FormatResult
 from modular_converter.convert.emit.formatters import UndefinedName
-from modular_converter.convert.examine.definitions import (
+from modular_converter.convert.examine.faults import (
+    Fault,
     binding_below,
+    compile_error,
     definition_at,
+    find_faults,
     first_mention,
+    is_of_other_model,
     is_read,
     parsed,
     place_in_modular,
-)
-from modular_converter.convert.examine.faults import (
-    Fault,
-    FaultKind,
-    compile_error,
-    find_faults,
-    is_of_other_model,
     top_level_names,
 )
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, rename_neighbours
@@ -40,7 +37,7 @@ from modular_converter.findings import (
     locate_word,
 )
 from modular_converter.model import lexer
-from modular_converter.model.members import SUPER_KWARGS
+from modular_converter.model.class_blocks import SUPER_KWARGS
 from modular_converter.model.module import Role
 from modular_converter.rules import (
     base_classes,
@@ -122,7 +119,7 @@ class _Examination:
             lambda module: is_of_other_model(module, path, self.library),
             lambda module: self._names_beside(path, module),
         ):
-            if fault.kind is not FaultKind.FOREIGN_BASE or self._is_own(fault.detail):
+            if fault.rule is not base_classes.FOREIGN_BASE or self._is_own(fault.detail):
                 yield self._diagnose(path, fault)
 
     def _is_own(self, base: str) -> bool:
@@ -149,14 +146,14 @@ class _Examination:
 
     def _diagnose(self, path: str, fault: Fault) -> Finding:
         place = _Place(self, path, fault.line, fault.detail)
-        if fault.kind is FaultKind.INVALID:
+        if fault.rule is faulty_results.INVALID_RESULT:
             return faulty_results.invalid_result(place.location, fault.detail, place.words)
-        if fault.kind is FaultKind.BASES:
+        if fault.rule is base_classes.INCONSISTENT_BASES:
             return base_classes.inconsistent_bases(place.location, fault.definition, fault.detail)
-        if fault.kind is FaultKind.FOREIGN_BASE:
+        if fault.rule is base_classes.FOREIGN_BASE:
             module = self._module_of(fault.detail)
             return base_classes.foreign_base(place.location, fault.definition, fault.detail, module=module)
-        if fault.kind is FaultKind.TYPING_ONLY:
+        if fault.rule is faulty_results.TYPING_ONLY_NAME:
             return faulty_results.typing_only_name(place.location, fault.detail, place.words)
         parent = parent_for(fault.detail, fault.module, self._neighbourhood)
         return faulty_results.missing_in_sibling(

@@ -11,14 +11,14 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence, Set
 
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour
-from modular_converter.convert.inline.generated import GeneratedFiles
+from modular_converter.convert.inline.collect import GeneratedFiles
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import RenamedModule
 from modular_converter.findings import Finding, Location, locate_word
 from modular_converter.model.bindings import bindings_of, covers
 from modular_converter.model.class_blocks import ClassChange, changes_below, parse_class
 from modular_converter.model.module import DEFINITIONS, ImportedName, Module, Role, Statement, has_unread_names
-from modular_converter.model.nodes import parse
+from modular_converter.model.nodes import decorators_of, parse
 from modular_converter.rules import double_meanings, lost_code
 
 
@@ -161,8 +161,7 @@ def _is_registration_lost(statement: Statement, module: Module) -> bool:
     if not statement.text.startswith("@") or not statement.name or _is_last(statement, module):
         return False
     node = parse(statement.text).body[0]
-    decorators = [ast.unparse(one) for one in getattr(node, "decorator_list", ())]
-    return any(one.rpartition(".")[2] != "overload" for one in decorators)
+    return any(one.rpartition(".")[2] != "overload" for one in decorators_of(node))
 
 
 def _is_lost(statement: Statement, own: Collection[str] = ()) -> bool:

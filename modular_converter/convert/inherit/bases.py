@@ -1,18 +1,28 @@
-"""The bases of a generated class, and its header."""
+"""A generated class: its bases, its header, and its members: the parent's, overridden in place, and the child's new ones."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from modular_converter.convert.inherit.prefix import common_suffix
 from modular_converter.convert.inherit.statements import Line
+from modular_converter.convert.source.names import common_suffix
 from modular_converter.facts import INHERITED_KEYWORDS, Surroundings, TwoClasses
 from modular_converter.findings import ClassFinding
 from modular_converter.model.bindings import FUNCTIONS, Function
-from modular_converter.model.class_blocks import ClassBlock
+from modular_converter.model.class_blocks import INDENT, ClassBlock, ClassSpan, Member
+from modular_converter.model.nodes import parse
+from modular_converter.model.overriding import (
+    AddedDecorators,
+    decorated_by,
+    is_property,
+    is_raising_stub,
+    is_removal,
+    method_key,
+)
 from modular_converter.settings.values import Settings
 
 
@@ -129,3 +139,271 @@ def class_header(child: ClassBlock, parent: ClassBlock, bases: Sequence[str]) ->
 def _type_parameters(node: ast.ClassDef) -> dict[str, str]:
     """The type parameters of a class (Python 3.12) by name, as text."""
     return {parameter.name: ast.unparse(parameter) for parameter in getattr(node, "type_params", ())}
+
+
+def in_legal_order(preferred: Sequence[Member], merged: Sequence[Member], own: Sequence[Member]) -> list[Member]:
+    """The members in the preferred order, except that each comes after the members that it depends on.
+
+    Args:
+        preferred: the members in the wanted order.
+        merged: the members in the parent's order, with the child's new ones behind them.
+        own: those of the child, in its order.
+    """
+    names = frozenset[str]().union(*(member.binds for member in preferred))
+    of_child = set(own)
+    before: dict[Member, set[Member]] = {}
+    for later, earlier in _pairs(own, names):
+        before.setdefault(later, set()).add(earlier)
+    for later, earlier in _pairs(merged, names):
+        if not (later in of_child and earlier in of_child):
+            before.setdefault(later, set()).add(earlier)
+    if not before:
+        return list(preferred)
+    ordered: list[Member] = []
+    done: set[Member] = set()
+    todo = list(preferred)
+    while todo:
+        # In a circle the preferred order counts.
+        position = next((place for place, one in enumerate(todo) if before.get(one, set()) <= done), 0)
+        ordered.append(todo.pop(position))
+        done.add(ordered[-1])
+    return ordered
+
+
+def _pairs(members: Sequence[Member], names: frozenset[str]) -> Iterator[tuple[Member, Member]]:
+    """The pairs of members that must stay in their order because of one of the names, the later one first."""
+    readers: dict[str, list[int]] = {}
+    touchers: dict[str, list[int]] = {}
+    for position, later in enumerate(members):
+        reads, touches = later.reads & names, later.touches & names
+        earlier = {place for name in reads | touches for place in touchers.get(name, ())}
+        earlier.update(place for name in touches for place in readers.get(name, ()))
+        yield from ((later, members[place]) for place in sorted(earlier))
+        for name in reads:
+            readers.setdefault(name, []).append(position)
+        for name in touches:
+            touchers.setdefault(name, []).append(position)
+
+
+def merge_members(
+    child: ClassBlock,
+    parent: ClassBlock,
+    override: Callable[[Member, Member], Member],
+    new: Callable[[Member], Member],
+    added: AddedDecorators,
+) -> list[Member]:
+    """Attributes, then methods: the parent's in their order, overridden in place, then the child's new ones.
+
+    A member of the parent that others read while the class body runs (`size` for `area = size * size`) stays, and the
+    child's member of that name follows its readers, as with inheritance.
+
+    Args:
+        override: merges a method of the child with the parent's.
+        new: finishes a method that only the child has.
+    """
+    merger = _Merger(child, parent, override, new, added)
+    for member in merger.own:
+        merger.add(member)
+    return merger.members()
+
+
+class _Merger:
+    """The members of one class while they are merged."""
+
+    def __init__(
+        self,
+        child: ClassBlock,
+        parent: ClassBlock,
+        override: Callable[[Member, Member], Member],
+        new: Callable[[Member], Member],
+        added: AddedDecorators,
+    ) -> None:
+        self.override, self.new = override, new
+        self.own = _effective([member for member in child.members if not member.carries_nothing])
+        self.inherited = _effective([member for member in parent.members if not member.carries_nothing])
+        self.gone = _replaced(self.own, self.inherited, added)
+        self.methods = {method_key(member.function): member for member in self.inherited if member.is_function}
+        self.attributes: dict[str, tuple[int, Member]] = {}
+        """Name -> position and member of the first attribute of the parent that binds it and is removed."""
+        self.positions = {one: position for position, one in enumerate(self.inherited)}
+        self.bound_last: dict[str, int] = {}
+        """Name -> position of the last statement of the parent, functions excepted, that binds it and stays."""
+        for one, position in self.positions.items():
+            for name in () if one.is_function else one.binds:
+                if one in self.gone:
+                    self.attributes.setdefault(name, (position, one))
+                else:
+                    self.bound_last[name] = position
+        self.times = Counter(name for one in self.own for name in one.binds)
+        self.last = {method_key(member.function): member for member in self.own if member.is_function}
+        self.waiting: dict[str, list[Member]] = {}
+        self.places: dict[Member, list[Member]] = {}
+        self.added: list[Member] = []
+        self.placed: list[Member] = []
+
+    def add(self, member: Member) -> None:
+        """Put a member of the child into the class."""
+        if member.is_function:
+            self._add_method(member)
+        elif is_removal(member):
+            self._put(self._deletions(member, member.binds), None)
+        else:
+            found = [self.attributes[name] for name in member.binds if name in self.attributes]
+            place = min(found, key=lambda one: one[0])[1] if found else None
+            alone = all(self.times[name] == 1 for name in member.binds)
+            self._put([_completed(member, place, alone) if place else member], place)
+
+    def _add_method(self, member: Member) -> None:
+        key = method_key(member.function)
+        place = self.methods.get(key)
+        if self.last[key] is not member:  # such as an `@overload`: it stands before the definition that counts
+            self.waiting.setdefault(key, []).append(self.new(member))
+        elif place is None:
+            self._put([*self.waiting.get(key, ()), self.new(member)], None)
+        elif is_raising_stub(member):
+            self._put(self._deletions(member, member.binds) if place not in self.gone else [], None)
+        else:
+            merged = replace(self.override(member, place), inherited_reads=place.reads)
+            self._put([*self.waiting.get(key, ()), merged], place)
+
+    def _put(self, members: list[Member], place: Member | None) -> None:
+        self.placed += members
+        if place is not None and place in self.gone and not self._are_bound_below(place, _bound(members)):
+            self.places.setdefault(place, []).extend(members)
+        else:
+            self.added += members
+
+    def _are_bound_below(self, place: Member, names: frozenset[str]) -> bool:
+        """Whether a statement of the parent that stays below a place binds some names: `f = wrap(g)` below `f`."""
+        return any(self.bound_last.get(name, -1) > self.positions[place] for name in names)
+
+    def _deletions(self, stub: Member, names: Iterable[str]) -> list[Member]:
+        """`del` statements for removed names that the remaining members still bind."""
+        bound = _bound(member for member in self.inherited if member not in self.gone)
+        return [
+            Member(parse(f"del {name}").body[0], "", text, merged=(stub.text_span._replace(text=text),))
+            for name in sorted(bound.intersection(names))
+            for text in (f"{INDENT}del {name}\n",)
+        ]
+
+    def members(self) -> list[Member]:
+        """The members of the generated class in their order."""
+        kept = [
+            one
+            for member in self.inherited
+            for one in (self.places.get(member, []) if member in self.gone else [member])
+        ]
+        everything = [*kept, *self.added]
+        preferred = sorted(everything, key=_comes_behind_attributes)
+        return in_legal_order(preferred, everything, self.placed)
+
+
+def _comes_behind_attributes(member: Member) -> bool:
+    """Whether a member is a method, except the one that gives the attributes of an enumeration their values."""
+    return member.is_function and member.function.name != "_generate_next_value_"
+
+
+def _effective(members: list[Member]) -> list[Member]:
+    """The members without attributes that are assigned again before they are read. Of equal assignments the first
+    stays. A call may have an effect, so it is kept as often as it is written.
+    """
+    names = Counter(name for member in members if member.is_attribute for name in member.binds)
+    if not any(count > 1 for count in names.values()):
+        return members
+    found: list[Member] = []
+    for position, member in enumerate(members):
+        may_go = member.is_attribute and member.touches == member.binds
+        if not (may_go and (_is_repeated(member, found) or _assigned_again(member, members[position + 1 :]))):
+            found.append(member)
+    return found
+
+
+def _bound(members: Iterable[Member]) -> frozenset[str]:
+    return frozenset[str]().union(*(member.binds for member in members))
+
+
+def _changes_others(member: Member, names: frozenset[str]) -> bool:
+    """Whether a statement may change the object of another name than it binds: `added = NAMES.append(1)`."""
+    return not member.is_function and not names.isdisjoint(member.touches - member.binds)
+
+
+def _is_repeated(member: Member, above: Sequence[Member]) -> bool:
+    """Whether an equal statement stands above, and nothing in between changes names that it reads or binds."""
+    for other in reversed(above):
+        if other.text == member.text:
+            return True
+        if other.touches & (member.binds | member.reads):
+            return False
+    return False
+
+
+def _assigned_again(member: Member, following: Sequence[Member]) -> bool:
+    for other in following:
+        if other.reads & member.binds or other.text == member.text:
+            return False
+        if other.is_attribute and not _is_bare(other) and other.binds >= member.binds:
+            return True
+    return False
+
+
+def _replaced(own: Sequence[Member], inherited: Sequence[Member], added: AddedDecorators) -> set[Member]:
+    """The parent's members that are removed: the child overrides or deletes them, and no remaining member reads them."""
+    methods = {method_key(member.function): member.function for member in own if member.is_function}
+    certain = [member for member in own if not (member.is_function or member.may_be_skipped)]
+    names, given = _bound(certain), _bound(member for member in certain if not _is_bare(member))
+    bound = _bound(inherited)
+    gone = {
+        one
+        for one in inherited  # an annotation alone replaces an attribute and gets its value
+        if _is_overridden(one, methods, names if one.is_attribute else given, added)
+        and not _changes_others(one, bound)
+    }
+    while True:
+        readers: dict[str, list[Member]] = {}  # of remaining members below the current one
+        needed: set[Member] = set()
+        for member in reversed(inherited):
+            reading = (other for name in member.binds for other in readers.get(name, ()))
+            if member in gone and not all(_is_accessor_of(other, member) for other in reading):
+                needed.add(member)
+            if member not in gone:
+                for name in member.reads:
+                    readers.setdefault(name, []).append(member)
+        if not needed:
+            return gone
+        gone -= needed
+
+
+def _is_bare(member: Member) -> bool:
+    """Whether this is an annotation without a value."""
+    return isinstance(member.node, ast.AnnAssign) and member.node.value is None
+
+
+def _is_overridden(
+    member: Member, methods: dict[str, Function], names: frozenset[str], added: AddedDecorators
+) -> bool:
+    """Whether the child replaces a member of the parent: by a method of the same key, or by an assignment to its name."""
+    if not member.is_function:
+        return bool(member.binds) and member.binds <= names
+    name, owner = member.function.name, decorated_by(member.function)
+    if name in names or method_key(member.function) in methods:
+        return True
+    if owner == name:  # the setter of a property is replaced with it
+        return name in methods and not is_property(methods[name], added)
+    return owner in methods or owner in names
+
+
+def _is_accessor_of(other: Member, member: Member) -> bool:
+    return other.is_function and member.is_function and decorated_by(other.function) == member.function.name
+
+
+def _completed(member: Member, place: Member, alone: bool) -> Member:
+    """An attribute with the parts that it takes from the parent's: the documentation below it, the value of a bare
+    annotation. `alone` means that no other statement of the child binds its name.
+    """
+    node, value = member.node, getattr(place.node, "value", None)
+    text = member.text
+    if isinstance(node, ast.AnnAssign) and _is_bare(member) and alone and value is not None and place.is_attribute:
+        text = f"{INDENT}{ast.unparse(node.target)}: {ast.unparse(node.annotation)} = {ast.unparse(value)}\n"
+    span = ClassSpan(text, (*member.text_span.sources, *place.text_span.sources))
+    below = (member if member.documentation else place).documentation_span
+    return replace(member, text=text, documentation=below.text, merged=(member.lead_span, span, below))

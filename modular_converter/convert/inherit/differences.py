@@ -17,12 +17,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from modular_converter.convert.inherit.bases import ClassMerge
-from modular_converter.convert.inherit.hidden_effects import HiddenEffects
-from modular_converter.convert.inherit.statements import Line, only_removes
+from modular_converter.convert.inherit.statements import HiddenEffects, Line, only_removes
 from modular_converter.findings import ClassFinding, finding_at
 from modular_converter.model.bindings import Function, bindings_in, bindings_of, covers, is_generator, own_nodes
-from modular_converter.model.nodes import dotted, walk
-from modular_converter.model.overriding import first_parameter, mappings, method_call
+from modular_converter.model.nodes import dotted, method_call, walk
+from modular_converter.model.overriding import first_parameter, mappings
 from modular_converter.rules import merged_bodies
 
 

@@ -15,17 +15,10 @@ from modular_converter.convert.inherit.statements import BODY_INDENT, Body, Line
 from modular_converter.convert.inherit.super_calls import merge_statements
 from modular_converter.findings import ClassFinding, Location, character_column, finding_at
 from modular_converter.model.bindings import EMPTY, Function, bindings_in, bindings_of, parameters_of, signature_of
-from modular_converter.model.class_blocks import ClassSpan, Member
+from modular_converter.model.class_blocks import SUPER_KWARGS, ClassSpan, Member
 from modular_converter.model.index import is_docstring
-from modular_converter.model.members import SUPER_KWARGS
-from modular_converter.model.nodes import parse, walk
-from modular_converter.model.overriding import (
-    NO_DECORATORS,
-    calls_base,
-    first_parameter,
-    inherited_decorators,
-    method_call,
-)
+from modular_converter.model.nodes import method_call, parse, walk
+from modular_converter.model.overriding import NO_DECORATORS, calls_base, first_parameter, inherited_decorators
 from modular_converter.rules import calls_of_super, merged_bodies
 from modular_converter.settings.values import Settings
 

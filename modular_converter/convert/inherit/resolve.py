@@ -8,17 +8,16 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from modular_converter.convert.source.global_names import rename_imported
-from modular_converter.convert.source.ignore_comments import without_ignore_comments
-from modular_converter.convert.source.library import Library
+from modular_converter.convert.source.library import Library, without_ignore_comments
 from modular_converter.convert.source.names import ModelNames, in_other_case
-from modular_converter.convert.source.own_imports import own_folder_name, with_relative_imports
+from modular_converter.convert.source.rename import own_folder_name, rename_imported, with_relative_imports
 from modular_converter.findings import ConversionError, Finding, Location, locate_word
 from modular_converter.model.index import index_module
 from modular_converter.model.module import ImportedName, Module, Role, Statement
 from modular_converter.model.nodes import parse
 from modular_converter.model.resolver import aliased
-from modular_converter.rules import base_classes, neighbour_imports, parent_classes
+from modular_converter.rules import base_classes, neighbour_imports
+from modular_converter.settings.disk import is_below
 from modular_converter.settings.layout import (
     depth_of_files,
     dots_of_models,
@@ -32,7 +31,6 @@ from modular_converter.settings.layout import (
     parts_below_models,
     split_stem,
 )
-from modular_converter.settings.parent_folders import is_below
 from modular_converter.settings.values import Settings
 
 
@@ -322,7 +320,7 @@ def _with_parents_in_other_case(resolution: ResolvedImports, library: Library) -
                 continue
             meant[asked.name] = right.name
             place = _locate(target, statement, base, library)
-            findings.append(parent_classes.parent_in_other_case(place, asked.name, right.name, neighbour.dotted))
+            findings.append(base_classes.parent_in_other_case(place, asked.name, right.name, neighbour.dotted))
     text = rename_imported(library.text(target.path), meant) if meant else None
     if text is None:
         return None
@@ -338,19 +336,19 @@ def _check_classes(resolution: ResolvedImports, library: Library) -> list[Findin
         parents = [base for base in statement.bases if _is_class(resolution.definition(base))]
         if len(parents) > 1:
             location = _locate(target, statement, statement.name, library)
-            findings.append(parent_classes.two_parents(location, statement.name, tuple(parents)))
+            findings.append(base_classes.two_parents(location, statement.name, tuple(parents)))
         for base in statement.bases:
             if base in resolution.taken and not _exists(base, resolution):
                 neighbour = resolution.neighbours[resolution.taken[base].neighbour]
                 candidates = tuple(neighbour.module.definitions)
                 at = _locate(target, statement, base, library)
-                findings.append(parent_classes.unknown_parent(at, base, neighbour.dotted, candidates=candidates))
+                findings.append(base_classes.unknown_parent(at, base, neighbour.dotted, candidates=candidates))
             elif base in resolution.taken and (source := _imported_from(base, resolution, library.settings)):
                 at = _locate(target, statement, base, library)
                 findings.append(base_classes.foreign_base(at, statement.name, base, source.name, module=source.module))
             if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", base):
                 location = _locate(target, statement, statement.name, library)
-                findings.append(parent_classes.base_not_a_name(location, statement.name, base))
+                findings.append(base_classes.base_not_a_name(location, statement.name, base))
     return findings
 
 

@@ -11,8 +11,7 @@ from collections.abc import Container, Sequence
 import libcst as cst
 from libcst.helpers import get_full_name_for_node
 
-from modular_converter.model.class_blocks import INDENT
-from modular_converter.model.members import SUPER_KWARGS
+from modular_converter.model.class_blocks import INDENT, SUPER_KWARGS
 from modular_converter.model.overriding import NO_DECORATORS
 
 

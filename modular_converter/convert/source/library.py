@@ -1,29 +1,76 @@
 """The only reader of files: source texts, their index, and where modules lie. Nothing is imported or executed.
-What one conversion looks at is observed, so that a cache knows when its result still holds.
+What one conversion looks at is observed, so that a cache knows when its result still holds. Comments `# modular:
+ignore[MC307]` of a modular file silence findings, and never reach a generated file.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import io
 import os
+import re
+import tokenize
 from collections.abc import Collection, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from modular_converter.convert.conversion import EXISTS, MISSING, UNREADABLE
-from modular_converter.convert.source.ignore_comments import without_ignore_comments
 from modular_converter.convert.source.names import ModelNames, read_model_names
-from modular_converter.files import packages
-from modular_converter.files.read import read_inside, text_of_content
+from modular_converter.files.read import find_package, read_inside, text_of_content
 from modular_converter.findings import UNPARSABLE, ConversionError, Location, locate_parse_error
 from modular_converter.model.index import index_module
 from modular_converter.model.module import Module
 from modular_converter.model.resolver import Resolver
 from modular_converter.rules import input_files
+from modular_converter.settings.disk import FileTooLarge
 from modular_converter.settings.layout import is_modular
-from modular_converter.settings.regular_file import FileTooLarge
 from modular_converter.settings.values import Settings
+
+
+_COMMENT = re.compile(r"#\s*modular:\s*ignore(?![\w-])(?:\[([^\]\n]*)\])?")
+
+
+class IgnoreComment(NamedTuple):
+    """One comment. Line and columns count from 1, the end is exclusive."""
+
+    line: int
+    column: int
+    end_column: int
+    entries: tuple[str, ...]
+    """Codes, names and prefixes as written; empty where the comment names none."""
+
+
+def ignore_comments(text: str) -> tuple[IgnoreComment, ...]:
+    """The comments of a text in order. A text that is not Python has none."""
+    if not _COMMENT.search(text):
+        return ()
+    found = []
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            match = _COMMENT.search(token.string) if token.type == tokenize.COMMENT else None
+            if match is not None:
+                entries = tuple(entry.strip() for entry in (match[1] or "").split(",") if entry.strip())
+                line, column = token.start
+                found.append(IgnoreComment(line, column + match.start() + 1, column + match.end() + 1, entries))
+    except (tokenize.TokenError, SyntaxError):
+        return ()
+    return tuple(found)
+
+
+def without_ignore_comments(text: str) -> str:
+    """The text without these comments; every line keeps its number, and other comments of a line stay."""
+    comments = ignore_comments(text)
+    if not comments:
+        return text
+    lines = text.split("\n")
+    for comment in comments:
+        line = lines[comment.line - 1]
+        before, after = line[: comment.column - 1].rstrip(), line[comment.end_column - 1 :].strip()
+        if after:
+            after = after if after.startswith("#") else f"# {after}"
+        lines[comment.line - 1] = f"{before}  {after}" if before and after else before or after
+    return "\n".join(lines)
 
 
 @dataclass
@@ -115,10 +162,10 @@ class Library:
         return found
 
     def find_package(self, name: str, beside: str) -> str | None:
-        """`packages.find_package`; the answer is noted."""
+        """`files.read.find_package`; the answer is noted."""
         asked = os.path.join(beside, name)
         if asked not in self._packages:
-            self._packages[asked] = packages.find_package(name, beside, self._is_file)
+            self._packages[asked] = find_package(name, beside, self._is_file)
         self.observations.packages[asked] = self._packages[asked] or ""
         return self._packages[asked]
 

@@ -75,6 +75,14 @@ class ModelNames:
         return {}
 
 
+def common_suffix(name: str, other: str) -> str:
+    """The longest common suffix of two names."""
+    length = 0
+    while length < min(len(name), len(other)) and name[-length - 1] == other[-length - 1]:
+        length += 1
+    return name[len(name) - length :]
+
+
 def written_name(model: str, classes: Iterable[str]) -> str | None:
     """The name of a model as most of some class names begin: `Glm4v` for `glm4v`; None if none begins with it."""
     found = Counter(begin for name in classes if (begin := _written_at_beginning(model, name)))

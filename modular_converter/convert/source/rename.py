@@ -1,17 +1,33 @@
-"""Turn a neighbour's text into the target's: replace names of models in their case, and make imports absolute."""
+"""Turn a neighbour's text into the target's: replace names of models in their case, and make imports absolute; rename globals
+of a module in code.
+
+The files beside a file may be imported in two ways: `.configuration_x` and `acme.models.x.configuration_x`. A conversion
+works with the first; the generated files are written as the library writes its own.
+"""
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
+from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.names import ModelNames
 from modular_converter.model import lexer
+from modular_converter.model.bindings import ScopeKind, bindings_of
 from modular_converter.model.module import Module, Role, Statement
+from modular_converter.model.nodes import parse, walk
+from modular_converter.settings.disk import is_below
 from modular_converter.settings.values import MODELS
+
+
+if TYPE_CHECKING:
+    import libcst as cst
 
 
 _PLAIN_LETTERS = frozenset("abcdefghjlmnopqrtuvwxyz")
@@ -344,3 +360,152 @@ def absolute_imports(text: str, package: str) -> str:
         return text
     found = _RELATIVE_IMPORT.finditer(lexer.code_only(text))
     return lexer.replace_spans(text, ((*one.span("module"), absolute_module(one["module"], package)) for one in found))
+
+
+def own_folder_name(module: Module, library: Library) -> str:
+    """The dotted name under which a module imports from its own folder: `acme.models.x`; "" if it does not."""
+    folder = os.path.dirname(module.path)
+    beginning = f".{os.path.basename(folder)}."
+    for text in (one.text for one in module.statements if beginning in one.text):
+        for start, end in absolute_sources(lexer.code_only(text)):
+            dotted = text[start:end].rpartition(".")[0]
+            if f".{dotted}.".endswith(beginning) and library.resolver.stem(dotted, folder) == folder:
+                return dotted
+    return ""
+
+
+def folder_name(folder: str, library: Library) -> str:
+    """The dotted name of a folder in the package of the settings; "" where it lies in no such package."""
+    package = library.settings.package
+    top = library.find_package(package, folder)
+    if top is None or not is_below(folder, top):
+        return ""
+    return ".".join((package, *os.path.relpath(folder, top).split(os.sep))) if folder != top else package
+
+
+def with_relative_imports(module: Module, folder_name: str) -> Module:
+    """The module with the imports from its own folder, which has this dotted name, as relative ones; "" changes none."""
+    if not folder_name:
+        return module
+    beginning = f"{folder_name}."
+    statements = tuple(_relative(one, beginning) if beginning in one.text else one for one in module.statements)
+    return replace(module, statements=statements)
+
+
+def in_own_terms(module: Module, library: Library) -> Module:
+    """The module with the imports from its own folder as relative ones."""
+    return with_relative_imports(module, own_folder_name(module, library))
+
+
+def _relative(statement: Statement, beginning: str) -> Statement:
+    imports = tuple(
+        replace(name, module="." + name.module.removeprefix(beginning))
+        if name.name and name.module.startswith(beginning)
+        else name
+        for name in statement.imports
+    )
+    found = absolute_sources(lexer.code_only(statement.text))
+    own = ((start, start + len(beginning), ".") for start, _ in found if statement.text.startswith(beginning, start))
+    return replace(statement, imports=imports, text=lexer.replace_spans(statement.text, own))
+
+
+def with_absolute_imports(text: str, folder_name: str) -> str:
+    """A text with its imports from files beside it as absolute ones; "" changes none."""
+    if not folder_name:
+        return text
+    found = (span for span in relative_sources(lexer.code_only(text)) if not text.startswith("..", span[0]))
+    return lexer.replace_spans(text, ((start, start + 1, f"{folder_name}.") for start, _ in found))
+
+
+def rename_globals(text: str, names: Mapping[str, str]) -> str:
+    """The text of a top-level statement with new names for some globals.
+
+    Raises:
+        SyntaxError: libcst cannot parse the text, although Python can.
+    """
+    pattern = _pattern(names)
+    if not pattern.search(text):
+        return text
+    if not _has_other_meanings(text, names):
+        return _rename_words(text, pattern, names)
+    return _rename_uses(text, names)
+
+
+def rename_imported(text: str, names: Mapping[str, str]) -> str | None:
+    """The text of a module that imports some names with other ones, in the imports and in all uses; None where one is
+    a parameter, a local name, an attribute of a class or a keyword, too.
+    """
+    return None if _has_other_meanings(text, names) else _rename_words(text, _pattern(names), names)
+
+
+def _pattern(names: Mapping[str, str]) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, names))})(?!\w)")
+
+
+def _has_other_meanings(text: str, names: Mapping[str, str]) -> bool:
+    """Whether one of the names is a parameter, a local name, an attribute of a class or a keyword anywhere in a text."""
+    tree = parse(text)
+    if any(isinstance(node, ast.keyword) and node.arg in names for node in walk(tree)):
+        return True
+    return any(
+        one.kind is not ScopeKind.BLOCK and not one.local.isdisjoint(names) for one in bindings_of(tree).everywhere
+    )
+
+
+def _rename_words(text: str, pattern: re.Pattern[str], names: Mapping[str, str]) -> str:
+    """Rename every identifier of that spelling in the code of a text, which takes no scopes."""
+    found = pattern.finditer(lexer.code_only(text))
+    return lexer.replace_spans(text, ((*match.span(), names[match.group()]) for match in found))
+
+
+def _rename_uses(text: str, names: Mapping[str, str]) -> str:
+    """Rename the uses of the globals that libcst finds. Importing it takes longer than converting most models."""
+    import libcst as cst
+    from libcst.metadata import MetadataWrapper
+
+    bindings = "".join(f"import {name}\n" for name in names)  # so that each name has a binding for its uses to lead to
+    try:
+        module = cst.parse_module(bindings + text)
+    except cst.ParserSyntaxError as error:
+        raise SyntaxError(error.message) from None
+    wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
+    changed = {id(node): names[node.value] for node in _uses(wrapper, names)}
+    renamed = wrapper.module.visit(_renamer(changed, names))
+    return renamed.code[len(bindings) :]
+
+
+def _uses(wrapper: cst.MetadataWrapper, names: Mapping[str, str]) -> list[cst.Name]:
+    """The nodes that read or bind one of the globals."""
+    import libcst as cst
+    from libcst.metadata import Assignment, ScopeProvider
+
+    scope = wrapper.resolve(ScopeProvider)[wrapper.module]
+    assert scope is not None
+    found: list[cst.Name] = []
+    for name in names:
+        for assignment in scope[name]:
+            nodes = [access.node for access in assignment.references]
+            if isinstance(assignment, Assignment):
+                nodes.append(assignment.node)  # type: ignore[arg-type]
+            found += [node for node in nodes if isinstance(node, cst.Name) and node.value == name]
+    return found
+
+
+def _renamer(changed: Mapping[int, str], names: Mapping[str, str]) -> cst.CSTTransformer:
+    import libcst as cst
+
+    class Renamer(cst.CSTTransformer):
+        """Gives the chosen nodes, told by their identity, their new names."""
+
+        def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.Name:
+            new = changed.get(id(original_node))
+            return updated_node.with_changes(value=new) if new else updated_node
+
+        def leave_Global(self, original_node: cst.Global, updated_node: cst.Global) -> cst.Global:
+            items = [
+                item.with_changes(name=cst.Name(names.get(item.name.value, item.name.value)))
+                for item in updated_node.names
+            ]
+            return updated_node.with_changes(names=items)
+
+    return Renamer()

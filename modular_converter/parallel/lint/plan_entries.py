@@ -10,13 +10,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from modular_converter.findings import Finding, Location, Rule, Severity, did_you_mean
-from modular_converter.model.members import Members
+from modular_converter.model.class_blocks import Members
 from modular_converter.model.nodes import walk
 
 
 if TYPE_CHECKING:
     from modular_converter.facts import ClassFacts, Facts, GeneratedDefinition
-    from modular_converter.model.members import Members
+    from modular_converter.model.class_blocks import Members
 
 
 LINEAR = ("nn.Linear", "torch.nn.Linear")

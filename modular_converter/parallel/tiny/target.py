@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
-from modular_converter.files.packages import package_of
+from modular_converter.files.read import package_of
 from modular_converter.parallel.errors import BuildError, UnknownModel
 from modular_converter.settings.layout import (
     is_modular,

@@ -15,7 +15,7 @@ from modular_converter.commands.check import check_command
 from modular_converter.commands.subcommands import new_command
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import Renamer
-from modular_converter.files.packages import find_package
+from modular_converter.files.read import find_package
 from modular_converter.findings import ConversionError
 from modular_converter.settings.load import load_settings
 

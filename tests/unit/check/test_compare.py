@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from modular_converter.check.describe import changed_definitions
+from modular_converter.check.differences import changed_definitions
 from modular_converter.commands.check import check_command
 from tests.unit.trees import edit, git, run
 

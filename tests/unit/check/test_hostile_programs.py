@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from modular_converter.convert.emit import formatter_version
+from modular_converter.convert.emit import formatters
 from tests.unit.check.test_hostile_trees import GENERATED, TABLE, result
 
 
@@ -71,7 +71,7 @@ def test_no_formatter_of_the_tree_is_run(tree, planted, tmp_path, monkeypatch, p
     folder = {"absolute": str(tree), "link": str(tmp_path / "bin")}.get(place, place)
     if mark:
         (tree / "models" / mark).write_text(TABLE if mark == "pyproject.toml" else "")
-    monkeypatch.setattr(formatter_version, "own_ruff", lambda: "")
+    monkeypatch.setattr(formatters, "own_ruff", lambda: "")
     monkeypatch.setenv("PATH", os.pathsep.join([folder, "/usr/bin", "/bin"]))
     monkeypatch.chdir(tree)
     assert result(tree).exit_code == 2

@@ -180,7 +180,7 @@ def test_formatters(tree, formatter):
 
 
 def test_a_missing_ruff_is_a_finding_and_nothing_is_written(tree, monkeypatch):
-    from modular_converter.convert.emit.formatter_version import own_ruff
+    from modular_converter.convert.emit.formatters import own_ruff
 
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     monkeypatch.setitem(sys.modules, "ruff.__main__", None)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modular_converter.check.run import CheckOptions, check
-from modular_converter.convert import batch, workers
+from modular_converter.convert import batch
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.schedule import cycles, levels, required_files
 from modular_converter.convert.source.library import Library
@@ -145,6 +145,6 @@ def test_a_run_ends_though_files_go_on_changing_each_other(tree, monkeypatch):
         gives, reads = (alpha, zeta) if "alpha" in path else (zeta, alpha)
         return Conversion(path, {gives: f"x = {len(calls)}\n"}, reads={reads: "anything"})
 
-    monkeypatch.setattr(workers, "convert_safely", convert)
+    monkeypatch.setattr(batch, "convert_safely", convert)
     paths = [str(path) for path in tree.rglob("modular_*.py")]
     assert len(batch.Run(profile_settings()).convert(paths)) == len(set(calls)) == 2 < len(calls)

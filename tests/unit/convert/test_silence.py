@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from modular_converter import convert_file
 from modular_converter.check.run import CheckOptions, check
 from modular_converter.commands.convert import convert_command
-from modular_converter.convert.source.ignore_comments import ignore_comments, without_ignore_comments
+from modular_converter.convert.source.library import ignore_comments, without_ignore_comments
 from modular_converter.rules import all_rules
 from modular_converter.settings.load import SettingsError, load_settings
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from modular_converter.files.packages import find_package, program_on_path
+from modular_converter.files.read import find_package, program_on_path
 from modular_converter.git.work_tree import GitError, WorkTrees
 
 

@@ -84,6 +84,9 @@ def test_a_bad_file_is_named_and_the_rest_is_shown(zoo, capsys):
     assert code == 2
     assert "MC101" in err and "modular_echo.py" in err
     assert "gemma2" in out
+    code, out, err = call(capsys, "gemma2", "nothing_like_it", "--root", str(zoo))
+    assert (code, err.count("MC101"), err.count("no such model")) == (2, 1, 1)
+    assert "gemma2" in out
 
 
 @pytest.mark.parametrize("arguments", [("nothing_like_it",), ("--root", "/nowhere"), ("--package", "no_such_package")])

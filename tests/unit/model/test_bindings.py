@@ -235,7 +235,7 @@ PACKAGE = Path(bindings_module.__file__).parents[1]
 OTHERS = {
     "breaking/expressions.py": "values of expressions",
     "breaking/interpret.py": "cases that hold in any case",
-    "convert/inherit/arguments.py": "expressions that may have an effect",
+    "convert/inherit/super_calls.py": "expressions that may have an effect",
     "convert/inherit/differences.py": "objects that are kept",
 }
 """The other files that tell apart the kinds of node that bind, and what they look for."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from modular_converter.api import convert_source
-from modular_converter.model.members import Members, class_node
+from modular_converter.model.class_blocks import Members, class_node
 
 
 PARENT = """\

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from modular_converter.model.postponed import needs_postponed
+from modular_converter.model.module import needs_postponed
 
 
 NEEDING = [

@@ -6,12 +6,12 @@ import json
 
 from modular_converter.findings import Location, Severity
 from modular_converter.reporting import render
-from modular_converter.rules import parent_classes
+from modular_converter.rules import base_classes
 
 
 def test_every_field_is_there() -> None:
     location = Location("/project/models/new/modular_new.py", 3, 7, 3, 13)
-    found = parent_classes.unknown_parent(location, "OldMlp", "modeling_old.py", candidates=["OldMLP"])
+    found = base_classes.unknown_parent(location, "OldMlp", "modeling_old.py", candidates=["OldMLP"])
     found = found.with_source("\n\nclass Néw(OldMlp):\n").with_severity(Severity.WARNING)
     assert json.loads(render("json", [found], cwd="/project")) == [
         {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from modular_converter.convert.source.ignore_comments import ignore_comments
+from modular_converter.convert.source.library import ignore_comments
 from modular_converter.findings import Finding, Location, apply_edits
 from modular_converter.rules import ignored_findings
-from modular_converter.rules._edits import exports, remove_statement
+from modular_converter.rules._words import exports, remove_statement
 from modular_converter.rules.neighbour_imports import STAR_IMPORT
 
 

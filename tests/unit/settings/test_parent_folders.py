@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from modular_converter.settings.parent_folders import project_above, upwards
+from modular_converter.settings.disk import project_above, upwards
 
 
 def test_the_nearest_comes_first_and_the_root_once(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from modular_converter.check.cache import key
 from modular_converter.check.cache.lookup import Cache
 from modular_converter.check.run import CheckOptions, check
 from modular_converter.convert.batch import Run
-from modular_converter.convert.emit import formatter_version
+from modular_converter.convert.emit import formatters
 from modular_converter.settings.load import load_settings
 
 
@@ -84,7 +84,7 @@ def test_a_neighbours_neighbour_is_seen_through_the_generated_file(tree):
 
 def test_a_check_of_current_files_starts_no_program(tree, monkeypatch):
     run(tree)
-    formatter_version._ruff_version.cache_clear()  # as in another process
+    formatters._ruff_version.cache_clear()  # as in another process
 
     def refuse(command, **options):
         raise AssertionError(f"started {command}")

@@ -16,8 +16,13 @@ from modular_converter.commands.convert import convert_command
 from modular_converter.convert.emit import format as format_module
 from modular_converter.convert.emit import format_ruff
 from modular_converter.convert.emit.format import FormatMemory, FormatResult, format_files
-from modular_converter.convert.emit.formatter_version import formatter_stamp, own_ruff
-from modular_converter.convert.emit.formatters import Formatted, UndefinedName, load_formatter
+from modular_converter.convert.emit.formatters import (
+    Formatted,
+    UndefinedName,
+    formatter_stamp,
+    load_formatter,
+    own_ruff,
+)
 from modular_converter.findings import ConversionError
 from modular_converter.settings.load import load_settings, profile_settings
 from modular_converter.settings.values import FORMATTERS, Settings

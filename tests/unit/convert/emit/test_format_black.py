@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from modular_converter.convert.emit.format import format_files
-from modular_converter.convert.emit.formatter_version import formatter_stamp
+from modular_converter.convert.emit.formatters import formatter_stamp
 from modular_converter.findings import ConversionError
 from modular_converter.settings.load import load_settings
 from tests.unit.convert.emit.test_format import named

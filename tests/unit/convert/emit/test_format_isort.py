@@ -10,10 +10,10 @@ import sys
 import pytest
 
 from modular_converter.convert.emit.format import format_files
-from modular_converter.convert.emit.formatter_version import formatter_stamp, wrong_version
+from modular_converter.convert.emit.formatters import formatter_stamp, wrong_version
 from modular_converter.findings import ConversionError
-from modular_converter.settings.isort_options import isort_options
 from modular_converter.settings.load import load_settings
+from modular_converter.settings.toml_files import isort_options
 from modular_converter.settings.values import Settings
 
 

@@ -14,19 +14,19 @@ from pathlib import Path
 import pytest
 
 from modular_converter.convert.emit.format import format_files
-from modular_converter.convert.emit.formatter_version import (
+from modular_converter.convert.emit.formatters import (
     EDGE_BYTES,
     environment,
     find_ruff,
     formatter_stamp,
+    load_formatter,
     own_ruff,
     program_stamp,
     ruff_version,
     wrong_version,
     wrong_versions,
 )
-from modular_converter.convert.emit.formatters import load_formatter
-from modular_converter.files.packages import program_on_path
+from modular_converter.files.read import program_on_path
 from modular_converter.findings import ConversionError, Location
 from modular_converter.settings.load import load_settings, profile_settings
 from modular_converter.settings.values import PinnedFormatter, Settings
@@ -164,7 +164,7 @@ def in_folders(**versions: str) -> Settings:
 
 
 def test_each_version_that_folders_name_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("modular_converter.convert.emit.formatter_version.program_on_path", lambda *names: "")
+    monkeypatch.setattr("modular_converter.convert.emit.formatters.program_on_path", lambda *names: "")
     settings = in_folders(a="2.0", b="1.0", c="2.0", d="1.0", e="0.14.10", f="3.0")
     found = wrong_versions(settings, "fdcbae", lambda path: "0.14.10")
     assert [(one.code, one.location.path) for one in found] == [("MC118", "a"), ("MC118", "b"), ("MC118", "f")]
@@ -187,7 +187,7 @@ def test_without_a_ruff_of_the_environment_that_of_the_path_serves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = ruff_in(tmp_path, OTHER)
-    monkeypatch.setattr("modular_converter.convert.emit.formatter_version.own_ruff", lambda: "")
+    monkeypatch.setattr("modular_converter.convert.emit.formatters.own_ruff", lambda: "")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert find_ruff(profile_settings()) == str(other)
     monkeypatch.setenv("PATH", "/nowhere")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from modular_converter.convert.examine.definitions import binding_below, definition_at, globals_read, same_code
+from modular_converter.convert.examine.faults import binding_below, definition_at, globals_read, same_code
 
 
 TEXT = """\

@@ -6,9 +6,10 @@ import ast
 
 import pytest
 
-from modular_converter.convert.inherit.merge import rename_class
+from modular_converter.convert.inherit.build import rename_class
 from modular_converter.convert.source.names import ModelNames
-from modular_converter.model.overriding import calls_base, first_parameter, inherited_decorators, method_call
+from modular_converter.model.nodes import method_call
+from modular_converter.model.overriding import calls_base, first_parameter, inherited_decorators
 
 
 def statement(text: str) -> ast.stmt:

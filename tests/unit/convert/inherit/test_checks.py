@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from modular_converter.convert.inherit.merge import merge_class
+from modular_converter.convert.inherit.build import merge_class
 from modular_converter.facts import Surroundings
 from modular_converter.findings import Location, locate
 from tests.unit.convert.inherit.merging import NAMES, SETTINGS, class_text, findings

@@ -7,12 +7,12 @@ import ast
 import pytest
 
 from modular_converter.convert.inherit.differences import FARTHEST, Execution, returns_in
-from modular_converter.convert.inherit.statements import Line, counts_twice, line
+from modular_converter.convert.inherit.statements import Line, added_line, counts_twice
 from modular_converter.model.bindings import covers
 
 
 def lines(text: str) -> list[Line]:
-    return [line(ast.unparse(node), node) for node in ast.parse(text).body]
+    return [added_line(ast.unparse(node), node) for node in ast.parse(text).body]
 
 
 def run(body: list[Line]) -> Execution:

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from modular_converter.convert.inherit.hidden_effects import HiddenEffects, hands_over
+from modular_converter.convert.inherit.statements import HiddenEffects, hands_over
 from modular_converter.model.bindings import bindings_of
 
 

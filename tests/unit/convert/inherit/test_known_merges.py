@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.convert.inherit.build import merge_once
-from modular_converter.convert.inherit.merge import Merged, merge_class
+from modular_converter.convert.inherit.build import Merged, merge_class, merge_once
 from modular_converter.facts import Surroundings
 from modular_converter.model.module import Role, Statement
 from tests.unit.convert.inherit.merging import NAMES, SETTINGS, child_text, class_text

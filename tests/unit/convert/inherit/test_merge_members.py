@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from modular_converter.convert.inherit.merge import merge_class
+from modular_converter.convert.inherit.build import merge_class
 from modular_converter.convert.inherit.super_calls import ROUNDS
 from tests.unit.convert.inherit.alike_classes import ALIKE
 from tests.unit.convert.inherit.merging import NAMES, SETTINGS, child_text, class_text, findings, merge
@@ -99,6 +99,14 @@ def test_what_a_line_may_change_without_a_word_is_changed_before_the_next_line_r
     """Through the dictionary of attributes, code that gets the instance, a method of a base, or another name."""
     parent = "def __init__(self):\n    self.a = 1\n    self.h = [1]\n    self.boxes = [[2]]\n    self.b = self.a"
     child = f"def put_all(self):\n    vars(self)['a'] = 9\ndef __init__(self):\n    super().__init__()\n    {change}\n    self.b = self.a, [*self.h], [*self.boxes[0]]\n    self.a = self.b, 2"
+    inherited, merged = run(child, parent, "vars(new)")
+    assert merged == inherited
+
+
+@pytest.mark.parametrize("value", ["dict(vars(self))", "[*self.__dict__]", "count(self)", "self.size()"])
+def test_a_line_that_may_read_any_attribute_reads_those_that_are_set_below_its_place(value: str) -> None:
+    parent = "def __init__(self):\n    self.a = 1\n    self.b = 0\n    self.c = 2"
+    child = f"def size(self):\n    return len(vars(self))\ndef __init__(self):\n    super().__init__()\n    count = lambda one: len(vars(one))\n    self.b = {value}"
     inherited, merged = run(child, parent, "vars(new)")
     assert merged == inherited
 

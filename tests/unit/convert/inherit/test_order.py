@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from modular_converter.convert.inherit.merge_members import in_legal_order
+from modular_converter.convert.inherit.bases import in_legal_order
 from modular_converter.model.class_blocks import Member, parse_class
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from modular_converter.convert.inherit.prefix import asked_prefix, choose_prefix, common_suffix
+from modular_converter.convert.inherit.rename_neighbours import asked_prefix, choose_prefix
+from modular_converter.convert.source.names import common_suffix
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from modular_converter.convert.inherit.merge import Merged, merge_class
+from modular_converter.convert.inherit.build import Merged, merge_class
 from modular_converter.findings import Location
 from tests.unit.convert.inherit.merging import NAMES, SETTINGS, class_text
 

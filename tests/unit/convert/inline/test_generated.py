@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from modular_converter.convert.conversion import Origin
-from modular_converter.convert.inline.generated import (
+from modular_converter.convert.inline.collect import (
     EmittedDefinition,
     GeneratedFile,
     GeneratedFiles,

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from modular_converter.convert.source.global_names import rename_globals
+from modular_converter.convert.source.rename import rename_globals
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.own_imports import (
+from modular_converter.convert.source.rename import (
     folder_name,
     in_own_terms,
     own_folder_name,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pathlib
 
-from modular_converter.convert.inherit.ancestors import DEEPEST, lineage, sets_attribute
+from modular_converter.convert.inherit.build import sets_attribute
 from modular_converter.convert.source.library import Library
+from modular_converter.model.resolver import DEEPEST
 from modular_converter.settings.load import profile_settings
 
 
@@ -14,7 +15,7 @@ def names(folder: pathlib.Path, texts: dict[str, str], name: str, mentions: str 
     for module, text in texts.items():
         (folder / f"{module}.py").write_text(text)
     library = Library(profile_settings())
-    found = lineage(name, library.module(str(folder / "one.py")), library, mentions)
+    found = library.resolver.lineage(name, library.module(str(folder / "one.py")), mentions)
     return [one and one.name for one in found]
 
 
