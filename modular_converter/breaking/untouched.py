@@ -86,7 +86,7 @@ def _body(node: Function) -> list[ast.stmt]:
     rest = node.body[ast.get_docstring(node, clean=False) is not None :]
     is_stub = len(rest) < 2 and isinstance(rest[0] if rest else None, (ast.Raise, ast.Pass, ast.Expr, type(None)))
     on_own_line = bool(rest) and rest[0].lineno > node.lineno
-    is_local = not any(isinstance(one, (ast.Global, ast.Nonlocal)) for one in walk(*rest))
+    is_local = not any(one.declared_global for one in bindings_in(node).everywhere)
     return rest if not is_stub and on_own_line and is_local else []
 
 

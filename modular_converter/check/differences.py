@@ -139,8 +139,6 @@ def find_differences(
         stale, wrong = leave_out_formatting(stale, wrong, settings)
     differences: Sequence[Difference] = ()
     if stale:
-        from modular_converter.check.differences import describe
-
         differences = describe(stale, settings, wrong[0] if wrong else about_release(settings), given)
     fixed = Fixed(left=differences)
     if fix_in is not None and not wrong:

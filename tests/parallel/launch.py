@@ -7,6 +7,7 @@ have imported them: from two, since processes whose sets of names have another o
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -109,7 +110,8 @@ def _wait(servers, limit_s):
             if code or not ready:
                 code = code or -signal.SIGKILL
                 for process in set().union(*alive.values()):
-                    os.kill(process, signal.SIGKILL)
+                    with contextlib.suppress(ProcessLookupError):  # it has ended, and its line is not read yet
+                        os.kill(process, signal.SIGKILL)
                 deadline = time.monotonic() + 60.0
     return code
 

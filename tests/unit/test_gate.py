@@ -32,7 +32,9 @@ def test_each_test_is_run_by_one_of_the_two_commands(pytestconfig: pytest.Config
 def test_the_gate_runs_both() -> None:
     gate = (ROOT / ".ci/run").read_text(encoding="utf-8")
     for page, name in (("README.md", "dev"), ("CONTRIBUTING.md", "slow")):
-        assert f"\n{name}=$(command_of {page} {name})\n" in gate and f'\nbash -ec "${name}"\n' in gate
+        assert f"\n{name}=$(command_of {page} {name})\n" in gate
+    assert 'for part in "$dev" "$slow"; do' in gate and '\n    bash -ec "$part" || status=$?\n' in gate
+    assert gate.endswith('exit "$status"\n')
 
 
 def test_a_file_of_slow_tests_has_a_quick_one() -> None:

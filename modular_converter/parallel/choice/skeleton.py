@@ -312,7 +312,7 @@ def tried_without_data(run: Callable[[], T]) -> T:
 def on_meta(value: Any) -> Any:
     """A copy of a value with all its tensors on the meta device; a run on it leaves caches in it as they are.
 
-    An object that cannot be copied is handed on as it is.
+    Raises ApplyError for an object that cannot be copied: such a run would use it in earnest, as it would a model.
     """
     if isinstance(value, torch.Tensor):
         return value.to(META)
@@ -321,10 +321,12 @@ def on_meta(value: Any) -> Any:
     if type(value) in (list, tuple):
         return type(value)(on_meta(item) for item in value)
     try:
+        if isinstance(value, torch.nn.Module):
+            raise TypeError("its weights have data")
         with _CopiesWithoutData():
             return copy.deepcopy(value)
-    except Exception:  # of the object's own code
-        return value
+    except Exception as error:  # of the object's own code
+        raise ApplyError(f"{type(value).__name__} has no copy for a run without data: {error}") from error
 
 
 class _CopiesWithoutData(TorchFunctionMode):

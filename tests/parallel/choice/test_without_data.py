@@ -19,6 +19,7 @@ from modular_converter.parallel.choice.skeleton import (  # noqa: E402
 )
 from modular_converter.parallel.choice.trials import traced_kinds  # noqa: E402
 from modular_converter.parallel.engine.remote.loaded import Called, Loaded  # noqa: E402
+from modular_converter.parallel.errors import ApplyError  # noqa: E402
 from tests.parallel.deceptive import DeceptiveConfig, _Model  # noqa: E402
 
 
@@ -69,6 +70,7 @@ def test_caches_stay_as_they_are_and_outputs_keep_their_class():
     assert bare["lists"][0][0].is_meta and bare["lists"][0][1] == 1
 
 
-def test_an_object_that_cannot_be_copied_is_handed_on():
-    lock = threading.Lock()
-    assert on_meta([lock]) == [lock]
+@pytest.mark.parametrize("value", [threading.Lock(), nn.Linear(2, 2)])
+def test_an_object_that_cannot_be_copied_is_not_used_in_a_run_without_data(value):
+    with pytest.raises(ApplyError, match=f"{type(value).__name__} has no copy for a run without data"):
+        on_meta([value])

@@ -200,6 +200,9 @@ class _Stream:
     def end(self) -> None:
         self.event("end", None)
 
+    def __deepcopy__(self, memo: object) -> None:
+        raise TypeError("its tokens would reach the caller; a copy would close the caller's pipe when it is dropped")
+
 
 def as_on_rank(
     args: tuple[Any, ...],

@@ -252,7 +252,7 @@ class Decoder:
         if key not in self._known:
             with torch.no_grad(), Guesses():
                 bare = _Group(on_meta(one.ids), on_meta(one.given) | self._fixed(), one.left)
-                first = flow_of(self._shapes, self._plan, on_meta(bare.inputs(self._shapes)), skips=True)
+                first = self._flow_of(bare)
                 layers = bare.given[cache_name(self._shapes)].layers
                 if len(layers) != self._count:
                     raise ApplyError(
@@ -260,9 +260,14 @@ class Decoder:
                     )
                 left = copy.deepcopy(layers)
                 bare.add(self._shapes, on_meta(one.ids[:, 0]))
-                later = flow_of(self._shapes, self._plan, on_meta(bare.inputs(self._shapes)), skips=True)
+                later = self._flow_of(bare)
             self._known[key] = _Shapes(first, later, left)
         return self._known[key]
+
+    def _flow_of(self, bare: _Group) -> LayerFlow:
+        """What passes between layers in a run of a group without data, which fills the group's own cache."""
+        own = {cache_name(self._shapes): bare.given[cache_name(self._shapes)]}
+        return flow_of(self._shapes, self._plan, on_meta(bare.inputs(self._shapes)) | own, skips=True)
 
 
 _BESIDE: WeakKeyDictionary[dist.ProcessGroup, Any] = WeakKeyDictionary()
