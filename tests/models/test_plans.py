@@ -15,7 +15,7 @@ from modular_converter.parallel.tiny.target import base_classes, open_file
 
 
 ZOO = Path(__file__).parents[2] / "models"
-QUICK = ("bert/", "llama/")
+QUICK = "llama/"
 FILES = [
     "bert/modeling_bert.py",
     "clip/modeling_clip.py",

@@ -32,6 +32,7 @@ def test_commands_that_run_no_model_on_devices_do_not_reach_the_engine():
     assert not [name for name in reached if name.startswith(f"{wing}.engine") or name == f"{wing}.api"]
 
 
+@pytest.mark.slow
 def test_plans_are_derived_and_proven_without_the_engine(tmp_path):
     commands = [["derive", "llama"], ["verify", "llama"], ["show", "llama"], ["derive", "llama", "--kind", "pipeline"]]
     code = (

@@ -166,6 +166,7 @@ def test_state_and_methods(llama, tmp_path):
         model()
 
 
+@pytest.mark.slow
 def test_other_methods_of_a_model_run_on_the_ranks(ranks):
     found = build(target_of("transformers.CLIPModel"))
     pixels = found.inputs["pixel_values"]
@@ -200,6 +201,7 @@ def test_half_precision(ranks):
     assert found.model.lm_head.weight.dtype == torch.bfloat16
 
 
+@pytest.mark.slow
 def test_the_plans_that_can_be_given(ranks, tmp_path):
     derived = "plan llama\nrule model.layers.*.mlp.gate_proj colwise\nrule model.layers.*.mlp.up_proj colwise\n"
     derived += "rule model.layers.*.mlp.down_proj rowwise\n"

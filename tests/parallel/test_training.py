@@ -7,11 +7,8 @@ pytest.importorskip("transformers")
 from tests.parallel.launch import line_of  # noqa: E402
 
 
-def slow(*values):
-    return pytest.param(*values, marks=pytest.mark.slow)
-
-
-@pytest.mark.parametrize("name, processes, more", [("llama", 3, ("2",)), slow("llama", 4, ("4", "meshed"))])
+@pytest.mark.slow
+@pytest.mark.parametrize("name, processes, more", [("llama", 3, ("2",)), ("llama", 4, ("4", "meshed"))])
 def test_training_is_that_of_the_whole_model(name, processes, more):
     found = line_of(processes, "tests/parallel/training_script.py", name, *more)
     assert found["shares"] and found["class"] and found["norm"] > 0.05
@@ -28,7 +25,10 @@ def test_training_is_that_of_the_whole_model(name, processes, more):
     assert found["kept"]
 
 
-@pytest.mark.parametrize("more", [slow(("gpt2,bart,mixtral,llama", "sdpa")), ("bert", "eager", "checkpoints")])
+@pytest.mark.parametrize(
+    "more",
+    [pytest.param(("gpt2,bart,mixtral,llama", "sdpa"), marks=pytest.mark.slow), ("bert", "eager", "checkpoints")],
+)
 def test_dropout_drops_what_one_process_would_drop(more):
     found = line_of(2, "tests/parallel/dropout_script.py", *more)
     assert all(one["losses"] < 1e-4 and one["weights"] < 1e-3 and one["caller's numbers"] for one in found["all"])
@@ -230,6 +230,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.slow
 def test_random_states_stay_the_callers(tmp_path):
     (tmp_path / "main.py").write_text(STATES)
     assert line_of(2, tmp_path / "main.py") == {"kept": True, "other": True}

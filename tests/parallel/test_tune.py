@@ -225,7 +225,7 @@ def troubled(folder, trials, limit):
 @pytest.mark.parametrize(
     ("trouble", "said", "limit"),
     [
-        ("memory", "memory: OutOfMemoryError", 120),
+        pytest.param("memory", "memory: OutOfMemoryError", 120, marks=pytest.mark.slow),
         pytest.param("raise", "failed: ValueError: of a layer", 120, marks=pytest.mark.slow),
         pytest.param("hang", "hung: did not end in time", 40, marks=pytest.mark.slow),
         ("kill", "memory: a process was killed", 120),

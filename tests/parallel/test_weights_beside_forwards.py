@@ -7,14 +7,11 @@ pytest.importorskip("transformers")
 from tests.parallel.launch import line_of  # noqa: E402
 
 
-def slow(*values):
-    return pytest.param(*values, marks=pytest.mark.slow)
-
-
 NUMBERS = ("late", "all", "norms", "cut", "product", "rows", "layer", "tensor", "numbers")
 
 
-@pytest.mark.parametrize("layouts, processes", [(("tp2",), 2), slow(("fsdp2",), 2), slow(("fsdp2.tp2",), 4)])
+@pytest.mark.slow
+@pytest.mark.parametrize("layouts, processes", [(("tp2",), 2), (("fsdp2",), 2), (("fsdp2.tp2",), 4)])
 def test_penalties_and_late_optimizers_are_those_of_one_process(layouts, processes):
     found = line_of(processes, "tests/parallel/weights_script.py", *layouts)
     uneven, published = found.pop("uneven"), found.pop("published")

@@ -216,6 +216,7 @@ OWN = """
 """
 
 
+@pytest.mark.slow
 def test_an_edit_of_the_users_own_files_is_asked_again(tmp_path, monkeypatch):
     monkeypatch.setenv("MODULAR_CONVERTER_CACHE", str(tmp_path / "cache"))
     (tmp_path / "script.py").write_text(textwrap.dedent(OWN).replace("{sizes}", json.dumps(SIZES)))

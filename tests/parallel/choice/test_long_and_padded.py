@@ -85,7 +85,8 @@ def test_a_language_model_with_one_key_value_head_behind_images():
     assert holds(made, plan, padded) is True
 
 
-@pytest.mark.parametrize(("name", "decoder"), [("longformer", {}), slow("led", {"decoder_input_ids": ids(7)})])
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "decoder"), [("longformer", {}), ("led", {"decoder_input_ids": ids(7)})])
 def test_windows_with_padding_on_the_left(name, decoder):
     made = build(target_of(name))
     plan, _ = chosen(made)

@@ -133,6 +133,7 @@ def test_an_evidence_is_frozen_and_goes_to_json(llama):
     assert found["verified"] and found["evidence"]["not_covered"] == ["the form for inference", "16-bit types"]
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_scope_and_the_whole_of_it_on_demand(one_pool):
     short = CliRunner().invoke(main, ["verify", "gpt2"]).stdout
     assert "  run: 2 draws of weights; input_ids 2x12" in short and "  not covered: " in short

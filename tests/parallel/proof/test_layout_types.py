@@ -58,7 +58,9 @@ def test_the_types_of_a_derived_plan_fit(name: str) -> None:
     assert type_faults(trace, resolve(plan, model)) == []
 
 
-@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name == "d_fine" else []) for name in TYPES]
+)
 def test_every_wrong_plan_is_found(name: str) -> None:
     model, trace, plan = traced(name)
     passed = [what for what, wrong in (*mutations(plan), *additions(plan, trace)) if not refused(wrong, model, trace)]

@@ -127,6 +127,7 @@ def test_an_interrupted_task_leaves_no_answer_for_the_next(pool):
     assert pool.session.ended
 
 
+@pytest.mark.slow
 def test_no_rank_outlives_a_main_process_that_is_killed():
     code = (
         "import sys, pathlib\n"

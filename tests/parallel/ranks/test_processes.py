@@ -89,7 +89,8 @@ child = os.fork()
 """
 
 
-@pytest.mark.parametrize("method", ["fork", pytest.param("forkserver", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fork", "forkserver"])
 def test_a_forked_child_leaves_the_ranks_of_its_parent_alone(tmp_path, method):
     process = launch(tmp_path / "main.py", script(FORKED.strip()).replace('"fork"', f'"{method}"'))
     output, errors = process.communicate(timeout=120)

@@ -136,6 +136,7 @@ def test_a_thread_does_not_wait_for_itself():
         pass
 
 
+@pytest.mark.slow
 def test_a_rank_that_is_stopped_is_told_apart_from_one_that_waits_for_it():
     model, _, pids = started(60.0)
     model(X)  # the first call sends torch's settings, and both ranks must take them before one is stopped in a sum

@@ -79,7 +79,8 @@ def launch(path, text):
     )
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_ranks_end_with_the_main_process_in_the_middle_of_a_call(tmp_path, how):
     process = launch(tmp_path / "main.py", script("print('calling', flush=True); model(model.constant[None], 'slow')"))
     pids = [int(pid) for pid in process.stdout.readline().split()]

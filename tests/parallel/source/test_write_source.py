@@ -48,6 +48,7 @@ __all__ = ["EmuConfig", "EmuForCausalLM", "EmuModel"]
 '''
 
 
+@pytest.mark.slow
 def test_a_modular_file_gets_the_plan_and_its_files_follow(zoo, one_pool):
     """The inherited plan names a layer that is gone. Nothing of the new model is on disk but its modular file."""
     here = zoo("llama")

@@ -81,6 +81,7 @@ def test_the_remedies_are_those_of_the_library():
             assert "dequantize" in inspect.signature(getattr(schemes, kind)).parameters, method
 
 
+@pytest.mark.slow
 def test_no_layer_is_exchanged_while_the_ranks_have_it(ranks):
     own = LlamaForCausalLM(LlamaConfig(**SIZES))
     before = own.state_dict()["model.layers.0.mlp.up_proj.weight"].clone()

@@ -96,6 +96,7 @@ def test_ranks_that_come_apart_are_ended():
         assert "different answers" in ranks.ended
 
 
+@pytest.mark.slow
 def test_attentions_that_generate_reads_are_whole(ranks):
     torch.manual_seed(0)
     sizes = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 2, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32}

@@ -200,6 +200,7 @@ def test_attention_weights_of_generate_come_with_all_heads(model):
         assert {one.shape[1] for step in got.attentions for one in step} == {4}
 
 
+@pytest.mark.slow
 def test_encoder_and_decoder_may_differ_in_heads(ranks):
     shape = {"d_model": 32, "vocab_size": 64, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 64}
     heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 4, "decoder_ffn_dim": 64}
