@@ -23,7 +23,7 @@ from modular_converter.convert.source.library import Library, Observations
 from modular_converter.findings import ConversionError
 from modular_converter.model.bindings import EMPTY, Function, signature_of
 from modular_converter.model.class_blocks import Method
-from modular_converter.model.nodes import dotted, parse, walk
+from modular_converter.model.nodes import decorators_of, dotted, parse, walk
 from modular_converter.settings.layout import split_stem
 
 
@@ -318,8 +318,7 @@ def _of_dataclass(ancestors: Ancestors) -> Signature | None:
 
 
 def _is_dataclass(cls: ClassValue) -> bool:
-    decorators = (getattr(one, "func", one) for one in cls.members.node.decorator_list)
-    return any(dotted(one).rpartition(".")[2] == "dataclass" for one in decorators)
+    return any(one.rpartition(".")[2] == "dataclass" for one in decorators_of(cls.members.node))
 
 
 def _words_of(decorators: Sequence[ast.expr]) -> frozenset[str]:

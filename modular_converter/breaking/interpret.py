@@ -41,7 +41,7 @@ from modular_converter.breaking.values import (
 )
 from modular_converter.model.bindings import FUNCTIONS
 from modular_converter.model.class_blocks import Method
-from modular_converter.model.nodes import dotted, walk
+from modular_converter.model.nodes import decorators_of, walk
 
 
 MOST_DEPTH = 60
@@ -192,7 +192,7 @@ class Interpreter:
             return self._call_lambda(node, arguments, named, frame)
         first = Method(node).instance if function.owner is not None else ""
         given = list(arguments)
-        is_of_class = any(dotted(one) == "classmethod" for one in node.decorator_list)
+        is_of_class = "classmethod" in decorators_of(node)
         if first and (function.instance is not None or is_of_class):
             given.insert(0, function.owner if function.instance is None and function.owner else function.instance)  # type: ignore[arg-type]
         self._bind(node.args, given, named, frame)

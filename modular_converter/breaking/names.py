@@ -15,7 +15,7 @@ from modular_converter.convert.source.library import Library, Observations
 from modular_converter.findings import ConversionError
 from modular_converter.model.bindings import FUNCTIONS
 from modular_converter.model.module import ImportedName, Role, Statement
-from modular_converter.model.nodes import parse, walk, written
+from modular_converter.model.nodes import parse, top_line, walk, written
 from modular_converter.model.resolver import Definition, Resolver
 
 
@@ -148,7 +148,7 @@ def _value_of(path: str, name: str, statement: Statement) -> Value | Assigned | 
     body = _parsed(statement.text)
     for node in body if statement.role is Role.ASSIGNMENT else walk(*body):
         if isinstance(node, ast.ClassDef) and node.name == name:
-            first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+            first = top_line(node)
             lines = statement.text.split("\n")[first - 1 : node.end_lineno]
             return ClassValue(
                 path, name, above + first, textwrap.dedent("\n".join(lines)), tuple(map(written, node.bases))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from modular_converter.model.bindings import Function
 from modular_converter.model.class_blocks import Members, class_node
-from modular_converter.model.nodes import dotted
+from modular_converter.model.nodes import decorators_of
 
 
 class _NotKnown:
@@ -102,7 +102,7 @@ class ClassValue:
         """Name -> the method, and whether it is read as an attribute; of several with one name the getter, else the last."""
         found: dict[str, tuple[Function, bool]] = {}
         for one in self.members.methods:
-            is_getter = any(dotted(by).endswith(PROPERTY) for by in one.node.decorator_list)
+            is_getter = any(by.endswith(PROPERTY) for by in decorators_of(one.node))
             if is_getter or not found.get(one.name, (None, False))[1]:
                 found[one.name] = one.node, is_getter
         return found
