@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from modular_converter.findings import UNPARSABLE
-from modular_converter.git.work_tree import GitError, WorkTrees
+from modular_converter.files.read import text_of_content
+from modular_converter.findings import UNPARSABLE, ConversionError
+from modular_converter.git.work_tree import MOST_BYTES, GitError, WorkTrees
 from modular_converter.model.bindings import FUNCTIONS, Function, bindings_in
 from modular_converter.model.nodes import parse, walk
+from modular_converter.settings.disk import NO_FOLLOW, read_regular
 
 
 class _Outside(NamedTuple):
@@ -42,17 +45,19 @@ def edits_since(ref: str, package: str, followed: Collection[str]) -> Edits:
     comparison follows; without any, everything counts as read. Raises `GitError`.
     """
     repository, real = WorkTrees().of(package), os.path.realpath(package)
-    commit = repository.commit(ref)
-    changed = list(repository.snapshot(commit).changes_below(real, lambda name: name.endswith(".py")))
+    snapshot = repository.snapshot(repository.commit(ref))
+    changed = list(snapshot.changes_below(real, lambda name: name.endswith(".py")))
+    blobs = {path: blob for path in changed if followed and (blob := snapshot.blob(path))}
+    older: dict[str, bytes] = {}
+    with contextlib.suppress(GitError):  # then all of them count as read
+        older.update(zip(blobs, repository.contents([*blobs.values()])))
     unread, methods = {}, set[str]()
-    for path in changed if followed else ():
+    for path, content in older.items():
         try:
-            old = repository.content(commit, path).decode("utf-8").replace("\r\n", "\n")
-            with open(path, encoding="utf-8") as file:
-                new = file.read()
+            old, new = (text_of_content(path, one) for one in (content, read_regular(path, MOST_BYTES, NO_FOLLOW)))
             word = os.path.basename(os.path.dirname(path)).replace("_", "")
             sides = [_outside(text, followed, word) for text in (old, new)]
-        except (GitError, OSError, *UNPARSABLE):
+        except (ConversionError, OSError, *UNPARSABLE):
             continue
         if sides[0].text == sides[1].text:
             unread[path] = old

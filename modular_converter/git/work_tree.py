@@ -61,6 +61,11 @@ class Snapshot:
         for one in sorted(folders):
             yield from self.changes_in(one, wanted)
 
+    def blob(self, place: str) -> str:
+        """The name that git gives the regular file at a place; "" where the commit has none. See `differs`."""
+        mode, name = self._recorded.get(place, (_LINK_MODE, ""))
+        return "" if mode == _LINK_MODE else name
+
     def differs(self, place: str) -> bool:
         """Whether a file, or a link itself, has changed. `place` is a path whose folder is a real path."""
         if place not in self._known:
@@ -249,26 +254,24 @@ class Repository:
         """
         below = [folder] if folder else []
         listed = run_git(self.top, "ls-tree", "-r", "-z", "-l", "--full-tree", commit, "--", *below)
-        wanted: list[tuple[str, bytes]] = []
+        wanted: list[tuple[str, str]] = []
         for entry in listed.split(b"\0"):
             facts, _, path = entry.partition(b"\t")
             if path.endswith(os.fsencode(suffix)):
                 mode, kind, blob, length = facts.split()
                 if kind == b"blob" and mode != b"120000" and int(length) <= at_most:
-                    wanted.append((os.fsdecode(path), blob))
-        output = run_git(self.top, "cat-file", "--batch", given=b"".join(blob + b"\n" for _, blob in wanted))
-        found: list[tuple[str, bytes]] = []
+                    wanted.append((os.fsdecode(path), blob.decode("ascii")))
+        return list(zip((name for name, _ in wanted), self.contents([blob for _, blob in wanted])))
+
+    def contents(self, blobs: Sequence[str]) -> Iterator[bytes]:
+        """The contents of files, by the names that git gives them, read at once."""
+        output = run_git(self.top, "cat-file", "--batch", given="".join(f"{blob}\n" for blob in blobs).encode("ascii"))
         place = 0
-        for name, _ in wanted:
+        for _ in blobs:
             start = output.index(b"\n", place) + 1
             end = start + int(output[place : start - 1].split()[2])
-            found.append((name, output[start:end]))
+            yield output[start:end]
             place = end + 1
-        return found
-
-    def content(self, commit: str, path: str) -> bytes:
-        """The file that a commit has at a path of the work tree. Raises `GitError` where it has none."""
-        return run_git(self.top, "cat-file", "blob", f"{commit}:{self._name(path)}")
 
     def _name(self, path: str) -> str:
         return os.path.relpath(path, self.top).replace(os.sep, "/")

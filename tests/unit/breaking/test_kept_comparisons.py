@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from modular_converter.breaking import run as breaking_run
 from modular_converter.breaking.run import BreakingOptions, BreakingResult, compare_trees
+from modular_converter.breaking.untouched import Edits, edits_since
 from tests.unit.breaking.test_compare_trees import CONFIG, LLAMA, convert, library
 from tests.unit.trees import commit
 
@@ -129,6 +131,15 @@ def test_an_edit_that_nothing_reads_converts_no_heir(
     path.write_text(UNSIZED.replace("nn.LayerNorm", "nn.RMSNorm"))
     assert compared(zoo, published, cache) != before
     assert [Path(one).name for one in reached] == ["modular_gemma.py", "modular_phi.py"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    zoo = committed(tmp_path / "edited")
+    path = zoo / "models/llama/modeling_llama.py"
+    path.unlink()
+    os.mkfifo(path)
+    assert edits_since("HEAD", str(zoo), {"__init__"}) == Edits(frozenset({str(path)}))
 
 
 def test_another_order_of_settings_or_trees_is_not_taken_for_the_same(published: Path, tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ class KeptGathered:
             self.close()
         if (
             self not in _GATHERED
-        ):  # a forward without a backward leaves weights gathered, which code may have written since
+        ):  # a forward without a backward leaves them so, and code may have written to them since
             for unit in self.reshards:
                 unit.reshard()
 
