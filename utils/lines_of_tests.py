@@ -1,9 +1,9 @@
 """A plugin of pytest for `mutate_code.py`: which lines each test executes, and runs of chosen tests in a given order.
 
-`LINES_OF_TESTS` names a file that is written: under `tests` the seconds of each test and its lines by file, without those
-that only an import executes, and under `modules` what was imported from elsewhere. A test has the lines behind what it
-takes from a cache or from a fixture of several tests, too. `CHOSEN_TESTS` names a file with the tests to run in this order,
-each with the seconds that it may take.
+`LINES_OF_TESTS` names a file that is written: under `tests` the seconds of each test that passes and its lines by file, also
+those that processes execute which it starts, and without those that only an import executes; under `failed` the other tests;
+and under `modules` what was imported from elsewhere. A test has the lines behind what it takes from a cache or from a fixture
+of several tests, too. `LIMIT_OF_TESTS` are the seconds that each may take. `CHOSEN_TESTS` names a file with the tests to run in this order, each with the seconds that it may take.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -23,12 +24,19 @@ from typing import Any
 
 import pytest
 
+from utils import lines_of_processes
+
 
 class Recorder:
     """Notes the lines of the product that run while a test does."""
 
-    def __init__(self, target: str) -> None:
-        self.target = target
+    def __init__(self, target: str, limit: float) -> None:
+        self.target, self.limit = target, limit
+        self.failed: set[str] = set()
+        self.folder = tempfile.mkdtemp(dir=os.path.dirname(target))
+        lines_of_processes.tell_test(self.folder, 0)
+        os.environ[lines_of_processes.VARIABLE] = self.folder
+        os.register_at_fork(after_in_child=lambda: lines_of_processes.Notes(self.folder, os.getcwd()))
         self.found: dict[str, dict[str, Any]] = {}
         self.lines: dict[str, set[int]] = {}
         self.of_fixtures: dict[str, dict[str, set[int]]] = {}
@@ -38,12 +46,15 @@ class Recorder:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         self.lines = {}
         _clear_caches()
+        lines_of_processes.tell_test(self.folder, len(self.found) + 1)
+        signal.setitimer(signal.ITIMER_REAL, self.limit)
         start = time.perf_counter()
         threading.settrace(self._enter)  # of ranks that are threads
         sys.settrace(self._enter)
         try:
             return (yield)
         finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
             sys.settrace(None)
             threading.settrace(None)  # type: ignore[arg-type]
             for name in getattr(item, "fixturenames", ()):
@@ -74,14 +85,22 @@ class Recorder:
 
         return trace
 
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.failed |= {report.nodeid} if report.failed else set()
+
     def pytest_sessionfinish(self) -> None:
         here = os.getcwd() + os.sep
+        of_processes = lines_of_processes.noted(self.folder)
+        for number, one in enumerate(self.found.values(), 1):
+            for path, lines in of_processes.get(number, {}).items():
+                one["lines"][path] = sorted({*one["lines"].get(path, ()), *lines})
+        passed = {name: one for name, one in self.found.items() if name not in self.failed}
         modules = [
             name
             for name, one in [*sys.modules.items()]
             if not (getattr(one, "__file__", None) or here).startswith(here)
         ]
-        Path(self.target).write_text(json.dumps({"tests": self.found, "modules": modules}))
+        Path(self.target).write_text(json.dumps({"tests": passed, "failed": sorted(self.failed), "modules": modules}))
 
 
 def _add(lines: dict[str, set[int]], more: dict[str, set[int]]) -> None:
@@ -120,6 +139,6 @@ class Chooser:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the plugins that the environment variables ask for."""
     if target := os.environ.get("LINES_OF_TESTS"):
-        config.pluginmanager.register(Recorder(target))
+        config.pluginmanager.register(Recorder(target, float(os.environ["LIMIT_OF_TESTS"])))
     if chosen := os.environ.get("CHOSEN_TESTS"):
         config.pluginmanager.register(Chooser(json.loads(Path(chosen).read_text())))

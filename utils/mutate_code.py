@@ -5,7 +5,8 @@ Makes small random changes, one at a time, in a copy of the repository, and runs
 round, a constant changed, a condition negated, `and` for `or`, a statement dropped. The tests are those of the changed
 file's own folder below `tests/parallel` or `tests/unit`, or the ones behind `--`; of these those that execute the changed
 statement, the quickest first. Prints the changes that no test noticed, and the share of those that one did. Exits with 1
-below `--at-least`.
+below `--at-least`. `--workers` tries so many at once, each in a copy of its own. Tests that fail without a change are named
+and left out. An interruption ends it with the figures until then, and names what was not tried to the end.
 
 Annotations, assertions, the sizes of caches, `frozen=True` and imports for type checkers are not changed: a program that is
 right does the same without them. Nor are `strict=True` of `zip`, a number in place of an `end_lineno` that only a type
@@ -29,15 +30,20 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from code_changes import change_of
 
 
 ROOT = Path(__file__).resolve().parent.parent
 OWN = ("modular_converter", "tests", "utils")  # each run imports these from its own tree
-SURVIVED = "survived  "
+SURVIVED, UNFINISHED = "survived  ", "unfinished  "
+FORKS = multiprocessing.get_context("fork")
+# Processes that tests start say which lines they execute.
+AT_START = "import utils.lines_of_processes\n"
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,7 @@ def main() -> int:
     )
     parser.add_argument("--at-least", type=float, default=0.0, help="the share to be noticed, in percent")
     parser.add_argument("--limit", type=float, default=20.0, help="seconds of a test beyond twice an unchanged one")
+    parser.add_argument("--workers", type=int, default=1, help="changes that are tried at once")
     given = sys.argv[1:]
     split = given.index("--") if "--" in given else len(given)
     options, tests = parser.parse_args(given[:split]), given[split + 1 :]
@@ -79,20 +86,82 @@ def main() -> int:
         mutants = [*survivors(everything, options.again.read_text(encoding="utf-8"))]
     else:
         mutants = [*itertools.starmap(mutant_at, drawn)]  # all at once: files may change while the tests run
+    signal.signal(signal.SIGINT, _interrupt)  # ignored in the background of a script
     with tempfile.TemporaryDirectory() as folder:
-        tree = copy_of_repository(Path(folder))
-        known: dict[tuple[str, ...], Tests] = {}
-        tried: list[Mutant] = []
-        survived: list[Mutant] = []
-        with contextlib.suppress(KeyboardInterrupt):  # the figures are of those until then
-            for one in mutants:
-                own = tuple(tests) or tests_of(one.path)
-                known[own] = known.get(own) or recorded(tree, own)
-                survived += [one] if survives(one, tree, known[own], options.limit) else []
-                tried.append(one)
-    share = 100 * (1 - len(survived) / max(len(tried), 1))
-    print(f"{len(tried) - len(survived)} of {len(tried)} noticed, {share:.0f} of 100; {len(everything)} possible")
+        noticed = tried_at_once(mutants, tests, options.workers, Path(folder), options.limit)
+    share = 100 * sum(noticed) / max(len(noticed), 1)
+    print(f"{sum(noticed)} of {len(noticed)} noticed, {share:.0f} of 100; {len(everything)} possible")
     return int(share < options.at_least)
+
+
+def _interrupt(*_: object) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # `timeout` sends it to the process and to its group
+    raise KeyboardInterrupt
+
+
+def tried_at_once(
+    mutants: Sequence[Mutant], tests: Sequence[str], workers: int, folder: Path, limit: float
+) -> list[bool]:
+    """Whether each mutant was noticed, of those that were tried until the end or an interruption; says which were not.
+
+    Args:
+        tests: instead of those of each file's own folder.
+        limit: seconds that are added to twice the time of each test.
+    """
+    stop, noticed = FORKS.Event(), list[bool]()
+    own = {one: tuple(tests) or tests_of(one.path) for one in mutants}
+    tasks = [*dict.fromkeys(task for one in own.values() for task in tasks_of(one))]
+    with ProcessPoolExecutor(workers, FORKS, _begin_worker, (folder, stop)) as pool:
+        running: dict[Future[bool | None], Mutant] = {}
+        try:
+            records = dict(zip(tasks, pool.map(_record, tasks, itertools.repeat(10 * limit)), strict=True))
+            known = {paths: joined([records[task] for task in tasks_of(paths)]) for paths in {*own.values()}}
+            if empty := [*itertools.chain(*(paths for paths, one in known.items() if not one.lines))]:
+                raise SystemExit(f"No test passes without any change: {' '.join(empty)}")
+            for one in mutants:
+                known_tests = known[own[one]]
+                chosen = {test: limit + 2 * known_tests.seconds[test] for test in known_tests.of(one)}
+                running[pool.submit(_survives, one, chosen)] = one
+            for ended in as_completed(running):
+                noticed.append(_told(ended, running.pop(ended)))
+        except KeyboardInterrupt:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+            begun = {future: one for future, one in running.items() if not future.cancelled()}
+            for future, one in begun.items():
+                if future.result() is None:
+                    print(f"{UNFINISHED}{one}")
+                else:
+                    noticed.append(_told(future, one))
+    return noticed
+
+
+def _told(ended: Future[bool | None], mutant: Mutant) -> bool:
+    if survived := ended.result():
+        print(f"{SURVIVED}{mutant}", flush=True)
+    return not survived
+
+
+class _Worker:
+    """What a process of the pool has for itself."""
+
+    tree: Path
+    stop: Any
+
+
+def _begin_worker(folder: Path, stop: Any) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process tells when to stop
+    _Worker.tree, _Worker.stop = copy_of_repository(folder / str(os.getpid())), stop
+
+
+def _record(task: str, limit: float) -> Tests:
+    return recorded(_Worker.tree, [task], limit)
+
+
+def _survives(mutant: Mutant, chosen: Mapping[str, float]) -> bool | None:
+    """Whether the tests pass in spite of a change; None if they were stopped."""
+    survived = survives(mutant, _Worker.tree, chosen)
+    return None if _Worker.stop.is_set() else survived
 
 
 def source_files(paths: Sequence[Path]) -> Iterator[Path]:
@@ -103,19 +172,26 @@ def source_files(paths: Sequence[Path]) -> Iterator[Path]:
 
 def survivors(found: Sequence[tuple[Path, int]], printed: str) -> Iterator[Mutant]:
     """The mutants at some places that another run has printed as unnoticed."""
-    said = {line.removeprefix(SURVIVED) for line in printed.splitlines() if line.startswith(SURVIVED)}
+    lines = [line for line in printed.splitlines() if line.startswith((SURVIVED, UNFINISHED))]
+    said = {line.removeprefix(SURVIVED).removeprefix(UNFINISHED) for line in lines}
     files = {line.partition(":")[0] for line in said}
     here = (mutant_at(path, number) for path, number in found if str(path.relative_to(ROOT)) in files)
     return (one for one in here if str(one) in said)
 
 
 def copy_of_repository(folder: Path) -> Path:
-    """A copy of the files that git knows, so that no change ever touches the working tree."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True)
-    for name in filter(None, listed.stdout.split("\0")):
+    """A copy of the files that git knows, so that no change ever touches the working tree; all where there is no git."""
+    try:
+        command = ["git", "ls-files", "-z"]
+        names = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, text=True).stdout.split("\0")
+    except (OSError, subprocess.CalledProcessError):
+        found = (path.relative_to(ROOT) for path in ROOT.rglob("*") if path.is_file())
+        names = [str(path) for path in found if not any(part.startswith(".") for part in path.parts)]
+    for name in filter(None, names):
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, target)
+    (folder / "sitecustomize.py").write_text(AT_START)
     return folder
 
 
@@ -140,20 +216,17 @@ class Tests:
         return sorted(chosen, key=lambda one: (one not in inside, self.seconds[one], one))
 
 
-def survives(mutant: Mutant, tree: Path, tests: Tests, limit: float) -> bool:
-    """Whether the tests pass in spite of a change; says so at once. `limit` is added to twice the time of each."""
-    place, chosen = tree / mutant.path.relative_to(ROOT), tests.of(mutant)
+def survives(mutant: Mutant, tree: Path, chosen: Mapping[str, float]) -> bool:
+    """Whether tests pass in spite of a change, in this order, each within its seconds."""
+    place = tree / mutant.path.relative_to(ROOT)
     original, facts = place.read_text(encoding="utf-8"), place.stat()
     place.write_text(mutant.text, encoding="utf-8")
     os.utime(place, ns=(facts.st_atime_ns, facts.st_mtime_ns + 10**10))  # bytecode is told by seconds and size
     try:
-        survived = passes(tree, {one: limit + 2 * tests.seconds[one] for one in chosen})
+        return passes(tree, chosen)
     finally:
         place.write_text(original, encoding="utf-8")
         os.utime(place, ns=(facts.st_atime_ns, facts.st_mtime_ns))
-    if survived:
-        print(f"{SURVIVED}{mutant}", flush=True)
-    return survived
 
 
 def tests_of(path: Path) -> tuple[str, ...]:
@@ -164,20 +237,37 @@ def tests_of(path: Path) -> tuple[str, ...]:
     return (next(str(folder) for folder in found if (ROOT / folder).is_dir()),)
 
 
-def recorded(tree: Path, tests: Sequence[str]) -> Tests:
-    """The record of the tests without a change. Raises ``SystemExit`` if they fail.
+def tasks_of(paths: Sequence[str]) -> list[str]:
+    """The files with the tests of folders, and all other arguments as they are."""
+    return [
+        str(file.relative_to(ROOT)) if (ROOT / path).is_dir() else path
+        for path in paths
+        for file in (sorted((ROOT / path).rglob("test_*.py")) if (ROOT / path).is_dir() else [ROOT])
+    ]
+
+
+def recorded(tree: Path, tests: Sequence[str], limit: float) -> Tests:
+    """The record of the tests that pass without a change, each within some seconds; says which do not.
 
     What they import from elsewhere is then imported here, once for all runs, which are forks of this process.
     """
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "lines"
-        if not pytest_passes(tree, tests, {"LINES_OF_TESTS": str(target)}):
-            raise SystemExit(f"The tests fail without any change: {' '.join(tests)}")
-        found = json.loads(target.read_text())
+        pytest_passes(tree, tests, {"LINES_OF_TESTS": str(target), "LIMIT_OF_TESTS": str(limit)})
+        nothing = {"tests": {}, "failed": tests, "modules": []}  # a test took too long or ended the process
+        found = json.loads(target.read_text()) if target.exists() else nothing
+    for test in found["failed"]:
+        print(f"fails without any change: {test}", flush=True)
     for module in found["modules"]:
         with contextlib.suppress(Exception):
             importlib.import_module(module)
     return Tests(*({test: one[key] for test, one in found["tests"].items()} for key in ("seconds", "lines")))
+
+
+def joined(records: Sequence[Tests]) -> Tests:
+    """The records of several files as one."""
+    seconds = {test: number for one in records for test, number in one.seconds.items()}
+    return Tests(seconds, {test: lines for one in records for test, lines in one.lines.items()})
 
 
 def passes(tree: Path, tests: Mapping[str, float]) -> bool:
@@ -191,12 +281,15 @@ def passes(tree: Path, tests: Mapping[str, float]) -> bool:
 
 def pytest_passes(tree: Path, arguments: Sequence[str], variables: Mapping[str, str]) -> bool:
     """Whether pytest succeeds in a tree. Only a run that records writes bytecode."""
-    run = multiprocessing.get_context("fork").Process(target=_pytest, args=(tree, arguments, variables))
+    run = FORKS.Process(target=_pytest, args=(tree, arguments, variables))
     run.start()
-    run.join()
     assert run.pid
+    stop = getattr(_Worker, "stop", None)
+    while run.is_alive() and not (stop and stop.is_set()):
+        run.join(0.5)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(run.pid, signal.SIGKILL)  # what the tests have started
+    run.join()
     return run.exitcode == 0
 
 
@@ -213,8 +306,8 @@ def _pytest(tree: Path, arguments: Sequence[str], variables: Mapping[str, str]) 
         os.dup2(sys.stdout.fileno(), stream)
     import pytest
 
-    options = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-p", "utils.lines_of_tests"]
-    sys.exit(pytest.main([*options, *arguments]))
+    options = ["-q", "-n", "0", "-p", "no:cacheprovider", "-p", "utils.lines_of_tests"]
+    sys.exit(pytest.main([*options, *(["-x"] if "CHOSEN_TESTS" in variables else []), *arguments]))
 
 
 def places(path: Path) -> Iterator[tuple[Path, int]]:

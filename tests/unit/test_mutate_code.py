@@ -139,8 +139,8 @@ PROJECT = {
 def project(tmp_path, monkeypatch):
     """A product of one function with its tests, and the plugin."""
     monkeypatch.setattr(mutate_code, "ROOT", tmp_path)
-    plugin = "utils/lines_of_tests.py"
-    for name, text in {**PROJECT, plugin: (PATH.parents[1] / plugin).read_text()}.items():
+    plugins = [f"utils/lines_of_{name}.py" for name in ("tests", "processes")]
+    for name, text in {**PROJECT, **{one: (PATH.parents[1] / one).read_text() for one in plugins}}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     return tmp_path
@@ -148,23 +148,23 @@ def project(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_the_tests_of_a_line_decide(project):
-    tests = mutate_code.recorded(project, ["tests"])
+    tests = mutate_code.recorded(project, ["tests"], 60)
     path = project / "modular_converter/code.py"
     found = {str(one): one for one in (mutate_code.mutant_at(*place) for place in mutate_code.places(path))}
     noticed = found["modular_converter/code.py:3: 1 -> 2"]
     assert tests.of(noticed) == ["tests/test_f.py::test_one"]
     both = ["tests/test_f.py::test_one", "tests/test_f.py::test_two"]
     assert sorted(tests.of(found["modular_converter/code.py:2: if a: -> if not a:"])) == both
-    assert not mutate_code.survives(noticed, project, tests, 20)
-    assert mutate_code.survives(found["modular_converter/code.py:4: 2 -> 3"], project, tests, 20)
+    seconds = dict.fromkeys(both, 20.0)
+    assert not mutate_code.survives(noticed, project, seconds)
+    assert mutate_code.survives(found["modular_converter/code.py:4: 2 -> 3"], project, seconds)
     endless = found["modular_converter/code.py:4: return 2 -> pass"].text.replace("pass", "while True:\n        pass")
-    tests = dataclasses.replace(tests, seconds=dict.fromkeys(tests.seconds, 0.1))
-    assert not mutate_code.survives(dataclasses.replace(noticed, text=endless, header=range(4, 5)), project, tests, 0)
+    assert not mutate_code.survives(dataclasses.replace(noticed, text=endless), project, dict.fromkeys(both, 0.2))
     assert path.read_text() == PROJECT["modular_converter/code.py"]
 
 
 def test_what_a_cache_a_shared_fixture_or_a_thread_gives_is_each_tests_own(project):
-    tests = mutate_code.recorded(project, ["tests"])
+    tests = mutate_code.recorded(project, ["tests"], 60)
     found = [mutate_code.mutant_at(*place) for place in mutate_code.places(project / "modular_converter/cached.py")]
     for name, line in (("g", 6), ("h", 10), ("i", 14)):
         chosen = {test for one in found if one.line == line for test in tests.of(one)}
@@ -174,7 +174,7 @@ def test_what_a_cache_a_shared_fixture_or_a_thread_gives_is_each_tests_own(proje
 @pytest.mark.slow
 def test_the_body_of_a_class_is_no_test_s_own(project):
     """The tests that import it come first; another may read a table that is made there."""
-    tests = mutate_code.recorded(project, ["tests"])
+    tests = mutate_code.recorded(project, ["tests"], 60)
     found = [mutate_code.mutant_at(*place) for place in mutate_code.places(project / "modular_converter/late.py")]
     [chosen] = [tests.of(one) for one in found if str(one).endswith(":2: 1 -> 2")]
     assert {*chosen[:2]} == {"tests/test_late.py::test_a", "tests/test_late.py::test_b"}
