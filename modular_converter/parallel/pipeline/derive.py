@@ -180,5 +180,4 @@ def _output(call: ModuleCall, later: list[ModuleCall], shared: set[str], known: 
     """The variable of the result, if the model or layers use its name; else the name of an argument that takes it."""
     names = [call.result]
     names += [name for c in later for name, numbers in c.arguments if set(numbers) & set(call.outputs)]
-    names += [] if later else [known]
-    return next((name for name in names if name in shared), call.result or "output")
+    return next((name for name in (*names, known) if name in shared), call.result or "output")

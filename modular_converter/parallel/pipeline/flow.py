@@ -62,7 +62,6 @@ class ResultSources(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return frozenset().union(*(self._of.get(storage_number(one), frozenset()) for one in tensors))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
         result = func(*args, **kwargs)
         known = OPERATORS.get(func.overloadpacket.__name__)
         if not self._inside and not (known is not None and known.traits.shape_only):
@@ -197,7 +196,7 @@ class LayerFlow:
         entering: number of a layer -> the values, by name, that a stage beginning there receives.
         output: of the model.
         asked: the tensors that bypass a layer without a name in the plan, in order.
-        inner: path of a layer -> for each call, the calls of modules inside that return asked tensors, in order.
+        inner: path of a layer, which runs once -> the calls of modules inside that return asked tensors, in order.
         rewritten: numbers of layers whose entering tensors the model writes to in place.
     """
 
@@ -205,7 +204,7 @@ class LayerFlow:
     entering: Mapping[int, Mapping[str, Any]]
     output: Any
     asked: tuple[AskedTensor, ...] = ()
-    inner: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
+    inner: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     rewritten: frozenset[int] = frozenset()
 
 
@@ -378,19 +377,11 @@ def _places(model: torch.nn.Module, plan: PipelinePlan) -> dict[str, int]:
 
 def _inner(
     layers: Collection[str], made: Sequence[ModuleResult], asked: Sequence[AskedTensor]
-) -> dict[str, tuple[tuple[str, ...], ...]]:
-    """See ``LayerFlow.inner``; calls in a layer end before the layer's call."""
+) -> dict[str, tuple[str, ...]]:
+    """See ``LayerFlow.inner``."""
     spots = {(spot.path, spot.call) for one in asked for spot in one.spots}
-    found: dict[str, tuple[tuple[str, ...], ...]] = {}
-    pending: list[str] = []
-    for one in made:
-        if one.path in layers:
-            inside = tuple(path for path in pending if path.startswith(f"{one.path}."))
-            found[one.path] = (*found.get(one.path, ()), inside)
-            pending = [path for path in pending if path not in inside]
-        elif (one.path, one.call) in spots:
-            pending.append(one.path)
-    return found
+    calls = [one.path for one in made if (one.path, one.call) in spots]
+    return {layer: tuple(path for path in calls if path.startswith(f"{layer}.")) for layer in layers}
 
 
 def handed_over(

@@ -120,7 +120,6 @@ class StageModule(torch.nn.Module):
         self._blanks: dict[str, Iterator[Any]] = {}
         self._shared: dict[Any, torch.Tensor] = {}
         self._uses: Counter[int] = Counter()
-        self._inner: dict[str, Iterator[tuple[str, ...]]] = {}
         self._given: set[str] = set()
         self._received: dict[str, Any] = {}
         self._sent: dict[str, Any] = {}
@@ -192,7 +191,6 @@ class StageModule(torch.nn.Module):
         passed = received[len(received) - len(self._earlier) :]
         self._received = {} if self.is_first else _filled(self._at(self.span.start), self._own_copies(received))
         self._blanks = {path: self._returned(path, passed, device) for path in self._emptied}
-        self._inner = {path: iter(found) for path, found in self._flow.inner.items()}
         try:
             result = self.model(**inputs)
         except _Stop:
@@ -320,7 +318,8 @@ class StageModule(torch.nn.Module):
     def _blank(self, path: str, forward: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(forward)  # its signature gives the names of arguments
         def blank(*args: Any, **kwargs: Any) -> Any:
-            for inside in next(self._inner.get(path, iter(())), ()):  # their hooks keep results for the model's output
+            assert self._flow is not None
+            for inside in self._flow.inner.get(path, ()):  # their hooks keep results for the model's output
                 if inside in self._emptied:
                     self.model.get_submodule(inside)()
             try:

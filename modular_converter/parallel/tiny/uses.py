@@ -382,7 +382,7 @@ class _Bounded(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Refuses large tensors: a guessed shape of an argument may lead to 100,000 patches of 16 (videomae, 17 GB)."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
+        result = func(*args, **kwargs)
         if any(tensor.numel() > _MOST_NUMBERS for tensor in tensors_in(result)):
             raise BuildError("more numbers than a small instance has")
         return result

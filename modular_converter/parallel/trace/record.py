@@ -288,7 +288,7 @@ class _Dispatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.recorder = recorder
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return self.recorder.operation(func, args, kwargs or {})
+        return self.recorder.operation(func, args, kwargs)
 
 
 # Folders of code between the model's own code and an operation.

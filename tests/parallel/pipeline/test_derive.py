@@ -126,8 +126,7 @@ class Chain(nn.Module):
             hidden = self.layers[0](hidden)
         for layer in self.others or ():
             hidden = layer(hidden)
-        hidden = self.norm(hidden)
-        return hidden + start if self.trap == "around" else hidden
+        return self.norm(hidden) + (start if self.trap == "around" else 0)
 
 
 def chain(trap=""):
@@ -166,7 +165,9 @@ def test_what_passes_by_unchanged_is_handed_on_by_name():
 def test_an_input_that_no_module_names_is_not_there():
     model, inputs, plan = chain()
     short = dataclasses.replace(plan.entries[1], inputs=("hidden",))
-    assert not verify_pipeline(model, PipelinePlan("x", (plan.entries[0], short, plan.entries[2])), inputs).passed
+    verdict = verify_pipeline(model, PipelinePlan("x", (plan.entries[0], short, plan.entries[2])), inputs)
+    assert not verdict.passed and verdict.reason.startswith("cut before layer 1: output 0 differs by")
+    assert not verdict.evidence.operators  # a failing verdict holds for nothing
 
 
 @pytest.mark.parametrize(
