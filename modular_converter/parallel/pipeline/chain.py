@@ -190,9 +190,8 @@ def _size(trace: Trace, path: str) -> int:
 
 
 def _children(trace: Trace, parent: ModuleCall) -> list[ModuleCall]:
-    """The calls that one run of a module's own forward makes, in order."""
-    found = [c for c in trace.modules if c.path and c.caller == parent.path and c.path != parent.path]
-    return [c for c in found if parent.first <= c.first and c.last <= parent.last]
+    """The calls that a module's own forward makes, in order. Of one that runs twice, no list of layers can be a chain."""
+    return [c for c in trace.modules if c.path and c.caller == parent.path and c.path != parent.path]
 
 
 def _opened(trace: Trace, calls: list[ModuleCall], layers: str) -> list[ModuleCall]:

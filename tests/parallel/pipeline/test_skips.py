@@ -46,13 +46,15 @@ class Passing(nn.Module):
     def __init__(self, way: str) -> None:
         super().__init__()
         self.way, self.embed, self.norm = way, Embedding(), nn.LayerNorm(4)
-        self.layers = nn.ModuleList(Layer() for _ in range(4))
+        self.layers, self.drop = nn.ModuleList(Layer() for _ in range(4)), nn.Dropout(0.0)
         if way == "sides":
             self.sides = nn.ModuleList(nn.Linear(4, 2) for _ in range(4))
 
     def forward(self, ids: torch.Tensor) -> Any:
         hidden, kinds = self.embed(ids)
         start, states, sides = hidden, [], []
+        if self.way == "again":
+            hidden = self.drop(hidden)
         if self.way == "written":
             hidden *= 2.0
         if self.way == "written through a view":
@@ -69,6 +71,8 @@ class Passing(nn.Module):
                 hidden = hidden + states[3 - number] * 2.0
             if self.way == "sides":
                 sides.append(self.sides[number](hidden.transpose(0, 1)))
+        if self.way == "again":
+            hidden = self.drop(hidden)
         hidden = self.norm(hidden)
         if self.way == "around":
             board = torch.zeros_like(hidden)
@@ -86,6 +90,7 @@ WAYS = (
     "u",
     "sides",
     "around",
+    "again",
 )
 IDS = {"ids": torch.tensor([[1, 3, 4], [2, 5, 0]])}
 
@@ -133,8 +138,9 @@ def test_no_stage_receives_what_no_later_one_needs() -> None:
     plan = proven_pipeline_plan(model, IDS, "passing")
     # Behind layer 2 the result of layer 1 is added, behind layer 3 that of layer 0.
     assert in_stages(model, plan, tuple(range(n, n + 1) for n in range(4)))[1] == [2, 3, 2]
-    model = passing("plain")
-    assert in_stages(model, proven_pipeline_plan(model, IDS, "passing"), (range(2), range(2, 4)))[1] == [1]
+    for way in ("plain", "again"):
+        model = passing(way)
+        assert in_stages(model, proven_pipeline_plan(model, IDS, "passing"), (range(2), range(2, 4)))[1] == [1]
 
 
 class WithTower(Passing):
