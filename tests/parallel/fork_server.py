@@ -8,6 +8,7 @@ number and its exit code. It ends with its input.
 from __future__ import annotations
 
 import faulthandler
+import gc
 import json
 import os
 import runpy
@@ -63,5 +64,6 @@ def serve(answers):
 
 if __name__ == "__main__":
     warnings.simplefilter("default")
+    gc.freeze()  # no process need search what was imported for cyclic garbage, and copy it in doing so
     if script := serve(open(os.dup(1), "w")):  # noqa: SIM115
         runpy.run_path(script, run_name="__main__")
