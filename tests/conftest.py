@@ -3,6 +3,8 @@ commands; a folder for kept answers of this run alone; and summaries are printed
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import os
 import shutil
 import signal
@@ -33,6 +35,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays: no search for cyclic garbage goes through it again, a tenth of a run's time."""
+    gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def pool():
     """Two processes for verifications of plans."""
@@ -41,6 +48,37 @@ def pool():
 
     with RankPool(2) as found:
         yield found
+
+
+@pytest.fixture
+def one_pool(pool, monkeypatch):
+    """The commands take two processes that run already."""
+    from modular_converter.parallel.proof import on_ranks
+
+    monkeypatch.setattr(on_ranks, "RankPool", lambda size: contextlib.nullcontext(pool))
+
+
+@pytest.fixture(scope="session")
+def _derived():
+    """What the commands have derived in this process: model, settings and head -> plan."""
+    return {}
+
+
+@pytest.fixture
+def derived_once(_derived, monkeypatch):
+    """Each model's plan is derived once for the commands of all tests that change nothing about how."""
+    pytest.importorskip("transformers")
+    from modular_converter.parallel import cli
+    from modular_converter.parallel.commands import common, kinds, show, write
+
+    def derived_of(model, settings, head="base"):
+        question = model, settings, head
+        if question not in _derived:
+            _derived[question] = common.derived_of(*question)
+        return _derived[question]
+
+    for module in (cli, kinds, show, write):
+        monkeypatch.setattr(module, "derived_of", derived_of)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 
 import pytest
@@ -23,14 +22,6 @@ def ranks():
     with Session(("cpu", "cpu"), init_method="forkserver", limit_s=120.0) as session:
         session.start()
         yield session
-
-
-@pytest.fixture
-def one_pool(pool, monkeypatch):
-    """The commands take two processes that run already."""
-    from modular_converter.parallel.proof import on_ranks
-
-    monkeypatch.setattr(on_ranks, "RankPool", lambda size: contextlib.nullcontext(pool))
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ pytest.importorskip("transformers")
 from modular_converter.parallel.cli import main  # noqa: E402
 
 
+pytestmark = pytest.mark.usefixtures("derived_once")
 NUMBERS = itertools.count()
 MODEL = """\
 import torch

@@ -14,6 +14,7 @@ from modular_converter.parallel.cli import main  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
 
 
+pytestmark = pytest.mark.usefixtures("derived_once")
 LLAMA = str(Path(__file__).parents[2] / "models" / "llama" / "modeling_llama.py")
 
 

@@ -183,6 +183,7 @@ def test_plans_are_shown_derived_and_exported() -> None:
     assert {line.split(" ")[1] for line in PLANS} == {"--help", "show", "derive", "export"}
 
 
+@pytest.mark.usefixtures("derived_once", "one_pool")
 @pytest.mark.parametrize("line", sorted(set(PLANS.values())))
 def test_a_command_for_plans_runs(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found, rest = click_command(shlex.split(line))

@@ -35,10 +35,11 @@ def show(model: str, plan_file: str | None, settings: tuple[str, ...], ranks: in
     """
     from modular_converter.parallel.plans.resolve import check_whole
 
+    given = read_plan(plan_file, Plan) if plan_file else None
     found = derived_of(model, settings)
-    plan = read_plan(plan_file, Plan) if plan_file else found.plan
-    if plan_file:
-        check_whole(plan, found.small.model)
+    plan = given or found.plan
+    if given:
+        check_whole(given, found.small.model)
     if full:
         from modular_converter.parallel.tables.summary import full_model
 

@@ -11,6 +11,7 @@ from modular_converter.parallel.proof import prove  # noqa: E402
 from modular_converter.parallel.proof.judge import Verdict  # noqa: E402
 
 
+pytestmark = pytest.mark.usefixtures("derived_once")
 JSON = '{"version": 1, "model": "llama", "rules": [{"pattern": "layers.*.mlp.up_proj", "style": "colwise", %s}]}'
 
 

@@ -17,6 +17,9 @@ from modular_converter.parallel.proof.prove import derive_model, prove  # noqa: 
 from modular_converter.parallel.tiny.build import target_of  # noqa: E402
 
 
+pytestmark = pytest.mark.usefixtures("derived_once")
+
+
 @pytest.fixture(scope="module")
 def qwen3():
     return derive_model(target_of("qwen3"))
