@@ -80,8 +80,18 @@ def overlaps(page: Page, selector: str) -> tuple[int, list[list[str]]]:
     return number, found
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("which", ["small", "large"])
+@pytest.mark.parametrize(
+    ("which", "dark"),
+    [
+        pytest.param(which, dark, id=f"{which}-{'dark' if dark else 'light'}", marks=marks)
+        for which, dark, marks in (
+            ("small", False, []),
+            ("large", True, []),
+            ("small", True, [pytest.mark.slow]),
+            ("large", False, [pytest.mark.slow]),
+        )
+    ],
+)
 def test_list_and_graph_have_ink_in_the_right_colours(page, request, which, dark):
     graph, path = request.getfixturevalue(which)
     for fragment in ("", f"#model={max(graph.heir_counts, key=lambda name: graph.heir_counts[name])}"):
@@ -145,7 +155,7 @@ def test_the_overview_draws_the_curves_of_one_model_only(page, large):
     assert page.evaluate(curves) == 0
 
 
-@pytest.mark.parametrize("which", ["small", "large"])
+@pytest.mark.parametrize("which", [pytest.param("small", marks=pytest.mark.slow), "large"])
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 def test_nothing_overflows_and_no_names_overlap(page, request, which, size):
     graph, path = request.getfixturevalue(which)

@@ -111,7 +111,10 @@ def test_pre_commit_refuses_what_is_stale_and_puts_it_right(repository):
 @needs_pre_commit
 @pytest.mark.parametrize(
     ("removed", "said"),
-    [("models/gemma/modular_gemma.py", "MC403"), ("models/gemma/modeling_gemma.py", "MC402")],
+    [
+        ("models/gemma/modular_gemma.py", "MC403"),
+        pytest.param("models/gemma/modeling_gemma.py", "MC402", marks=pytest.mark.slow),
+    ],
 )
 def test_a_commit_that_only_deletes_is_checked(repository, removed, said):
     assert "files were modified" in repository.hook("modular-convert", local("modular-convert")).stdout

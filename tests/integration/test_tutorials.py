@@ -88,6 +88,7 @@ def test_a_first_model(tmp_path: Path) -> None:
     assert follow("tutorials/first-model.md", tmp_path) == 8
 
 
+@pytest.mark.slow
 def test_a_first_parallelize(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     assert follow("tutorials/first-parallelize.md", tmp_path) == 1

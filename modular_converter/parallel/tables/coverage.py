@@ -253,7 +253,7 @@ class _TimeIsUp(BaseException):
 
 
 @contextmanager
-def limited(seconds: int, by_the_clock: int | None = None) -> Iterator[None]:
+def limited(seconds: float, by_the_clock: float | None = None) -> Iterator[None]:
     """A context that raises ``PlanError`` in the main thread after ``seconds`` of this process's processor time.
 
     Args:
@@ -267,12 +267,12 @@ def limited(seconds: int, by_the_clock: int | None = None) -> Iterator[None]:
     before = {number: signal.signal(number, stop) for number in (signal.SIGALRM, signal.SIGPROF)}
     try:
         signal.setitimer(signal.ITIMER_PROF, seconds)
-        signal.alarm(longest)
+        signal.setitimer(signal.ITIMER_REAL, longest)
         yield
     except _TimeIsUp as error:
         raise PlanError(str(error)) from None
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.setitimer(signal.ITIMER_PROF, 0)
         for number, handler in before.items():
             signal.signal(number, handler)

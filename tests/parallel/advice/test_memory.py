@@ -56,8 +56,14 @@ def real_peak(subject: ModelInQuestion, recompute: bool) -> int:
     return int(found["Total"]) - state - sum(one.numel() * one.element_size() for one in model.buffers())
 
 
-@pytest.mark.parametrize("recompute", [False, True])
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize(
+    ("kind", "recompute"),
+    [
+        pytest.param(kind, recompute, marks=[pytest.mark.slow] if bool(number % 2) is recompute else [])
+        for number, kind in enumerate(MODELS)
+        for recompute in (False, True)
+    ],
+)
 def test_never_below_the_truth_and_close_to_it(kind: str, recompute: bool) -> None:
     """With plain attention: the fused kernels of GPUs, which the prediction has in mind, are others on the CPU."""
     subject = question(kind)

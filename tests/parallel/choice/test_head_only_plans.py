@@ -19,7 +19,7 @@ def slow(*values):
     ("path", "most"),
     [
         ("gpt_oss.modeling_gpt_oss.GptOssForCausalLM", 0.52),
-        ("diffllama.modeling_diffllama.DiffLlamaForCausalLM", 0.52),
+        slow("diffllama.modeling_diffllama.DiffLlamaForCausalLM", 0.52),
         slow("bamba.modeling_bamba.BambaForCausalLM", 0.6),
         slow("falcon_h1.modeling_falcon_h1.FalconH1ForCausalLM", 0.56),
         slow("qwen3_vl.modeling_qwen3_vl.Qwen3VLForConditionalGeneration", 0.62),

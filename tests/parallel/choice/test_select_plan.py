@@ -29,7 +29,7 @@ def deepseek(**settings):
     return DeepseekV2Model(DeepseekV2Config(**sizes, n_group=1, head_dim=8, num_experts_per_tok=2, **settings))
 
 
-@pytest.mark.parametrize("rank", [None, 24])
+@pytest.mark.parametrize("rank", [None, pytest.param(24, marks=pytest.mark.slow)])
 def test_a_part_that_is_left_out_is_left_out_of_the_small_instance(rank):
     plan, where = select_plan(deepseek(q_lora_rank=rank), None, 2)
     patterns = {rule.pattern for rule in plan.rules}
@@ -44,7 +44,7 @@ def test_switches_of_inner_configurations_are_carried():
     assert small_overrides(config) == {"text_config.hidden_act": "gelu"}
 
 
-@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("shared", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_switches_that_a_configuration_does_not_declare_are_carried(shared):
     """As published for DeBERTa v3, whose configuration class has no field ``share_att_key``."""
     from transformers import DebertaV2Config, DebertaV2Model
@@ -91,7 +91,9 @@ def test_integers_that_shrink_are_part_of_a_given_plan():
     assert "verified on 2 ranks" in select_plan(found.small.model, found.plan, 2)[1]
 
 
-@pytest.mark.parametrize("groups, kept", [(8, None), (4, 4), (2, 4), (1, 1)])
+@pytest.mark.parametrize(
+    "groups, kept", [(2, 4), *(pytest.param(*more, marks=pytest.mark.slow) for more in ((8, None), (4, 4), (1, 1)))]
+)
 def test_the_plan_is_derived_and_proven_with_the_models_own_ratio_of_heads(groups, kept):
     model = real(TiledModel, groups)
     plan, where = select_plan(model, None, 2)

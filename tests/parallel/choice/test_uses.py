@@ -72,7 +72,10 @@ def holds(model, plan, inputs):
     return check_on_threads(whole, plan, 2).passed
 
 
-@pytest.mark.parametrize("name", sorted(USES))
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(one, marks=[pytest.mark.slow] if number % 2 else []) for number, one in enumerate(sorted(USES))],
+)
 def test_a_plan_holds_in_each_use(name):
     model = model_of(name)
     inputs, said = USES[name]

@@ -221,9 +221,10 @@ def test_calls_of_several_threads_all_get_their_own_answer(ranks):
         ("memory", r"rank 1 failed(.|\n)*no room left"),
         ("dies", "rank 1 died by SIGKILL .*memory runs out"),
         ("crashes", r"rank 1 died by SIGSEGV(.|\n)*troubled.py"),
-        (
+        pytest.param(
             "hangs",
             r"ranks \[(0, )?1\] did not answer in 4 s; all ranks were ended;(.|\n)*rank 1 was here:(.|\n)*troubled.py",
+            marks=pytest.mark.slow,
         ),
     ],
 )

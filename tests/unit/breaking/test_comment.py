@@ -23,8 +23,14 @@ def text_of(files: int, causes: int, lines: int, length: int, word: str = "x") -
     return comment(stale, [cause] * causes, str)
 
 
-@pytest.mark.parametrize("word", ["x", "|", "`"])
-@pytest.mark.parametrize("length", [1, 900, 70_000])
+@pytest.mark.parametrize(
+    ("length", "word"),
+    [
+        pytest.param(length, word, marks=[pytest.mark.slow] if length > 900 and word != "x" else [])
+        for length in (1, 900, 70_000)
+        for word in ("x", "|", "`")
+    ],
+)
 @pytest.mark.parametrize("lines", [1, 40])
 def test_what_is_left_out_is_left_out_whole(word: str, length: int, lines: int) -> None:
     text = text_of(30, 60, lines, length, word)

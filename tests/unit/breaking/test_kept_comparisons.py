@@ -105,7 +105,7 @@ def committed(folder: Path) -> Path:
     return zoo
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))])
 def test_edits_of_bodies_are_told_as_by_a_fresh_comparison(seed: int, published: Path, tmp_path: Path) -> None:
     zoo, cache, chance = committed(tmp_path / "edited"), tmp_path / "cache", random.Random(seed)
     path = zoo / "models/llama/modeling_llama.py"

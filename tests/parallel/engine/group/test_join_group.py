@@ -18,7 +18,10 @@ join_group("cpu")
 """
 
 
-@pytest.mark.parametrize("end, said", [("", "left"), ("dist.destroy_process_group()", "left"), ("1 / 0", "there")])
+@pytest.mark.parametrize(
+    "end, said",
+    [("", "left"), pytest.param("dist.destroy_process_group()", "left", marks=pytest.mark.slow), ("1 / 0", "there")],
+)
 def test_the_group_ends_before_the_interpreter_unless_an_error_ends_it(end, said):
     alone = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
     command = [sys.executable, "-c", SCRIPT + end]

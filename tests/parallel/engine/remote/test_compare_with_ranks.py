@@ -47,7 +47,7 @@ def normalised():
     return exchanged(llama(), NormalisedLinear, "down_proj")
 
 
-@pytest.mark.parametrize("made", [deep, scaled, normalised])
+@pytest.mark.parametrize("made", [deep, *(pytest.param(one, marks=pytest.mark.slow) for one in (scaled, normalised))])
 def test_layers_that_no_small_instance_shows_get_a_plan_that_holds(ranks, caplog, made):
     model = made()
     with torch.no_grad():
