@@ -278,9 +278,16 @@ def modules_of_cut_sizes(model: torch.nn.Module, weights: Iterable[str]) -> set[
     return found
 
 
-def is_size(value: Any) -> bool:
-    """Whether a value of a module can be a size or a number of units that ranks share out; 0 and 1 are counters."""
-    return any(map(is_size, value)) if type(value) in (list, tuple) else type(value) is int and value > 1
+def cut_sizes(model: torch.nn.Module, pieces: Mapping[str, Piece]) -> set[tuple[str, str]]:
+    """(Path of a module, name) of the attributes that can be sizes or numbers of units which ranks share out."""
+    paths = modules_of_cut_sizes(model, [name for name, piece in pieces.items() if piece.dim >= 0])
+    scopes = {path: vars(model.get_submodule(path)) for path in paths}
+    return {(path, name) for path, scope in scopes.items() for name, value in scope.items() if _is_size(value)}
+
+
+def _is_size(value: Any) -> bool:
+    """Whether a value can be a size or a number of units; 0 and 1 are counters."""
+    return any(map(_is_size, value)) if type(value) in (list, tuple) else type(value) is int and value > 1
 
 
 def own_integer(pieces: Mapping[str, Piece], label: str, value: int, rank: int, size: int) -> int:

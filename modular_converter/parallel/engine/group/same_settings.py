@@ -34,7 +34,7 @@ from modular_converter.parallel.engine.group.spread import (
 )
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.modules import OF_TORCH, is_plain, is_same_value, own_attributes
-from modular_converter.parallel.shard.apply import is_size, modules_of_cut_sizes
+from modular_converter.parallel.shard.apply import cut_sizes, modules_of_cut_sizes
 from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.torch_private import default_store
 from modular_converter.parallel.torch_switches import TorchSwitches
@@ -212,8 +212,8 @@ class SameSettings:
         self.where = [f"{path}.{name}" if path else name for path, name, _ in found]
         self.names, self.owners = [name for _, name, _ in found], [owner for _, _, owner in found]
         pieces = model.__dict__["_applied"].resolution.pieces
-        cut = modules_of_cut_sizes(model, [name for name, piece in pieces.items() if piece.dim >= 0])
-        self.sizes = [path in cut and is_size(scope[name]) for path, name, scope in found]
+        sizes = cut_sizes(model, pieces)
+        self.sizes = [(path, name) in sizes for path, name, _ in found]
         self.values, self.call, self.inside = self._now(), 0, False
         self.parts = SameParts(model)
         shared = [(path, model.get_submodule(path)) for path in modules_with_shares(model)]

@@ -24,7 +24,7 @@ from modular_converter.parallel.engine.base.weights_there import is_there
 from modular_converter.parallel.engine.remote.placement import Placement
 from modular_converter.parallel.errors import ApplyError, one_line
 from modular_converter.parallel.modules import is_plain, is_same_value
-from modular_converter.parallel.shard.apply import is_size, modules_of_cut_sizes
+from modular_converter.parallel.shard.apply import cut_sizes
 
 
 _OPERATIONS = ("operation", "cut")
@@ -41,9 +41,7 @@ class CallerState:
     def __init__(self, model: torch.nn.Module, placement: Placement, skip: Iterable[str]) -> None:
         settings = vars(settings_of(model))
         self.placement, self.device = placement, torch.device(placement.session.devices[0])
-        cut = [placement.skeleton.items[n].name for n, piece in placement.pieces.items() if piece.dim >= 0]
-        sized = {path: vars(model.get_submodule(path)) for path in modules_of_cut_sizes(model, cut)}
-        self.sizes = {(path, name) for path, scope in sized.items() for name in scope if is_size(scope[name])}
+        self.sizes = cut_sizes(model, {placement.skeleton.items[n].name: one for n, one in placement.pieces.items()})
         self.modules = WatchedState(model, (*skip, *settings), configs_in(settings.values()))
         self.code = WatchedCode(model)
         registers: list[dict[int, Any]] = [vars(model)["_forward_hooks"], vars(model)["_forward_pre_hooks"]]
