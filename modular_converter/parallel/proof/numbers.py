@@ -80,9 +80,9 @@ class _UsedParts(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func._schema.name.partition("::")[2]
-        given = [tensor for tensor in (*tensors_in(args), *tensors_in(kwargs or {})) if self._depends(tensor)]
+        given = [tensor for tensor in (*tensors_in(args), *tensors_in(kwargs)) if self._depends(tensor)]
         self.computed.update((id(tensor), tensor) for tensor in given)
-        result = func(*args, **(kwargs or {}))
+        result = func(*args, **kwargs)
         self.met.operators.setdefault(name)
         if given and name in _READS:
             self.met.reads.setdefault(self.stack[-1])
@@ -349,11 +349,11 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if name in _CUTS:
             self.note(name, _part(args))
         if name not in _PLAIN and (name not in _SIZES or name in _FILLS):
-            self.note(name, " ".join(_numbers((args[_FILLS.get(name, 0) :], kwargs or {}), self.few)))
+            self.note(name, " ".join(_numbers((args[_FILLS.get(name, 0) :], kwargs), self.few)))
         with DisableTorchFunction():  # torch's own code for tensors without data reads many shapes
             if func.namespace == "aten" and _PAUSES_ARE_CHEAP:
-                return _untraced(func, args, kwargs or {})
-            return func(*args, **(kwargs or {}))
+                return _untraced(func, args, kwargs)
+            return func(*args, **kwargs)
 
 
 # Later Pythons rewrite all running code where tracing ends or begins.

@@ -46,7 +46,6 @@ class RecordedTensor(torch.Tensor):
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        kwargs = kwargs or {}
         if func._schema.is_mutable:
             return _written(func, args)
         if not any("Tensor" in str(given.type) for given in func._schema.returns):

@@ -275,7 +275,7 @@ class _RefusedOperations(TorchDispatchMode):  # type: ignore[no-untyped-call]
                             raise ApplyError("it writes to tensors of the model that are not in its groups or state")
         given = [one for one in pytree.tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
         if not any(isinstance(one, _OfDTensor) for one in given):
-            return func(*args, **(kwargs or {}))
+            return func(*args, **kwargs)
         plain = next((one for one in given if not isinstance(one, _OfDTensor) and one.numel() != 1), None)
         if plain is not None:
             raise ApplyError(
@@ -283,7 +283,7 @@ class _RefusedOperations(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 "another of: let the optimizer make its state from the weight (torch.zeros_like(weight), weight.new_zeros(…)), or "
                 "take another one (torch.optim.Adafactor for transformers.Adafactor)"
             )
-        found = func(*args, **(kwargs or {}))
+        found = func(*args, **kwargs)
         for one in pytree.tree_leaves(found):
             if type(one) in _OF_DTENSORS:
                 one.__class__ = _OF_DTENSORS[type(one)]
