@@ -11,7 +11,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tenso
 from torch.nn.utils import clip_grad_norm_
 
 from modular_converter.parallel import parallelize
-from modular_converter.parallel.engine.group.torch_patches import PATCHES, AssignedData, Patch, Patches
+from modular_converter.parallel.engine.group.torch_patches import PATCHES, AssignedData, Patch, Patches, on_whole
 from modular_converter.parallel.errors import ApplyError
 
 
@@ -146,6 +146,12 @@ def test_data_of_a_weight_can_be_assigned_or_is_an_error():
         assert torch.equal(local.detach(), torch.full((4, 3), 4.0))
         other.weight.data = other.weight.data * 2  # of no model of ours: as torch has it
         assert torch.equal(other.weight.to_local(), torch.ones(4, 3))
+        named = distribute_tensor(
+            torch.ones(4, 3), init_device_mesh("cpu", (1,), mesh_dim_names=("others",)), [Shard(0)]
+        )
+        with pytest.raises(ApplyError, match="mul.Tensor of DTensors over different processes"):
+            on_whole(torch.ops.aten.mul.Tensor, (weight, named), {})
+        assert torch.equal(on_whole(torch.ops.aten.mul.Tensor, (named, named), {}).full_tensor(), torch.ones(4, 3))
     finally:
         data.leave()
         dist.destroy_process_group()
