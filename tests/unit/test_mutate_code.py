@@ -6,6 +6,7 @@ import dataclasses
 import importlib.util
 import pathlib
 import sys
+import tempfile
 
 import pytest
 
@@ -123,6 +124,13 @@ PROJECT = {
     "tests/test_late.py": "".join(
         f"def test_{name}():\n    from modular_converter.late import A\n\n    assert A().f()\n\n\n" for name in "ab"
     ),
+    "modular_converter/started.py": "def k():\n    return 1\n\n\ndef m():\n    return 2\n",
+    "tests/test_k.py": (
+        "import subprocess\nimport sys\n\n\ndef test_k():\n"
+        "    code = 'from modular_converter.started import k, m; m(); exit(k())'\n"
+        "    assert subprocess.run([sys.executable, '-c', code]).returncode == 1\n"
+        "\n\ndef test_other():\n    assert False\n"
+    ),
     "tests/test_g.py": (
         "import threading\nimport pytest\nfrom modular_converter.cached import g, h, i\n\n\n"
         "@pytest.fixture(scope='module')\ndef number():\n    return h()\n\n\n"
@@ -181,3 +189,25 @@ def test_the_body_of_a_class_is_no_test_s_own(project):
     assert {*chosen} == {*tests.lines}
     [inner] = [one for one in found if one.line == 5]
     assert {*tests.of(dataclasses.replace(inner, header=range(0)))} == {*chosen[:2]}  # in a function that none enters
+
+
+@pytest.mark.slow
+def test_several_are_tried_at_once_with_the_lines_of_processes_and_without_tests_that_fail(project, capfd):
+    path = project / "modular_converter/started.py"
+    found = [mutate_code.mutant_at(*place) for place in mutate_code.places(path)]
+    with tempfile.TemporaryDirectory() as folder:
+        noticed = mutate_code.tried_at_once(found, ["tests/test_k.py"], 2, pathlib.Path(folder), 20)
+    said = capfd.readouterr().out.splitlines()
+    assert sorted(noticed) == [False, False, True, True]
+    assert {*said} == {
+        "fails without any change: tests/test_k.py::test_other",
+        "survived  modular_converter/started.py:6: 2 -> 3",
+        "survived  modular_converter/started.py:6: return 2 -> pass",
+    }
+
+
+def test_a_process_notes_its_lines_for_each_test(project):
+    with tempfile.TemporaryDirectory() as folder:
+        tree = mutate_code.copy_of_repository(pathlib.Path(folder))
+        tests = mutate_code.recorded(tree, ["tests/test_k.py"], 60)
+    assert tests.lines["tests/test_k.py::test_k"]["modular_converter/started.py"] == [2, 6]
