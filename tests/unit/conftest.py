@@ -37,10 +37,9 @@ def zoo(current: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(current, tmp_path / current.name))
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    """`heir` builds on `base`, `leaf` on `heir`; all is current and committed."""
-    root = tmp_path / "tree"
+@pytest.fixture(scope="session")
+def _tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("session") / "tree"
     add(root / "models", "heir", "base")
     add(root / "models", "leaf", "heir")
     (root / "models/base").mkdir()
@@ -49,6 +48,12 @@ def tree(tmp_path: Path) -> Path:
     fix(root)
     commit(root, new=True)
     return root
+
+
+@pytest.fixture
+def tree(_tree: Path, tmp_path: Path) -> Path:
+    """`heir` builds on `base`, `leaf` on `heir`; all is current and committed."""
+    return Path(shutil.copytree(_tree, tmp_path / "tree"))
 
 
 @pytest.fixture

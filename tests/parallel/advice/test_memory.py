@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch.distributed._tools.mem_tracker import MemTracker
 
 from modular_converter.parallel.advice.candidates import Question, forecasts_that_fit
 from modular_converter.parallel.advice.devices import cluster_of
@@ -41,6 +40,8 @@ def question(kind: str, trains: bool = True, **more: object) -> ModelInQuestion:
 
 def real_peak(subject: ModelInQuestion, recompute: bool) -> int:
     """The most bytes of activations, gradients and passing tensors in a forward and backward on the CPU."""
+    from torch.distributed._tools.mem_tracker import MemTracker  # takes a second, in each process that collects tests
+
     model = type(subject.model)(subject.model.config).float()
     model.train(subject.trains)
     if recompute:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,9 @@ from modular_converter.check.run import CheckOptions, check
 from tests.unit.check.cache.test_cache import BASE, HEIR
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    """Two models, one on top of the other, current on disk."""
-    root = tmp_path / "tree"
+@pytest.fixture(scope="session")
+def _two_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("session") / "tree"
     for old, new in (("base", "first"), ("first", "second")):
         (root / "models" / new).mkdir(parents=True)
         text = HEIR.format(old=old, new=new, Old=old.title(), New=new.title())
@@ -23,3 +23,9 @@ def tree(tmp_path: Path) -> Path:
     (root / "pyproject.toml").write_text('[tool.modular-converter]\nruff-config = "profile"\n')
     assert check(CheckOptions(root=str(root), fix=True)).exit_code == 0
     return root
+
+
+@pytest.fixture
+def tree(_two_models: Path, tmp_path: Path) -> Path:
+    """Two models, one on top of the other, current on disk."""
+    return Path(shutil.copytree(_two_models, tmp_path / "tree"))
