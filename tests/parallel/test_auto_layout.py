@@ -51,9 +51,10 @@ def test_if_no_step_runs_all_processes_say_so():
     ("case", "cause"),
     [
         ("unknown GPU", "Own Graphics 9000 is a GPU of which no figures are known: name a layout"),
-        (
+        pytest.param(
             "operations",
             r"give a smaller --sequence; here --sequence and --length are AutoLayout\(length=…\); or name a",
+            marks=pytest.mark.slow,
         ),
     ],
 )

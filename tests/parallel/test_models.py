@@ -24,7 +24,7 @@ MODELS = [
 ]
 
 
-QUICK = ("llama", "bert", "t5", "mixtral", "vit")
+QUICK = ("llama", "t5", "vit")
 EACH = [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in MODELS]
 
 

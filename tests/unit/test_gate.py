@@ -24,7 +24,7 @@ def arguments_of(page: str, name: str) -> list[str]:
 def test_each_test_is_run_by_one_of_the_two_commands(pytestconfig: pytest.Config) -> None:
     given = pytestconfig.getini("addopts")
     assert given[given.index("-m") + 1] == f"not {MARK}" and given.count("-m") == 1
-    assert arguments_of("README.md", "dev") == ["-n", "2"]
+    assert arguments_of("README.md", "dev") == ["-n", "3"]
     assert arguments_of("CONTRIBUTING.md", "slow") == ["-n", "2", "-m", MARK]
     assert not [path for path in ROOT.rglob("tests/**/conftest.py") if "collect_ignore" in path.read_text("utf-8")]
 

@@ -158,7 +158,11 @@ PUBLISHED = find_package("transformers", "/")
 
 @pytest.mark.skipif(PUBLISHED is None, reason="needs transformers")
 @pytest.mark.parametrize(
-    "parents", ["llama", "clip", "whisper", "mixtral", "bert", "llava", "t5", "blip", "kosmos2_5", "llama,clip"]
+    "parents",
+    [
+        *("llama", "clip", "mixtral", "t5", "llama,clip"),
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("whisper", "bert", "llava", "blip", "kosmos2_5")),
+    ],
 )
 def test_published_parents_convert_at_once(parents: str) -> None:
     models = f"{PUBLISHED}/models"

@@ -191,7 +191,9 @@ MODELS = {
 
 
 @pytest.mark.skipif(PUBLISHED is None, reason="needs the transformers package")
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    "model", [pytest.param(one, marks=[pytest.mark.slow] if number % 3 else []) for number, one in enumerate(MODELS)]
+)
 def test_published_files(model: str) -> None:
     assert PUBLISHED is not None and PUBLISHED.origin is not None
     path = pathlib.Path(PUBLISHED.origin).parent / "models" / model / f"modeling_{model}.py"
