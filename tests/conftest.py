@@ -20,6 +20,10 @@ hypothesis.settings.register_profile("without deadlines", deadline=None)
 hypothesis.settings.register_profile("gate", deadline=None, derandomize=True, database=None)
 hypothesis.settings.load_profile("gate" if os.environ.get("CI") else "without deadlines")
 
+# Before torch is imported: threads of several processes on the same cores wait for each other, six times as long as one
+# thread takes for a small model.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # A job in the background of a script ignores Ctrl-C, and so would the commands that tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
