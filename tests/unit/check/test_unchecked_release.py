@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -24,10 +25,9 @@ def say(root: Path, line: str) -> None:
     (root / "src/transformers/__init__.py").write_text(f'"""The package."""\nimport os\n\n{line}\n')
 
 
-@pytest.fixture
-def library(tmp_path: Path, cache: None) -> Path:
-    """A checkout of the package in a newer development version: `heir` builds on `base`, `leaf` on `heir`."""
-    root = tmp_path / "checkout"
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("module") / "checkout"
     models = root / "src/transformers/models"
     add(models, "heir", "base")
     add(models, "leaf", "heir")
@@ -39,6 +39,12 @@ def library(tmp_path: Path, cache: None) -> Path:
     commit(root, new=True)
     say(root, f'__version__ = "{NEXT}.0.dev0"')
     return root
+
+
+@pytest.fixture
+def library(checkout: Path, tmp_path: Path, cache: None) -> Path:
+    """A checkout of the package in a newer development version: `heir` builds on `base`, `leaf` on `heir`."""
+    return Path(shutil.copytree(checkout, tmp_path / "checkout"))
 
 
 def texts(root: Path) -> dict[str, bytes]:
