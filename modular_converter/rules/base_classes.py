@@ -367,18 +367,20 @@ FOREIGN_BASE = Rule(
     summary="a generated class still inherits from a class of another model",
     explanation="""\
 A generated file stands alone: a class of another model is flattened into it. This base was left as it is. The
-converter follows a parent only if its name is imported from the module that defines it. It does not follow an
-attribute of an imported module, an import under `if` or `try`, or an import from the other model's package or modular
-file.
+converter follows a parent of a class at the top level, and only if its name is imported from the module that defines
+it: not an attribute of an imported module, an import under `if` or `try`, or one from the other model's package or
+modular file.
 
 Import the class by its name and inherit from it: `from ..old.modeling_old import OldMLP`.
 """,
 )
 
 
-def foreign_base(location: Location, name: str, base: str, original: str = "", *, module: str = "") -> Finding:
+def foreign_base(
+    location: Location, name: str, base: str, original: str = "", *, module: str = "", is_inner: bool = False
+) -> Finding:
     """`base` is the base of the generated class `name`, as it stands there; `module` defines it, where that is known, as
-    `original`.
+    `original`. `is_inner` tells that the class stands in a block of the modular file.
     """
     leaf = original or base.rpartition(".")[2]
     source = (
@@ -389,9 +391,10 @@ def foreign_base(location: Location, name: str, base: str, original: str = "", *
             "`if` or `try`"
         )
     )
+    cure = f"Write {source}." if module else f"Write `class {name}({leaf})`, and {source}."
     return Finding(
         FOREIGN_BASE,
         location,
         f"the generated `{name}` would still inherit from `{base}` of another model",
-        help=f"Write {source}." if module else f"Write `class {name}({leaf})`, and {source}.",
+        help=f"Write `class {name}({leaf})` at the top level, not under `if` or `try`." if is_inner else cure,
     )

@@ -116,7 +116,7 @@ def missing_in_sibling(
         MISSING_IN_SIBLING,
         location,
         f"{place} imports `{name}` from `{module}`, which does not have it",
-        help=f"{define}, or override the method whose annotation names it.",
+        help=f"{define}, or override what uses it.",
     )
 
 

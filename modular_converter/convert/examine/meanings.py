@@ -293,7 +293,7 @@ class _Names:
 
     def _found(self, name: str, file: GeneratedFile) -> Meaning | None:
         """The meaning of a name in a generated file; None for a definition of another generated file."""
-        definition = file.definitions.get(name)
+        definition = self._binder(name, file)
         inner = next((one for one in definition.inner_imports if one.bound == name), None) if definition else None
         if inner is not None:
             return imported(inner)
@@ -306,6 +306,18 @@ class _Names:
             if name in bound and not (source == OWN and name in self.neighbours.taken):
                 return imported(bound[name])
         return None
+
+    def _binder(self, name: str, file: GeneratedFile) -> EmittedDefinition | None:
+        """The definition of a generated file that binds a name, perhaps beside others: `LOW, HIGH = 1, 2`."""
+        if name in file.definitions:
+            return file.definitions[name]
+        own = self.neighbours.target.module.definitions
+        named = {OWN: own[name].name} if name in own else {}
+        for source, renamed in self.neighbours.neighbours.items():
+            if name in renamed.definitions:
+                named[source] = renamed.definitions.main_name(name)
+        binders = ((source, file.definitions.get(main)) for source, main in named.items())
+        return next((one for source, one in binders if one and origin_of(one, self.neighbours) == source), None)
 
 
 def _statement(definition: EmittedDefinition) -> Statement:

@@ -152,7 +152,10 @@ class _Examination:
             return base_classes.inconsistent_bases(place.location, fault.definition, fault.detail)
         if fault.rule is base_classes.FOREIGN_BASE:
             module = self._module_of(fault.detail)
-            return base_classes.foreign_base(place.location, fault.definition, fault.detail, module=module)
+            path, name = self.conversion.path, fault.definition
+            is_inner = bool(self._resolution and name not in self._resolution.target.module.classes)
+            where = locate_word(path, name, self.library.text(path)) if is_inner else place.location
+            return base_classes.foreign_base(where, name, fault.detail, module=module, is_inner=is_inner)
         if fault.rule is faulty_results.TYPING_ONLY_NAME:
             return faulty_results.typing_only_name(place.location, fault.detail, place.words)
         parent = parent_for(fault.detail, fault.module, self._neighbourhood)

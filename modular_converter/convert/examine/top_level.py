@@ -35,7 +35,10 @@ def report_lost_statements(neighbours: Neighbourhood, files: GeneratedFiles, lib
     rows = text.split("\n")
     used = frozenset[str]().union(*(one.uses for file in files.files for one in file.definitions.values()))
     own = {name for file in files.files for name, one in file.definitions.items() if one.origin.path == target.path}
-    for statement in target.module.statements:
+    exports = target.module.definitions.get("__all__")
+    if exports is not None and has_unread_names(exports.text):
+        yield lost_code.computed_names(Location(target.path, exports.line)).with_source(text)
+    for statement in (one for one in target.module.statements if one is not exports):
         if _is_registration_lost(statement, target.module):
             yield lost_code.registered(Location(target.path, statement.line), statement.name).with_source(text)
         is_lost = statement.name not in own if statement.is_store else _is_lost(statement, own)
@@ -51,9 +54,6 @@ def report_lost_statements(neighbours: Neighbourhood, files: GeneratedFiles, lib
             else:
                 is_class = role is Role.CLASS
                 yield lost_code.of_neighbours(place, shown, statement.name, is_class=is_class).with_source(text)
-    exports = target.module.definitions.get("__all__")
-    if exports is not None and has_unread_names(exports.text):
-        yield lost_code.computed_names(Location(target.path, exports.line)).with_source(text)
     yield from _changed_parents(neighbours, files, text)
 
 

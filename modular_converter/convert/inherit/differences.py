@@ -135,6 +135,11 @@ class Bodies:
         return HiddenEffects(methods, self.instance, is_init=self.name == "__init__")
 
     @cached_property
+    def set_elsewhere(self) -> frozenset[str]:
+        """The attributes that may have a value before this method runs, since another method sets them."""
+        return frozenset() if self.name == "__init__" else self.hidden.of_all.binds
+
+    @cached_property
     def copied(self) -> frozenset[str]:
         """The names that the call unpacks, `**kwargs`: the parent's body has a copy."""
         call = method_call(self.call, self.name)
@@ -296,8 +301,7 @@ def _read_otherwise(bodies: Bodies, flat: Execution, path: str, line: Line, plac
         return {line} if is_unset and bodies.inherited.binder(path, turn) is not None else set()
     if path in bodies.deleted:  # of an attribute that a child sets above and deletes below, the parent's stays (bamba)
         is_above = turn < bodies.inherited.turn[bodies.deleted[path].origin]
-        is_of_parent = not bodies.of_parent.isdisjoint(bodies.inherited.writers(path, turn))
-        if is_above and (not is_of_parent or any(path in one.effects.binds for one in bodies.before)):
+        if is_above and any(path in one.effects.binds for one in bodies.before):
             return set()
     return _differing(bodies, flat, path, (turn, place), line)
 

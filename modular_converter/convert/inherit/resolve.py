@@ -343,9 +343,11 @@ def _check_classes(resolution: ResolvedImports, library: Library) -> list[Findin
                 candidates = tuple(neighbour.module.definitions)
                 at = _locate(target, statement, base, library)
                 findings.append(base_classes.unknown_parent(at, base, neighbour.dotted, candidates=candidates))
-            elif base in resolution.taken and (source := _imported_from(base, resolution, library.settings)):
+            elif base in resolution.taken and (source := _imported_from(base, resolution, library)):
                 at = _locate(target, statement, base, library)
-                findings.append(base_classes.foreign_base(at, statement.name, base, source.name, module=source.module))
+                beside = resolution.taken[base].neighbour.rpartition(".")[0] if is_sibling(source.module) else ""
+                module = f"{beside}{source.module}"
+                findings.append(base_classes.foreign_base(at, statement.name, base, source.name, module=module))
             if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", base):
                 location = _locate(target, statement, statement.name, library)
                 findings.append(base_classes.base_not_a_name(location, statement.name, base))
@@ -359,12 +361,17 @@ def _exists(name: str, resolution: ResolvedImports) -> bool:
     return taken.name in module.definitions or taken.name in module.imported
 
 
-def _imported_from(base: str, resolution: ResolvedImports, settings: Settings) -> ImportedName | None:
-    """The import by which a neighbour itself takes a class from a file of another model; None for a class of its own."""
-    taken = resolution.taken[base]
-    module = resolution.neighbours[taken.neighbour].module
-    found = None if taken.name in module.definitions else module.imported.get(taken.name)
-    return found if found is not None and neighbour_module(found.module, settings) else None
+def _imported_from(base: str, resolution: ResolvedImports, library: Library) -> ImportedName | None:
+    """The import by which a neighbour itself takes a class from a file of another model, or from one beside it that the
+    target does not have; None for a class of its own.
+    """
+    taken, target = resolution.taken[base], resolution.target
+    neighbour = resolution.neighbours[taken.neighbour]
+    found = None if taken.name in neighbour.module.definitions else neighbour.module.imported.get(taken.name)
+    if found is None or not is_sibling(found.module):
+        return found if found is not None and neighbour_module(found.module, library.settings) else None
+    beside = library.resolver.path(found.module.replace(neighbour.model, target.model), os.path.dirname(target.path))
+    return None if beside is not None and library.exists(beside) else found
 
 
 def _is_class(definition: Statement | None) -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -165,12 +166,9 @@ def added_line(text: str, near: ast.stmt) -> Line:
 
 
 def deleted_again(lines: Sequence[Line]) -> Iterator[Line]:
-    """The `del` statements of targets that a line above has deleted: they fail with inheritance, too."""
-    seen: set[str] = set()
-    for part in lines:
-        if not seen.isdisjoint(part.deleted):
-            yield part
-        seen.update(part.deleted)
+    """The `del` statements of targets that several delete: whether the later ones fail depends on all that stands between."""
+    counts = Counter(target for part in lines for target in part.deleted)
+    return (part for part in lines if any(counts[target] > 1 for target in part.deleted))
 
 
 def only_removes(line: Line) -> bool:
@@ -221,6 +219,11 @@ class HiddenEffects:
         uses.
         """
         return _together(map(self._effects_of, self._used(effects)))
+
+    @cached_property
+    def of_all(self) -> Effects:
+        """The effects of all methods, whatever uses them."""
+        return _together(map(self._own_effects, self._methods))
 
     def are_too_many(self, some: Iterable[Effects]) -> bool:
         """Whether a statement with one of these effects uses more methods than are followed."""

@@ -103,9 +103,11 @@ def _reads_changes(line: Line, bodies: Bodies) -> bool:
 
 
 def _removes_too_much(bodies: Bodies, part: Line) -> bool:
-    """Whether `del x` means a local name of the child, or `self.x = self.x` an attribute that nothing else sets."""
+    """Whether `del x` means a local name of the child or what other methods set before, or `self.x = self.x` an attribute
+    that nothing else sets.
+    """
     own = bodies.parameters.union(*(line.effects.binds for line in bodies.before))
-    if any(name.isidentifier() and name in own for name in part.deleted):
+    if any(name in (own if name.isidentifier() else bodies.set_elsewhere) for name in part.deleted):
         return True
     attributes = {path.removeprefix(f"{bodies.instance}.") for path in part.targets} if only_removes(part) else set()
     return bool(attributes) and attributes.isdisjoint(bodies.merge.attributes - bodies.merge.methods.keys())

@@ -13,6 +13,7 @@ from functools import cached_property
 from modular_converter.convert.conversion import Origin
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
+from modular_converter.convert.inherit.resolve import is_sibling
 from modular_converter.convert.inline.needed import OWN, Needs, Positions, Scope, Symbol, emission_order
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import RenamedModule
@@ -157,6 +158,7 @@ def collect_definitions(
         # A file that copies from its sibling comes after it.
         for name in sorted(classes, key=lambda name: collector.kinds[name] in library.settings.copied_kinds):
             collector.add(classes[name])
+        collector.carry_imported()
         circle = collector.circle()
         if circle is None:
             files = sorted(collector.files.values(), key=lambda file: file.kind)
@@ -216,6 +218,47 @@ class _Collector:
         file.definitions[built.name] = EmittedDefinition(
             built.name, Role.CLASS, built.lead, built.text, built.uses, origin
         )
+
+    def carry_imported(self) -> None:
+        """Put into each file the functions and assignments that other files import from it, as those of a neighbour do:
+        without them the import would fail.
+        """
+        for definition in [one for file in self.files.values() for one in file.definitions.values()]:
+            built = self.classes.get(definition.name)
+            source = built.neighbour if built else self.neighbours.at_path.get(definition.origin.path, OWN)
+            for bound, beside, name in self._imported_beside(source) if source else ():
+                if bound in definition.uses and bound in bindings_of(parse(definition.text)).module_reads:
+                    self._carry(beside, name)
+
+    def _carry(self, dotted: str, name: str) -> None:
+        """Put a function or assignment of a neighbour into the file of its kind, with all that it needs but classes."""
+        stem = split_stem(dotted.rpartition(".")[2], self.settings)
+        file = self.files.get(stem[0]) if stem else None
+        if file is None or name in file.definitions:
+            return
+        needs = self._scope(dotted, file.kind, {}).needs("", (name,), ())
+        if not (needs.classes or needs.other_kinds):
+            symbols = sorted(needs.functions.values(), key=self._positions(dotted).key)
+            file.definitions = {one.name: self._definition(one) for one in symbols} | file.definitions
+
+    def _imported_beside(self, dotted: str) -> Sequence[tuple[str, str, str]]:
+        """The functions and assignments that a neighbour imports from another one in its folder: the name by which it knows
+        each, the other neighbour, and the name there; under the names of the target.
+        """
+        if dotted not in self._beside:
+            renamed, found = self.neighbours.neighbours[dotted], list[tuple[str, str, str]]()
+            for one in renamed.neighbour.module.imported.values():
+                beside = f"{dotted.rpartition('.')[0]}{one.module}" if is_sibling(one.module) else OWN
+                symbols = self._symbols(beside) if beside in self.neighbours.neighbours else {}
+                new = renamed.import_in_target(one)
+                if new.name in symbols and symbols[new.name].role is not Role.CLASS:
+                    found.append((new.bound, beside, new.name))
+            self._beside[dotted] = found
+        return self._beside[dotted]
+
+    @cached_property
+    def _beside(self) -> dict[str, Sequence[tuple[str, str, str]]]:
+        return {}
 
     def _put(self, file: GeneratedFile, ordered: list[Symbol], copies: Mapping[str, EmittedDefinition]) -> None:
         """Put definitions before a class; copies from a sibling file stand behind the leading constants."""

@@ -6,7 +6,9 @@
 #                🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨
 class EmuMLP:
     def __init__(self, config):
+        self.up = 1
         self.down = 2
+        del self.up
         del self.up
 
 

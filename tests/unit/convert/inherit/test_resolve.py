@@ -30,6 +30,7 @@ FILES = {
     "lib/models/new/__init__.py": "",
     "lib/models/old/__init__.py": "",
     "lib/models/old/modeling_old.py": "from .base import OldBase\n\n\nclass OldMLP: ...\n\n\ndef scale(): ...\n",
+    "lib/models/new/base.py": "class OldBase: ...\n",
     "lib/models/old/bad.py": "",
     "lib/models/bad/modeling_bad.py": "class (:\n",
     "lib/models/newer/modular_newer.py": "",

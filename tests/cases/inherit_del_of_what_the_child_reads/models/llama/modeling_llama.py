@@ -1,0 +1,4 @@
+class LlamaLayer:
+    def __init__(self, config):
+        self.up = config
+        self.down = config

@@ -1,0 +1,2 @@
+class LlamaMLP:
+    scale = 5

@@ -1,0 +1,6 @@
+LOW = HIGH = 3
+
+
+class LlamaMLP:
+    def forward(self, x):
+        return x - LOW

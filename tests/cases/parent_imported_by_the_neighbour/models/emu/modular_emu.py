@@ -1,0 +1,5 @@
+from ..llama.modeling_llama import LlamaMLP
+
+
+class EmuMLP(LlamaMLP):
+    scale = 6

@@ -1,0 +1,2 @@
+class Feed:
+    scale = 5

@@ -1,0 +1,6 @@
+from .blocks import Feed as LlamaMLP
+
+
+class LlamaLayer:
+    def __init__(self):
+        self.mlp = LlamaMLP()
