@@ -180,14 +180,14 @@ def survivors(found: Sequence[tuple[Path, int]], printed: str) -> Iterator[Mutan
 
 
 def copy_of_repository(folder: Path) -> Path:
-    """A copy of the files that git knows, so that no change ever touches the working tree; all where there is no git."""
+    """A copy of the files that git does not ignore, so that no change ever touches the working tree; all without git."""
     try:
-        command = ["git", "ls-files", "-z"]
+        command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
         names = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, text=True).stdout.split("\0")
     except (OSError, subprocess.CalledProcessError):
         found = (path.relative_to(ROOT) for path in ROOT.rglob("*") if path.is_file())
         names = [str(path) for path in found if not any(part.startswith(".") for part in path.parts)]
-    for name in filter(None, names):
+    for name in dict.fromkeys(name for name in names if (ROOT / name).is_file()):
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, target)

@@ -166,8 +166,7 @@ def _mapped(value: Any, whole: Callable[[torch.Tensor, bool], torch.Tensor], nam
         return value if all(map(operator.is_, items, value)) else type(value)(items)
     if isinstance(value, dict):
         for key, item in list(value.items()):
-            if isinstance(item, (list, tuple, dict, torch.Tensor)):
-                value[key] = _mapped(item, whole, str(key).endswith("attentions"))
+            value[key] = _mapped(item, whole, str(key).endswith("attentions"))
     return value
 
 
