@@ -87,7 +87,6 @@ class Questions(TorchFunctionMode):
     """Reports reads of values by the model's code to `ResultSources`; entered last, so that it sees them first."""
 
     def __init__(self, sources: ResultSources) -> None:
-        super().__init__()
         self._sources = sources
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -183,8 +182,8 @@ def versions_of(value: Any) -> tuple[int, ...]:
 
 
 def writes_to(tensor: torch.Tensor) -> int:
-    """The number of in-place writes to a tensor; 0 for tensors of inference mode, which do not count them."""
-    return 0 if tensor.is_inference() else tensor._version
+    """The number of in-place writes to a tensor; always the same for tensors of inference mode, which do not count them."""
+    return int(tensor.is_inference() or tensor._version)
 
 
 @dataclass(frozen=True)

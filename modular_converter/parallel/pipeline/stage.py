@@ -98,6 +98,7 @@ class StageModule(torch.nn.Module):
 
     Attributes:
         needs: names of the model's inputs that the parts of this stage take, masks included.
+        absent: paths of the parts of the model that other stages have.
     """
 
     def __init__(self, model: torch.nn.Module, plan: PipelinePlan, span: range) -> None:
@@ -114,7 +115,7 @@ class StageModule(torch.nn.Module):
         self.model = part_of(model, absent)
         self._place = [torch.device("cpu")]
         self._own = [paths[number] for number in span]
-        self._absent = absent
+        self.absent = tuple(absent)
         self._flow: LayerFlow | None = None
         self._results: dict[tuple[torch.device, str, int], Any] = {}
         self._blanks: dict[str, Iterator[Any]] = {}
@@ -155,11 +156,6 @@ class StageModule(torch.nn.Module):
         ]
         for path in dict.fromkeys(spot.path for one in self._earlier for spot in one.spots):
             self._empty(path)
-
-    @property
-    def absent(self) -> tuple[str, ...]:
-        """The parts of the model that other stages have."""
-        return tuple(self._absent)
 
     @property
     def takes(self) -> tuple[torch.Tensor, ...]:

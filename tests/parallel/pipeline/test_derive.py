@@ -120,6 +120,7 @@ class Chain(nn.Module):
         mask = keep[..., None].float()
         positions = torch.arange(ids.shape[1])[:, None] * 0.1
         for index, layer in enumerate(self.layers):
+            hidden = self.norm(hidden) if self.trap == "between" else hidden
             extra = start if self.trap == "passes by" else start * (index + 1) if self.trap == "made anew" else None
             hidden = layer(hidden + positions * 0, mask=mask, extra=extra)
         if self.trap == "twice":
@@ -162,6 +163,33 @@ def test_what_passes_by_unchanged_is_handed_on_by_name():
     assert "cut before layer 1: the outputs use a value that the stages do not hand over" in verdict.reason
 
 
+class OtherNames(Layer):
+    def forward(self, states, mask=None, extra=None):
+        return super().forward(states, mask, extra)
+
+
+class Strict(Layer):
+    def forward(self, hidden, mask=None, extra=None):
+        if extra.isnan().any():
+            raise ValueError("no number")
+        return super().forward(hidden, mask, extra)
+
+
+def test_layers_of_several_classes_may_name_what_they_take_otherwise():
+    model, inputs, _ = chain()
+    model.layers[1] = OtherNames()
+    plan = pipeline_of_trace(record(model, inputs, "chain"))
+    assert plan.entries[1].outputs == ("states", "hidden") and verify_pipeline(model, plan, inputs, 3).passed
+
+
+def test_an_error_of_the_models_own_code_in_a_stage_is_told():
+    model, inputs, plan = chain("passes by")
+    model.layers = nn.ModuleList([Strict() for _ in range(3)])
+    short = dataclasses.replace(plan.entries[1], inputs=("hidden", "keep"))
+    verdict = verify_pipeline(model, PipelinePlan("x", (plan.entries[0], short, plan.entries[2])), inputs)
+    assert (verdict.layer, verdict.reason) == ("a stage", "cut before layer 1: ValueError: no number")
+
+
 def test_an_input_that_no_module_names_is_not_there():
     model, inputs, plan = chain()
     short = dataclasses.replace(plan.entries[1], inputs=("hidden",))
@@ -177,6 +205,7 @@ def test_an_input_that_no_module_names_is_not_there():
         ("twice", "`layers.0` runs more than once"),
         ("made anew", "each of `layers` takes a `extra` of its own"),
         ("around", "without passing the layers between"),
+        ("between", "the members of `layers` alternate with other modules, so they are not one chain"),
     ],
 )
 def test_what_is_not_a_chain_is_said(trap, reason):

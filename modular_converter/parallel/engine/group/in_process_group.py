@@ -207,7 +207,7 @@ def plan_and_skeleton(
     ranks = grid.group.size
     plan, origin = agreed_plan(model, given.plan, grid.everyone, ranks, grid.layout.ep > 1)
     skeleton = dismantle(model, kept)[0]
-    if ranks > 1 or plan.rules:
+    if plan.rules:
         plan = kept_fit(model, skeleton, plan, ranks)[0]
     if given.probe and ranks > 1:
         refuse_difference_in_group(model, plan, source, grid.everyone)

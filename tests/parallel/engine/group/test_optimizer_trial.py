@@ -89,6 +89,24 @@ class Together(optim.SGD):
             one.sub_(one.grad / norm, alpha=0.1)
 
 
+class Noisy(optim.SGD):
+    """Steps with noise, as in sampling by Langevin's equation."""
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for one in self.param_groups[0]["params"]:
+            one.sub_(one.grad + torch.randn_like(one), alpha=0.1)
+
+
+class NoNumbers(optim.SGD):
+    """Its steps end in values that are no numbers, in some entries."""
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for one in self.param_groups[0]["params"]:
+            one.sub_(one.grad.sign() / (one.grad > 0))
+
+
 class OfModel(optim.SGD):
     """It clips the gradients of a model that it holds, not those of its groups."""
 
@@ -158,7 +176,7 @@ OF_WHOLE = [
 ]
 
 
-@pytest.mark.parametrize("make", [*ALONE, *OF_WHOLE])
+@pytest.mark.parametrize("make", [*ALONE, *OF_WHOLE, Noisy, NoNumbers])
 def test_optimizers_that_treat_each_weight_alone(make):
     assert not judged(make, ((130, 150), (140, 129)))
 

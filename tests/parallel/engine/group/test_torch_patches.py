@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.nn.utils import clip_grad_norm_
 
 from modular_converter.parallel import parallelize
@@ -151,7 +151,11 @@ def test_data_of_a_weight_can_be_assigned_or_is_an_error():
         )
         with pytest.raises(ApplyError, match="mul.Tensor of DTensors over different processes"):
             on_whole(torch.ops.aten.mul.Tensor, (weight, named), {})
-        assert torch.equal(on_whole(torch.ops.aten.mul.Tensor, (named, named), {}).full_tensor(), torch.ones(4, 3))
+        due = DTensor.from_local(torch.ones(4, 3), mesh, [Partial()])
+        for one, places in ((named, [Shard(0)]), (due, [Replicate()])):
+            found = on_whole(torch.ops.aten.mul.Tensor, (one, one), {})
+            assert torch.equal(found.full_tensor(), torch.ones(4, 3)) and list(found.placements) == places
+        assert on_whole(torch.ops.aten.mul_.Tensor, (named, named), {}) is named
     finally:
         data.leave()
         dist.destroy_process_group()

@@ -48,6 +48,13 @@ class Moved(Conv1D):
         return super().forward(x) + 1
 
 
+class Several(nn.Module):
+    """Its first output is summed."""
+
+    def forward(self, x):
+        return x, len(x), True
+
+
 class Sums(nn.Module):
     """Modules whose outputs are shares, and one whose weights are rows besides; on one rank they are whole."""
 
@@ -55,12 +62,15 @@ class Sums(nn.Module):
         super().__init__()
         torch.manual_seed(0)
         self.up, self.down = nn.Linear(8, 16), nn.Linear(16, 8, bias=False)
-        self.both, self.moved, self.passed = nn.Linear(16, 8), Moved(8, 16), nn.Identity()
+        self.both, self.moved, self.passed = nn.Linear(16, 8), Moved(8, 16), Several()
 
     def forward(self, x):
         hidden = torch.relu(self.up(x))
-        passed = self.passed(hidden).sum(-1)  # first: the others must find what is summed here as it was
-        return {"passed": passed, **{name: getattr(self, name)(hidden) for name in ("down", "both", "moved")}}
+        passed, rows, is_first = self.passed(hidden)  # first: the others must find what is summed here as it was
+        return {
+            "passed": passed.sum(-1) * rows if is_first else x,
+            **{name: getattr(self, name)(hidden) for name in ("down", "both", "moved")},
+        }
 
 
 SUMS = """plan sums

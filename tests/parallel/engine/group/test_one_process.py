@@ -1,0 +1,110 @@
+"""Parts of a model on several processes that one process alone shows."""
+
+import copy
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+from modular_converter.parallel import parallelize
+from modular_converter.parallel.engine.arguments import BLANK_WEIGHTS
+from modular_converter.parallel.engine.group import kept_gathered, same_calls
+from modular_converter.parallel.engine.group.gradients import refuse_wrapped
+from modular_converter.parallel.engine.group.sharded_model import of_same_type, until_all_are_done
+from modular_converter.parallel.errors import ApplyError
+
+
+@pytest.fixture
+def alone():
+    if dist.is_initialized():
+        pytest.skip("another group is there already")
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def net():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+
+
+def step(model, optimizer, number):
+    model(torch.full((2, 3), number + 1.0)).pow(2).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def test_training_goes_on_from_a_checkpoint_as_if_it_had_not_ended(alone, tmp_path):
+    def begun():
+        model = parallelize(net(), layout="tp1", device="cpu", plan="plan x\n")
+        return model, torch.optim.AdamW(model.parameters(), 0.1)
+
+    model, optimizer = begun()
+    assert model.load_checkpoint(tmp_path, optimizer) is None
+    for number in range(2):
+        step(model, optimizer, number)
+    model.save_checkpoint(tmp_path, optimizer, 2, {"epoch": 1})
+    again, its_optimizer = begun()
+    resumed = again.load_checkpoint(tmp_path, its_optimizer)
+    assert (resumed.step, resumed.notes) == (2, {"epoch": 1})
+    want = net()
+    wanted = torch.optim.AdamW(want.parameters(), 0.1)
+    for number in range(4):
+        step(want, wanted, number)
+    for number in range(2, 4):
+        step(again, its_optimizer, number)
+    for one, two in zip(again.parameters(), want.parameters()):
+        torch.testing.assert_close(one.detach(), two.detach())
+
+
+def test_a_process_that_has_waited_in_vain_leaves_nothing_behind(alone, monkeypatch):
+    monkeypatch.setattr(same_calls, "LIMIT_S", 0.05)
+    store = same_calls.default_store()
+    before = store.num_keys()
+    with pytest.raises(ApplyError, match=r"process 0 has called save, and processes \[1\] have not"):
+        same_calls.meet_of("save", [0, 1])
+    assert store.num_keys() == before
+
+
+def test_no_step_is_made_with_gradients_of_a_backward_that_has_ended_in_an_error(alone):
+    model = fully_shard(net(), mesh=init_device_mesh("cpu", (1,)))
+    optimizer = torch.optim.SGD(model.parameters())
+    kept_gathered._mark_broken(model, kept_gathered.data_units_of(model))
+    other = torch.optim.SGD(net().parameters())
+    kept_gathered.refuse_broken(model, other)  # of another model
+    for _ in range(2):
+        with pytest.raises(ApplyError, match="call zero_grad"):
+            kept_gathered.refuse_broken(model, optimizer)
+    optimizer.zero_grad()
+    kept_gathered.refuse_broken(model, optimizer)
+    assert all(not one.isnan().any() for one in copy.deepcopy(model.state_dict()).values())
+
+
+def test_weights_of_data_ranks_keep_their_type():
+    def apply(module, change):
+        return "applied"
+
+    assert of_same_type(apply)(net(), lambda tensor: tensor * 2) == "applied"
+    for change in (torch.Tensor.half, lambda tensor: tensor.to("meta")):
+        with pytest.raises(ApplyError, match="weights keep their type and device"):
+            of_same_type(apply)(net(), change)
+
+
+def test_data_ranks_generate_until_all_are_done():
+    def generate(model, ids, synced_gpus=False):
+        return synced_gpus
+
+    assert until_all_are_done(generate)(None, 1) is True
+    assert until_all_are_done(generate)(None, 1, synced_gpus=False) is False
+    assert until_all_are_done(step) is step
+
+
+def test_a_model_without_data_is_refused_unless_blank_weights_are_asked_for():
+    model = net().to("meta")
+    with pytest.raises(ApplyError, match=r"0\.weight has no data"):
+        refuse_wrapped(model)
+    model.__dict__[BLANK_WEIGHTS] = True
+    refuse_wrapped(model)
