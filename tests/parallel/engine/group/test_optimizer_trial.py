@@ -7,7 +7,12 @@ from torch import optim
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
-from modular_converter.parallel.engine.group.optimizer_steps import TriedOptimizer, couples_weights, refuse_unplaced
+from modular_converter.parallel.engine.group.optimizer_steps import (
+    TriedOptimizer,
+    _check,
+    couples_weights,
+    refuse_unplaced,
+)
 from modular_converter.parallel.engine.group.share_tensors import mark
 from modular_converter.parallel.errors import ApplyError
 
@@ -104,7 +109,7 @@ class NoNumbers(optim.SGD):
     @torch.no_grad()
     def step(self, closure=None):
         for one in self.param_groups[0]["params"]:
-            one.sub_(one.grad.sign() / (one.grad > 0))
+            one.sub_(one.grad.sqrt())
 
 
 class OfModel(optim.SGD):
@@ -259,8 +264,10 @@ def test_a_state_that_is_no_dtensor_is_an_error_before_any_weight_has_changed(di
     before = [one.full_tensor().clone() for one in weights]
     for one in weights:
         one.grad = torch.ones_like(one)
-    with pytest.raises(ApplyError, match=r"aten.add_.Tensor of a DTensor and a plain tensor of 1 dimensions"):
-        refuse_unplaced(TriedOptimizer(StateBesideWeight(weights), (), {}, lambda copy: None))
+    tried = TriedOptimizer(StateBesideWeight(weights), (), {}, lambda copy: None)
+    for checked in (refuse_unplaced, lambda tried: _check(torch.nn.Linear(1, 1), [], tried)):
+        with pytest.raises(ApplyError, match=r"aten.add_.Tensor of a DTensor and a plain tensor of 1 dimensions"):
+            checked(tried)
     assert all(torch.equal(one, two.full_tensor()) for one, two in zip(before, weights))
 
 
