@@ -1,8 +1,8 @@
 """Serve a parallelized model with FastAPI and uvicorn: `python examples/serve_fastapi.py FOLDER --num-gpus 2`.
 
-FOLDER is a saved causal language model with its tokenizer. Requests come in several threads; the model takes them one
-after the other, in the order in which they come: this is no server for many users at once. The ranks leave the call of a
-client that has gone.
+FOLDER is a saved causal language model with its tokenizer. Requests come in several threads; those to /generate that wait
+for a running call run together, by the library's continuous batching, and streams one after the other. The ranks leave
+the call of a client that has gone, if it runs alone.
 
     POST /generate {"text": "…", "max_new_tokens": 16}    {"text": "…"}; 422 with the reason for other requests
     POST /stream   the same                               events: data: {"text": "…"}, and at the end {"done": true}
@@ -24,7 +24,7 @@ from fastapi.concurrency import iterate_in_threadpool, run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, StrictInt
-from serving import Limits, Stream, command_line, limits_of, model_and_tokenizer
+from serving import Batches, Limits, Stream, command_line, limits_of, model_and_tokenizer
 
 from modular_converter.parallel.errors import RankError
 
@@ -65,7 +65,7 @@ def make_app(
         decode: from ids, (length,), to a text.
         limits: of a request; those of `Limits` if None.
     """
-    app, bounds = FastAPI(), limits or Limits()
+    app, bounds, batches = FastAPI(), limits or Limits(), Batches(model)
 
     def end_process() -> None:  # the weights are gone: a supervisor starts anew
         os.kill(os.getpid(), signal.SIGTERM)
@@ -85,30 +85,30 @@ def make_app(
     def unheard(request: Request, error: ConnectionAbortedError) -> Response:
         return Response(status_code=499)
 
-    def checked(prompt: Prompt) -> dict[str, Any]:
+    def checked(prompt: Prompt) -> None:
         refusal = bounds.refusal(prompt.text, prompt.max_new_tokens, encode)
         if refusal is not None:
             raise HTTPException(422, refusal)
-        return {"max_new_tokens": prompt.max_new_tokens, "do_sample": False}
 
     @app.post("/generate")
     async def generate(prompt: Prompt, request: Request) -> dict[str, str]:
-        given = await run_in_threadpool(checked, prompt)
+        await run_in_threadpool(checked, prompt)
         client = Client()
         watching = asyncio.create_task(client.watch(request))
         try:
-            found = await run_in_threadpool(model.generate, encode(prompt.text), streamer=client, **given)
+            found = await run_in_threadpool(batches.run, encode(prompt.text), prompt.max_new_tokens, client)
         finally:
             watching.cancel()
-        return {"text": decode(found[0])}
+        return {"text": decode(found)}
 
     @app.post("/stream")
     def stream(prompt: Prompt) -> StreamingResponse:
-        given, pieces = checked(prompt), Stream(decode)
+        checked(prompt)
+        pieces = Stream(decode)
 
         def run() -> None:
             try:
-                pieces.run(model.generate, encode(prompt.text), **given)
+                pieces.run(model.generate, encode(prompt.text), max_new_tokens=prompt.max_new_tokens, do_sample=False)
             except RankError:
                 end_process()
 

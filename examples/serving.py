@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import queue
 import threading
@@ -80,6 +81,78 @@ def model_and_tokenizer(options: argparse.Namespace) -> tuple[Any, Any]:
     # Each rank reads its own share of the weights; the ranks end with this process.
     how = {"model_class": AutoModelForCausalLM, "verbose": "simple"}
     return parallelize(options.folder, num_gpus=options.num_gpus, **how), tokenizer
+
+
+@dataclass
+class Waiting:
+    """A request for the tokens behind a prompt, (1, length), and its answer: prompt and new tokens, or an error."""
+
+    ids: Any
+    new_tokens: int
+    client: Any
+    found: list[int] | None = None
+    error: BaseException | None = None
+
+
+class Batches:
+    """The most probable tokens for requests of several threads: those that wait for a running call run as one batch.
+
+    One request alone runs with ``generate``, whose call ends once its client has gone.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self._turn = threading.Lock()
+        self._waiting: queue.SimpleQueue[Waiting] = queue.SimpleQueue()
+
+    def run(self, ids: Any, new_tokens: int, client: Any) -> list[int]:
+        """The prompt with its new tokens.
+
+        Args:
+            ids: of the prompt, (1, length).
+            client: a streamer whose event ``gone`` is set once nobody waits for the answer.
+
+        Raises ``ConnectionAbortedError`` once the client has gone, and the error of the model.
+        """
+        own = Waiting(ids, new_tokens, client)
+        self._waiting.put(own)
+        with self._turn:  # whoever comes first runs what all others wait for
+            batch = [self._waiting.get() for _ in range(self._waiting.qsize())]
+            try:
+                self._answer([one for one in batch if not one.client.gone.is_set()])
+            except BaseException as error:
+                for one in batch:
+                    one.error = error
+        if own.error is not None:
+            raise own.error
+        if own.found is None:
+            raise ConnectionAbortedError
+        return own.found
+
+    def _answer(self, batch: list[Waiting]) -> None:
+        if len(batch) == 1:
+            (one,) = batch
+            how = {"max_new_tokens": one.new_tokens, "do_sample": False, "streamer": one.client}
+            one.found = self._model.generate(one.ids, **how)[0].tolist()
+        elif batch:
+            answers = self._model.generate_batch([one.ids[0].tolist() for one in batch], **self._settings(batch))
+            if len(answers) != len(batch):
+                raise RuntimeError(f"{len(batch) - len(answers)} of {len(batch)} prompts have no answer")
+            for one, answer in zip(batch, answers.values()):
+                one.found = one.ids[0].tolist() + answer.generated_tokens[: one.new_tokens]
+
+    def _settings(self, batch: list[Waiting]) -> dict[str, Any]:
+        """As many tokens as the longest answer needs, and a cache that holds this batch."""
+        from transformers import ContinuousBatchingConfig
+
+        most = max(one.new_tokens for one in batch)
+        settings = copy.copy(self._model.generation_config)
+        settings.update(max_new_tokens=most, do_sample=False)
+        paged = ContinuousBatchingConfig(
+            max_batch_tokens=min(4096, sum(one.ids.shape[1] for one in batch) + len(batch))
+        )
+        paged.num_blocks = sum(-(-(one.ids.shape[1] + most) // paged.page_size) for one in batch) + 1
+        return {"generation_config": settings, "continuous_batching_config": paged}
 
 
 class Stream:

@@ -16,6 +16,7 @@ NAMES = PrivateNames(
     "transformers",
     {
         "defer_gradient_sums": "transformers.trainer:Trainer._defer_fsdp_gradient_reduction()",
+        "device_mesh": "transformers.distributed.mixin:DistributedMixin._device_mesh",
         "expand_inputs": f"{_GENERATION}._expand_inputs_for_generation()",
         "get_logits_processor": f"{_GENERATION}._get_logits_processor()",
         "get_stopping_criteria": f"{_GENERATION}._get_stopping_criteria()",

@@ -37,6 +37,10 @@ class Applied:
     integers: list[tuple[Any, str, Any]] = field(default_factory=list)
     handles: list[Any] = field(default_factory=list)
 
+    def copies(self) -> list[tuple[Any, Any]]:
+        """(Object in the settings, copy with a share's own numbers that a module has instead)."""
+        return [(was, getattr(of, name)) for of, name, was in self.integers if hasattr(was, "__dict__")]
+
 
 TakeShare = Callable[[torch.nn.Parameter, Piece, Group], torch.Tensor]
 

@@ -62,6 +62,13 @@ from modular_converter.parallel.engine.group.weight_sources import (
 from modular_converter.parallel.engine.group.whole_state import made_by_first, whole_tensors
 from modular_converter.parallel.engine.inference.agreement import agreeing_methods, choose_cache
 from modular_converter.parallel.engine.inference.fused import fuse_activations, fuse_norms
+from modular_converter.parallel.engine.inference.paged_batches import (
+    GENERATE_BATCH,
+    MANAGERS,
+    NO_MANAGER,
+    paged_batches,
+    refuse_kept_manager,
+)
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup, make_plain
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
@@ -228,6 +235,9 @@ def _class_of(own: type[Any], given: Arguments, grid: ProcessGrid) -> type[Any]:
         body["generate"] = until_all_are_done(body["generate"])
     if inference:
         body = {name: without_gradients(method, given.compile) for name, method in body.items()} | no_training()
+    if hasattr(own, GENERATE_BATCH):
+        body[GENERATE_BATCH] = _batches_in_step(own, grid)
+        body |= refusals(own, MANAGERS, ApplyError, NO_MANAGER)
     body |= agreeing_methods(own, grid.group)
     body |= refusals(own, CHANGE_WEIGHTS, ApplyError, ALONE)
     if grid.data is not None:
@@ -239,6 +249,23 @@ def _class_of(own: type[Any], given: Arguments, grid: ProcessGrid) -> type[Any]:
         body |= refusals(own, ("load_state_dict",), ApplyError, _LOADED)
     body |= {"__call__": compared_call(own.__call__), "__module__": own.__module__, "__doc__": own.__doc__}
     return type(own.__name__, (Sharded, own), body)
+
+
+def _batches_in_step(own: type[Any], grid: ProcessGrid) -> Callable[..., Any]:
+    """A ``generate_batch`` that all processes with shares of a model run in step."""
+
+    @functools.wraps(own.generate_batch)
+    def made(self: Any, *args: Any, **kwargs: Any) -> Any:
+        refuse_kept_manager(kwargs)
+        if grid.layout.dp_shard > 1:
+            raise ApplyError(
+                f"{GENERATE_BATCH} has as many steps as its prompts need, and with layout={grid.layout} each forward waits for "
+                "all processes; take a layout without fsdp, such as tp, or call generate"
+            )
+        with paged_batches(self, own, grid.group, self.device, self._applied.copies()):
+            return own.generate_batch(self, *args, **kwargs)
+
+    return made
 
 
 class AdaptedShare:

@@ -39,6 +39,12 @@ from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN, 
 from modular_converter.parallel.engine.base.watched_state import GONE, StateChange, WatchedState
 from modular_converter.parallel.engine.base.weights_there import StoredThere, is_there, weight_there
 from modular_converter.parallel.engine.checkpoint.model_files import save_model, saved_names, saves_as_library
+from modular_converter.parallel.engine.inference.paged_batches import (
+    GENERATE_BATCH,
+    MANAGERS,
+    NO_MANAGER,
+    refuse_kept_manager,
+)
 from modular_converter.parallel.engine.remote.caller_state import CallerState
 from modular_converter.parallel.engine.remote.placement import Placement
 from modular_converter.parallel.engine.remote.remote_values import ModelThere, StoredTensor, without_marks
@@ -48,7 +54,8 @@ from modular_converter.parallel.plans.resolve import names_of_tied
 
 
 # A model on ranks refuses more methods: it has no gradients, and takes one call at a time.
-_NOT_ON_RANKS = (*CHANGE_WEIGHTS, "gradient_checkpointing_enable", "generate_batch")
+_NOT_ON_RANKS = (*CHANGE_WEIGHTS, "gradient_checkpointing_enable")
+
 
 # What it would switch off is off on the ranks.
 _WITHOUT_EFFECT = ("gradient_checkpointing_disable",)
@@ -65,7 +72,7 @@ _LATE_HOOK = (
     "or removed since; take the model back with .cpu(), change its hooks, and parallelize it again"
 )
 # The methods whose arguments reach the forward.
-_CALLED = ("forward", "generate")
+_CALLED = ("forward", "generate", GENERATE_BATCH)
 _CHILDREN = ("_modules", "_parameters")
 # The entries of a module that run it: without its hooks, and with them.
 _CALLS = ("forward", "_call_impl")
@@ -316,9 +323,10 @@ def _fetch_stored(state: WatchedState) -> None:
 def _routed_class(own: type[Any]) -> type[Any]:
     body: dict[str, Any] = {"__module__": own.__module__, "__qualname__": own.__qualname__, "__doc__": own.__doc__}
     for name in _CALLED:
-        if name == "forward" or _generates_there(own):
+        if name == "forward" or _runs_there(own, name):
             body[name] = _route(name, getattr(own, name))
     body |= refusals(own, _NOT_ON_RANKS, PlanError, OUT_OF_REACH)
+    body |= refusals(own, MANAGERS, PlanError, NO_MANAGER)
     body |= {name: _nothing for name in _WITHOUT_EFFECT if hasattr(own, name)}
     return type(own.__name__, (Parallelized, own), body)
 
@@ -327,15 +335,15 @@ def _nothing(self: Any) -> None:
     """Nothing: see ``_WITHOUT_EFFECT``."""
 
 
-def _generates_there(own: type[Any]) -> bool:
-    """Whether ``generate`` runs on the ranks: the library's, and one that prepares a call of the library's.
+def _runs_there(own: type[Any], name: str) -> bool:
+    """Whether a method that generates runs on the ranks: the library's, and one that prepares a call of the library's.
 
     A loop of the caller's own runs here, as any other method.
     """
-    owner = next((kind for kind in own.__mro__ if "generate" in vars(kind)), None)
+    owner = next((kind for kind in own.__mro__ if name in vars(kind)), None)
     if owner is None or owner.__module__.startswith("transformers."):
         return owner is not None
-    code = getattr(inspect.unwrap(vars(owner)["generate"]), "__code__", None)
+    code = getattr(inspect.unwrap(vars(owner)[name]), "__code__", None)
     return code is None or bool({"super", "GenerationMixin"}.intersection(code.co_names))
 
 
@@ -364,7 +372,9 @@ def _untraced(function: Callable[..., Any]) -> Callable[..., Any]:
 def _call(model: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any], path: str = "") -> Any:
     """Run a method of a model, or of a module inside it, on the ranks."""
     placement = model._placement
-    if method == "generate" and any(hooks != then for hooks, then in _STATES[model].hooks):
+    if method == GENERATE_BATCH:
+        refuse_kept_manager(kwargs)
+    if method not in ("forward", "__call__") and any(hooks != then for hooks, then in _STATES[model].hooks):
         raise PlanError(_LATE_HOOK)
     _send_settings(model)
     args = tuple(_there(value, placement) for value in args)

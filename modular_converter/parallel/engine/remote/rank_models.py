@@ -36,6 +36,7 @@ from modular_converter.parallel.engine.base.watched_state import StateChange, Wa
 from modular_converter.parallel.engine.checkpoint.reader import Reader, Recipe, read_share
 from modular_converter.parallel.engine.inference.agreement import choose_cache, make_agree
 from modular_converter.parallel.engine.inference.fused import fuse_activations, fuse_norms, unfuse
+from modular_converter.parallel.engine.inference.paged_batches import GENERATE_BATCH, paged_batches, tokens_of
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup, make_plain, put_on_modules
 from modular_converter.parallel.engine.remote.caller_state import apply_difference, configs_in
 from modular_converter.parallel.engine.remote.loaded import Called, Loaded, fill_whole
@@ -179,7 +180,7 @@ class Worker(Answering):
         applied = apply(model, loaded.plan, self.group, share)
         fill_whole(model, loaded, by_identity)
         loaded.local = local_modules(model, applied.resolution.pieces)
-        loaded.copies = [(was, getattr(of, name)) for of, name, was in applied.integers if hasattr(was, "__dict__")]
+        loaded.copies = applied.copies()
         make_plain(applied, self.group)
         fuse_norms(model)
         fuse_activations(model)
@@ -206,14 +207,14 @@ class Worker(Answering):
         adopt(states, self.device)
         args, kwargs = as_on_rank(args, kwargs, self._event, lambda other: self.models[other].model)
         called = Called(path, method, args, kwargs)
-        if loaded.compiled:
+        if loaded.compiled and method != GENERATE_BATCH:
             choose_cache(loaded.model, kwargs)
         if loaded.dropout is not None and called.is_forward:
             loaded.dropout.given, loaded.dropout.whole = (args, kwargs), None
         # A token needs no gradients.
-        with torch.inference_mode(), self._attentions_whole(loaded, args, kwargs), self.casting(self.device):
+        with torch.inference_mode(), self._form_of(loaded, called), self.casting(self.device):
             result = called.on(loaded.model)
-            stays, check = self._agreed(loaded, called, result)
+            stays, check = self._agreed(loaded, called, tokens_of(result) if method == GENERATE_BATCH else result)
         stored = self._stored(loaded, called, name)
         answer = None if self.group.rank else (result, changed_since(states, self.device), stored)
         self._answer_and_hold(loaded, result, answer, name, share and not self.group.rank, stays, check)
@@ -307,8 +308,11 @@ class Worker(Answering):
             loaded.dropout.detach()
             loaded.dropout = None
 
-    def _attentions_whole(self, loaded: Loaded, args: Any, kwargs: Any) -> Any:
-        if not wants_attentions(loaded.model, args, kwargs):
+    def _form_of(self, loaded: Loaded, called: Called) -> Any:
+        """What a call changes for its time: the caches of batches are each rank's own, attention weights are whole."""
+        if called.method == GENERATE_BATCH:
+            return paged_batches(loaded.model, type(loaded.model), self.group, self.device, loaded.copies)
+        if not wants_attentions(loaded.model, called.args, called.kwargs):
             return contextlib.nullcontext()
         counts = HeadCounts.of(loaded.resolution.pieces if loaded.resolution else {}, self.group)
         return attentions_whole(loaded.model, loaded.local, counts, self._all_heads)

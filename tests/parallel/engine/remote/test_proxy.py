@@ -116,7 +116,6 @@ def test_what_would_not_reach_the_weights_is_refused(model, change):
         (lambda model: model.model.norm.register_forward_hook(print), "put the hook on the parallelized model"),
         (lambda model: model.model.register_forward_pre_hook(print), "put the hook on the parallelized model"),
         (lambda model: model.gradient_checkpointing_enable(), "would not reach the weights"),
-        (lambda model: model.generate_batch([[1]]), "would not reach the weights"),
     ],
 )
 def test_what_no_rank_would_hear_of_is_refused(model, change, said):

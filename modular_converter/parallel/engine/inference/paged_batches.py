@@ -1,0 +1,115 @@
+"""The library's continuous batching on ranks: `generate_batch`, with a paged cache of each rank's own heads.
+
+transformers' scheduler runs on each rank. It sends the first rank's requests and decisions to the others itself if the
+model has a mesh, and sizes its cache by numbers of the configuration, which are those of the whole model.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
+
+from modular_converter.parallel import transformers_private
+from modular_converter.parallel.errors import ApplyError, PlanError
+from modular_converter.parallel.shard.collectives import ProcessGroup
+from modular_converter.parallel.tiny.arguments import CACHES
+
+
+GENERATE_BATCH = "generate_batch"
+# The library's other ways to begin, which leave a manager with its caller.
+MANAGERS = ("init_continuous_batching", "continuous_batching_context_manager")
+NO_MANAGER = (
+    f"{{name}} makes a manager that no other process follows; give all prompts in one call of {GENERATE_BATCH}"
+)
+_HEADS = "num_key_value_heads"
+_GONE = object()
+
+
+@contextlib.contextmanager
+def paged_batches(
+    model: Any, kind: type[Any], group: ProcessGroup, device: torch.device, copies: Iterable[tuple[Any, Any]]
+) -> Iterator[None]:
+    """Let ``generate_batch`` of this rank's model run in step with the other ranks. All ranks must enter it.
+
+    Args:
+        kind: the model's own class, whose methods are the library's.
+        copies: (object in the settings, copy with a share's own numbers that a module has instead).
+
+    Raises ``ApplyError`` if the layers of this plan have different numbers of key/value heads on a rank.
+    """
+
+    def set_attention(implementation: Any, *args: Any, **kwargs: Any) -> None:
+        kind.set_attn_implementation(model, implementation, *args, **kwargs)
+        for own, copy in copies:
+            if hasattr(own, "_attn_implementation"):
+                copy._attn_implementation = own._attn_implementation
+
+    heads = _own_heads(model, device)
+    with contextlib.ExitStack() as stack:
+        # The library would divide the heads of the configuration by the ranks if a plan of its own named the projections.
+        mesh_name = transformers_private.NAMES.checked("device_mesh")
+        changes = {"_tp_plan": {}, mesh_name: _mesh(group, device.type), "set_attn_implementation": set_attention}
+        changes |= {
+            name: functools.partial(getattr(kind, name), model) for name in MANAGERS
+        }  # refused to callers alone
+        for name, value in changes.items():
+            stack.enter_context(_changed(model, name, value))
+        stack.enter_context(_changed(model.config.get_text_config(), _HEADS, heads))
+        yield
+
+
+def tokens_of(outputs: dict[str, Any]) -> dict[str, Any]:
+    """What is the same on all ranks of the answer of ``generate_batch``: its times are each rank's own."""
+    return {name: (one.generated_tokens, one.logprobs) for name, one in outputs.items()}
+
+
+def refuse_kept_manager(kwargs: dict[str, Any]) -> None:
+    """Raise ``PlanError`` if a call of ``generate_batch`` asks to keep its manager, which the caller could not reach."""
+    if kwargs.get("persistent_manager"):
+        raise PlanError(
+            "persistent_manager=True would keep a manager on the ranks, where you cannot reach it; leave it out, and give all "
+            f"prompts in one call of {GENERATE_BATCH}"
+        )
+
+
+def _own_heads(model: Any, device: torch.device) -> int:
+    """The number of key/value heads of this rank, as the cache of one token has them."""
+    with torch.no_grad():
+        answer = model(input_ids=torch.zeros(1, 1, dtype=torch.long, device=device), use_cache=True)
+    caches = [answer[name] for name in CACHES if name in answer]
+    layers = [layer for cache in caches for layer in getattr(cache, "layers", ())]
+    found = {layer.keys.shape[1] for layer in layers if torch.is_tensor(getattr(layer, "keys", None))}
+    if len(found) != 1:
+        counts = ", ".join(map(str, sorted(found))) or "no"
+        raise ApplyError(
+            f"{GENERATE_BATCH} needs layers with the same number of key/value heads, and those of this "
+            f"{type(model).__name__} have {counts} on a rank; call generate"
+        )
+    return found.pop()
+
+
+@functools.cache
+def _mesh(group: ProcessGroup, kind: str) -> DeviceMesh:
+    return DeviceMesh.from_group(group.group or dist.group.WORLD, kind, mesh_dim_names=("tp",))
+
+
+@contextlib.contextmanager
+def _changed(scope: Any, name: str, value: Any) -> Iterator[None]:
+    """Set an attribute, which a configuration may keep under another name, and restore what was there."""
+    before = dict(vars(scope))
+    setattr(scope, name, value)
+    changed = [key for key, now in vars(scope).items() if now is not before.get(key, _GONE)]
+    try:
+        yield
+    finally:
+        for key in changed:
+            if key in before:
+                vars(scope)[key] = before[key]
+            else:
+                del vars(scope)[key]
