@@ -84,7 +84,7 @@ def _own_heads(model: Any, device: torch.device) -> int:
         answer = model(input_ids=torch.zeros(1, 1, dtype=torch.long, device=device), use_cache=True)
     caches = [answer[name] for name in CACHES if name in answer]
     layers = [layer for cache in caches for layer in getattr(cache, "layers", ())]
-    found = {layer.keys.shape[1] for layer in layers if torch.is_tensor(getattr(layer, "keys", None))}
+    found: set[int] = {layer.keys.shape[1] for layer in layers if torch.is_tensor(getattr(layer, "keys", None))}
     if len(found) != 1:
         counts = ", ".join(map(str, sorted(found))) or "no"
         raise ApplyError(
@@ -96,7 +96,8 @@ def _own_heads(model: Any, device: torch.device) -> int:
 
 @functools.cache
 def _mesh(group: ProcessGroup, kind: str) -> DeviceMesh:
-    return DeviceMesh.from_group(group.group or dist.group.WORLD, kind, mesh_dim_names=("tp",))
+    everyone: Any = dist.group.WORLD
+    return DeviceMesh.from_group(group.group or everyone, kind, mesh_dim_names=("tp",))
 
 
 @contextlib.contextmanager
