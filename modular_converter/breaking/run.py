@@ -7,26 +7,21 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from modular_converter.breaking.changes import ModelChange
 from modular_converter.breaking.compare import changes_of_model
 from modular_converter.breaking.facts import ModelTree
-from modular_converter.breaking.older import older_tree, tree_at
+from modular_converter.breaking.newer import edits_of, newer_tree
+from modular_converter.breaking.older import older_tree
 from modular_converter.breaking.report import CauseGroup, findings_of, groups
-from modular_converter.breaking.untouched import Edits, edits_since
 from modular_converter.breaking.values import CodePlace
 from modular_converter.check.cache.key import key_of
-from modular_converter.check.cache.lookup import Cache
 from modular_converter.check.cache.store import digest, read_entry, write_entry
-from modular_converter.check.conversions import find_conversions
 from modular_converter.convert.batch import Progress, in_processes
-from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import ALL, select_files
 from modular_converter.findings import ConversionError, Finding
-from modular_converter.git.affected import affected
-from modular_converter.git.work_tree import GitError
 from modular_converter.rules import input_files
 from modular_converter.settings.values import Settings
 
@@ -75,15 +70,15 @@ def compare_trees(options: BreakingOptions) -> BreakingResult:
             return BreakingResult(findings=selection.findings, incomplete=True)
         old = older_tree(options.against, models, settings, options.cache)
         entry = _Entry(options.cache, settings, old.models, models)
-        edits = _edits(options.against, models, entry.followed)
-        new, failures = _newer(options, selection.paths, models, settings, edits)
+        edits = edits_of(options.against, models, entry.followed)
+        new, failures = newer_tree(selection.paths, models, settings, options.cache, edits)
         shared = sorted(old.names.keys() & new.names.keys())
         if not shared:
             reason = f"it has no model of those in {models}"
             return BreakingResult(findings=[input_files.unknown_older_tree(options.against, reason)], incomplete=True)
         known, made = _compared(shared, old, new, entry, options.workers)
         if any(not edits.methods.isdisjoint(one.followed) for one in made.values()):  # some are called only now
-            new, failures = _newer(options, selection.paths, models, settings, edits.all_read)
+            new, failures = newer_tree(selection.paths, models, settings, options.cache, edits.all_read)
             known, made = _compared(shared, old, new, entry, options.workers)
     except ConversionError as error:
         return BreakingResult(findings=error.findings, incomplete=True)
@@ -99,33 +94,6 @@ def compare_trees(options: BreakingOptions) -> BreakingResult:
         causes = [one for one in causes if not wanted.isdisjoint(one.models)]
     kept = findings_of(causes, new.library)
     return BreakingResult(causes, [*failures, *kept], len(shared), bool(failures))
-
-
-def _edits(against: str, models: str, followed: Collection[str]) -> Edits:
-    """The edits of the package since the older commit, or since the last one where the older tree is no commit. Without
-    git none are known, and the files on disk are taken as they are.
-    """
-    for ref in (against, "HEAD"):
-        with contextlib.suppress(GitError):
-            return edits_since(ref, os.path.dirname(models), followed)
-    return Edits()
-
-
-def _newer(
-    options: BreakingOptions, paths: Sequence[str], models: str, settings: Settings, edits: Edits
-) -> tuple[ModelTree, list[Finding]]:
-    """The newer tree, with the generated files that edits reach as a conversion gives them, and the reasons why some
-    cannot be converted. Those that an earlier check knows are current.
-    """
-    reached: list[str] = []
-    if edits.read:
-        current = Cache(options.cache, settings.with_any_formatter).look_up(paths) if options.cache else {}
-        reached = affected(edits.read, [path for path in paths if path not in current], Library(settings))
-    found = find_conversions(reached, settings.with_any_formatter, options.cache)
-    texts = {path: text for one in found.made.values() for path, text in one.files.items()}
-    tree = tree_at(models, settings, texts)
-    tree.hashed_as = edits.unread
-    return tree, [finding for one in found.all for finding in one.findings if finding.is_error]
 
 
 def _compared(

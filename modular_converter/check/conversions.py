@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 from modular_converter.check.cache.lookup import Cache
+from modular_converter.check.cache.stale import StaleConversions
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.silence import with_selected_findings
 from modular_converter.findings import Finding
@@ -60,6 +61,7 @@ def find_conversions(
     *,
     errors_only: bool = False,
     bar: Bar = no_bar,
+    stale: Mapping[str, frozenset[str]] | None = None,
 ) -> Conversions:
     """Look conversions up in the cache, convert the other files, and store what is new.
 
@@ -69,6 +71,8 @@ def find_conversions(
         cache_folder: None to go without a cache.
         errors_only: leave out the warnings of known conversions, unless the settings make errors of them.
         bar: shows the progress of the files that have to be converted.
+        stale: given where most generated files are stale, and stay so: what is made is then kept with its texts. See
+            `Run.stale`.
 
     Raises `ConversionError` when the formatter is missing.
     """
@@ -83,9 +87,13 @@ def find_conversions(
     from modular_converter.convert.batch import Run  # loads the whole converter
 
     with bar(len(paths) - len(known)) as advance:
-        converted = Run(settings, workers=settings.workers, progress=advance).convert(paths, known)
+        kept = StaleConversions(cache_folder, settings) if cache_folder and stale is not None else None
+        run = Run(settings, workers=settings.workers, progress=advance, kept=kept, stale=stale)
+        converted = run.convert(paths, known)
     made = {one.path: one for one in converted if one is not known.get(one.path)}
-    if cache:
+    if kept:
+        kept.keep(made.values())
+    elif cache:
         cache.store(made.values())
     return Conversions({path: one for path, one in known.items() if path not in made}, made)
 

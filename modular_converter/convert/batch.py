@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from modular_converter.convert.conversion import EXISTS, Conversion
 from modular_converter.convert.emit.format import FormatResult, format_files
@@ -139,6 +139,13 @@ def _work_on(items: Sequence[Any]) -> list[Any]:
     return work(items, shared, lambda done: None)
 
 
+class KeptConversions(Protocol):
+    """Conversions of earlier runs, with their texts, by the content of all that they depend on."""
+
+    def find(self, path: str, library: Library) -> Conversion | None:
+        """The conversion of a modular file, if all that it depends on is what the library reads now."""
+
+
 @dataclass
 class Run:
     """One run over a set of modular files."""
@@ -154,6 +161,11 @@ class Run:
     """How texts are formatted: `format_files`, or what gives the same."""
     read: Library | None = None
     """What has been read from the same files before, and need not be read again."""
+    kept: KeptConversions | None = None
+    """What earlier runs have made."""
+    stale: Mapping[str, frozenset[str]] | None = None
+    """Where most generated files are stale, so that a conversion before those of its neighbours would be in vain:
+    `required_files` of modular files, as far as they are known."""
 
     @without_collector()
     def convert(self, paths: Collection[str], known: Mapping[str, Conversion] | None = None) -> list[Conversion]:
@@ -171,13 +183,17 @@ class Run:
         given = dict(self.overlay)
         library = self.read.under(self.overlay) if self.read else Library(self.settings, self.overlay)
         required = {
-            path: known[path].requires if path in known else required_files(path, library)
+            path: known[path].requires
+            if path in known
+            else (self.stale or {}).get(path) or required_files(path, library)
             for path in sorted(set(paths))
         }
         needs = dependencies(required, self.settings)
         refused = _refuse_cycles(needs)
         done = {**known, **refused}
-        schedule = Schedule(required, needs, known, refused, library.exists)
+        schedule = Schedule(
+            required, needs, known, refused, library.exists, speculates=not known and self.stale is None
+        )
         while ready := schedule.next_round():
             batch = [replace(one, requires=required[one.path]) for one in self._batch(ready, library)]
             changed = self._lay_over(batch, done, given, library)
@@ -186,7 +202,9 @@ class Run:
         return [done[path] for path in sorted(done)]
 
     def _batch(self, paths: Sequence[str], library: Library) -> list[Conversion]:
-        """Convert files and format all results together."""
+        """Convert files and format all results together, but for those that are kept."""
+        kept = {path: one for path in paths if self.kept and (one := self.kept.find(path, library)) is not None}
+        paths = [path for path in paths if path not in kept]
         conversions = convert_all(paths, library, self.workers, self.progress)
         by_settings: dict[int, list[Conversion]] = {}
         formattings = dict(enumerate(self.settings.formattings))
@@ -194,7 +212,8 @@ class Run:
         for conversion in conversions:
             by_settings.setdefault(numbers.get(os.path.dirname(conversion.path), 0), []).append(conversion)
         finished = (self._format(some, formattings[number], library) for number, some in by_settings.items())
-        return sorted((one for some in finished for one in some), key=lambda one: one.path)
+        made = [one for some in finished for one in some]
+        return sorted((*made, *kept.values()), key=lambda one: one.path)
 
     def _format(self, conversions: Sequence[Conversion], settings: Settings, library: Library) -> list[Conversion]:
         """Format the texts of conversions, all by the same settings."""

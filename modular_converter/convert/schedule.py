@@ -14,7 +14,7 @@ from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.inherit.resolve import neighbour_module
 from modular_converter.convert.source.library import Library, Observations
 from modular_converter.findings import ConversionError
-from modular_converter.model.module import Module, Role
+from modular_converter.model.module import ImportedName, Module, Role
 from modular_converter.settings.layout import modular_of
 from modular_converter.settings.values import Settings
 
@@ -25,7 +25,12 @@ def required_files(path: str, library: Library) -> frozenset[str]:
     None for a file that cannot be read or is not Python: its conversion reports the error.
     """
     imports = (one.imports for one in _module(path, library).statements if one.role is Role.IMPORT)
-    names = (name for imported in imports for name in imported if neighbour_module(name.module, library.settings))
+    return neighbour_files((name for imported in imports for name in imported), path, library)
+
+
+def neighbour_files(imported: Iterable[ImportedName], path: str, library: Library) -> frozenset[str]:
+    """The neighbour files among those that a file imports from, whether they exist or not."""
+    names = (name for name in imported if neighbour_module(name.module, library.settings))
     folder = os.path.dirname(path)
     return frozenset(file for one in {name.module for name in names} if (file := library.resolver.path(one, folder)))
 
@@ -121,23 +126,26 @@ class Schedule:
         known: Mapping[str, Conversion],
         refused: Collection[str],
         exists: Callable[[str], bool],
+        *,
+        speculates: bool,
     ) -> None:
         """Begin with all files that are neither known nor refused.
 
         Args:
             required: modular file -> the neighbour files that it imports from.
             needs: modular file -> the others of the run whose generated files it needs.
-            known: conversions that hold so far. If there are some, most files are known, and the neighbours of the
-            others have mostly changed: a conversion before the neighbours would be in vain.
+            known: conversions that hold so far.
             refused: files that are not converted at all.
             exists: whether there is a file, on disk or among the texts of the run.
+            speculates: whether a file is converted as soon as its neighbours can be read. Where they have mostly
+            changed, as where most files are known, a conversion before them would be in vain.
         """
         self._required, self._needs, self._exists = required, needs, exists
         self._place = {path: number for number, path in enumerate(_in_order(needs))}
         self._heirs: defaultdict[str, list[str]] = defaultdict(list)
         self._readers: defaultdict[str, set[str]] = defaultdict(set)
         self._times: Counter[str] = Counter()
-        self._speculates = not known
+        self._speculates = speculates
         self._pending = needs.keys() - known.keys() - set(refused)
         self._touched = set(self._pending)
         for path, needed in needs.items():

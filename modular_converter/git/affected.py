@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 import modular_converter
 from modular_converter.convert.schedule import ancestor_files, removes_attributes, required_files
@@ -54,9 +54,16 @@ def touched_since(ref: str, paths: Collection[str], library: Library) -> list[st
     return sorted({*_affected(changed, paths, grounds), *grounds.unreadable.intersection(paths)})
 
 
-def affected(changed: Iterable[str], paths: Iterable[str], library: Library) -> list[str]:
-    """The modular files that have changed, whose generated files have changed, or that build on these, at any distance."""
-    return _affected(Touched(changed), paths, _Grounds(library))
+def affected(
+    changed: Iterable[str],
+    paths: Iterable[str],
+    library: Library,
+    required: Mapping[str, frozenset[str]] | None = None,
+) -> list[str]:
+    """The modular files that have changed, whose generated files have changed, or that build on these, at any distance.
+    `required` are the `required_files` of some, which are not asked again.
+    """
+    return _affected(Touched(changed), paths, _Grounds(library, required or {}))
 
 
 def sources_of(path: str, library: Library) -> set[str]:
@@ -67,38 +74,48 @@ def sources_of(path: str, library: Library) -> set[str]:
 class _Grounds:
     """The files that each file is made from. Each is looked at once."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: Library, required: Mapping[str, frozenset[str]] | None = None) -> None:
         self.settings = library.settings
         self.unreadable: set[str] = set()
         """Modular files that cannot be read or parsed, so their sources are unknown."""
         self._library = library
+        self._required = {**(required or {})}
         self._direct: dict[str, frozenset[str]] = {}
         self._ancestors: dict[str, frozenset[str]] = {}
 
     def of(self, start: str) -> set[str]:
         """The file itself and all its sources, at any distance."""
-        seen, waiting = {start}, [start]
-        while waiting:
-            new = self._of_one(waiting.pop()) - seen
-            seen |= new
-            waiting += new
-        return seen
+        return _reached(start, self._of_one)
+
+    def imported_by(self, start: str) -> set[str]:
+        """The file itself and those of its sources that imports of modular files lead to, which are soon found."""
+        return _reached(start, self._imported_by_one)
 
     def _of_one(self, path: str) -> frozenset[str]:
         if path not in self._direct:
-            found = self._of_modular(path) if is_modular(path, self.settings) else {modular_of(path, self.settings)}
-            self._direct[path] = frozenset(found - {""})
+            found = self._imported_by_one(path)
+            self._direct[path] = found | self._above(found) if self._removes_attributes(path) else found
         return self._direct[path]
 
-    def _of_modular(self, path: str) -> set[str]:
+    def _imported_by_one(self, path: str) -> frozenset[str]:
+        if path not in self._required:
+            found = self._of_modular(path) if is_modular(path, self.settings) else {modular_of(path, self.settings)}
+            self._required[path] = frozenset(found) - {""}
+        return self._required[path]
+
+    def _of_modular(self, path: str) -> Collection[str]:
         if not self._library.exists(path):
-            return set()
+            return ()
         try:
             self._library.module(path)
         except ConversionError:
             self.unreadable.add(path)
-        neighbours = required_files(path, self._library)
-        return {*neighbours, *(self._above(neighbours) if removes_attributes(path, self._library) else ())}
+        return required_files(path, self._library)
+
+    def _removes_attributes(self, path: str) -> bool:
+        if not is_modular(path, self.settings) or "AttributeError" not in (self._library.text_if_readable(path) or ""):
+            return False  # without parsing it
+        return removes_attributes(path, self._library)
 
     def _above(self, neighbours: Collection[str]) -> frozenset[str]:
         """The files in which the ancestors of the classes of these may lie."""
@@ -119,7 +136,21 @@ def _affected(changed: Touched, paths: Iterable[str], grounds: _Grounds) -> list
             known[path] = any(place in changed or os.path.realpath(place) in givers for place in places)
         return known[path]
 
-    return sorted(path for path in paths if any(is_touched(one) for one in grounds.of(path)))
+    return sorted(
+        path
+        for path in paths
+        if any(map(is_touched, grounds.imported_by(path))) or any(map(is_touched, grounds.of(path)))
+    )
+
+
+def _reached(start: str, step: Callable[[str], Collection[str]]) -> set[str]:
+    """A file, and all that steps lead to from it."""
+    seen, waiting = {start}, [start]
+    while waiting:
+        new = {*step(waiting.pop())} - seen
+        seen |= new
+        waiting += new
+    return seen
 
 
 def _links_of(path: str, settings: Settings) -> Iterator[str]:

@@ -104,8 +104,8 @@ class CacheEntries:
             path = self._paths[name] = os.path.join(self._folder, name)
         return path
 
-    def load(self, content: bytes, key: str) -> None:
-        """Read the bytes that `dump` has written. Content in another format or with another key is ignored."""
+    def load(self, content: bytes | str, key: str) -> None:
+        """Read what `dump` has written. Content in another format or with another key is ignored."""
         try:
             found = json.loads(content)
             if found["key"] != key:

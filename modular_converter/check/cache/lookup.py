@@ -64,7 +64,7 @@ def _hash(content: bytes | Exception) -> str | None:
     return UNREADABLE if isinstance(content, FileTooLarge) else None
 
 
-_OTHER_FORM = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
+OTHER_FORM = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 """The errors that entries of another form cause. Such entries count as absent."""
 
 
@@ -125,11 +125,11 @@ class Cache:
         """The conversions that still hold, by modular file: the generated files on disk are their result."""
         by_folder: dict[str, list[str]] = {}
         for path in paths:
-            by_folder.setdefault(_models_folder(path), []).append(path)
+            by_folder.setdefault(folder_of_entries(path), []).append(path)
         self.is_ordered = len(by_folder) == 1  # files of several folders may need each other
         found: dict[str, Conversion] = {}
         for folder, some in by_folder.items():
-            with contextlib.suppress(*_OTHER_FORM):
+            with contextlib.suppress(*OTHER_FORM):
                 found.update(self._look_up_in(folder, some))
         return found
 
@@ -180,7 +180,7 @@ class Cache:
         by_folder: dict[str, list[Conversion]] = {}
         for conversion in conversions:
             if conversion.files and not conversion.failed:
-                by_folder.setdefault(_models_folder(conversion.path), []).append(conversion)
+                by_folder.setdefault(folder_of_entries(conversion.path), []).append(conversion)
         if not by_folder or not self._key:
             return
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
@@ -214,5 +214,6 @@ class Cache:
         return f"{source_path(path, self.settings)} {above}"
 
 
-def _models_folder(path: str) -> str:
+def folder_of_entries(path: str) -> str:
+    """The folder of models of a modular file."""
     return path.rsplit(os.sep, 2)[0]

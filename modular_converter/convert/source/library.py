@@ -198,10 +198,10 @@ class Library:
         else:
             text = self._from_disk(path)
             self._texts[path] = text.encode("utf-8")
-        self.observations.files[path] = self._hash(path)
+        self.observations.files[path] = self.hash(path)
         return text
 
-    def _hash(self, path: str) -> str:
+    def hash(self, path: str) -> str:
         """The hash of a file that was read; for a text of the overlay, the hash that the file will have on disk."""
         if path in self.overlay and path not in self._hashes:
             self._hashes[path] = hashlib.sha256(self.overlay[path].encode("utf-8")).hexdigest()
@@ -236,7 +236,7 @@ class Library:
         module = self._modules.get(path)
         if module is None:
             module = self._modules[path] = self._index(path)
-        self.observations.files[path] = self._hash(path)
+        self.observations.files[path] = self.hash(path)
         return module
 
     def _index(self, path: str) -> Module:
@@ -258,7 +258,7 @@ class Library:
             known = self._names[models_folder] = self._read_names(models_folder)
         for path in known.missing:
             self.observations.files.setdefault(path, MISSING)
-        self.observations.files.update({path: self._hash(path) for path in known.paths})
+        self.observations.files.update({path: self.hash(path) for path in known.paths})
         return known.names
 
     def _read_names(self, models_folder: str) -> _KnownNames:

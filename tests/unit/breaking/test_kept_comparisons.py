@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import zlib
 from pathlib import Path
 
 import pytest
 
-from modular_converter.breaking import run as breaking_run
+from modular_converter.breaking import newer as breaking_newer
 from modular_converter.breaking.run import BreakingOptions, BreakingResult, compare_trees
 from modular_converter.breaking.untouched import Edits, edits_since
+from modular_converter.check.cache import stale, store
+from modular_converter.convert import batch
+from modular_converter.settings.load import load_settings
 from tests.unit.breaking.test_compare_trees import CONFIG, LLAMA, convert, library
 from tests.unit.trees import commit
 
@@ -117,6 +122,114 @@ def test_edits_of_bodies_are_told_as_by_a_fresh_comparison(seed: int, published:
         assert first == again == fresh
 
 
+INTERFACES = [
+    ("modeling_llama.py", "self.o_proj", "self.out_proj"),
+    ("modeling_llama.py", "past=SIZE", "past=SIZE, cache=None"),
+    ("modeling_llama.py", "past=SIZE, ", ""),
+    ("modeling_llama.py", "nn.LayerNorm", "nn.RMSNorm"),
+    ("modeling_llama.py", "class LlamaHead(LlamaModel):", "class LlamaHead(PreTrainedModel):"),
+    (
+        "modeling_llama.py",
+        "    def run(self):\n        return self.make()\n",
+        "    def rest(self, x=1):\n        return x\n",
+    ),
+    ("modeling_llama.py", "from torch import nn\n", "import torch\nfrom torch import nn\n"),
+    (
+        "modeling_llama.py",
+        "\n\nclass LlamaModel(",
+        "\n\nclass LlamaExtra(nn.Module):\n    pass\n\n\nclass LlamaModel(",
+    ),
+    ("modeling_llama.py", "class LlamaHead", "class LlamaTop"),  # the heir cannot be converted
+    ("configuration_llama.py", "hidden_size: int = 8", "hidden_size: int = 4"),
+    ("configuration_llama.py", "attention_bias: bool = False\n", "attention_bias: bool = False\n    more: int = 3\n"),
+    (
+        "modular_gemma.py",
+        "class GemmaModel(LlamaModel):\n    pass",
+        "class GemmaModel(LlamaModel):\n    def size(self):\n        return 1",
+    ),
+]
+"""Edits of what heirs read, of which some leave the generated file of the nearest heir as it is."""
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 12))])
+def test_edits_of_interfaces_are_told_as_by_a_fresh_comparison(seed: int, published: Path, tmp_path: Path) -> None:
+    zoo, cache, chance = committed(tmp_path / "edited"), tmp_path / "cache", random.Random(seed)
+    if chance.random() < 0.7:  # heirs of heirs are then known to be current, too
+        check(zoo, cache)
+    for _ in range(6):
+        name, old, new = chance.choice(INTERFACES)
+        (path,) = zoo.rglob(name)
+        text = path.read_text()
+        path.write_text(text.replace(new, old) if new in text else text.replace(old, new))
+        first, again, fresh = (compared(zoo, published, one) for one in (cache, cache, None))
+        assert first == again == fresh
+        if chance.random() < 0.2:
+            convert(zoo)
+
+
+def check(zoo: Path, cache: Path) -> None:
+    """What `check-modular-conversion` leaves in the cache."""
+    paths = [str(path) for path in sorted(zoo.rglob("modular_*.py"))]
+    breaking_newer.find_conversions(paths, load_settings(str(zoo / "models")), str(cache))
+
+
+def test_heirs_of_an_heir_that_is_known_to_be_current_are_converted_with_it(published: Path, tmp_path: Path) -> None:
+    zoo, cache = committed(tmp_path / "edited"), tmp_path / "cache"
+    check(zoo, cache)
+    path = zoo / "models/llama/modeling_llama.py"
+    path.write_text(path.read_text().replace("self.o_proj", "self.out_proj"))
+    told = compared(zoo, published, cache)
+    assert told == compared(zoo, published, None)
+    assert {"gemma", "llama", "phi"} in [set(one.models) for one in told.groups]
+
+
+@pytest.mark.parametrize("harm", ["text", "other", "long", "shape"])
+def test_damaged_conversions_of_stale_files_count_as_absent(
+    harm: str, published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zoo, cache = committed(tmp_path / "edited"), tmp_path / "cache"
+    path = zoo / "models/llama/modeling_llama.py"
+    path.write_text(path.read_text().replace("self.o_proj", "self.out_proj"))
+    fresh = compared(zoo, published, None)
+    assert compared(zoo, published, cache) == fresh
+    harmed = 0
+    for entry in cache.glob("*.json"):
+        content = store.read_entry(str(cache), entry.stem)
+        assert content is not None
+        try:
+            entries, texts = json.loads(zlib.decompress(content))
+        except (zlib.error, ValueError):
+            entry.unlink()  # so that the comparison itself is made anew
+            continue
+        body = {
+            "text": json.dumps([entries, dict.fromkeys(texts, "class GemmaModel:\n    pass\n")]),
+            "other": json.dumps([entries, {}]),
+            "long": " " * (2 * stale.MOST_BYTES),
+            "shape": json.dumps([{"key": 1}, [texts]]),
+        }[harm]
+        store.write_entry(str(cache), entry.stem, zlib.compress(body.encode()))
+        harmed += 1
+    assert (harmed, compared(zoo, published, cache)) == (1, fresh)
+
+
+def test_what_was_made_of_stale_files_is_made_once(
+    published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zoo, cache = committed(tmp_path / "edited"), tmp_path / "cache"
+    path = zoo / "models/llama/modeling_llama.py"
+    path.write_text(path.read_text().replace("self.o_proj", "self.out_proj"))
+    made: list[str] = []
+    really = batch.convert_safely
+    monkeypatch.setattr(batch, "convert_safely", lambda path, library: made.append(path) or really(path, library))
+    first = compared(zoo, published, cache)
+    assert [Path(one).name for one in made] == ["modular_gemma.py", "modular_phi.py"]
+    assert (compared(zoo, published, cache), len(made)) == (first, 2)
+    heir = zoo / "models/phi/modular_phi.py"
+    heir.write_text(heir.read_text() + "\n\nSIZE = 1\n")
+    compared(zoo, published, cache)
+    assert [Path(one).name for one in made[2:]] == ["modular_phi.py"]
+
+
 def test_an_edit_that_nothing_reads_converts_no_heir(
     published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,8 +237,12 @@ def test_an_edit_that_nothing_reads_converts_no_heir(
     path = zoo / "models/llama/modeling_llama.py"
     before = compared(zoo, published, cache)
     reached: list[str] = []
-    really = breaking_run.find_conversions
-    monkeypatch.setattr(breaking_run, "find_conversions", lambda paths, *_: reached.extend(paths) or really(paths, *_))
+    really = breaking_newer.find_conversions
+    monkeypatch.setattr(
+        breaking_newer,
+        "find_conversions",
+        lambda paths, *_, **more: reached.extend(paths) or really(paths, *_, **more),
+    )
     path.write_text(UNSIZED.replace("y = input_ids", "y = input_ids + 1"))
     assert (compared(zoo, published, cache).models, reached) == (before.models, [])
     path.write_text(UNSIZED.replace("nn.LayerNorm", "nn.RMSNorm"))
