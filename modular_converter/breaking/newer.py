@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from modular_converter.breaking.facts import ModelTree
 from modular_converter.breaking.older import tree_at
 from modular_converter.breaking.untouched import Edits, edits_since
+from modular_converter.check.cache.answers import KeptAnswers
 from modular_converter.check.cache.outlines import load_outlines, store_outlines
 from modular_converter.check.conversions import find_conversions
 from modular_converter.convert.schedule import neighbour_files
@@ -31,7 +32,7 @@ def edits_of(against: str, models: str, followed: Collection[str]) -> Edits:
 
 
 def newer_tree(
-    paths: Sequence[str], models: str, settings: Settings, cache: str | None, edits: Edits
+    paths: Sequence[str], models: str, settings: Settings, cache: str | None, edits: Edits, answers: KeptAnswers
 ) -> tuple[ModelTree, list[Finding]]:
     """The newer tree, and the reasons why some files that edits reach cannot be converted.
 
@@ -41,6 +42,7 @@ def newer_tree(
         settings: those of the run.
         cache: the folder that keeps conversions; None for none.
         edits: what has been edited. Other generated files are taken as they are on disk.
+        answers: those of earlier runs.
     """
     settings = settings.with_any_formatter
     texts: dict[str, str] = {}
@@ -48,7 +50,7 @@ def newer_tree(
     if edits.read:
         library = Library(settings)
         required = _required(paths, models, library, cache)
-        reached = affected(edits.read, paths, library, required)
+        reached = affected(edits.read, paths, library, required, answers.get)
         for one in find_conversions(reached, settings, cache, stale=required).made.values():
             texts |= one.files
             failures += (finding for finding in one.findings if finding.is_error)

@@ -8,6 +8,8 @@ from typing import NamedTuple
 from modular_converter.breaking.cause import Causes
 from modular_converter.breaking.changes import ModelChange
 from modular_converter.breaking.values import CodePlace
+from modular_converter.check.cache.answers import KeptAnswers
+from modular_converter.check.cache.store import digest
 from modular_converter.convert.silence import is_silenced
 from modular_converter.convert.source.library import Library, ignore_comments
 from modular_converter.findings import Finding, Location, Severity, first_of
@@ -38,12 +40,17 @@ class CauseGroup(NamedTuple):
         return sum(len(one.keys) for one in self.changes)
 
 
-def groups(changes: Sequence[ModelChange], library: Library) -> list[CauseGroup]:
-    """The changes by cause, those that reach the most models first."""
-    causes = Causes(library, changes)
+def groups(changes: Sequence[ModelChange], library: Library, answers: KeptAnswers) -> list[CauseGroup]:
+    """The changes by cause, those that reach the most models first. `answers` keep the causes of the last changes."""
+
+    def causes_in(library: Library) -> list[CodePlace]:
+        causes = Causes(library, changes)
+        return [causes.of(one) for one in changes]
+
     found: dict[tuple[CodePlace, str, str], list[ModelChange]] = {}
-    for one in changes:
-        found.setdefault((causes.of(one), one.rule, one.message), []).append(one)
+    places = answers.get("causes", library, causes_in, about=digest(repr(changes).encode("utf-8", "surrogatepass")))
+    for one, place in zip(changes, places):
+        found.setdefault((CodePlace(*place), one.rule, one.message), []).append(one)
     made = [CauseGroup(*key, tuple(members)) for key, members in found.items()]
     return sorted(made, key=lambda one: (by_code(one.rule).code, -len(one.models), one.cause, one.message))
 

@@ -17,13 +17,13 @@ from modular_converter.breaking.newer import edits_of, newer_tree
 from modular_converter.breaking.older import older_tree
 from modular_converter.breaking.report import CauseGroup, findings_of, groups
 from modular_converter.breaking.values import CodePlace
-from modular_converter.check.cache.key import key_of
+from modular_converter.check.cache.answers import KeptAnswers
+from modular_converter.check.cache.key import key_of, remembered_versions
 from modular_converter.check.cache.store import digest, read_entry, write_entry
 from modular_converter.convert.batch import Progress, in_processes
 from modular_converter.files.arguments import ALL, select_files
 from modular_converter.findings import ConversionError, Finding
 from modular_converter.rules import input_files
-from modular_converter.settings.values import Settings
 
 
 class BreakingOptions(NamedTuple):
@@ -69,22 +69,25 @@ def compare_trees(options: BreakingOptions) -> BreakingResult:
         if not models:
             return BreakingResult(findings=selection.findings, incomplete=True)
         old = older_tree(options.against, models, settings, options.cache)
-        entry = _Entry(options.cache, settings, old.models, models)
+        key = key_of(settings, remembered_versions(options.cache)) if options.cache else ""
+        entry = _Entry(options.cache, key, old.models, models)
+        answers = KeptAnswers(options.cache, f"{key} {old.models} {models}" if key else "")
         edits = edits_of(options.against, models, entry.followed)
-        new, failures = newer_tree(selection.paths, models, settings, options.cache, edits)
+        new, failures = newer_tree(selection.paths, models, settings, options.cache, edits, answers)
         shared = sorted(old.names.keys() & new.names.keys())
         if not shared:
             reason = f"it has no model of those in {models}"
             return BreakingResult(findings=[input_files.unknown_older_tree(options.against, reason)], incomplete=True)
         known, made = _compared(shared, old, new, entry, options.workers)
         if any(not edits.methods.isdisjoint(one.followed) for one in made.values()):  # some are called only now
-            new, failures = newer_tree(selection.paths, models, settings, options.cache, edits.all_read)
+            new, failures = newer_tree(selection.paths, models, settings, options.cache, edits.all_read, answers)
             known, made = _compared(shared, old, new, entry, options.workers)
     except ConversionError as error:
         return BreakingResult(findings=error.findings, incomplete=True)
     entry.store(made, new)
     known |= made
-    causes = groups([change for model in shared for change in known[model].changes], new.library)
+    causes = groups([change for model in shared for change in known[model].changes], new.library, answers)
+    answers.store()
     if ALL not in options.arguments:
         wanted = {os.path.basename(os.path.dirname(path)) for path in selection.paths}
         named = {argument.replace("-", "_") for argument in options.arguments} & new.names.keys()
@@ -133,9 +136,8 @@ def _named(paths: Iterable[str], tree: ModelTree) -> dict[str, str]:
 class _Entry:
     """What the last comparison of two trees has found."""
 
-    def __init__(self, folder: str | None, settings: Settings, old: str, new: str) -> None:
-        """`old` and `new` are the folders of models."""
-        key = key_of(settings) if folder else ""
+    def __init__(self, folder: str | None, key: str, old: str, new: str) -> None:
+        """`key` is that of the settings; `old` and `new` are the folders of models."""
         self._folder = folder if key else None
         self._name = digest(f"breaking {key} {old} {new}".encode("utf-8", "surrogatepass"))
         body = read_entry(self._folder, self._name) if self._folder else None

@@ -42,10 +42,12 @@ def ancestor_files(path: str, library: Library) -> frozenset[str]:
     None for a file that cannot be read or is not Python: the conversion stops there, too.
     """
     seen = Observations()
-    library = library.observing(seen)
-    module = _module(path, library)
+    observed = library.observing(seen)
+    module = _module(path, observed)
     for name in module.classes:
-        deque(library.resolver.lineage(name, module), maxlen=0)
+        deque(observed.resolver.lineage(name, module), maxlen=0)
+    library.observations.files.update(seen.files)
+    library.observations.packages.update(seen.packages)
     return frozenset(one for one in seen.files if os.path.isdir(os.path.dirname(one)))
 
 

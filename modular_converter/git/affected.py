@@ -6,6 +6,7 @@ import contextlib
 import fnmatch
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any
 
 import modular_converter
 from modular_converter.convert.schedule import ancestor_files, removes_attributes, required_files
@@ -27,6 +28,13 @@ PINS = (".pre-commit-config.yaml", "requirements*.txt", "constraints*.txt", "pyl
 """Files that pin the version of this tool or of the formatter."""
 PACKAGE = os.path.dirname(os.path.realpath(modular_converter.__file__))
 """The real folder of this tool's own files."""
+
+
+Remembered = Callable[[str, Library, Callable[[Library], Any]], Any]
+
+
+def _not_remembered(name: str, library: Library, make: Callable[[Library], Any]) -> Any:
+    return make(library)
 
 
 def touched_since(ref: str, paths: Collection[str], library: Library) -> list[str]:
@@ -59,11 +67,18 @@ def affected(
     paths: Iterable[str],
     library: Library,
     required: Mapping[str, frozenset[str]] | None = None,
+    remembered: Remembered = _not_remembered,
 ) -> list[str]:
     """The modular files that have changed, whose generated files have changed, or that build on these, at any distance.
-    `required` are the `required_files` of some, which are not asked again.
+
+    Args:
+        changed: paths.
+        paths: modular files.
+        library: it reads them and their neighbours.
+        required: `required_files` of some, which are not asked again.
+        remembered: gives what a function finds, given a name for it and the library that it reads from.
     """
-    return _affected(Touched(changed), paths, _Grounds(library, required or {}))
+    return _affected(Touched(changed), paths, _Grounds(library, required or {}, remembered))
 
 
 def sources_of(path: str, library: Library) -> set[str]:
@@ -74,12 +89,18 @@ def sources_of(path: str, library: Library) -> set[str]:
 class _Grounds:
     """The files that each file is made from. Each is looked at once."""
 
-    def __init__(self, library: Library, required: Mapping[str, frozenset[str]] | None = None) -> None:
+    def __init__(
+        self,
+        library: Library,
+        required: Mapping[str, frozenset[str]] | None = None,
+        remembered: Remembered = _not_remembered,
+    ) -> None:
         self.settings = library.settings
         self.unreadable: set[str] = set()
         """Modular files that cannot be read or parsed, so their sources are unknown."""
         self._library = library
         self._required = {**(required or {})}
+        self._remembered = remembered
         self._direct: dict[str, frozenset[str]] = {}
         self._ancestors: dict[str, frozenset[str]] = {}
 
@@ -115,14 +136,21 @@ class _Grounds:
     def _removes_attributes(self, path: str) -> bool:
         if not is_modular(path, self.settings) or "AttributeError" not in (self._library.text_if_readable(path) or ""):
             return False  # without parsing it
-        return removes_attributes(path, self._library)
+        return bool(
+            self._remembered(f"removes {path}", self._library, lambda library: removes_attributes(path, library))
+        )
 
     def _above(self, neighbours: Collection[str]) -> frozenset[str]:
         """The files in which the ancestors of the classes of these may lie."""
         for path in neighbours:
             if path not in self._ancestors:
-                self._ancestors[path] = frozenset() if is_installed(path) else ancestor_files(path, self._library)
+                self._ancestors[path] = frozenset() if is_installed(path) else self._ancestors_of(path)
         return frozenset[str]().union(*(self._ancestors[path] for path in neighbours))
+
+    def _ancestors_of(self, path: str) -> frozenset[str]:
+        return frozenset(
+            self._remembered(f"above {path}", self._library, lambda library: sorted(ancestor_files(path, library)))
+        )
 
 
 def _affected(changed: Touched, paths: Iterable[str], grounds: _Grounds) -> list[str]:
