@@ -15,7 +15,7 @@ from modular_converter.breaking.run import BreakingOptions, BreakingResult, comp
 from modular_converter.breaking.untouched import Edits, edits_since
 from modular_converter.check.cache import stale, store
 from modular_converter.convert import batch
-from modular_converter.settings.load import load_settings
+from modular_converter.files.arguments import ALL, select_files
 from tests.unit.breaking.test_compare_trees import CONFIG, LLAMA, convert, library
 from tests.unit.trees import commit
 
@@ -168,9 +168,13 @@ def test_edits_of_interfaces_are_told_as_by_a_fresh_comparison(seed: int, publis
 
 
 def check(zoo: Path, cache: Path) -> None:
-    """What `check-modular-conversion` leaves in the cache."""
-    paths = [str(path) for path in sorted(zoo.rglob("modular_*.py"))]
-    breaking_newer.find_conversions(paths, load_settings(str(zoo / "models")), str(cache))
+    """Commit current files, and leave in the cache what `check-modular-conversion` does."""
+    selection = select_files((ALL,), package=None, root=str(zoo), overrides={"strict": False})
+    settings = selection.settings.with_any_formatter
+    for one in breaking_newer.find_conversions(selection.paths, settings, str(cache)).all:
+        for path, text in one.files.items():
+            Path(path).write_text(text)
+    commit(zoo.parent)
 
 
 def test_heirs_of_an_heir_that_is_known_to_be_current_are_converted_with_it(published: Path, tmp_path: Path) -> None:

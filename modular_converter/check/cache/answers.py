@@ -1,0 +1,61 @@
+"""What was found in texts, kept by the content of the files that it follows from."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from modular_converter.check.cache import store
+from modular_converter.convert.conversion import EXISTS, MISSING, UNREADABLE
+from modular_converter.convert.source.library import Library, Observations
+
+
+class KeptAnswers:
+    """Answers by name, as values that JSON knows. Those of an earlier run hold if every file that they were read from is
+    the same.
+    """
+
+    def __init__(self, folder: str | None, key: str) -> None:
+        """
+        Args:
+            folder: of the cache; None to remember nothing.
+            key: what decides all answers but for the texts; "" to remember nothing.
+        """
+        self._folder = folder if key else None
+        self._name = store.digest(f"answers {key}".encode("utf-8", "surrogatepass"))
+        body = store.read_entry(self._folder, self._name) if self._folder else None
+        self._known: dict[str, Any] = json.loads(body) if body else {}
+        self._is_new = False
+
+    def get(self, name: str, library: Library, make: Callable[[Library], Any], about: str = "") -> Any:
+        """An answer. If it is not known, `make` finds it, in what `about` says, and in texts that it reads through the library
+        that it gets, and in nothing else.
+        """
+        subject, answer, reads, packages = self._known.get(name, (None, None, {}, {}))
+        if subject != about or not _are_same(reads, packages, library):
+            seen = Observations()
+            answer = make(library.observing(seen))
+            self._known[name] = about, answer, seen.files, seen.packages
+            self._is_new = True
+        return answer
+
+    def store(self) -> None:
+        """Keep the answers for the next run. A folder that cannot be written to is no error."""
+        if self._is_new and self._folder:
+            with contextlib.suppress(OSError):
+                store.write_entry(self._folder, self._name, json.dumps(self._known).encode("utf-8", "surrogatepass"))
+                store.bound(self._folder)
+
+
+def _are_same(reads: Mapping[str, str], packages: Mapping[str, str], library: Library) -> bool:
+    for path, value in reads.items():
+        if value in (EXISTS, MISSING):
+            if library.exists(path) != (value == EXISTS):
+                return False
+        elif value == UNREADABLE or library.text_if_readable(path) is None or library.hash(path) != value:
+            return False
+    asked = ((*os.path.split(one), folder) for one, folder in packages.items())
+    return all((library.find_package(name, beside) or "") == folder for beside, name, folder in asked)
