@@ -363,7 +363,8 @@ def _exists(name: str, resolution: ResolvedImports) -> bool:
 
 def _imported_from(base: str, resolution: ResolvedImports, library: Library) -> ImportedName | None:
     """The import by which a neighbour itself takes a class from a file of another model, or from one beside it that the
-    target does not have; None for a class of its own, and for a configuration, which has an error of its own.
+    target does not have; None for a class of its own, and for a configuration, which has an error of its own. The files of
+    the kinds are there, or generated.
     """
     taken, target = resolution.taken[base], resolution.target
     neighbour = resolution.neighbours[taken.neighbour]
@@ -371,7 +372,8 @@ def _imported_from(base: str, resolution: ResolvedImports, library: Library) -> 
     if found is None or not is_sibling(found.module):
         return found if found is not None and neighbour_module(found.module, library.settings) else None
     beside = library.resolver.path(found.module.replace(neighbour.model, target.model), os.path.dirname(target.path))
-    is_there = beside is not None and library.exists(beside)
+    is_generated = (split_stem(found.module[1:], library.settings) or ("", ""))[1] == neighbour.model
+    is_there = is_generated or (beside is not None and library.exists(beside))
     return None if is_there or taken.name.endswith(library.settings.config_suffix) else found
 
 
