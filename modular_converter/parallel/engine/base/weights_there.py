@@ -62,16 +62,49 @@ _IN_PLACE = frozenset(
     f"__i{name}__"
     for name in ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift"]
 )
-_SHARES_MEMORY = ("numpy", "__array__", "__dlpack__", "data_ptr", "untyped_storage", "storage")
+_SHARES_MEMORY = ("numpy", "__array__", "__dlpack__", "untyped_storage", "storage")
 _UNWRITTEN = (
     "{name} is on the ranks, and writing to it here would change nothing there; take the model back with .cpu(), change it, "
     "and parallelize it again"
 )
 
 
+_NO_ADDRESS = (
+    "{name} is on the ranks, and has no address here: take `is` to compare weights, and weight.clone() or state_dict() for "
+    "their numbers"
+)
+NO_GRADIENTS = (
+    "a model on ranks of parallelize runs without gradients; to train, start your script with torchrun and call "
+    "parallelize there"
+)
+
+
+class _NoGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, marker: torch.Tensor) -> torch.Tensor:
+        ctx.mark_dirty(tensor)
+        return tensor
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        raise PlanError(NO_GRADIENTS)
+
+
+def refuse_backward(tensor: torch.Tensor) -> torch.Tensor:
+    """Let a tensor, in place, require a gradient as on one device: a backward that reaches it raises ``PlanError``.
+
+    Without it, a loss that has other terms, too, would give gradients of those alone.
+    """
+    if not torch.is_grad_enabled() or tensor.is_inference() or not (tensor.is_floating_point() or tensor.is_complex()):
+        return tensor
+    found: torch.Tensor = _NoGradient.apply(tensor, torch.empty(0, requires_grad=True))  # type: ignore[no-untyped-call]
+    return found
+
+
 class _There:
     """Mixin: a tensor without numbers, which are fetched when a function needs them."""
 
+    requires_grad: bool
     _fetch: Fetch
     _place: torch.device
     _label: str
@@ -88,6 +121,8 @@ class _There:
                 return func(*args, **kwargs)
             if name == "detach":
                 return alias(args[0])
+            if name == "data_ptr":
+                raise PlanError(_NO_ADDRESS.format(name=args[0]._label))
             for target in written_tensors(name, args, kwargs):
                 if isinstance(target, _There):
                     raise PlanError(target._unwritten.format(name=target._label))
@@ -105,12 +140,16 @@ class _There:
         return self._fetch().__reduce_ex__(protocol)  # type: ignore[no-untyped-call]
 
 
-class WeightThere(_There, torch.nn.Parameter):
-    """A parameter whose whole tensor is shared out over the ranks."""
+class WeightThere(_There, torch.Tensor):
+    """A parameter whose whole tensor is shared out over the ranks, or an alias of one.
 
+    No subclass of ``Parameter``: a tensor of another class is one by its ``_is_param``, so that ``Parameter(weight)`` and
+    ``weight.detach()`` are of one class, as torch demands.
+    """
 
-class TensorThere(_There, torch.Tensor):
-    """An alias of such a parameter, without gradients."""
+    def __repr__(self, *, tensor_contents: Any = None) -> Any:
+        found = self._fetch()
+        return repr(torch.nn.Parameter(found, self.requires_grad) if isinstance(self, torch.nn.Parameter) else found)
 
 
 def weight_there(
@@ -124,9 +163,10 @@ def weight_there(
         fetch: gathers the whole tensor.
         unwritten: of the error for code that writes to it; ``{name}`` in it becomes the weight's name.
     """
-    made = WeightThere(empty, requires_grad=gradient)
+    made: Any = make_subclass(WeightThere, empty, gradient)
+    made._is_param = True
     made._label, made._place, made._fetch, made._unwritten = name, place, fetch, unwritten
-    return made
+    return made  # type: ignore[no-any-return]
 
 
 class StoredThere(_There, torch.Tensor):
@@ -160,7 +200,7 @@ def stored_there(label: str, fetch: Fetch) -> torch.Tensor:
 
 
 def alias(source: Any) -> torch.Tensor:
-    made: Any = make_subclass(TensorThere, torch.empty(source.shape, dtype=source.dtype, device="meta"))
+    made: Any = make_subclass(WeightThere, torch.empty(source.shape, dtype=source.dtype, device="meta"))
     made._label, made._place, made._fetch = source._label, source._place, source._fetch
     made._unwritten = source._unwritten
     return made  # type: ignore[no-any-return]
@@ -180,6 +220,21 @@ class _Copy(torch.Tensor):
         return _read_only(func, name, args, kwargs)
 
 
+class _Array(numpy.ndarray[Any, Any]):
+    """A fetched copy for numpy; refuses to be written, since the weight would not change."""
+
+    def __array_ufunc__(self, ufunc: Any, method: Any, *inputs: Any, **kwargs: Any) -> Any:
+        if any(isinstance(one, _Array) for one in kwargs.get("out", ())):
+            self._refused()
+        plain = [one.view(numpy.ndarray) if isinstance(one, _Array) else one for one in inputs]
+        return getattr(ufunc, method)(*plain, **kwargs)
+
+    def _refused(self, *args: Any, **kwargs: Any) -> Any:
+        raise PlanError(_UNWRITTEN.format(name="this weight"))
+
+    __setitem__ = fill = sort = partition = put = resize = byteswap = setfield = _refused
+
+
 class _StorageThere:
     """The memory of a fetched copy, for code that reads it: writing is refused, since the weight would not change."""
 
@@ -187,6 +242,8 @@ class _StorageThere:
         self._storage = storage
 
     def __getattr__(self, name: str) -> Any:
+        if name == "data_ptr":
+            raise PlanError(_NO_ADDRESS.format(name="this weight"))
         if name.endswith("_") and not name.endswith("__"):
             raise PlanError(_UNWRITTEN.format(name="this weight"))
         return getattr(self._storage, name)
@@ -236,7 +293,8 @@ def _read_only(func: Any, name: str, args: Any, kwargs: Any) -> Any:
 
     def fetched(value: Any) -> Any:
         if isinstance(value, _There):
-            value = value._fetch()
+            found = value._fetch()
+            value = refuse_backward(found.detach()) if value.requires_grad else found
         elif isinstance(value, _Copy):
             value = value.as_subclass(torch.Tensor)
         elif type(value) in (list, tuple):
@@ -251,6 +309,7 @@ def _read_only(func: Any, name: str, args: Any, kwargs: Any) -> Any:
     def marked(value: Any) -> Any:
         if isinstance(value, numpy.ndarray):
             value.flags.writeable = False
+            value = value.view(_Array)
         if isinstance(value, (list, tuple)):
             kind: Any = type(value)
             return kind(*map(marked, value)) if hasattr(value, "_fields") else kind(map(marked, value))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import os
 import pickle
 import weakref
@@ -37,7 +38,13 @@ from modular_converter.parallel.engine.base.preflight import CHANGE_WEIGHTS, ref
 from modular_converter.parallel.engine.base.settings import pickled, settings_changes, settings_of
 from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN, refuse_unproven
 from modular_converter.parallel.engine.base.watched_state import GONE, StateChange, WatchedState
-from modular_converter.parallel.engine.base.weights_there import StoredThere, is_there, weight_there
+from modular_converter.parallel.engine.base.weights_there import (
+    NO_GRADIENTS,
+    StoredThere,
+    is_there,
+    refuse_backward,
+    weight_there,
+)
 from modular_converter.parallel.engine.checkpoint.model_files import save_model, saved_names, saves_as_library
 from modular_converter.parallel.engine.inference.paged_batches import (
     GENERATE_BATCH,
@@ -51,6 +58,7 @@ from modular_converter.parallel.engine.remote.remote_values import ModelThere, S
 from modular_converter.parallel.errors import ApplyError, PlanError, one_line
 from modular_converter.parallel.int8 import is_unpacked, pack_layers, packed_state
 from modular_converter.parallel.plans.resolve import names_of_tied
+from modular_converter.parallel.torch_private import pytree
 
 
 # A model on ranks refuses more methods: it has no gradients, and takes one call at a time.
@@ -76,6 +84,8 @@ _CALLED = ("forward", "generate", GENERATE_BATCH)
 _CHILDREN = ("_modules", "_parameters")
 # The entries of a module that run it: without its hooks, and with them.
 _CALLS = ("forward", "_call_impl")
+# That of `load_state_dict`, which would else quote a refusal in an error of its own.
+_LOADS = "_load_from_state_dict"
 # Entries of the model itself that belong to its placement.
 _OWN = ("_placement", "_homes", "_open", "_scales", "_own_class", "_trained", AROUND, UNPROVEN)
 # Not in the model: the state has the model's own dictionary, and would keep a dropped model and its ranks alive.
@@ -150,10 +160,7 @@ class Parallelized(MemoryFigures):
 
     def train(self, mode: bool = True) -> Any:
         if mode:
-            raise PlanError(
-                "a model on ranks of parallelize runs without gradients; to train, start your script with torchrun "
-                "and call parallelize there"
-            )
+            raise PlanError(NO_GRADIENTS)
         own: Any = super()
         return own.train(False)  # modules inside may have been put into training mode
 
@@ -255,13 +262,19 @@ def _weight(placement: Placement, item: Item) -> torch.nn.Parameter:
 
 def _call_on_ranks(model: torch.nn.Module) -> None:
     """Let calls of the modules inside a model run on the ranks; those without weights run here as they are."""
-    root = weakref.ref(model)
+    root, inside = weakref.ref(model), _never_traced(_inside)
     for path, module in model.named_modules():
         if module is model:
             continue
         if next(module.parameters(), None) is not None:
             name = type(module).__name__
-            module.__dict__.update({call: functools.partial(_inside, root, path, name, call) for call in _CALLS})
+            module.__dict__.update({call: functools.partial(inside, root, path, name, call) for call in _CALLS})
+            if any(map(is_there, module._parameters.values())):
+                module.__dict__[_LOADS] = _refuse_loads
+
+
+def _refuse_loads(*args: Any) -> None:
+    raise PlanError(OUT_OF_REACH.format(name="load_state_dict"))
 
 
 def _inside(root: weakref.ref[Any], path: str, kind: str, call: str, *args: Any, **kwargs: Any) -> Any:
@@ -295,7 +308,7 @@ def give_back(model: Any) -> torch.nn.Module:
     for scope, leaf, parameter in model.__dict__.pop("_homes"):
         scope[leaf] = parameter
     for module in model.modules():
-        for name in _CALLS:
+        for name in (*_CALLS, _LOADS):
             module.__dict__.pop(name, None)
     for path in model.__dict__.pop("_trained"):
         inside[path].training = True
@@ -353,20 +366,20 @@ def _route(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
         refuse_unproven(self, own, args, kwargs)
         return _call(self, name, args, kwargs)
 
-    @functools.wraps(own)
-    def never_traced(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling():  # the code here only sends messages
-            return _untraced(routed)(self, *args, **kwargs)
-        return routed(self, *args, **kwargs)
-
-    return never_traced
+    return _never_traced(routed)
 
 
-def _untraced(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, which ``torch.compile`` calls as it is."""
-    disable: Any = torch.compiler.disable  # its import of dynamo takes a second
-    made: Callable[..., Any] = disable(function)
-    return made
+def _never_traced(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which ``torch.compile`` calls as it is: the code here only sends messages."""
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            disable: Any = torch.compiler.disable  # its import of dynamo takes a second
+            return disable(function)(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    return called
 
 
 def _call(model: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any], path: str = "") -> Any:
@@ -378,7 +391,17 @@ def _call(model: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]
         raise PlanError(_LATE_HOOK)
     _send_settings(model)
     args = tuple(_there(value, placement) for value in args)
-    return placement.call(method, args, {key: _there(value, placement) for key, value in kwargs.items()}, path)
+    found = placement.call(method, args, {key: _there(value, placement) for key, value in kwargs.items()}, path)
+    if torch.is_grad_enabled() and method != "generate" and _has_gradient(model, args, kwargs):
+        for one in pytree.tree_leaves(found):
+            if isinstance(one, torch.Tensor):
+                refuse_backward(one)
+    return found
+
+
+def _has_gradient(model: Any, args: Any, kwargs: Any) -> bool:
+    given = (one for one in pytree.tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor))
+    return any(one.requires_grad for one in itertools.chain(model.parameters(), given))
 
 
 def _there(value: Any, placement: Placement) -> Any:

@@ -5,6 +5,7 @@ import pickle
 
 import pytest
 import torch
+from torch.nn.utils import prune
 
 
 pytest.importorskip("transformers")
@@ -42,6 +43,9 @@ READS = {
     "a weight": lambda m: m.get_input_embeddings().weight[3:5] * 2,
     "a weight's sizes": lambda m: [(tuple(p.shape), p.dtype, p.numel(), p.stride(), p.ndim) for p in m.parameters()],
     "numpy": lambda m: m.head.weight.detach().numpy()[:3].tolist(),
+    "a sum of numpy": lambda m: float((m.head.weight.detach().numpy() * 2 + 1).sum(axis=0).max()),
+    "text of a parameter": lambda m: repr(m.head.weight).split()[:2],
+    "a parameter of a weight": lambda m: torch.nn.Parameter(m.head.weight),
     "data": lambda m: m.head.weight.data.abs().mean(),
     "the memory": lambda m: (m.head.weight.untyped_storage().nbytes(), len(m.head.weight.untyped_storage())),
     "a copy of a weight": lambda m: copy.deepcopy(m.layers[1].mlp.up.weight),
@@ -105,6 +109,13 @@ WRITES = {
     "other memory": lambda m: m.head.weight.set_(torch.ones(304, 64)),
     "other memory of data": lambda m: m.head.weight.data.set_(torch.ones(304, 64)),
     "the memory": lambda m: m.head.weight.untyped_storage().fill_(1),
+    "the state of a part": lambda m: m.layers[0].load_state_dict(m.layers[0].state_dict()),
+    "a parametrization": lambda m: torch.nn.utils.parametrizations.weight_norm(m.head),
+    "a cut weight": lambda m: prune.l1_unstructured(m.head, "weight", 0.3),
+    "a parameter of it": lambda m: torch.nn.Parameter(m.head.weight).mul_(2),
+    "numpy": lambda m: m.head.weight.detach().numpy().__setitem__(0, 0.0),
+    "a view in numpy": lambda m: m.head.weight.detach().numpy().T[0].fill(0.0),
+    "a function of numpy": lambda m: m.head.weight.detach().numpy().__imul__(2.0),
     "an entry of the memory": lambda m: m.head.weight.untyped_storage().__setitem__(0, 1),
 }
 
@@ -113,6 +124,37 @@ WRITES = {
 def test_writing_to_a_weight_is_refused(pair, name):
     with pytest.raises(PlanError, match=r"reach the ranks|on the ranks.*\.cpu\(\)"), torch.no_grad():
         WRITES[name](pair[1])
+
+
+def test_a_weight_has_no_address(pair):
+    for read in (lambda m: m.head.weight.data_ptr(), lambda m: m.head.weight.untyped_storage().data_ptr()):
+        with pytest.raises(PlanError, match=r"has no address here: take `is`.*clone\(\)"):
+            read(pair[1])
+
+
+BACKWARDS = {
+    "a result": lambda m: m(IDS).logits.sum(),
+    "a result that was written": lambda m: m(IDS).logits.mul_(2).sum(),
+    "a module's result": lambda m: m.wte(IDS).sum(),
+    "a weight": lambda m: m.head.weight.norm(),
+    "with a term of one's own": lambda m: m(IDS).logits.sum() + torch.ones((), requires_grad=True),
+}
+
+
+@pytest.mark.parametrize("name", BACKWARDS)
+def test_results_require_gradients_as_on_one_device_and_a_backward_is_refused(pair, name):
+    one, there = (BACKWARDS[name](model) for model in pair)
+    assert one.requires_grad and there.requires_grad
+    with pytest.raises(PlanError, match="runs without gradients; to train, start your script with torchrun"):
+        there.backward()
+
+
+def test_without_weights_that_are_trained_results_require_no_gradients(pair):
+    pair[1].requires_grad_(False)
+    try:
+        assert not pair[1](IDS).logits.requires_grad and not pair[1].head.weight.norm().requires_grad
+    finally:
+        pair[1].requires_grad_(True)
 
 
 def test_a_module_with_a_share_as_its_result_is_refused_and_the_ranks_go_on(pair):
