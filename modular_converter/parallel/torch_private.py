@@ -6,7 +6,7 @@ Fields of modules and tensors that torch's own documents and other libraries rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from modular_converter.parallel.private_names import PrivateNames
@@ -76,6 +76,25 @@ def weights_of_unit(module: Any) -> Iterator[Any]:
     groups = getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]
     for group in groups:
         yield from () if group is None else group.fsdp_params
+
+
+def show_shares(units: Iterable[Any]) -> list[Any]:
+    """Let modules hold shares while ``fully_shard`` keeps the whole weights for a backward.
+
+    Returns:
+        What ``show_whole`` takes.
+    """
+    found = [one for unit in units for one in weights_of_unit(unit) if one.sharded_state.name == "UNSHARDED"]
+    for one in found:
+        one._setattr_on_modules(one.sharded_param)
+    return found
+
+
+def show_whole(shown: Iterable[Any]) -> None:
+    """Undo ``show_shares`` for weights that are still whole: a backward may compute a forward again."""
+    for one in shown:
+        if one.sharded_state.name == "UNSHARDED":
+            one._setattr_on_modules(one._unsharded_param)
 
 
 def end_broken_iteration(units: Sequence[Any], before: Callable[[], None]) -> bool:

@@ -1,4 +1,7 @@
-"""Weights of ``fully_shard`` stay gathered while a derivative of their backward may need them.
+"""Weights of ``fully_shard`` between a forward and its backward, and while a derivative of the backward may need them.
+
+After a forward that a backward may follow, some whole weights stay in memory. Modules hold their shares meanwhile: a whole
+one that code has written would be gathered anew.
 
 ``fully_shard`` frees gathered weights behind a layer's backward. The graph of a gradient (``create_graph=True``) reads them
 again in the next backward, where no hook of torch gathers them: the process would read freed memory.
@@ -22,6 +25,8 @@ from modular_converter.parallel.torch_private import (
     end_broken_iteration,
     execution_engine,
     pytree,
+    show_shares,
+    show_whole,
     weights_of_unit,
     will_engine_execute,
 )
@@ -43,22 +48,28 @@ class KeptGathered:
         model: the root of ``fully_shard``.
         reshards: its units -> whether each is freed after its forward.
         everyone: the processes that have the model.
+        compiled: whether the layers are compiled, which have no second derivatives.
     """
 
-    def __init__(self, model: Any, reshards: Mapping[FSDPModule, bool], everyone: ProcessGroup) -> None:
+    def __init__(
+        self, model: Any, reshards: Mapping[FSDPModule, bool], everyone: ProcessGroup, compiled: bool
+    ) -> None:
         self.model, self.reshards, self.everyone = model, dict(reshards), everyone
         self.stored: dict[int, Any] = {}  # weights as optimizers have them, by their ids
         self.versions = 0
         self.data: list[tuple[torch.Tensor, int]] = []  # what code has read as `weight.data`, with its version
         _ALL.add(self)
+        self.shown: list[Any] = []  # whole weights of which modules hold the shares
+        self.task = -1  # of the backward that runs
         self.number = 0  # of the time during which weights stay gathered
         self.handles: dict[Any, list[Any]] = {}
         for unit in self.reshards:
             module: Any = unit
             module.__dict__[_KEPT] = self
-            module.register_forward_pre_hook(self._watch_inputs, with_kwargs=True)
+            if not compiled:
+                module.register_forward_pre_hook(self._watch_inputs, with_kwargs=True)
         model.register_forward_pre_hook(self._before_forward, prepend=True)
-        model.register_forward_hook(lambda model, args, result: self._watched(model, result))
+        model.register_forward_hook(self._after_forward)
 
     def close(self) -> None:
         """Free the gathered weights."""
@@ -110,14 +121,42 @@ class KeptGathered:
             for unit in self.reshards:
                 unit.reshard()
 
+    def _after_forward(self, model: Any, args: Any, result: Any) -> Any:
+        versions = self._versions()
+
+        def begin(gradient: torch.Tensor | None) -> torch.Tensor | None:
+            if self.task != current_graph_task_id():
+                self.task = current_graph_task_id()
+                self._begin_backward(versions)
+            return gradient
+
+        found = self._watched(model, result, begin)
+        if torch.is_grad_enabled() and self not in _GATHERED:
+            self.shown = show_shares(self.reshards)
+        return found
+
+    def _begin_backward(self, versions: int) -> None:
+        """Raise ``ApplyError`` where layers, gathered anew, would take other weights than the forward has taken."""
+        if versions != self._versions() or any(version != _version(data) for data, version in self.data):
+            raise ApplyError(
+                "weights were written between a forward and its backward, of which data ranks gather some anew: write to "
+                "them after the backward, or compute the forward again"
+            )
+        show_whole(self.shown)
+        self.shown = []
+
     def _watch_inputs(self, unit: Any, args: Any, kwargs: Any) -> Any:
         return self._watched(unit, (args, kwargs))
 
-    def _watched(self, unit: Any, values: Any) -> Any:
+    def _watched(
+        self, unit: Any, values: Any, begin: Callable[[torch.Tensor | None], torch.Tensor | None] | None = None
+    ) -> Any:
         if not torch.is_grad_enabled():
             return values
 
         def backward(gradient: torch.Tensor | None) -> torch.Tensor | None:
+            if begin is not None:
+                begin(gradient)
             if not torch.is_grad_enabled():
                 return gradient
             self.open(unit)

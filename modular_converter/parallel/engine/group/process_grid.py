@@ -199,8 +199,7 @@ def spread_over_data(model: Any, grid: ProcessGrid, training: Training | None) -
             unit.set_reduce_scatter_unused_params(True)
     units[fully_shard(model, reshard_after_forward=False, ignored_params=single, **shared)] = False
     _keep_names(model)
-    if not options.compile:  # compiled code has no second derivatives
-        KeptGathered(model, units, grid.everyone)
+    KeptGathered(model, units, grid.everyone, options.compile)
 
 
 def _keep_names(model: Any) -> None:

@@ -246,7 +246,7 @@ class AssignedData(Added):
                 "weight.data = value: the value must be a DTensor with the weight's shape, type and placements, as "
                 "computed from the weight itself; for a whole tensor take load_full_state_dict"
             )
-        weight._local_tensor.data.copy_(value._local_tensor)
+        weight._local_tensor.detach().copy_(value._local_tensor)  # not of `data`: its writes are seen by no backward
 
 
 class Patches:
