@@ -78,6 +78,17 @@ def weights_of_unit(module: Any) -> Iterator[Any]:
         yield from () if group is None else group.fsdp_params
 
 
+def is_idle(unit: Any) -> bool:
+    """Whether a module that ``fully_shard`` was called with is in no forward and no backward."""
+    return bool(unit._get_fsdp_state()._training_state is NAMES.find("TrainingState").IDLE)
+
+
+def gather_alone(root: Any) -> None:
+    """Let a root hold its whole weights outside of its forward; ``reshard`` frees them."""
+    root._get_fsdp_state()._lazy_init()
+    root.unshard()
+
+
 def show_shares(units: Iterable[Any]) -> list[Any]:
     """Let modules hold shares while ``fully_shard`` keeps the whole weights for a backward.
 
@@ -94,6 +105,7 @@ def show_whole(shown: Iterable[Any]) -> None:
     """Undo ``show_shares`` for weights that are still whole: a backward may compute a forward again."""
     for one in shown:
         if one.sharded_state.name == "UNSHARDED":
+            one._unsharded_param.requires_grad_(one.sharded_param.requires_grad)
             one._setattr_on_modules(one._unsharded_param)
 
 

@@ -13,7 +13,14 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import load_file
 from torch.distributed.tensor import DTensor
-from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import (
+    GPTNeoXConfig,
+    GPTNeoXForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    T5Config,
+    T5ForConditionalGeneration,
+)
 
 from modular_converter.parallel import Training, parallelize
 from modular_converter.parallel.errors import ApplyError
@@ -118,8 +125,51 @@ def frozen(layout):
     table.scale_grad_by_freq = True
     found.append(said(lambda: model(input_ids=IDS)))
     table.scale_grad_by_freq = False
-    model(input_ids=IDS)
-    return [*found, said(lambda: model(input_ids=IDS) and table.requires_grad_(False) and model(input_ids=IDS))]
+    for each, optimizer in pair:
+        optimizer.zero_grad()
+        losses = [each(input_ids=IDS, labels=IDS).loss for _ in range(2)]
+        each.model.embed_tokens.requires_grad_(False)  # between a forward and its backward
+        sum(losses).backward()
+        optimizer.step()
+    return [*found, furthest(model, one)]
+
+
+def inside(*models):
+    """How far models are apart after writes to weights of modules, between forwards of which no backward comes."""
+    for each in models:
+        each.zero_grad()
+        each(input_ids=IDS)
+        late = torch.optim.SGD(each.lm_head.parameters(), lr=0.5)
+        with torch.no_grad():
+            each.lm_head.weight.data.mul_(1.5)
+            each.model.embed_tokens.weight.mul_(0.5)
+            each.get_parameter("model.norm.weight").add_(0.25)
+        step(each, late)
+        each(input_ids=IDS)
+        each.model.layers[0].mlp.up_proj.weight.data.mul_(1.5)
+    losses = [float(each(input_ids=IDS, labels=IDS).loss) for each in models]
+    return abs(losses[0] - losses[1]) + furthest(*models)
+
+
+def parts_alone(layout):
+    """`generate` calls the encoder outside of the model's forward: how far its tokens are, and what a part says that trains."""
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 64, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
+    one = T5ForConditionalGeneration(T5Config(**sizes, decoder_start_token_id=0)).eval()
+    model = parallelize(copy.deepcopy(one), layout=layout, device="cpu", probe=False)
+    tokens = [each.generate(IDS, max_new_tokens=4) for each in (model, one)]
+    with torch.no_grad():
+        far = float((model.lm_head(torch.ones(2, 32)) - one.lm_head(torch.ones(2, 32))).abs().max())
+    left = type(model.lm_head.weight).__name__
+    return [torch.equal(*tokens), far, left, said(lambda: model.lm_head(torch.ones(2, 32)))]
+
+
+def written_between(model):
+    """What a backward says of weights that were written since its forward."""
+    loss = model(input_ids=IDS, labels=IDS).loss
+    with torch.no_grad():
+        model.lm_head.weight.mul_(1.0)
+    return said(loss.backward)
 
 
 def replaced(model):
@@ -156,8 +206,8 @@ def furthest(model, one):
     return max(float((state[name] - value).abs().max()) for name, value in one.state_dict().items())
 
 
-def main(layout, reshard):
-    training = Training(reshard=reshard) if layout.startswith("fsdp") else None
+def main(layout, reshard, compile=False):
+    training = Training(reshard=reshard, compile=compile) if layout.startswith("fsdp") else None
     one = llama()
     model = parallelize(copy.deepcopy(one), layout=layout, device="cpu", probe=False, training=training)
     model(input_ids=IDS, labels=IDS)  # leaves weights gathered where data ranks share them
@@ -174,9 +224,8 @@ def main(layout, reshard):
         found["grad"] = said(lambda: torch.autograd.grad(loss, weights, allow_unused=True))
         found["inputs"] = said(lambda: loss.backward(inputs=weights[:1]))
         loss.backward()
-    model(input_ids=IDS)
-    late = torch.optim.SGD(model.lm_head.parameters(), lr=0.5)
-    found["late and inside"] = said(lambda: step(model, late))
+    found["late and inside"] = inside(*(each for each, _ in pair))
+    found["between"] = written_between(model) if layout.startswith("fsdp") else "data ranks gather some anew"
     found["frozen"] = frozen(layout)
     found["drawn"] = drawn(layout) if reshard else {}
     return found
@@ -228,6 +277,7 @@ if __name__ == "__main__":
     ]
     found = {f"{layout} {reshard}": main(layout, reshard) for layout, reshard in runs}
     found["published"] = published("fsdp2") if "fsdp2" in sys.argv else None
+    found["parts"] = parts_alone("fsdp2") if "fsdp2" in sys.argv else None
     found["uneven"] = uneven() if "tp2" in sys.argv else None
     if dist.get_rank() == 0:
         print(json.dumps(found), flush=True)

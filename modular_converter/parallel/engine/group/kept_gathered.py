@@ -10,8 +10,8 @@ again in the next backward, where no hook of torch gathers them: the process wou
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, cast
 from weakref import WeakSet
 
 import torch
@@ -24,6 +24,8 @@ from modular_converter.parallel.torch_private import (
     current_graph_task_id,
     end_broken_iteration,
     execution_engine,
+    gather_alone,
+    is_idle,
     pytree,
     show_shares,
     show_whole,
@@ -68,8 +70,37 @@ class KeptGathered:
             module.__dict__[_KEPT] = self
             if not compiled:
                 module.register_forward_pre_hook(self._watch_inputs, with_kwargs=True)
+        self.alone: Any = (
+            None  # a module that runs outside of the model's forward, such as the encoder's in `generate`
+        )
+        for module in self._modules_of_root():
+            module.register_forward_pre_hook(self._before_alone)
+            module.register_forward_hook(self._after_alone, always_call=True)
         model.register_forward_pre_hook(self._before_forward, prepend=True)
         model.register_forward_hook(self._after_forward)
+
+    def _modules_of_root(self) -> Iterator[Any]:
+        """Those whose weights the model's own forward gathers, as layers gather theirs."""
+        inside = {id(one) for unit in self.reshards if unit is not self.model for one in cast(Any, unit).modules()}
+        for module in self.model.modules():
+            if id(module) not in inside and module is not self.model and list(module.parameters(recurse=False)):
+                yield module
+
+    def _before_alone(self, module: Any, args: Any) -> None:
+        if self.alone is not None or not is_idle(self.model):
+            return
+        if torch.is_grad_enabled() and any(one.requires_grad for one in module.parameters(recurse=False)):
+            raise ApplyError(
+                f"a {type(module).__name__} was called by itself, and data ranks average gradients of its weights in a forward of "
+                "the model alone: call the model, or take torch.no_grad()"
+            )
+        gather_alone(self.model)
+        self.alone = module
+
+    def _after_alone(self, module: Any, args: Any, result: Any) -> None:
+        if self.alone is module:
+            self.alone = None
+            self.model.reshard()
 
     def close(self) -> None:
         """Free the gathered weights."""
