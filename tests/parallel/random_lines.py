@@ -64,6 +64,12 @@ class Lines:
             f"m(**{inputs}, return_dict=False)[0]",
             f"m(**{inputs}, use_cache=False)",
             "m(**x, labels=ids)",
+            # lengths and texts that a server passes on
+            "m.generate(ids[:, :0], max_new_tokens=2)",
+            f"m.generate(ids, max_new_tokens={self.one('0', '-3', 'None', '1.5')})",
+            "m.generate(ids[:0], max_new_tokens=2)",
+            "m.generate([[1, 2, 3]], max_new_tokens=2)",
+            "m(**{key: value[:0] for key, value in x.items()})",
             "m.generate(ids, max_new_tokens=3)",
             "m.generate(ids, max_new_tokens=3, do_sample=True)",
             "m.generate(ids, max_new_tokens=3, num_beams=2)",
@@ -142,6 +148,9 @@ class Lines:
             "nn.modules.module.register_module_forward_pre_hook(lambda s, a: tuple(i * 2 for i in a))",
             "torch.set_default_dtype(torch.bfloat16)", "torch.set_autocast_enabled('cpu', True)",
             f"type(at('{constant}')).note = 3.0",
+            # as libraries wrap functions of torch, which keeps their names and `__wrapped__`
+            "F.gelu = wrapping(F.gelu)", "F.linear = wrapping(F.linear)", "F.softmax = wrapping(F.softmax)",
+            "nn.Linear.forward = wrapping(nn.Linear.forward)", "nn.Module.__call__ = wrapping(nn.Module.__call__)",
         )  # fmt: skip
 
     def read(self) -> str:
@@ -159,7 +168,7 @@ class Lines:
             f"isinstance(at('{path}'), nn.Linear)", "m.get_num_params()", "m.facts()['heads']", "m.largest", "m.summary()",
             "m.get_input_embeddings().weight[:2]", f"at('{path}').extra_repr()", "torch.rand(2)",
             f"F.linear(torch.ones(1, {one}.shape[-1], dtype={one}.dtype), {one})", f"{one}.untyped_storage().nbytes()",
-            f"torch.equal({one}, {one})", f"{one} is at('{place}').{leaf}", f"id(at('{path}')) == id(at('{path}'))",
+            f"torch.equal({one}, {one})", "held_here(m)", f"{one} is at('{place}').{leaf}", f"id(at('{path}')) == id(at('{path}'))",
         )  # fmt: skip
 
     def hooked(self) -> str:
@@ -194,6 +203,9 @@ class Lines:
             "m.save_pretrained(folder); out = reloaded(folder)",
             "m.save_pretrained(folder, max_shard_size='20KB'); out = reloaded(folder)",
             "torch.save(m.state_dict(), folder / 'w.pt'); out = torch.load(folder / 'w.pt')",
+            "m.save_pretrained(folder, is_main_process=False); out = sorted(one.name for one in folder.iterdir())",
+            "m.save_pretrained(folder / 'a' / 'b'); out = reloaded(folder / 'a' / 'b')",
+            "out = type(m).from_pretrained(m.save_pretrained(folder) or folder)(**x)",
             "m.config.save_pretrained(folder); out = (folder / 'config.json').read_text()",
             "out = copy.deepcopy(m)(**x)",
             "out = type(m)(m.config).load_state_dict(m.state_dict()).missing_keys",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import inspect
 import random
 import sys
@@ -96,11 +97,18 @@ class AllDouble(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if func is torch.Tensor.backward:  # in which forwards may be computed again: they need the mode, too
+            with self:
+                return _backward(*args, **kwargs)
         if sys._getframe(1).f_globals.get("__name__") != "torch.amp.grad_scaler":
             func = _WIDE.get(getattr(func, "__name__", ""), func)
             args = tuple(_widened(one) for one in args)
             kwargs = {name: _widened(one) for name, one in kwargs.items()}
         return func(*args, **kwargs)
+
+
+def _backward(tensor: torch.Tensor, gradient: Any = None, *flags: Any, **more: Any) -> None:
+    torch.autograd.backward(tensor, gradient, *flags, **more)
 
 
 def _widened(value: Any) -> Any:
@@ -149,6 +157,7 @@ class Trainees:
         for handle in self.handles:
             handle.remove()
         self.handles.clear()
+        unwrap()
         for model, plain in zip(self.models, (self.plain, self.plain_there)):
             for path, name, value in plain:
                 module = model.get_submodule(path)
@@ -172,7 +181,18 @@ class Trainees:
         found = []
         for number, (model, batch) in enumerate(zip(self.models, self.batches)):
             side = _Side(model, batch, folder / str(number), self.data if number else 1)
-            names = ("loss_of", "clip", "whole", "total", "poison", "save", "resume", "exported")
+            names = (
+                "loss_of",
+                "clip",
+                "whole",
+                "total",
+                "poison",
+                "save",
+                "resume",
+                "exported",
+                "wrapped",
+                "kept_share",
+            )
             found.append(
                 {name: getattr(side, name) for name in names}
                 | {
@@ -257,6 +277,27 @@ class _Side:
         elif not self.sharded or dist.get_rank() == dist.get_world_size() - 1:
             gradient.as_subclass(torch.Tensor).view(-1)[0] = float("inf")
 
+    def wrapped(self, owner: Any, name: str) -> None:
+        """Wrap a function of torch as another library does, until everything is set back."""
+        own = getattr(owner, name)
+        WRAPPED.append((owner, name, own))
+
+        @functools.wraps(own)
+        def outer(*args: Any, **kwargs: Any) -> Any:
+            return own(*args, **kwargs)
+
+        setattr(owner, name, outer)
+
+    def kept_share(self) -> None:
+        """Raise ``AssertionError`` if a process holds more of the weights than the layout says, but for what stays whole."""
+        if not self.sharded or self.model.layout.dp_shard == 1:
+            return
+        with torch.no_grad():
+            self.loss_of(self.model)
+        held = sum(one.untyped_storage().nbytes() for one in _storages(self.model))
+        whole = sum(one.numel() * one.element_size() for one in self.model.parameters())
+        assert held <= whole / self.model.layout.dp_shard + 4096, f"{held} bytes of {whole} held"
+
     def save(self, optimizer: Any) -> None:
         if self.sharded:
             self.model.save_checkpoint(_agreed(self.folder), optimizer, 1)
@@ -276,6 +317,31 @@ class _Side:
         self.model.save_pretrained(folder)  # of a whole model, too, the library lets the first process alone save
         dist.barrier()
         return reloaded(folder)
+
+
+WRAPPED: list[tuple[Any, str, Any]] = []
+"""What `wrapped` has wrapped: owner, name and own function."""
+
+
+def unwrap() -> None:
+    """Undo `wrapped`."""
+    while WRAPPED:
+        owner, name, own = WRAPPED.pop()
+        setattr(owner, name, own)
+
+
+def _storages(model: Any) -> list[torch.Tensor]:
+    """A tensor for each memory of weights, shares and whole ones that a forward has gathered."""
+    found = {}
+    for weight in model.parameters():
+        local = weight.to_local() if isinstance(weight, DTensor) else weight
+        found[local.untyped_storage().data_ptr()] = local
+    for module in model.modules():
+        for weight in module._parameters.values():
+            if weight is not None and not isinstance(weight, DTensor):
+                plain = weight.as_subclass(torch.Tensor)
+                found[plain.untyped_storage().data_ptr()] = plain
+    return list(found.values())
 
 
 def _agreed(folder: Path) -> Path:
@@ -433,6 +499,18 @@ class Steps:
             "out = m.training", "out = list(m.state_dict())", f"at('{path}').register_forward_hook(lambda s, a, r: None)",
             "copied = __import__('copy').deepcopy(m)", "out = m.dtype", "m.load_state_dict(m.state_dict())",
             "m.tie_weights()", "opt.add_param_group({'params': [nn.Parameter(torch.ones(2))]})",
+            # functions of torch that other libraries wrap, beside what is patched here
+            "wrapped(torch.amp.GradScaler, '_unscale_grads_')", "wrapped(torch.autograd, 'backward')",
+            "wrapped(torch.nn.utils.clip_grad, '_get_total_norm')", "wrapped(torch.optim.Optimizer, 'zero_grad')",
+            # memory: a process keeps no more than its share between steps
+            "kept_share()", "kept_share()",
+            # parts of a model, and weights that forwards leave
+            f"with torch.no_grad(): at('{path}').weight.data.mul_(1.1)", "loss_of(m)",
+            f"opt.add_param_group({{'params': [w for w in at('{path}').parameters()][:1]}})",
+            f"late = torch.optim.SGD(at('{path}').parameters(), lr=0.1); late.step()",
+            f"weight_norm = nn.utils.parametrizations.weight_norm(at('{path}'))",
+            f"at('{path}').load_state_dict(at('{path}').state_dict())",
+            "out = m.generate(batch['input_ids'], max_new_tokens=2)[0].shape[-1]",
         )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import random
 import tempfile
 import warnings
@@ -363,7 +364,7 @@ def space_of(subject: Subject, model: Any, folder: Path) -> dict[str, Any]:
     return {
         "m": model, "at": model.get_submodule, "x": x, "y": y, "z": z, "ids": ids, "given": subject.given,
         "folder": folder, "torch": torch, "nn": nn, "F": F, "copy": copy, "numpy": numpy, "plus": plus, "twice": twice,
-        "threaded": threaded, "reloaded": reloaded,
+        "threaded": threaded, "reloaded": reloaded, "wrapping": wrapping, "held_here": held_here,
     }  # fmt: skip
 
 
@@ -375,6 +376,29 @@ def plus(module: Any, args: Any, result: Any) -> Any:
 def twice(input: torch.Tensor, *more: Any, **kwargs: Any) -> torch.Tensor:
     """A function in place of an activation or a product."""
     return input * 2
+
+
+def wrapping(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function as another library wraps it."""
+
+    @functools.wraps(function)
+    def outer(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return outer
+
+
+def held_here(model: Any) -> bool:
+    """Whether weights of a model on ranks are in this process's memory; on one device, where they are, it is not asked."""
+    if "_placement" not in vars(model):
+        return False
+    stored = [
+        one.as_subclass(torch.Tensor)
+        for module in model.modules()
+        for one in module._parameters.values()
+        if one is not None
+    ]
+    return any(one.device.type != "meta" for one in stored)
 
 
 def threaded(function: Callable[[], Any]) -> Any:
@@ -506,10 +530,8 @@ def set_back() -> Iterator[None]:
     """A block after which torch's settings, its functions and the code of models are what they were."""
     from torch.nn.modules import module as hooks
 
-    functions, linear = (
-        {name: getattr(F, name) for name in ("gelu", "silu", "softmax", "linear")},
-        vars(nn.Linear)["forward"],
-    )
+    functions = {name: getattr(F, name) for name in ("gelu", "silu", "softmax", "linear")}
+    linear, call = vars(nn.Linear)["forward"], vars(nn.Module)["__call__"]
     registers = [
         value for name, value in vars(hooks).items() if name.startswith("_global_") and isinstance(value, dict)
     ]
@@ -519,7 +541,7 @@ def set_back() -> Iterator[None]:
         reset_torch()
         for name, function in functions.items():
             setattr(F, name, function)
-        nn.Linear.forward = linear
+        nn.Linear.forward, nn.Module.__call__ = linear, call
         for register in registers:
             register.clear()
 

@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import load_file
 from torch.distributed.tensor import DTensor
+from torch.nn.utils import parametrizations, weight_norm
 from transformers import (
     GPTNeoXConfig,
     GPTNeoXForCausalLM,
@@ -251,6 +252,7 @@ def uneven():
         "shape": list(weight.shape),
         "read": said(lambda: weight.sum()),
         "counts": counts,
+        "normed": [said(lambda: norm(model.lm_head)) for norm in (parametrizations.weight_norm, weight_norm)],
     }
 
 

@@ -187,6 +187,14 @@ def _advice(reasons: str, config_class: type[Any]) -> str:
         return f"it needs the library {missing[1].partition('.')[0]}, which is not installed"
     if re.search(r"requires the .* library", reasons):
         return "it needs the library that is named above, which is not installed"
+    import torch  # other uses of this file need none
+
+    kind = torch.get_default_dtype()
+    if kind is not torch.float32 and re.search(r"\b(dtype|Float|Double|Half|BFloat16)\b", reasons):
+        return (
+            f"torch's default type is {str(kind).removeprefix('torch.')}, in which small models are built: call "
+            "torch.set_default_dtype(torch.float32) before, and set another type after it"
+        )
     known = [field.name for field in config_fields(config_class)]
     named = [name for name in known if _names(reasons, name)]
     if named:

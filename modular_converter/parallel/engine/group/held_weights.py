@@ -361,6 +361,8 @@ def _refuse_copies(module: Any, protocol: Any) -> Any:
 
 def _reader(kind: type[Any], leaf: str) -> property:
     def read(module: Any) -> Any:
+        if leaf not in module._parameters:
+            refuse(module)
         held, stored = module._held[leaf], module._parameters[leaf]
         if torch.compiler.is_compiling() or isinstance(stored, DTensor) and not held.dtensor:
             return held.read(stored)
@@ -368,7 +370,14 @@ def _reader(kind: type[Any], leaf: str) -> property:
             return held.read(stored)
         return _unread(held, stored, f"{leaf} of a {type(module).__name__}") if held.is_part else stored
 
-    return property(read)
+    def refuse(module: Any, value: Any = None) -> None:
+        """For parametrizations, which delete a weight, and set another attribute of its name."""
+        raise ApplyError(
+            f"{leaf} of a {type(module).__name__} was deleted or replaced after parallelize, which would act on no share of "
+            "the processes: change the model before parallelize, or call unshard() first"
+        )
+
+    return property(read, refuse)
 
 
 def _unread(held: HeldWeight, stored: torch.Tensor, name: str) -> torch.Tensor:
