@@ -252,7 +252,7 @@ def uneven():
         "shape": list(weight.shape),
         "read": said(lambda: weight.sum()),
         "counts": counts,
-        "normed": [said(lambda: norm(model.lm_head)) for norm in (parametrizations.weight_norm, weight_norm)],
+        "normed": [said(functools.partial(one, model.lm_head)) for one in (parametrizations.weight_norm, weight_norm)],
     }
 
 

@@ -147,7 +147,7 @@ class WeightThere(_There, torch.Tensor):
     ``weight.detach()`` are of one class, as torch demands.
     """
 
-    def __repr__(self, *, tensor_contents: Any = None) -> Any:
+    def __repr__(self, *, tensor_contents: Any = None) -> Any:  # type: ignore[override]
         found = self._fetch()
         return repr(torch.nn.Parameter(found, self.requires_grad) if isinstance(self, torch.nn.Parameter) else found)
 
