@@ -78,7 +78,7 @@ def weights_of_unit(module: Any) -> Iterator[Any]:
         yield from () if group is None else group.fsdp_params
 
 
-def is_idle(unit: Any) -> bool:
+def in_no_pass(unit: Any) -> bool:
     """Whether a module that ``fully_shard`` was called with is in no forward and no backward."""
     return bool(unit._get_fsdp_state()._training_state is NAMES.find("TrainingState").IDLE)
 

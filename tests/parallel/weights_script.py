@@ -226,7 +226,11 @@ def main(layout, reshard, compile=False):
         found["inputs"] = said(lambda: loss.backward(inputs=weights[:1]))
         loss.backward()
     found["late and inside"] = inside(*(each for each, _ in pair))
-    found["between"] = written_between(model) if layout.startswith("fsdp") else "data ranks gather some anew"
+    found["between"] = (
+        written_between(model)
+        if layout.startswith("fsdp")
+        else "no data ranks gather some anew: write to them after the backward"
+    )
     found["frozen"] = frozen(layout)
     found["drawn"] = drawn(layout) if reshard else {}
     return found

@@ -25,7 +25,7 @@ from modular_converter.parallel.torch_private import (
     end_broken_iteration,
     execution_engine,
     gather_alone,
-    is_idle,
+    in_no_pass,
     pytree,
     show_shares,
     show_whole,
@@ -87,7 +87,7 @@ class KeptGathered:
                 yield module
 
     def _before_alone(self, module: Any, args: Any) -> None:
-        if self.alone is not None or not is_idle(self.model):
+        if self.alone is not None or not in_no_pass(self.model):
             return
         if torch.is_grad_enabled() and any(one.requires_grad for one in module.parameters(recurse=False)):
             raise ApplyError(

@@ -46,7 +46,7 @@ from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.int8 import is_unpacked, pack_layers, packed_state
 from modular_converter.parallel.shard.apply import Applied, undo
 from modular_converter.parallel.shard.collectives import borders_of, forget_entered, gathered
-from modular_converter.parallel.torch_private import is_idle, pytree
+from modular_converter.parallel.torch_private import in_no_pass, pytree
 
 
 class Sharded(InLayout, MemoryFigures):
@@ -84,7 +84,7 @@ class Sharded(InLayout, MemoryFigures):
     def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, torch.nn.Parameter]]:
         """The parameters in the form for optimizers, at any time but within a forward or backward."""
         own: Any = self
-        idle = isinstance(own, FSDPModule) and is_idle(own)
+        idle = isinstance(own, FSDPModule) and in_no_pass(own)
         stored = gathered_weights(own) if idle else {}
         for name, one in super().named_parameters(*args, **kwargs):  # type: ignore[misc]
             yield name, stored.get(id(one), one)
