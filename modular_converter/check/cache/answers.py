@@ -27,19 +27,24 @@ class KeptAnswers:
         self._folder = folder if key else None
         self._name = store.digest(f"answers {key}".encode("utf-8", "surrogatepass"))
         body = store.read_entry(self._folder, self._name) if self._folder else None
-        self._known: dict[str, Any] = json.loads(body) if body else {}
+        found = json.loads(body) if body else None
+        self._known: dict[str, Any] = found if isinstance(found, dict) else {}
         self._is_new = False
 
     def get(self, name: str, library: Library, make: Callable[[Library], Any], about: str = "") -> Any:
         """An answer. If it is not known, `make` finds it, in what `about` says, and in texts that it reads through the library
         that it gets, and in nothing else.
         """
-        subject, answer, reads, packages = self._known.get(name, (None, None, {}, {}))
-        if subject != about or not _are_same(reads, packages, library):
-            seen = Observations()
-            answer = make(library.observing(seen))
-            self._known[name] = about, answer, seen.files, seen.packages
-            self._is_new = True
+        with contextlib.suppress(
+            LookupError, TypeError, ValueError, AttributeError
+        ):  # of an entry of another form, or of none
+            subject, answer, reads, packages = self._known[name]
+            if subject == about and _are_same(reads, packages, library):
+                return answer
+        seen = Observations()
+        answer = make(library.observing(seen))
+        self._known[name] = about, answer, seen.files, seen.packages
+        self._is_new = True
         return answer
 
     def store(self) -> None:
