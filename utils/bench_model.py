@@ -217,6 +217,12 @@ def prompt(shape: str, place: Any) -> dict[str, Any]:
     return found
 
 
+def prompts_of(shape: str, number: int) -> list[list[int]]:
+    """So many prompts of ``PROMPT`` tokens."""
+    found: list[list[int]] = _tokens(SHAPES[shape], number, PROMPT, "cpu").tolist()
+    return found
+
+
 def _encoded(known: Shape, batch: int, length: int, place: Any) -> dict[str, Any]:
     import torch
 

@@ -34,7 +34,7 @@ from marked_pages import write_part
 
 
 HERE = Path(__file__).resolve().parent
-PARTS = "forward,decode,compiled,profile"
+PARTS = "forward,decode,compiled,batches,profile"
 Row = dict[str, Any]
 
 
@@ -199,6 +199,7 @@ COMPARED = (
     ("forward short, ms", "forward_short_ms"),
     ("decoding, ms a token", "decode_ms"),
     ("compiled, ms a token", "compiled_decode_ms"),
+    ("32 prompts in one `generate_batch`, tokens a second", "batches_tokens_s"),
 )
 
 
@@ -222,7 +223,7 @@ def models_page(rows: list[Row]) -> str:
     for shape, runs in found.items():
         one, ours = runs.get("one", {}), runs.get("ours", {})
         size = f"{one['weights_bytes'] / one['weight_bytes'] / 1e9:.2f} B" if "weight_bytes" in one else ""
-        cells = [shape, size, *(_ratio(one.get(key), ours.get(key)) for _, key in COMPARED)]
+        cells = [shape, size, *(_ratio(one.get(key), ours.get(key), key.endswith("_s")) for _, key in COMPARED)]
         starts = [_cell(runs.get(run, {}).get("start_s")) for run in ("ours", "again")]
         table.append([*cells, *starts, _cell(ours.get("compile_s"))])
     measured = [number for number in range(len(head)) if any(row[number] for row in table[1:])]
@@ -238,10 +239,11 @@ def models_page(rows: list[Row]) -> str:
     return "\n".join([*lines, "", *problems]).rstrip() + "\n"
 
 
-def _ratio(one: float | None, two: float | None) -> str:
+def _ratio(one: float | None, two: float | None, rate: bool = False) -> str:
+    """Both figures, and how much faster the second is; ``rate`` if more is faster."""
     if one is None or two is None:
         return f"{_cell(one)} → {_cell(two)}" if one or two else ""
-    return f"{_cell(one)} → {_cell(two)} ({one / two:.2f} ×)"
+    return f"{_cell(one)} → {_cell(two)} ({two / one if rate else one / two:.2f} ×)"
 
 
 def parse() -> argparse.Namespace:

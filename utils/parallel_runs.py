@@ -20,7 +20,7 @@ from typing import Any
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, ROOT)
-from bench_model import SHAPES, build, forward_inputs, prompt  # noqa: E402
+from bench_model import SHAPES, build, forward_inputs, prompt, prompts_of  # noqa: E402
 
 
 # What is true of all figures until it changes.
@@ -78,8 +78,27 @@ def measure(model: Any, shape: str, parts: set[str], say: Callable[[str, Any], N
             say("compile_s", time.perf_counter() - start)
             longest = took(lambda: generate(tokens + 1, **static), 3, 2)
             say("compiled_decode_ms", (longest - took(lambda: generate(1, **static), 3, 1)) / tokens)
+        if tokens and "batches" in parts and not SHAPES[shape].encoded:
+            say("batches_tokens_s", batches(model, shape))
         if tokens:
             say("answer", generate(8)[0, -8:].tolist())
+
+
+def batches(model: Any, shape: str, number: int = 32, new: int = 128) -> float:
+    """Tokens a second of so many prompts in one call of the library's continuous batching, as it is set up alone."""
+    from transformers import GenerationConfig
+
+    prompts = prompts_of(shape, number)
+
+    def run(tokens: int) -> float:
+        settings = GenerationConfig(max_new_tokens=tokens, do_sample=False, eos_token_id=-1, pad_token_id=0)
+        start = time.perf_counter()
+        found = model.generate_batch(prompts, generation_config=settings)
+        assert [len(one.generated_tokens) for one in found.values()] == [tokens] * number
+        return time.perf_counter() - start
+
+    run(8)
+    return number * new / run(new)
 
 
 def run_one(shape: str, devices: int, parts: set[str]) -> None:

@@ -66,8 +66,8 @@ from modular_converter.parallel.engine.inference.paged_batches import (
     GENERATE_BATCH,
     MANAGERS,
     NO_MANAGER,
+    checked_batches,
     paged_batches,
-    refuse_kept_manager,
 )
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup, make_plain
 from modular_converter.parallel.errors import ApplyError
@@ -256,14 +256,14 @@ def _batches_in_step(own: type[Any], grid: ProcessGrid) -> Callable[..., Any]:
 
     @functools.wraps(own.generate_batch)
     def made(self: Any, *args: Any, **kwargs: Any) -> Any:
-        refuse_kept_manager(kwargs)
+        given = checked_batches(own, args, kwargs, grid.group.size if self.device.type == "cpu" else 0)
         if grid.layout.dp_shard > 1:
             raise ApplyError(
                 f"{GENERATE_BATCH} has as many steps as its prompts need, and with layout={grid.layout} each forward waits for "
                 "all processes; take a layout without fsdp, such as tp, or call generate"
             )
         with paged_batches(self, own, grid.group, self.device, self._applied.copies()):
-            return own.generate_batch(self, *args, **kwargs)
+            return own.generate_batch(self, **given)
 
     return made
 

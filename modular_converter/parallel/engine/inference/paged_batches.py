@@ -7,7 +7,9 @@ model has a mesh, and sizes its cache by numbers of the configuration, which are
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
+import inspect
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -29,6 +31,8 @@ NO_MANAGER = (
 )
 _HEADS = "num_key_value_heads"
 _GONE = object()
+# The part of a machine's memory that the caches of all its ranks may take, if the call does not say.
+_CPU_MEMORY = 0.5
 
 
 @contextlib.contextmanager
@@ -46,9 +50,9 @@ def paged_batches(
 
     def set_attention(implementation: Any, *args: Any, **kwargs: Any) -> None:
         kind.set_attn_implementation(model, implementation, *args, **kwargs)
-        for own, copy in copies:
-            if hasattr(own, "_attn_implementation"):
-                copy._attn_implementation = own._attn_implementation
+        for setting, share in copies:
+            if hasattr(setting, "_attn_implementation"):
+                share._attn_implementation = setting._attn_implementation
 
     heads = _own_heads(model, device)
     with contextlib.ExitStack() as stack:
@@ -69,13 +73,29 @@ def tokens_of(outputs: dict[str, Any]) -> dict[str, Any]:
     return {name: (one.generated_tokens, one.logprobs) for name, one in outputs.items()}
 
 
-def refuse_kept_manager(kwargs: dict[str, Any]) -> None:
-    """Raise ``PlanError`` if a call of ``generate_batch`` asks to keep its manager, which the caller could not reach."""
-    if kwargs.get("persistent_manager"):
+def checked_batches(kind: type[Any], args: tuple[Any, ...], kwargs: dict[str, Any], cpus: int) -> dict[str, Any]:
+    """The arguments by name of a call of ``generate_batch`` on ranks.
+
+    Args:
+        cpus: the ranks that share this machine's memory; 0 if each has a device of its own.
+
+    Raises ``PlanError`` if the call asks to keep its manager, which the caller could not reach.
+    """
+    given = inspect.signature(kind.generate_batch).bind(None, *args, **kwargs).arguments
+    found = {name: value for name, value in given.items() if name not in ("self", "kwargs")} | given.get("kwargs", {})
+    if found.get("persistent_manager"):
         raise PlanError(
             "persistent_manager=True would keep a manager on the ranks, where you cannot reach it; leave it out, and give all "
             f"prompts in one call of {GENERATE_BATCH}"
         )
+    own = found.get("continuous_batching_config")
+    if cpus and (own is None or own.num_blocks is None and own.max_memory_percent is None):
+        from transformers import ContinuousBatchingConfig
+
+        # Each rank would take most of the machine's memory for its cache.
+        found["continuous_batching_config"] = changed = copy.copy(own) if own else ContinuousBatchingConfig()
+        changed.max_memory_percent = _CPU_MEMORY / cpus
+    return found
 
 
 def _own_heads(model: Any, device: torch.device) -> int:

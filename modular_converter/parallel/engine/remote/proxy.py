@@ -50,7 +50,7 @@ from modular_converter.parallel.engine.inference.paged_batches import (
     GENERATE_BATCH,
     MANAGERS,
     NO_MANAGER,
-    refuse_kept_manager,
+    checked_batches,
 )
 from modular_converter.parallel.engine.remote.caller_state import CallerState
 from modular_converter.parallel.engine.remote.placement import Placement
@@ -386,7 +386,8 @@ def _call(model: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     """Run a method of a model, or of a module inside it, on the ranks."""
     placement = model._placement
     if method == GENERATE_BATCH:
-        refuse_kept_manager(kwargs)
+        devices = placement.session.devices
+        args, kwargs = (), checked_batches(type(model), args, kwargs, devices.count("cpu"))
     if method not in ("forward", "__call__") and any(hooks != then for hooks, then in _STATES[model].hooks):
         raise PlanError(_LATE_HOOK)
     _send_settings(model)

@@ -21,6 +21,7 @@ from transformers import (  # noqa: E402
 )
 
 from modular_converter.parallel import Session, parallelize  # noqa: E402
+from modular_converter.parallel.engine.inference.paged_batches import checked_batches  # noqa: E402
 from modular_converter.parallel.errors import PlanError  # noqa: E402
 from tests.parallel.launch import lines_of  # noqa: E402
 
@@ -94,6 +95,17 @@ def test_attention_that_the_library_exchanges_is_exchanged_in_each_share_and_bac
 def test_a_manager_is_not_left_behind(ranks, use, said):
     with parallelize(made("llama"), session=ranks) as model, pytest.raises(PlanError, match=said):
         use(model)
+
+
+def test_ranks_on_cpus_share_the_memory_of_their_machine():
+    def config_of(config, cpus=2):
+        return checked_batches(LlamaForCausalLM, (PROMPTS, None, config), {}, cpus)["continuous_batching_config"]
+
+    assert config_of(None).max_memory_percent == 0.25
+    assert config_of(own := ContinuousBatchingConfig()).max_memory_percent == 0.25 and own.max_memory_percent is None
+    for own in (ContinuousBatchingConfig(num_blocks=8), ContinuousBatchingConfig(max_memory_percent=0.1)):
+        assert config_of(own) is own
+    assert config_of(own := ContinuousBatchingConfig(), 0) is own
 
 
 @pytest.mark.slow
