@@ -82,19 +82,21 @@ def checked_batches(kind: type[Any], args: tuple[Any, ...], kwargs: dict[str, An
     Raises ``PlanError`` if the call asks to keep its manager, which the caller could not reach.
     """
     given = inspect.signature(kind.generate_batch).bind(None, *args, **kwargs).arguments
-    found = {name: value for name, value in given.items() if name not in ("self", "kwargs")} | given.get("kwargs", {})
+    more: dict[str, Any] = given.pop("kwargs", {})
+    found = dict([*given.items()][1:]) | more
     if found.get("persistent_manager"):
         raise PlanError(
             "persistent_manager=True would keep a manager on the ranks, where you cannot reach it; leave it out, and give all "
             f"prompts in one call of {GENERATE_BATCH}"
         )
-    own = found.get("continuous_batching_config")
-    if cpus and (own is None or own.num_blocks is None and own.max_memory_percent is None):
+    if cpus:
         from transformers import ContinuousBatchingConfig
 
-        # Each rank would take most of the machine's memory for its cache.
-        found["continuous_batching_config"] = changed = copy.copy(own) if own else ContinuousBatchingConfig()
-        changed.max_memory_percent = _CPU_MEMORY / cpus
+        own = found.get("continuous_batching_config")
+        found["continuous_batching_config"] = config = copy.copy(own) if own else ContinuousBatchingConfig()
+        config.disable_nccl_graph_mixing = False  # only warns, and there is no NCCL
+        if config.num_blocks is None and config.max_memory_percent is None:
+            config.max_memory_percent = _CPU_MEMORY / cpus  # each rank would take most of the memory for its cache
     return found
 
 
