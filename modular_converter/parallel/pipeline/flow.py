@@ -157,9 +157,8 @@ def asked_tensors(
         places: path of a module -> its place, as in ``AskedTensor``.
         layers: the number of layers.
     """
-    last = max((number for number, one in enumerate(results) if places.get(one.path, -1) >= 0), default=-1)
     wanted = {id(tensor): layers for tensor in tensors_of(output)}
-    seen = [(one, pytree.tree_leaves(one.value)) for one in results[: last + 1] if one.path in places]
+    seen = [(one, pytree.tree_leaves(one.value)) for one in results if one.path in places]
     for one, leaves in seen:
         for leaf, tensor in enumerate(leaves):
             until = needs.get(Spot(one.path, one.call, leaf))
