@@ -43,6 +43,7 @@ def test_penalties_and_late_optimizers_are_those_of_one_process(layouts, process
         assert "self_attn.q_proj.weight is this process's share, and state_dict" in uneven["state of a part"]
         assert "is [64, 24] in the model, and [64, 32] in the state" in uneven["other shapes"]
         assert "take load_full_state_dict(state)" in uneven["load"] and uneven["frozen"]
+        assert "sparse" in uneven["sparse"] and "no error" not in uneven["sparse"]
         assert all("was deleted or replaced after parallelize" in one for one in uneven["normed"])
         assert uneven["shape"] == [24, 24] and "is this process's share" in uneven["read"]
 

@@ -251,6 +251,9 @@ def uneven():
         "load": said(lambda: model.load_state_dict(wrong)),
     }
     frozen = [one.requires_grad for one in model.requires_grad_(False).parameters()]
+    model.model.embed_tokens.sparse = True
+    refused["sparse"] = said(lambda: model(input_ids=IDS, labels=IDS).loss.backward())
+    model.model.embed_tokens.sparse = False
     return refused | {
         "frozen": not any(frozen),
         "shape": list(weight.shape),

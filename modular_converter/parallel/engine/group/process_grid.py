@@ -256,6 +256,16 @@ def refuse_tables(tables: Iterable[torch.nn.Embedding]) -> None:
                 )
 
 
+def refuse_sparse(tables: Iterable[torch.nn.Embedding]) -> None:
+    """Raise ``ApplyError`` for sparse gradients of tables that processes of the tensor dimension hold as DTensors."""
+    for table in tables:
+        if table.sparse and isinstance(table._parameters.get("weight"), DTensor):
+            raise ApplyError(
+                f"sparse=True of an Embedding of {table.num_embeddings} rows: processes hold its weight as a DTensor, of which "
+                "torch makes no sparse gradients; set it to False, or call unshard()"
+            )
+
+
 def _refuse_sequence(options: Training, grid: ProcessGrid) -> None:
     if not options.sequence_parallel:
         return

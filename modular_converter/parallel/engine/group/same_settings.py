@@ -23,7 +23,7 @@ import torch.distributed as dist
 from modular_converter.parallel.engine.base.settings import pickled, settings_changes, settings_of
 from modular_converter.parallel.engine.base.weights_there import stored_there
 from modular_converter.parallel.engine.group.kept_gathered import WATCHED, end_broken, keeps_gathered
-from modular_converter.parallel.engine.group.process_grid import ProcessGrid, refuse_tables
+from modular_converter.parallel.engine.group.process_grid import ProcessGrid, refuse_sparse, refuse_tables
 from modular_converter.parallel.engine.group.same_calls import digest_of, everywhere, meet
 from modular_converter.parallel.engine.group.spread import (
     free_gathered,
@@ -219,7 +219,7 @@ class SameSettings:
         shared = [(path, model.get_submodule(path)) for path in modules_with_shares(model)]
         tables = [module for module in model.modules() if isinstance(module, torch.nn.Embedding)]
         self.spread = grid.data is not None
-        self.tables = tables if self.spread else []
+        self.tables = tables
         self.stored = StoredShares(shared if grid.group.size > 1 else [], grid.group)
         self.switches, self.settings = _switches(), _settings(model)
 
@@ -235,7 +235,10 @@ class SameSettings:
         self.stored.hide()
         changed = False
         try:
-            refuse_tables(self.tables)
+            if self.spread:
+                refuse_tables(self.tables)
+            elif torch.is_grad_enabled():
+                refuse_sparse(self.tables)
             refuse_half_frozen(model)
             self.parts.refuse_others(model)
             if len(self.ranks) > 1:
