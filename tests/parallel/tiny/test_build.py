@@ -237,3 +237,18 @@ def test_a_value_that_only_the_models_code_knows_can_be_given():
     assert build(target_of("deberta-v2"), given).model.config.share_att_key
     with pytest.raises(BuildError, match="has no value 'share_att_kye'; did you mean share_att_key?"):
         build(target_of("deberta-v2"), {"share_att_kye": True})
+
+
+def test_another_default_type_is_named_as_the_reason_with_its_cure():
+    from transformers import LlamaConfig
+
+    from modular_converter.parallel.tiny.fields import explained
+
+    reasons = [("sizes", "RuntimeError: Expected mat_a to be Float32, BFloat16 or Float16 matrix, got Double")]
+    assert "--set" in explained(reasons, LlamaConfig)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert "default type is float64" in explained(reasons, LlamaConfig)
+        assert "call torch.set_default_dtype(torch.float32) before" in explained(reasons, LlamaConfig)
+    finally:
+        torch.set_default_dtype(torch.float32)
