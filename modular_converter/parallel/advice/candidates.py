@@ -82,7 +82,8 @@ class Advice:
 
 def advise(subject: ModelInQuestion, question: Question) -> Advice:
     """Compare all layouts. Raises ``PlanError`` if not even one device could run the model without data."""
-    layouts = _training_settings(subject, question) if subject.trains else _inference_settings(question)
+    layouts = list(_training_settings(subject, question) if subject.trains else _inference_settings(question))
+    subject.sizes = tuple({one.layout.shares for levels in layouts for level in levels for one in level})
     found = [one for levels in layouts for one in _first_that_fit(subject, levels, question)]
     fits = sorted((one for one in found if one.runs), key=_by_time)
     small = sorted((one for one in found if not one.runs and one.memory), key=_needed)

@@ -24,9 +24,8 @@ from modular_converter.parallel.advice.profile import SegmentUse
 from modular_converter.parallel.advice.subject import ModelInQuestion, WeightGroup, weight_groups
 from modular_converter.parallel.errors import AdviceError
 from modular_converter.parallel.pipeline.chain import balanced, spans
-from modular_converter.parallel.schedule.forecast import PipelineSetting, simulate
+from modular_converter.parallel.schedule.forecast import PipelineSetting
 from modular_converter.parallel.schedule.orders import SCHEDULES, ActionOrder, Work
-from modular_converter.parallel.schedule.stage_costs import StageCost
 
 
 @dataclass(frozen=True)
@@ -129,12 +128,11 @@ def _handed_over(stages: Sequence[Stage]) -> float:
 def _held(schedule: str, ranks: int, chunks: int, trains: bool) -> list[dict[int, int]]:
     """For each rank its stages, with the most micro-batches of each whose activations are there at once."""
     order = PipelineSetting(schedule, ranks, SCHEDULES[schedule].usual, chunks, trains).order()
-    timeline = simulate(order, [StageCost(1.0, 1.0, 1.0)] * order.stages)
     found = []
-    for rank, timed in enumerate(timeline.ranks):
+    for rank, actions in enumerate(order.actions):
         own = [n for n, owner in enumerate(order.stage_ranks) if owner == rank]
         most, now = dict.fromkeys(own, 0), dict.fromkeys(own, 0)
-        for action, *_ in timed:
+        for action in actions:
             if action.work is Work.FORWARD:
                 now[action.stage] += 1
                 most[action.stage] = max(most[action.stage], now[action.stage])

@@ -15,7 +15,7 @@ import torch
 from modular_converter.parallel.advice.profile import Recordings, RunUse
 from modular_converter.parallel.advice.recording import RecordedGroup, record_run
 from modular_converter.parallel.choice.fit import fit
-from modular_converter.parallel.choice.select_plan import expert_plan, select_plan
+from modular_converter.parallel.choice.select_plan import SelectedPlan, selected_expert_plan, selected_plan
 from modular_converter.parallel.choice.skeleton import META, Skeleton, assemble_model, skeleton_of
 from modular_converter.parallel.choice.trials import kinds_by_modules, sizes_of_layers
 from modular_converter.parallel.costs.full_model import CountRequest, inputs_of, model_of, target_and_config
@@ -24,7 +24,7 @@ from modular_converter.parallel.modules import outermost_layers, own_layers, rec
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, fitting, resolve
 from modular_converter.parallel.shard.apply import apply
-from modular_converter.parallel.shard.shares import largest_share
+from modular_converter.parallel.shard.shares import largest_share, without_units
 
 
 RECORDED_ROWS = (2, 3)
@@ -101,11 +101,14 @@ class ModelInQuestion:
         trains: whether its runs have a backward.
         model: whole, in the type of the weights.
         layers: path -> layer, of the outermost lists.
+        sizes: the numbers of ranks over which layers may be divided, of all layouts in question.
     """
 
     request: CountRequest
     model: Any
     layers: dict[str, torch.nn.Module] = field(repr=False)
+    sizes: tuple[int, ...] = ()
+    _selected: dict[tuple[str, int], SelectedPlan | PlanError] = field(default_factory=dict, repr=False)
     _groups: dict[tuple[str, int], list[WeightGroup]] = field(default_factory=dict, repr=False)
     _plans: dict[tuple[str, int], Plan | PlanError] = field(default_factory=dict, repr=False)
     _runs: dict[tuple[str, int, bool], Recordings | PlanError] = field(default_factory=dict, repr=False)
@@ -175,17 +178,37 @@ class ModelInQuestion:
         return found
 
     def _fitted(self, shares: str, ranks: int) -> Plan:
-        # The plan that `parallelize` takes, with what it leaves whole: layers alike are divided alike.
-        short, alike = self._short
-        select = expert_plan if shares == "ep" else select_plan
+        # The plan that `parallelize` takes, with what it leaves whole. A selection takes seconds: that of more ranks is
+        # taken, too, if nothing stays whole for the sake of their number.
+        short = self._short[0]
         model = assemble_model(short, META)[0]
+        more = sorted((size for size in self.sizes if size > ranks and size % ranks == 0), reverse=True)
+        found = (self._selection(shares, size) for size in more)
+        shared = next((one for one in found if isinstance(one, SelectedPlan) and not one.restricted), None)
+        selected = self._selection(shares, ranks) if shared is None else shared
+        if isinstance(selected, PlanError):
+            raise selected
+        plan = selected.plan if shared is None else without_units(selected.plan)
+        return fit(short, fitting(plan, model), ranks).plan
+
+    def _selection(self, shares: str, ranks: int) -> SelectedPlan | PlanError:
+        if (shares, ranks) not in self._selected:
+            try:
+                self._selected[shares, ranks] = self._select(shares, ranks)
+            except PlanError as error:
+                self._selected[shares, ranks] = error
+        return self._selected[shares, ranks]
+
+    def _select(self, shares: str, ranks: int) -> SelectedPlan:
+        """Layers alike are divided alike, so the first of each kind are enough."""
+        short, alike = self._short
+        select = selected_expert_plan if shares == "ep" else selected_plan
         try:
-            plan, _ = select(model if alike else self.model, None, ranks)
+            return select(assemble_model(short, META)[0] if alike else self.model, None, ranks)
         except PlanError:  # the code counts its layers, or the reason names them all
             if not alike:
                 raise
-            plan, _ = select(self.model, None, ranks)
-        return fit(short, fitting(plan, model), ranks).plan
+            return select(self.model, None, ranks)
 
     def use(self, rows: int, shares: str = "tp", ranks: int = 1, recompute: bool = False) -> RunUse:
         """The use of one run of so many rows on one of the ranks. Raises ``PlanError`` if it cannot be run without data."""

@@ -39,7 +39,7 @@ from modular_converter.parallel.proof.judge import Verdict
 from modular_converter.parallel.proof.prove import Derived, Instance, derive_model, leaves_around
 from modular_converter.parallel.shard.apply import apply
 from modular_converter.parallel.shard.collectives import FakeGroup
-from modular_converter.parallel.shard.shares import largest_share
+from modular_converter.parallel.shard.shares import largest_share, without_units
 from modular_converter.parallel.solve.derive import Aim, from_library, plan_of
 from modular_converter.parallel.solve.experts import derive_experts
 from modular_converter.parallel.solve.follow import follow
@@ -181,8 +181,27 @@ def given_plan(given: GivenPlan, name: str) -> Plan:
     return parse_plan(text, Plan) if is_text else read_plan(text, Plan)
 
 
+@dataclass(frozen=True)
+class SelectedPlan:
+    """A plan for a number of ranks, and its origin.
+
+    Attributes:
+        restricted: whether parts stay whole for the sake of this number of ranks, which fewer ranks may divide.
+    """
+
+    plan: Plan
+    origin: str
+    restricted: bool = False
+
+
 def select_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> tuple[Plan, str]:
-    """The plan for a model on ``size`` ranks, and its origin.
+    """The plan for a model on ``size`` ranks, and its origin: see ``selected_plan``."""
+    found = selected_plan(model, given, size)
+    return found.plan, found.origin
+
+
+def selected_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> SelectedPlan:
+    """The plan for a model on ``size`` ranks.
 
     A module with example inputs is its own small instance. A given plan is used as far as it fits; a refusal by a small instance is only a warning. The plan in the model's
     classes is used if its proof holds and it leaves no more bytes on a rank than the derived plan. The weights that a
@@ -194,30 +213,31 @@ def select_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> t
 
 
 def _kept_plan(
-    model: torch.nn.Module, given: GivenPlan | None, question: str, select: Callable[[], tuple[Plan, str]]
-) -> tuple[Plan, str]:
+    model: torch.nn.Module, given: GivenPlan | None, question: str, select: Callable[[], SelectedPlan]
+) -> SelectedPlan:
     """What ``select`` selects, or has selected for the same model in an earlier process; given plans are not kept."""
     if given is not None:
         return select()
 
-    def texts() -> list[str]:
-        plan, origin = select()
-        return [str(plan), origin]
+    def values() -> list[Any]:
+        found = select()
+        return [str(found.plan), found.origin, found.restricted]
 
-    text, origin = kept_answer(model, question, texts)
-    return Plan.parse(text), origin
+    text, origin, restricted = kept_answer(model, question, values)
+    return SelectedPlan(Plan.parse(text), origin, restricted)
 
 
-def _selected(model: torch.nn.Module, given: GivenPlan | None, size: int) -> tuple[Plan, str]:
+def _selected(model: torch.nn.Module, given: GivenPlan | None, size: int) -> SelectedPlan:
     ranks = 4 if size % 4 == 0 else 2
     if given is None and (instance := own_instance(model)) is not None:
-        return _from_examples(model, instance, size, ranks)
+        return SelectedPlan(*_from_examples(model, instance, size, ranks), restricted=True)
     if given is not None:
         plan, origin = _tried(model, given_plan(given, type(model).__name__), ranks)
     else:
         plan, origin, own = _own_or_derived(model, ranks)
         plan, origin = restricted_to_layers(model, plan, origin, ranks, own)
         plan = fitting(plan, model)  # the small instance may have kinds of layers that the model lacks
+    general = without_units(plan)
     plan, origin = fitted(model, plan, origin, size, ranks, given is not None)
     plan, scope = restricted_to_numbers(model, plan, size, ranks, given is not None)
     origin += scope
@@ -230,7 +250,7 @@ def _selected(model: torch.nn.Module, given: GivenPlan | None, size: int) -> tup
         )
     _warn_of_branches(model)
     log_kept(model, plan, size)
-    return plan, origin
+    return SelectedPlan(plan, origin, without_units(plan) != general)
 
 
 def _from_examples(model: torch.nn.Module, own: Instance, size: int, ranks: int) -> tuple[Plan, str]:
@@ -355,7 +375,13 @@ def committed_plan(model: Any, target: Target, overrides: dict[str, Any]) -> Pla
 
 
 def expert_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> tuple[Plan, str]:
-    """The plan that divides the experts of a model among ``size`` ranks, and its origin.
+    """The plan that divides the experts of a model among ``size`` ranks, and its origin: see ``selected_expert_plan``."""
+    found = selected_expert_plan(model, given, size)
+    return found.plan, found.origin
+
+
+def selected_expert_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> SelectedPlan:
+    """The plan that divides the experts of a model among ``size`` ranks.
 
     Raises ``PlanError`` if no experts can be divided, the proof on a small instance fails, or the given plan divides no
     experts.
@@ -363,7 +389,7 @@ def expert_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> t
     return _kept_plan(model, given, f"plan of experts for {size}", lambda: _selected_experts(model, given, size))
 
 
-def _selected_experts(model: torch.nn.Module, given: GivenPlan | None, size: int) -> tuple[Plan, str]:
+def _selected_experts(model: torch.nn.Module, given: GivenPlan | None, size: int) -> SelectedPlan:
     name = type(model).__name__
     if given is not None:
         plan = given_plan(given, name)
@@ -371,7 +397,7 @@ def _selected_experts(model: torch.nn.Module, given: GivenPlan | None, size: int
             raise ApplyError(
                 "the given plan divides no experts: give a plan of experts, or a layout with tp instead of ep"
             )
-        return plan, "the given plan of experts"
+        return SelectedPlan(plan, "the given plan of experts")
     target, overrides = target_like(model), small_settings(model)
     small = small_instance(target, overrides)
     plan = derive_experts(record(small.model, small.inputs, target.name))
@@ -385,4 +411,6 @@ def _selected_experts(model: torch.nn.Module, given: GivenPlan | None, size: int
             f"{name} with divided experts gives other numbers ({placed(verdict.layer, verdict.reason)}): take a layout "
             "with tp instead of ep"
         )
-    return fitting(plan, model), f"the derived plan of experts, verified on {ranks} ranks of a small instance"
+    return SelectedPlan(
+        fitting(plan, model), f"the derived plan of experts, verified on {ranks} ranks of a small instance"
+    )

@@ -15,7 +15,7 @@ from torch.utils.flop_counter import flop_registry
 from modular_converter.parallel.choice.skeleton import Guesses
 from modular_converter.parallel.errors import BuildError, ScheduleError, one_line
 from modular_converter.parallel.schedule.stage_costs import ChainWork, PartWork
-from modular_converter.parallel.torch_private import TorchDispatchMode, pytree, storage_number
+from modular_converter.parallel.torch_private import TorchDispatchMode, storage_number
 from modular_converter.parallel.trace.record import tensors_in
 
 
@@ -257,9 +257,9 @@ class NotedOperations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._note = note
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **kwargs)
-        given = [value for value in pytree.tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
-        self._note(func, flops_of(func, args, kwargs, result), given, tensors_in(result))
+        result = func(*args, **(kwargs or {}))
+        given = tensors_in((args, kwargs))
+        self._note(func, flops_of(func, args, kwargs or {}, result), given, tensors_in(result))
         return result
 
 

@@ -37,14 +37,15 @@ def balanced(costs: Sequence[int], stages: int, head: int, tail: int) -> tuple[i
     best: dict[int, tuple[list[int], tuple[int, ...]]]
     best = {last: ([price(0, last, 0)], ()) for last in range(1, len(costs) - stages + 2)}
     for stage in range(1, stages):
-        best = {
-            last: min(
-                (sorted([*prices, price(first, last, stage)], reverse=True), (*cuts, first))
-                for first, (prices, cuts) in best.items()
-                if first < last
+        known, best = best, {}
+        for last in range(stage + 1, len(costs) - stages + stage + 2):
+            ends = [(one, price(first, last, stage), first) for first, one in known.items() if first < last]
+            least = min(max(prices[0], own) for (prices, _), own, _ in ends)  # only these need the order of all prices
+            best[last] = min(
+                (sorted([*prices, own], reverse=True), (*cuts, first))
+                for (prices, cuts), own, first in ends
+                if max(prices[0], own) == least
             )
-            for last in range(stage + 1, len(costs) - stages + stage + 2)
-        }
     return best[len(costs)][1]
 
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from modular_converter.parallel.advice.candidates import Question, forecasts_that_fit
+from modular_converter.parallel.advice import subject as subjects
+from modular_converter.parallel.advice.candidates import Question, advise, forecasts_that_fit
 from modular_converter.parallel.advice.devices import cluster_of
 from modular_converter.parallel.advice.memory import LayoutSetting
 from modular_converter.parallel.advice.stages import footprint, stages_of
@@ -197,3 +198,21 @@ def test_of_layouts_as_fast_the_one_without_options_comes_first() -> None:
     assert [str(one.setting) for one in found][:2] == ["ddp2", "ddp2 (recompute)"]
     times = [one.time.seconds for one in found[:2] if one.time is not None]
     assert times[0] == pytest.approx(times[1], rel=1e-9)
+
+
+@pytest.mark.parametrize(("restricted", "asked"), [(False, [4]), (True, [4, 2])])
+def test_the_plan_of_more_ranks_is_that_of_fewer_unless_parts_stay_whole_for_their_number(
+    restricted: bool, asked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, select = list[int](), subjects.selected_plan
+
+    def counted(model: torch.nn.Module, given: None, size: int) -> subjects.SelectedPlan:
+        found.append(size)
+        return replace(select(model, given, size), restricted=restricted)
+
+    monkeypatch.setattr(subjects, "selected_plan", counted)
+    subject = question("llama", num_key_value_heads=4)
+    advise(subject, Question(cluster_of("4xCPU"), 4))
+    assert sorted(found, reverse=True) == asked
+    own = select(subject.model, None, 2).plan
+    assert str(subject.plan("tp", 2)) == str(own)
