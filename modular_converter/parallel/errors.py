@@ -28,12 +28,20 @@ class PlanError(Exception):
 
 
 class UnknownModel(PlanError):
-    """A model type that the library does not have; the message lists the nearest names."""
+    """A model type that the library does not have; the message lists the nearest names, and what else names a model.
 
-    def __init__(self, name: str, known: Iterable[str]) -> None:
+    Args:
+        saved: whether a folder or file with a configuration names one here, too.
+    """
+
+    def __init__(self, name: str, known: Iterable[str], saved: bool = False) -> None:
         near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.6)
-        hint = f"; did you mean {', '.join(near)}?" if near else ""
-        super().__init__(f"unknown model type {name!r}{hint}")
+        hint = f"; did you mean {', '.join(near)}?" if near else "."
+        forms = ["a model type (llama)", "a class path (package.module.Class)"]
+        forms += ["a saved model's folder or config.json (./folder)"] * saved
+        super().__init__(
+            f"unknown model type {name!r}{hint} Give {', '.join(forms)}, or a file (./modeling_x.py, ./modular_x.py)"
+        )
 
 
 class BuildError(PlanError):

@@ -77,11 +77,42 @@ def toy(tmp_path):
     return write
 
 
-def test_an_unknown_model_type_lists_the_nearest():
-    assert run("derive", "lama") == (
-        2,
-        "modular-plan: unknown model type 'lama'; did you mean llama, mllama, llama4?\n",
-    )
+FORMS = (
+    "Give a model type (llama), a class path (package.module.Class), {}or a file (./modeling_x.py, ./modular_x.py)\n"
+)
+
+
+def test_an_unknown_model_type_lists_the_nearest_and_what_else_names_a_model():
+    said = "modular-plan: unknown model type 'lama'; did you mean llama, mllama, llama4? "
+    assert run("derive", "lama") == (2, said + FORMS.format(""))
+
+
+@pytest.mark.parametrize(
+    ("command", "saved"),
+    [
+        ("derive", False),
+        ("verify", False),
+        ("show", False),
+        ("diff", False),
+        ("export", False),
+        ("run", True),
+        ("memory", True),
+        ("advise", True),
+        ("tune", True),
+        ("schedule", True),
+    ],
+)
+def test_every_command_says_what_to_give_for_a_model(command, saved, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    more = {
+        "advise": ["--devices", "H100-80GB"],
+        "export": ["--to", "vllm"],
+        "schedule": ["--chunks", "2"],
+    }
+    code, output = run(command, "nosuch", *more.get(command, []))
+    assert code == 2
+    said = FORMS.format("a saved model's folder or config.json (./folder), " if saved else "")
+    assert output == f"modular-plan: unknown model type 'nosuch'. {said}", output
 
 
 @pytest.mark.parametrize(

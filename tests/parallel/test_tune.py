@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,6 +34,7 @@ from modular_converter.parallel.advice.subject import model_in_question  # noqa:
 from modular_converter.parallel.cli import main  # noqa: E402
 from modular_converter.parallel.costs.full_model import CountRequest  # noqa: E402
 from modular_converter.parallel.errors import AdviceError  # noqa: E402
+from modular_converter.parallel.tuning import ranks  # noqa: E402
 from modular_converter.parallel.tuning.chosen import (  # noqa: E402
     ChoiceTree,
     TrialCandidate,
@@ -241,6 +243,42 @@ def test_a_trial_that_fails_is_one_and_the_study_goes_on(tmp_path, monkeypatch, 
     assert [said in line for line in lines] == [True, False], done.stderr
     assert said in done.stdout and done.stdout.count("  best") == 1
     assert str(read_chosen(tmp_path / "best.json")) in lines[1]
+
+
+@pytest.mark.usefixtures("forked")
+@pytest.mark.parametrize("how", ["limit", "signal"])
+def test_when_the_time_ends_the_best_so_far_is_written_and_the_trials_left_are_told(tmp_path, monkeypatch, how):
+    """The second trial hangs, until the limit of all trials has passed or the command is asked to end."""
+    monkeypatch.setenv("TROUBLE", "hang")
+    monkeypatch.setenv("TROUBLE_FILE", str(tmp_path / "mark"))
+    run_here, runs = ranks.run_here, []
+
+    def second_hangs(trial, processes, limit):
+        runs.append(limit)
+        if len(runs) == 1:  # as if it had been in trouble before
+            (tmp_path / "mark").write_text("")
+            return run_here(trial, processes, limit)
+        (tmp_path / "mark").unlink()
+        if how == "signal":
+            threading.Timer(1, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        return run_here(trial, processes, 2 if how == "limit" else limit)
+
+    monkeypatch.setattr(ranks, "run_here", second_hangs)
+    few = ["--sequence", 16, "--batch", 4, "--trials", 3, "--steps", 1, "--timeout", 300]
+    few += ["--time-limit", 200] if how == "limit" else []
+    done = tune(tmp_path, "tests.parallel.small_memory.InTrouble", *LLAMA, *few, "--storage", "study.db")
+    assert done.exit_code == 0, done.stderr
+    assert len(runs) == 2 and runs[1] <= (200 if how == "limit" else 300)
+    assert "the time ended: 1 trials ran, and 2 are left (the same command goes on)" in done.stderr
+    assert str(read_chosen(tmp_path / "best.json")) in done.stderr.splitlines()[-1]
+    with owned_storage(tmp_path / "study.db") as storage:
+        study = LayoutStudy(storage, list, ["tokens"], asked_of(storage))
+        assert len(study.results()) == 1
+
+
+def asked_of(storage):
+    """The question of the study in a storage, without its objectives."""
+    return optuna.load_study(study_name="modular-plan", storage=storage).user_attrs["asked"].rpartition(", for ")[0]
 
 
 @pytest.mark.usefixtures("forked")

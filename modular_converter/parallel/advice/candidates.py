@@ -20,6 +20,12 @@ MOST_SHARED = 16
 MOST_STAGED = 16
 """Ranks in stages; more wait for each other longer than a batch takes."""
 MOST_CHUNKS = 64
+MOST_FORWARDS = 8
+"""Of a step. More are no faster, and what more of them save is less than what one row needs."""
+
+
+Levels = list[list[LayoutSetting]]
+"""Settings of a layout; those of later lists need less memory."""
 
 
 @dataclass(frozen=True)
@@ -98,18 +104,38 @@ def advise(subject: ModelInQuestion, question: Question) -> Advice:
 
 def forecasts_that_fit(subject: ModelInQuestion, question: Question) -> list[LayoutForecast]:
     """All settings of training that fit, the fastest first: also those that need less memory than others that fit."""
-    levels = (level for layout in _training_settings(subject, question) for level in layout)
-    found = [_judged(subject, setting, question) for level in levels for setting in level]
+    layouts = _training_settings(subject, question)
+    found = (one for levels in layouts for level in _forecasts(subject, levels, question) for one in level)
     return sorted((one for one in found if one.runs), key=_by_time)
 
 
-def _first_that_fit(
-    subject: ModelInQuestion, levels: Sequence[Sequence[LayoutSetting]], question: Question
-) -> list[LayoutForecast]:
+def _forecasts(subject: ModelInQuestion, levels: Levels, question: Question) -> Iterator[list[LayoutForecast]]:
+    """The settings of each level, without those of which an earlier one shows that they cannot fit."""
+    known: list[LayoutForecast] = []
+    for level in levels:
+        open_ones = [one for one in level if not any(_shows_too_large(other, one, question) for other in known)]
+        found = [_judged(subject, setting, question) for setting in open_ones]
+        known += found
+        yield found
+
+
+def _shows_too_large(known: LayoutForecast, one: LayoutSetting, question: Question) -> bool:
+    """Whether a setting would not fit if all of a known one's activations were divided as far as it divides some."""
+    other, device = known.setting, question.cluster.device
+    parts = one.accumulate / other.accumulate
+    parts *= one.layout.tp if one.sequence_parallel and not other.sequence_parallel else 1
+    alike = replace(one, accumulate=other.accumulate, sequence_parallel=other.sequence_parallel) == other
+    if not alike or known.memory is None or parts <= 1:
+        return False
+    saved = known.memory.peak.activations * (1 - 1 / parts) * (1 + device.spare)
+    return known.memory.total - saved > device.memory
+
+
+def _first_that_fit(subject: ModelInQuestion, levels: Levels, question: Question) -> list[LayoutForecast]:
     """The settings of the first level of which one fits: the later ones need less memory, and more time."""
     found: list[LayoutForecast] = []
-    for level in levels:
-        found += [_judged(subject, setting, question) for setting in level]
+    for level in _forecasts(subject, levels, question):
+        found += level
         if any(one.runs for one in found) or all(one.memory is None for one in found):
             break
     return found
@@ -191,22 +217,36 @@ def layouts_for(cluster: Cluster, batch: int, has_experts: bool) -> Iterator[Lay
                     yield Layout(replicas, data // replicas, **{"ep" if ep else "tp": shares}, pp=pp)
 
 
-Levels = list[list[LayoutSetting]]
-
-
 def _training_settings(subject: ModelInQuestion, question: Question) -> Iterator[Levels]:
-    """For each layout its settings: as they are, with layers that are computed again, and with weights on the host."""
+    """For each layout its settings: as they are, with less memory for activations, with least, and with weights on the host.
+
+    Less is layers that are computed again, parts of the sequence, or several forwards a step; least is several of these.
+    """
     for layout in layouts_for(question.cluster, question.batch, subject.has_experts):
         rows = question.batch // layout.data
         usual = LayoutSetting(layout, rows, question.optimizer, weight_type=question.weight_type)
-        levels = []
-        for recompute in (False, True):
-            one = replace(usual, recompute=recompute)
-            kept = [replace(one, reshard=False)] if layout.dp_shard > 1 else []
-            levels.append(list(_staged_settings(one, rows)) if layout.pp > 1 else [*kept, one])
-        if layout.dp_shard > 1 and layout.pp == 1:
-            levels.append([replace(usual, recompute=True, offload=True)])
+        again = replace(usual, recompute=True)
+        if layout.pp > 1:
+            yield [list(_staged_settings(one, rows)) for one in (usual, again)]
+            continue
+        parted, again_parted = ([replace(one, sequence_parallel=True)] * (layout.tp > 1) for one in (usual, again))
+        less = [again, *parted, *_accumulated(usual)]
+        least = [*again_parted, *(more for one in (*parted, again, *again_parted) for more in _accumulated(one))]
+        levels = [_with_kept(level) for level in ([usual], less, least) if level]
+        if layout.dp_shard > 1:
+            levels.append([replace(again, offload=True)])
         yield levels
+
+
+def _accumulated(setting: LayoutSetting) -> list[LayoutSetting]:
+    """The setting with several forwards a step."""
+    return [replace(setting, accumulate=one) for one in _divisors(setting.rows) if 1 < one <= MOST_FORWARDS]
+
+
+def _with_kept(settings: Sequence[LayoutSetting]) -> list[LayoutSetting]:
+    """The settings, each behind the one that keeps gathered weights until the backward."""
+    each = ([replace(one, reshard=False)] * (one.layout.dp_shard > 1) + [one] for one in settings)
+    return [one for several in each for one in several]
 
 
 def _staged_settings(setting: LayoutSetting, rows: int) -> Iterator[LayoutSetting]:

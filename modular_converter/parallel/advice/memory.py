@@ -176,6 +176,8 @@ class LayoutSetting:
         optimizer: a name in ``OPTIMIZERS``.
         weight_type: of weights and optimizer, if products are in another type.
         tokens: that are generated after the rows, without training.
+        sequence_parallel: with ``tp``, whether a rank has a part of the sequence between the sharded regions.
+        accumulate: forwards of a step, each of a part of the rows.
     """
 
     layout: Layout
@@ -188,6 +190,8 @@ class LayoutSetting:
     schedule: str = "1F1B"
     weight_type: str = ""
     tokens: int = 0
+    sequence_parallel: bool = False
+    accumulate: int = 1
 
     @property
     def shares(self) -> str:
@@ -202,11 +206,11 @@ class LayoutSetting:
     @property
     def micro_rows(self) -> int:
         """The rows of one forward."""
-        return self.rows // self.chunks
+        return self.rows // self.chunks // self.accumulate
 
     def options(self) -> str:
         """The options as arguments of ``Training``."""
-        options = [f"{name}=True" for name in ("recompute", "offload") if getattr(self, name)]
+        options = [f"{name}=True" for name in ("recompute", "offload", "sequence_parallel") if getattr(self, name)]
         options += ["reshard=False"] if self.layout.dp_shard > 1 and not self.reshard else []
         if self.layout.pp > 1:
             options += [f"chunks={self.chunks}", f'schedule="{self.schedule}"']
@@ -214,6 +218,7 @@ class LayoutSetting:
 
     def __str__(self) -> str:
         words = self.options().replace("=True", "").replace('"', "")
+        words += f"{', ' * bool(words)}{self.accumulate} forwards" if self.accumulate > 1 else ""
         return f"{self.layout}{f' ({words})' if words else ''}"
 
 
@@ -415,22 +420,28 @@ def training_moments(
     root = units[""]
     held, gathered_all = 0.0, sum(unit.gathered for unit in units.values())
     before, so_far = 0.0, root.gathered
+    earlier = _of_earlier_forwards(units, setting)
     for one in segments:
         name = f"forward of {one.path or 'the code around the layers'}"
         unit = units.get(one.path, root) if one.path else root
         inside = unit is not root
         if not spreads:
-            yield Moment(name, 0.0, held + one.forward.peak, 0.0)
+            yield Moment(name, earlier, held + one.forward.peak, 0.0)
         elif reshard:
             own = 2 * unit.gathered + unit.part * setting.offload if inside else before
-            yield Moment(name, 0.0, held + one.forward.peak, root.gathered + own)
-            yield Moment(f"gather of {one.path}", 0.0, held, root.gathered + own + (before if inside else 0.0))
+            yield Moment(name, earlier, held + one.forward.peak, root.gathered + own)
+            yield Moment(f"gather of {one.path}", earlier, held, root.gathered + own + (before if inside else 0.0))
         else:
             so_far += unit.gathered if inside else 0.0
-            yield Moment(name, 0.0, held + one.forward.peak, (gathered_all if keeps else so_far) + unit.gathered)
+            yield Moment(name, earlier, held + one.forward.peak, (gathered_all if keeps else so_far) + unit.gathered)
         before = unit.gathered if inside else before
         held += one.forward.net
     yield from _backward_moments(segments, units, setting, held, keeps)
+
+
+def _of_earlier_forwards(units: dict[str, WeightUnit], setting: LayoutSetting) -> float:
+    """Bytes of the gradients of earlier forwards of a step, which data ranks hold whole until they sum them up in the last."""
+    return sum(unit.sums for unit in units.values()) if setting.accumulate > 1 else 0.0
 
 
 def _backward_moments(
@@ -440,7 +451,8 @@ def _backward_moments(
     root = units[""]
     order = [one.path for one in segments if one.path and one.path in units]
     left = sum(unit.gathered for unit in units.values())
-    reduced, of_root, in_flight, whole = 0.0, 0.0, 0.0, 0.0
+    reduced, of_root, in_flight = 0.0, 0.0, 0.0
+    whole = earlier = _of_earlier_forwards(units, setting)
     done: set[str] = set()
     for one in reversed(segments):
         unit = units.get(one.path, root) if one.path else root
@@ -449,21 +461,24 @@ def _backward_moments(
         held += one.backward.net
         if not spreads or keeps:
             yield Moment(name, whole, live, left if spreads else 0.0)
-            whole += one.backward.gradients
+            whole += 0.0 if earlier else one.backward.gradients
             continue
         ahead = next((path for path in reversed(order) if path not in done and path != one.path), "")
         prefetched = units[ahead].gathered if ahead else 0.0
         there = root.gathered + (unit.gathered if inside else 0.0) + prefetched if reshard else left
-        yield Moment(name, reduced + of_root + in_flight, live, there)
+        yield Moment(name, reduced + of_root + in_flight + earlier, live, there)
         if not inside:
-            of_root += one.backward.gradients
+            of_root += 0.0 if earlier else one.backward.gradients
             continue
         done.add(one.path)
         own, sums = one.backward.gradients, unit.sums
+        if earlier:  # to which this forward's are added
+            own, earlier = sums, earlier - sums
         left -= unit.gathered
         after = root.gathered + prefetched if reshard else left
-        yield Moment(f"sum of the gradients of {one.path}", reduced + of_root + own + sums + unit.reduced, held, after)
+        summed = reduced + of_root + own + sums + unit.reduced + earlier
+        yield Moment(f"sum of the gradients of {one.path}", summed, held, after)
         reduced, in_flight = reduced + (0.0 if setting.offload else unit.reduced), sums
     if spreads and not keeps:
         sums = root.sums
-        yield Moment("sum of the other gradients", reduced + of_root + sums + root.reduced, 0.0, 0.0)
+        yield Moment("sum of the other gradients", reduced + of_root + earlier + sums + root.reduced, 0.0, 0.0)

@@ -76,11 +76,12 @@ class RunUse:
 
 @dataclass(frozen=True)
 class Recordings:
-    """Two recordings of the same run with different numbers of rows, and the layers that they leave out.
+    """Two recordings of the same run with different numbers of rows, and what stands for the layers that they leave out.
 
     Attributes:
         rows: of both recordings.
-        alike: path of a layer that was left out -> path of a recorded layer of its kind, in the model's order.
+        alike: path of a layer -> path of the recorded one that stands for its kind, in the model's order; of the lists of
+            which layers were left out.
     """
 
     rows: tuple[int, int]
@@ -147,21 +148,31 @@ def _joined(first: StretchUse, second: StretchUse) -> StretchUse:
 
 
 def _with_all_layers(segments: Sequence[SegmentUse], alike: Mapping[str, str]) -> list[SegmentUse]:
-    """The segments, with a copy of a recorded layer's segment, and of the code before it, for each layer left out."""
+    """The segments, with a copy of a recorded layer's segment, and of the code before it, for each layer left out.
+
+    The last recorded layers become the last of all, if these are of the same kinds; else copies follow them.
+    """
     place = {one.path: number for number, one in enumerate(segments) if one.path}
-    after: dict[int, list[SegmentUse]] = {}
-    last: dict[str, int] = {}
-    for path, number in place.items():
-        owner = path.rpartition(".")[0]
-        last[owner] = max(last.get(owner, 0), number)
+    lists: dict[str, list[str]] = {}
     for path, known in alike.items():
-        if known not in place:  # a tower without inputs
-            continue
-        number = place[known]
-        copies = after.setdefault(last[path.rpartition(".")[0]], [])
-        copies += [segments[number - 1], replace(segments[number], path=path)]
+        if known in place:  # else a tower without inputs
+            lists.setdefault(path.rpartition(".")[0], []).append(path)
+    after: dict[int, list[SegmentUse]] = {}
+    names: dict[int, str] = {}
+    for members in lists.values():
+        recorded = [path for path in members if path in place]
+        first = max(recorded.index(alike[path]) for path in members) + 1
+        last = members[len(members) - len(recorded) + first :]
+        if [alike[one] for one in recorded[first:]] == [alike[one] for one in last]:
+            names |= {place[one]: path for one, path in zip(recorded[first:], last)}
+        else:
+            first, last = len(recorded), []
+        copies = after[place[recorded[first - 1]]] = []
+        for path in members[first : len(members) - len(last)]:
+            number = place[alike[path]]
+            copies += [segments[number - 1], replace(segments[number], path=path)]
     found = []
     for number, one in enumerate(segments):
-        found.append(one)
+        found.append(replace(one, path=names.get(number, one.path)))
         found += after.get(number, [])
     return found

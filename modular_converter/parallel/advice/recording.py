@@ -7,7 +7,7 @@ own autograd engine make on the meta device; no formula of an architecture is wr
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
@@ -88,9 +88,13 @@ class RecordedGroup(FakeGroup):
         source = tensor.detach().contiguous()
         return [torch.empty_like(source) for _ in range(self.size)]
 
-    def _tell(self, name: str, tensor: torch.Tensor) -> None:
+    def sum_of_parts(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
+        self._tell("reduce-scatter", *parts)
+        return torch.empty_like(parts[0])
+
+    def _tell(self, name: str, *tensors: torch.Tensor) -> None:
         if self.note is not None:
-            self.note(name, float(tensor.numel() * tensor.element_size()))
+            self.note(name, float(sum(one.numel() * one.element_size() for one in tensors)))
 
 
 def record_run(

@@ -134,7 +134,8 @@ def line_to_run(advice: Advice, model: str) -> str:
     processes = f"torchrun --nnodes {cluster.nodes} --nproc-per-node {cluster.each}"
     options = setting.options()
     training = f", training=Training({options})" if options else ""
-    return f'{processes} train.py  # with parallelize(model, layout="{setting.layout}"{training})'
+    forwards = f", and {setting.accumulate} forwards a step" if setting.accumulate > 1 else ""
+    return f'{processes} train.py  # with parallelize(model, layout="{setting.layout}"{training}){forwards}'
 
 
 def advice_value(advice: Advice, model: str) -> dict[str, Any]:
@@ -154,6 +155,7 @@ def _candidate_value(one: LayoutForecast, advice: Advice) -> dict[str, Any]:
     return {
         "layout": str(one.setting.layout),
         "options": one.setting.options(),
+        "forwards": one.setting.accumulate,
         "rows": one.setting.rows,
         "runs": one.runs,
         "why_not": one.why_not,

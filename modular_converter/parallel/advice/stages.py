@@ -180,12 +180,19 @@ def _peak(stage: Stage, units: dict[str, WeightUnit], setting: LayoutSetting, tr
 def footprint(subject: ModelInQuestion, setting: LayoutSetting, device: Device) -> Footprint:
     """The memory of a device. Raises ``PlanError`` if the model does not allow the layout, or cannot be run without data."""
     layout = setting.layout
-    if setting.rows % setting.chunks:
-        raise AdviceError(f"{setting.rows} rows do not divide into {setting.chunks} micro-batches")
+    for number, parts in ((setting.chunks, "micro-batches"), (setting.accumulate, "forwards")):
+        if setting.rows % number:
+            raise AdviceError(f"{setting.rows} rows do not divide into {number} {parts}")
+    if layout.pp > 1 and setting.accumulate > 1:
+        raise AdviceError(f"stages have micro-batches in place of several forwards a step; this layout is {layout}")
+    if setting.sequence_parallel and (layout.tp == 1 or layout.pp > 1):
+        raise AdviceError(
+            f"parts of a sequence need a layout with tp and without pp, such as tp2; this one is {layout}"
+        )
     if setting.weight_type and subject.trains and not setting.spreads:
         raise AdviceError(f"another type of products needs data ranks, such as fsdp2; this layout is {layout}")
     groups = subject.groups(setting.shares, layout.shares)
     if layout.pp > 1:
         return staged_footprint(subject, setting, device, groups)
-    use = subject.use(setting.micro_rows, setting.shares, layout.shares, setting.recompute)
+    use = subject.use(setting.micro_rows, setting.shares, layout.shares, setting.recompute, setting.sequence_parallel)
     return unstaged_footprint(subject, setting, device, groups, use)

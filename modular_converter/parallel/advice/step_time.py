@@ -84,11 +84,15 @@ def time_of_step(subject: ModelInQuestion, setting: LayoutSetting, cluster: Clus
     speed = Speed(cluster.device, dtype)
     if layout.pp > 1:
         return _staged(subject, setting, speed, links, stages_of(subject, setting, groups))
-    use = subject.use(setting.micro_rows, setting.shares, layout.shares, setting.recompute)
+    use = subject.use(setting.micro_rows, setting.shares, layout.shares, setting.recompute, setting.sequence_parallel)
     if not subject.trains:
         return _inference(subject, setting, speed, links, use)
     units = weight_units(setting, groups)
     compute, exchange = _pass_times(use.segments, units, setting, speed, links)
+    if setting.accumulate > 1:
+        earlier = _pass_times(use.segments, units, setting, speed, links, last=False)
+        compute += earlier[0] * (setting.accumulate - 1)
+        exchange += earlier[1] * (setting.accumulate - 1)
     update = speed.seconds(optimizer_of(setting, groups).kernels)
     if setting.offload:  # weights to the device twice, gradients back, and the update on the host
         moved = sum(2 * one.part + one.reduced for one in units.values())
@@ -143,9 +147,18 @@ def _exchanges(use: StretchUse, setting: LayoutSetting, links: Links) -> float:
 
 
 def _pass_times(
-    segments: Sequence[SegmentUse], units: dict[str, WeightUnit], setting: LayoutSetting, speed: Speed, links: Links
+    segments: Sequence[SegmentUse],
+    units: dict[str, WeightUnit],
+    setting: LayoutSetting,
+    speed: Speed,
+    links: Links,
+    last: bool = True,
 ) -> tuple[float, float]:
-    """Seconds of computation, and of what it does not hide, of a forward and backward."""
+    """Seconds of computation, and of what it does not hide, of a forward and backward.
+
+    Args:
+        last: whether data ranks sum up the gradients, as they do in the last forward of a step.
+    """
     layout = setting.layout
     compute = exchange = 0.0
     waiting = 0.0  # seconds of gathers and sums that may run beside the computation
@@ -159,16 +172,20 @@ def _pass_times(
         if unit is None or not setting.spreads:
             continue
         gather = links.collective("gather", unit.gathered, layout.dp_shard, links.shards)
-        sums = links.collective("sum", unit.sums, layout.dp_shard, links.shards)
-        sums += links.collective("all-reduce", unit.reduced, layout.dp_replicate, links.replicas)
+        sums = _sums(unit, setting, links) if last else 0.0
         again = gather if setting.reshard and layout.dp_shard > 1 else 0.0
         waiting += max(0.0, gather - times[0]) + max(0.0, again + sums - times[1])
     if setting.spreads:
         root = units[""]
         waiting += links.collective("gather", root.gathered, layout.dp_shard, links.shards)
-        waiting += links.collective("sum", root.sums, layout.dp_shard, links.shards)
-        waiting += links.collective("all-reduce", root.reduced, layout.dp_replicate, links.replicas)
+        waiting += _sums(root, setting, links) if last else 0.0
     return compute, exchange + waiting
+
+
+def _sums(unit: WeightUnit, setting: LayoutSetting, links: Links) -> float:
+    """Seconds of the sum of a unit's gradients over the data ranks."""
+    sums = links.collective("sum", unit.sums, setting.layout.dp_shard, links.shards)
+    return sums + links.collective("all-reduce", unit.reduced, setting.layout.dp_replicate, links.replicas)
 
 
 def _inference(subject: ModelInQuestion, setting: LayoutSetting, speed: Speed, links: Links, use: RunUse) -> StepTime:
@@ -216,11 +233,9 @@ def _staged(
         if subject.trains:
             updates.append(speed.seconds(optimizer_of(setting, stage.groups).kernels))
         gathered, sums = (sum(one.gathered for one in units.values()), sum(one.sums for one in units.values()))
+        whole = WeightUnit(sums=sums, reduced=sum(one.reduced for one in units.values()))
         moved = links.collective("gather", gathered, layout.dp_shard, links.shards)
-        moved += links.collective("sum", sums, layout.dp_shard, links.shards)
-        reduced = sum(one.reduced for one in units.values())
-        moved += links.collective("all-reduce", reduced, layout.dp_replicate, links.replicas)
-        waiting = max(waiting, moved)
+        waiting = max(waiting, moved + _sums(whole, setting, links))
     line = _passes(setting, speed, links, stages, subject.trains)
     busy = max(use.busy for use in line.uses)
     per_rank = len(stages) // setting.layout.pp

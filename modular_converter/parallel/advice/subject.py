@@ -8,17 +8,24 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from modular_converter.parallel.advice.profile import Recordings, RunUse
 from modular_converter.parallel.advice.recording import RecordedGroup, record_run
 from modular_converter.parallel.choice.fit import fit
+from modular_converter.parallel.choice.kept_answers import kept_answer
 from modular_converter.parallel.choice.select_plan import SelectedPlan, selected_expert_plan, selected_plan
 from modular_converter.parallel.choice.skeleton import META, Skeleton, assemble_model, skeleton_of
 from modular_converter.parallel.choice.trials import kinds_by_modules, sizes_of_layers
 from modular_converter.parallel.costs.full_model import CountRequest, inputs_of, model_of, target_and_config
+from modular_converter.parallel.engine.group.sequence_parallel import (
+    SequenceParallel,
+    difference,
+    unproven_sequence_plan,
+    zone_of,
+)
 from modular_converter.parallel.errors import ApplyError, BuildError, PlanError
 from modular_converter.parallel.modules import outermost_layers, own_layers, recompute_layers
 from modular_converter.parallel.plans.plan import Plan
@@ -29,7 +36,8 @@ from modular_converter.parallel.shard.shares import largest_share, without_units
 
 RECORDED_ROWS = (2, 3)
 OF_EACH_KIND = 3
-"""The first layers of a kind may differ from the others: their input has no gradient, or lives longer."""
+"""The first layers of a kind may differ from the others: their input has no gradient, or lives longer. In training the
+last may, too: what it keeps in a backward goes when the next one runs, so the one before it stands for the others."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +101,21 @@ def weight_groups(parts: Iterable[WeightPart]) -> list[WeightGroup]:
     return [WeightGroup(path, tuple(members)) for path, members in found.items()]
 
 
+class RunKind(NamedTuple):
+    """How a run differs from others of the model.
+
+    Attributes:
+        shares: ``tp`` or ``ep``.
+        ranks: that divide each layer.
+        sequence: whether a rank has a part of the sequence between the divided regions.
+    """
+
+    shares: str = "tp"
+    ranks: int = 1
+    recompute: bool = False
+    sequence: bool = False
+
+
 @dataclass
 class ModelInQuestion:
     """A model at the size of its configuration, on the meta device.
@@ -111,8 +134,8 @@ class ModelInQuestion:
     _selected: dict[tuple[str, int], SelectedPlan | PlanError] = field(default_factory=dict, repr=False)
     _groups: dict[tuple[str, int], list[WeightGroup]] = field(default_factory=dict, repr=False)
     _plans: dict[tuple[str, int], Plan | PlanError] = field(default_factory=dict, repr=False)
-    _runs: dict[tuple[str, int, bool], Recordings | PlanError] = field(default_factory=dict, repr=False)
-    _uses: dict[tuple[str, int, bool, int], RunUse] = field(default_factory=dict, repr=False)
+    _runs: dict[RunKind, Recordings | PlanError] = field(default_factory=dict, repr=False)
+    _uses: dict[tuple[RunKind, int], RunUse] = field(default_factory=dict, repr=False)
 
     @property
     def trains(self) -> bool:
@@ -210,51 +233,74 @@ class ModelInQuestion:
                 raise
             return select(self.model, None, ranks)
 
-    def use(self, rows: int, shares: str = "tp", ranks: int = 1, recompute: bool = False) -> RunUse:
+    def use(
+        self, rows: int, shares: str = "tp", ranks: int = 1, recompute: bool = False, sequence: bool = False
+    ) -> RunUse:
         """The use of one run of so many rows on one of the ranks. Raises ``PlanError`` if it cannot be run without data."""
-        key = (shares, ranks, recompute)
-        if key not in self._runs:
+        kind = RunKind(shares, ranks, recompute, sequence)
+        if kind not in self._runs:
             try:
-                self._runs[key] = self._recorded(*key)
+                self._runs[kind] = self._recorded(kind)
             except PlanError as error:
-                self._runs[key] = error
-        recorded = self._runs[key]
+                self._runs[kind] = error
+        recorded = self._runs[kind]
         if isinstance(recorded, PlanError):
             raise recorded
-        at = (*key, rows)
-        if at not in self._uses:
-            self._uses[at] = recorded.at(rows)
-        return self._uses[at]
+        if (kind, rows) not in self._uses:
+            self._uses[kind, rows] = recorded.at(rows)
+        return self._uses[kind, rows]
 
-    def _recorded(self, shares: str, ranks: int, recompute: bool) -> Recordings:
+    def _recorded(self, kind: RunKind) -> Recordings:
+        if kind.sequence and (said := self._no_sequence):
+            raise ApplyError(said)
         short, alike = self._short
         try:
-            return self._both(short, alike, shares, ranks, recompute)
+            return self._both(short, alike, kind)
         except BuildError:  # the code counts its layers
             if not alike:
                 raise
-            return self._both(skeleton_of(self.model), {}, shares, ranks, recompute)
+            return self._both(skeleton_of(self.model), {}, kind)
 
-    def _both(self, skeleton: Skeleton, alike: dict[str, str], shares: str, ranks: int, recompute: bool) -> Recordings:
-        first, second = (self._run(skeleton, rows, shares, ranks, recompute) for rows in RECORDED_ROWS)
+    @functools.cached_property
+    def _no_sequence(self) -> str:
+        """Why ranks cannot have parts of the sequence, as `parallelize` says; empty if they can."""
+        model: Any = assemble_model(self._short[0], META)[0]
+        plan = fitting(self.plan("tp", 2 if 2 in self.sizes else max(self.sizes, default=2)), model)
+
+        def said() -> list[str]:
+            with torch.random.fork_rng(devices=[]):
+                return [difference(model, plan, zone_of(model, resolve(plan, model)))]
+
+        try:
+            (found,) = kept_answer(model, f"parts of a sequence under {plan}", said)
+        except PlanError as error:
+            return str(error)
+        return f"on parts of a sequence {found}" if found else ""
+
+    def _both(self, skeleton: Skeleton, alike: dict[str, str], kind: RunKind) -> Recordings:
+        first, second = (self._run(skeleton, rows, kind) for rows in RECORDED_ROWS)
         return Recordings(RECORDED_ROWS, (first, second), alike)
 
-    def _run(self, skeleton: Skeleton, rows: int, shares: str, ranks: int, recompute: bool) -> Any:
+    def _run(self, skeleton: Skeleton, rows: int, kind: RunKind) -> Any:
         model: Any = assemble_model(skeleton, META)[0]
         model.train(self.trains)
-        group = RecordedGroup(ranks)
+        group = RecordedGroup(kind.ranks)
         inputs = inputs_of(model, replace(self.request, samples=rows), META)
         accepted = inspect.signature(model.forward).parameters
         if "use_cache" in accepted:
             inputs["use_cache"] = not self.trains
         if not self.trains and "logits_to_keep" in accepted:  # as `generate` calls it
             inputs["logits_to_keep"] = 1
-        if ranks > 1:
-            apply(model, fitting(self.plan(shares, ranks), model), group)
-        if recompute:
+        plan = fitting(self.plan(kind.shares, kind.ranks), model) if kind.ranks > 1 else None
+        sequence = unproven_sequence_plan(model, plan, skeleton) if plan is not None and kind.sequence else None
+        if plan is not None:
+            apply(model, plan if sequence is None else sequence.plan, group)
+        if kind.recompute:
             if not getattr(model, "supports_gradient_checkpointing", False):
                 raise ApplyError(f"{type(model).__name__} has no gradient checkpointing")
             recompute_layers(model)
+        if sequence is not None:
+            SequenceParallel(model, sequence.zone, group, sequence.products)
         return record_run(model, dict(named_layers(model)), inputs, group, self.trains)
 
     @functools.cached_property
@@ -282,9 +328,9 @@ def named_layers(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]
 
 
 def with_first_layers(model: torch.nn.Module, layers: dict[str, torch.nn.Module]) -> tuple[Skeleton, dict[str, str]]:
-    """The skeleton of a model with the first layers of each list, and layer that was left out -> layer of its kind.
+    """The skeleton of a model with the first layers of each list, and layer -> the kept one that stands for its kind.
 
-    A list keeps its layers up to the third of each kind, so that code that counts its layers sees the same numbers.
+    The second is empty if all layers are kept. A list keeps its layers up to the third of each kind, so that code that counts its layers sees the same numbers.
     """
     facts = kinds_by_modules(model)
     sizes = sizes_of_layers(layers)
@@ -296,8 +342,12 @@ def with_first_layers(model: torch.nn.Module, layers: dict[str, torch.nn.Module]
     kept: dict[str, dict[str, Any]] = {}
     for owner, members in lists.items():
         number = _prefix([kinds[path] for path in members])
-        last = {kinds[path]: path for path in members[:number]}
-        alike |= {path: last[kinds[path]] for path in members[number:]}
+        if number < len(members):
+            of_kind: dict[Any, list[str]] = {}
+            for path in members[:number]:
+                of_kind.setdefault(kinds[path], []).append(path)
+            first = OF_EACH_KIND - 1 if model.training else OF_EACH_KIND
+            alike |= {path: of_kind[kinds[path]][:first][-1] for path in members}
         module = model.get_submodule(owner)
         kept[owner] = dict(module._modules)
         module.__dict__["_modules"] = dict(list(module._modules.items())[:number])

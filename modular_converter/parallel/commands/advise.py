@@ -62,6 +62,8 @@ def _shared(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--recompute", is_flag=True, help="Layers keep their inputs alone.")
 @click.option("--keep-gathered", is_flag=True, help="With fsdp: Training(reshard=False).")
 @click.option("--offload", is_flag=True, help="Weights and optimizer on the host.")
+@click.option("--sequence-parallel", is_flag=True, help="With tp: parts of the sequence between the divided regions.")
+@click.option("--accumulate", type=COUNT, default=1, show_default=True, help="Forwards of a step.")
 @click.option("--chunks", type=COUNT, default=1, show_default=True, help="With pp: micro-batches.")
 @click.option("--schedule", default="1F1B", show_default=True, help="With pp.")
 @click.option("--devices", default="H100-80GB", show_default=True, help="The device.")
@@ -113,7 +115,7 @@ def _setting(options: dict[str, Any]) -> LayoutSetting:
     from modular_converter.parallel.schedule.orders import schedule_named
 
     layout = Layout.parse(options["layout"])
-    batch = options["batch"] or layout.data * options["chunks"]
+    batch = options["batch"] or layout.data * options["chunks"] * options["accumulate"]
     if batch % layout.data:
         raise AdviceError(f"--batch {batch} does not divide over the {layout.data} data ranks of {layout}")
     return LayoutSetting(
@@ -127,6 +129,8 @@ def _setting(options: dict[str, Any]) -> LayoutSetting:
         schedule_named(options["schedule"]).name,
         options["weights_in"] or "",
         options["tokens"] if options["infer"] else 0,
+        options["sequence_parallel"],
+        options["accumulate"],
     )
 
 

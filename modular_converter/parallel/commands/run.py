@@ -115,7 +115,7 @@ def load(model: str, settings: tuple[str, ...], dtype: Any = None) -> tuple[Any,
     path = Path(model)
     if not path.exists() or is_type(model):
         try:
-            found = build(target_of(model, "causal"), overrides_of(settings))
+            found = build(target_of(model, "causal", saved=True), overrides_of(settings))
         except BuildError:
             found = build(target_of(model), overrides_of(settings))
         return found.model if dtype is None else found.model.to(dtype), found.inputs

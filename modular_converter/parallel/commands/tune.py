@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
+import math
+import signal
 import sys
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +54,7 @@ _OBJECTIVES = click.Choice(["tokens", "memory", "latency"])
 @click.option("--trials", type=COUNT, default=20, show_default=True, help="Settings that are run.")
 @click.option("--steps", type=COUNT, default=30, show_default=True, help="Of a trial at most; fewer if times agree.")
 @click.option("--timeout", type=click.FloatRange(1), default=300.0, show_default=True, help="Seconds of a trial.")
+@click.option("--time-limit", "limit", type=click.FloatRange(0), metavar="SECONDS", help="Of all trials together.")
 @click.option("--compile", "compiles", is_flag=True, help="Try compiled layers, too.")
 @click.option(
     "--storage", type=click.Path(path_type=Path, dir_okay=False), help="A file of sqlite to go on from after a kill."
@@ -65,7 +72,7 @@ def tune_command(model: str, **options: Any) -> None:
     MODEL is as for `modular-plan memory`; its weights are made up. What does not fit, as predicted, is not tried. A trial
     that runs out of memory, hangs or crashes ends, and the study goes on. `parallelize(model, layout="best.json")` and
     `examples/train.py --layout best.json` run the file. With several --objective the best are those that no other setting
-    beats in all of them.
+    beats in all of them. When the time ends, or the command is interrupted, the file is the best of the trials so far.
 
     \b
     Exit code: 0 a setting ran, 1 none did, 2 not possible.
@@ -95,8 +102,8 @@ def tune_command(model: str, **options: Any) -> None:
             asked,
         )
         click.echo(f"{asked}: {len(study.candidates)} settings fit", err=True)
-        _run(study, subject, question, gpu, options)
-        code = _report(study, options)
+        left = _run(study, subject, question, gpu, options)
+        code = _report(study, options, left)
     sys.exit(code)
 
 
@@ -123,21 +130,46 @@ def _question(model: str, options: dict[str, Any]) -> tuple[ModelInQuestion, Que
     )
 
 
-def _run(study: LayoutStudy, subject: ModelInQuestion, question: Question, gpu: bool, options: dict[str, Any]) -> None:
-    """Run the trials; nothing of this process's study is seen by their processes."""
-    from modular_converter.parallel.tuning.ranks import TrialOutcome, run_here
+def _run(study: LayoutStudy, subject: ModelInQuestion, question: Question, gpu: bool, options: dict[str, Any]) -> int:
+    """Run the trials, of which nothing in this process is seen by their processes; the number of those that are left."""
+    from modular_converter.parallel.tuning.ranks import HUNG, TrialOutcome, run_here
+    from modular_converter.parallel.tuning.study import TimeEndedError
     from modular_converter.parallel.tuning.trial import LayoutTrial, model_of_question
 
     sent = model_of_question(subject)
+    ends = math.inf if options["limit"] is None else time.monotonic() + options["limit"]
 
     def measure(one: TrialCandidate) -> TrialOutcome:
+        left = ends - time.monotonic()
+        if left <= 0:
+            raise TimeEndedError
         trial = LayoutTrial(sent, one.chosen, "cuda" if gpu else "cpu", options["optimizer"], options["steps"])
-        return run_here(trial, question.cluster.each, options["timeout"])
+        try:
+            found = run_here(trial, question.cluster.each, min(options["timeout"], left))
+        except KeyboardInterrupt as error:
+            raise TimeEndedError from error
+        if found.kind == HUNG and left < options["timeout"]:
+            raise TimeEndedError
+        return found
 
-    study.run(options["trials"], measure, lambda line: click.echo(line, err=True))
+    with _interrupted_by_a_request_to_end():
+        return study.run(options["trials"], measure, lambda line: click.echo(line, err=True))
 
 
-def _report(study: LayoutStudy, options: dict[str, Any]) -> int:
+@contextlib.contextmanager
+def _interrupted_by_a_request_to_end() -> Iterator[None]:
+    """A context in which SIGTERM, which the limits of other programs send, interrupts as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _report(study: LayoutStudy, options: dict[str, Any], left: int) -> int:
     from modular_converter.parallel.advice.report import plain_table
     from modular_converter.parallel.tuning.study import front_picture, result_table
 
@@ -147,10 +179,13 @@ def _report(study: LayoutStudy, options: dict[str, Any]) -> int:
             {**c.chosen.values(), "kind": o.kind, "why": o.why, "measured": o.measured, "best": (c, o) in front}
             for c, o in results
         ]
-        click.echo(json.dumps({"objectives": study.objectives, "trials": rows}, indent=2))
+        click.echo(json.dumps({"objectives": study.objectives, "trials": rows, "left": left}, indent=2))
     else:
         for line in plain_table(result_table(results, front)):
             click.echo(line)
+    if left:
+        again = " (the same command goes on)" if options["storage"] else " (with --storage the same command goes on)"
+        click.echo(f"the time ended: {len(results)} trials ran, and {left} are left{again}", err=True)
     if not front:
         click.echo("modular-plan: no setting ran", err=True)
         return 1

@@ -95,7 +95,7 @@ def target_and_config(request: CountRequest) -> tuple[Target, Any]:
     if saved.suffix == ".json" and not is_type(request.model):
         return _from_file(saved, request)
     try:
-        target = target_of(request.model, "causal")
+        target = target_of(request.model, "causal", saved=True)
     except BuildError:
         target = target_of(request.model)
     _, kind = target.load()

@@ -422,6 +422,8 @@ def _joined(part: torch.Tensor, group: Group) -> torch.Tensor:
 
 
 def _sum(tensor: torch.Tensor, group: Group) -> torch.Tensor:
-    if isinstance(group, ProcessGroup):
-        return group.sum_of_parts([part.contiguous() for part in tensor.detach().chunk(group.size, SEQUENCE)])
-    return _own(group.all_reduce(tensor), group)  # ranks that are threads
+    scatter = getattr(group, "sum_of_parts", None)
+    if scatter is None:  # ranks that are threads
+        return _own(group.all_reduce(tensor), group)
+    found: torch.Tensor = scatter([part.contiguous() for part in tensor.detach().chunk(group.size, SEQUENCE)])
+    return found

@@ -374,13 +374,14 @@ def _choose(file: ModelingFile, classes: list[type[Any]]) -> str:
     return f"{path}: several models could be meant; give " + " or ".join(f"{path}:{one.__name__}" for one in classes)
 
 
-def target_of(name: str, head: str = "base") -> Target:
+def target_of(name: str, head: str = "base", saved: bool = False) -> Target:
     """The target of a model type (``llama``), a class path (``package.module.Class``) or a file (``modeling_x.py``).
 
     Args:
         name: a model type of the library, a dotted path of a model class with ``config_class``, or a modeling or modular
             file, followed by ``:Class`` for another class than its base model.
         head: ``base`` for the base model, ``causal`` for the model with a language-model head.
+        saved: whether the caller also takes folders and files with a configuration, which the message names then.
 
     Raises:
         UnknownModel: the library has no such type; the message lists the nearest names.
@@ -393,7 +394,7 @@ def target_of(name: str, head: str = "base") -> Target:
         if is_file(name):
             return file_target(name)
         if "." not in name:
-            raise UnknownModel(name, names)
+            raise UnknownModel(name, names, saved)
         reach(os.getcwd())
         return dataclasses.replace(_target(name, name, load_class(name)), folder=os.getcwd())
     table = {

@@ -82,18 +82,27 @@ def _advised(sent: TrialModel, given: Arguments, auto: AutoLayout, gpu: bool) ->
     subject, weights = _subject(sent, given, auto)
     question = Question(cluster, auto.batch or processes, auto.optimizer, 0, weights)
     advice = advise(subject, question)
-    fitting = [one for one in forecasts_that_fit(subject, question) if auto.stages or one.setting.layout.pp == 1]
+    whole = (one for one in forecasts_that_fit(subject, question) if one.setting.accumulate == 1)  # the caller's loop
+    fitting = [one for one in whole if auto.stages or one.setting.layout.pp == 1]
     if advice.best is None:
         raise AdviceError(recommendation(advice))
     choices = [_choice(one, subject, advice) for one in fitting]
     own = [one for one in choices if _goes_with(one[0], given.training)]
     if not own:
         raise AdviceError(
-            f"only {advice.best.setting} fits, which is with stages: give AutoLayout(stages=True), and call the result's step"
+            f"only {advice.best.setting} fits, which is with {_kind_of(advice.best)}"
             if not choices
             else "training= has options that no layout that fits can have: leave out recompute, chunks and schedule"
         )
     return own
+
+
+def _kind_of(best: LayoutForecast) -> str:
+    """What the caller's loop must do for a layout, in words."""
+    if best.setting.layout.pp > 1:
+        return "stages: give AutoLayout(stages=True), and call the result's step"
+    forwards, batch = best.setting.accumulate, best.setting.rows * best.setting.layout.data
+    return f"{forwards} forwards a step: make them, and give AutoLayout(batch={batch // forwards})"
 
 
 def _choice(one: LayoutForecast, subject: ModelInQuestion, advice: Advice) -> Choice:

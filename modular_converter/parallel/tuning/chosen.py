@@ -18,8 +18,8 @@ from modular_converter.parallel.errors import AdviceError, ApplyError, one_line
 from modular_converter.parallel.layout import Layout, Training
 
 
-OPTIONS = ("recompute", "compile", "reshard", "offload", "chunks", "schedule")
-"""The options of ``Training`` that a choice has; types, losses and sequence parallelism are the caller's."""
+OPTIONS = ("recompute", "compile", "reshard", "offload", "sequence_parallel", "chunks", "schedule")
+"""The options of ``Training`` that a choice has; types and losses are the caller's."""
 _NEEDED = {
     "layout": 'the layout, such as "layout": "fsdp2"',
     "batch": 'the rows of a step over all data ranks, such as "batch": 8',
@@ -115,15 +115,12 @@ def read_chosen(path: str | os.PathLike[str]) -> ChosenLayout:
     return chosen_of({name: value for name, value in values.items() if name != "measured"}, str(path))
 
 
-def chosen_setting(setting: LayoutSetting, length: int, accumulate: int = 1, compile: bool = False) -> ChosenLayout:
-    """A setting of the advice as it is run. The setting has the rows of one forward."""
+def chosen_setting(setting: LayoutSetting, length: int, compile: bool = False) -> ChosenLayout:
+    """A setting of the advice as it is run."""
     staged: dict[str, Any] = {"chunks": setting.chunks, "schedule": setting.schedule} if setting.layout.pp > 1 else {}
-    options = {name: getattr(setting, name) for name in ("recompute", "reshard", "offload")}
+    options = {name: getattr(setting, name) for name in ("recompute", "reshard", "offload", "sequence_parallel")}
     training = dataclasses.replace(Training(), **options, **staged, compile=compile)
-    return ChosenLayout(setting.layout, training, setting.rows * setting.layout.data * accumulate, accumulate, length)
-
-
-MOST_FORWARDS = 8
+    return ChosenLayout(setting.layout, training, setting.rows * setting.layout.data, setting.accumulate, length)
 
 
 @dataclass(frozen=True)
@@ -161,33 +158,20 @@ def candidates_of(
     """
     found: list[TrialCandidate] = []
     for batch in batches:
-        for forwards in range(1, MOST_FORWARDS + 1):
-            if batch % forwards:
-                continue
-            for one in forecasts_that_fit(subject, replace(question, batch=batch // forwards)):
-                for compile in (False, True) if compiles and _may_compile(one) else (False,):
-                    found += _accumulated(one, subject.length, forwards, compile, question.cluster.device.memory)
+        for one in forecasts_that_fit(subject, replace(question, batch=batch)):
+            assert one.memory is not None and one.time is not None
+            for compile in (False, True) if compiles and _may_compile(one) else (False,):
+                chosen = chosen_setting(one.setting, subject.length, compile)
+                found.append(TrialCandidate(chosen, one.time.seconds, one.memory.total))
     if not found:
         raise AdviceError(recommendation(advise(subject, question)))
     return sorted(found, key=lambda one: one.seconds / one.chosen.batch)
 
 
 def _may_compile(one: LayoutForecast) -> bool:
-    return one.setting.layout.pp == 1 and not (one.setting.recompute and one.setting.layout.shares > 1)
-
-
-def _accumulated(one: LayoutForecast, length: int, forwards: int, compile: bool, most: float) -> list[TrialCandidate]:
-    """The setting with so many forwards a step, if it fits. Stages have micro-batches instead.
-
-    The gradients of earlier forwards are there in later ones, and are not divided over data ranks before the last.
-    """
-    layout = one.setting.layout
-    if forwards > 1 and (layout.pp > 1 or one.setting.offload):
-        return []
-    assert one.memory is not None and one.time is not None
-    memory = one.memory.total + (one.memory.gradients * layout.dp_shard if forwards > 1 else 0.0)
-    chosen = chosen_setting(one.setting, length, forwards, compile)
-    return [TrialCandidate(chosen, one.time.seconds * forwards, memory)] if memory <= most else []
+    setting = one.setting
+    shares = setting.layout.shares > 1
+    return setting.layout.pp == 1 and not setting.sequence_parallel and not (setting.recompute and shares)
 
 
 class ChoiceTree:

@@ -78,6 +78,10 @@ def owned_storage(path: Path | None) -> Iterator[Any]:
         yield storage
 
 
+class TimeEndedError(Exception):
+    """The time of a study has ended within a trial."""
+
+
 class LayoutStudy:
     """The trials so far, and the next one.
 
@@ -134,8 +138,12 @@ class LayoutStudy:
     def _enqueue(self, one: TrialCandidate) -> None:
         self.study.enqueue_trial(self.tree.parameters(one))
 
-    def run(self, trials: int, measure: Callable[[TrialCandidate], TrialOutcome], say: Callable[[str], None]) -> None:
-        """Run trials until there are so many settings, or all have run."""
+    def run(self, trials: int, measure: Callable[[TrialCandidate], TrialOutcome], say: Callable[[str], None]) -> int:
+        """Run trials until there are so many settings, all have run, or ``measure`` raises ``TimeEndedError``.
+
+        Returns:
+            The number of trials that are left.
+        """
         done = {_key(one): outcome for one, outcome in self.results()}
         trials, repeats = min(trials, len(self.candidates)), 0
         if not self.study.get_trials(states=[self.states.WAITING]):
@@ -156,12 +164,17 @@ class LayoutStudy:
             repeats = 0
             try:
                 outcome = measure(one)
+            except TimeEndedError:
+                trial.set_user_attr("repeated", True)
+                self.study.tell(trial, state=self.states.FAIL)
+                break
             except Exception as error:  # a trial never ends the study
                 outcome = TrialOutcome("failed", one_line(error), {})
             done[_key(one)] = outcome
             trial.set_user_attr("outcome", [outcome.kind, outcome.why, outcome.measured])
             self._tell(trial, outcome)
             say(f"{len(done)}/{trials} {one.chosen}, batch {one.chosen.batch}: {in_words(outcome)}")
+        return max(trials - len(done), 0)
 
     def _first(self, number: int) -> list[TrialCandidate]:
         """The settings that the advice has as the best, in turn for each objective."""

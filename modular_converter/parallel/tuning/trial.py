@@ -105,11 +105,9 @@ class LayoutTrial:
 def run_trial(trial: LayoutTrial) -> dict[str, float]:
     """Seconds of a step, half of their interval, steps, tokens a second, and the most bytes of a device."""
     chosen = trial.chosen
-    given = dataclasses.replace(
-        chosen.training,
-        compute_type=trial.compute_type or None,
-        sequence_parallel=trial.sequence_parallel and chosen.layout.tp > 1,
-    )
+    given = chosen.training
+    parted = given.sequence_parallel or (trial.sequence_parallel and chosen.layout.tp > 1)
+    given = dataclasses.replace(given, compute_type=trial.compute_type or None, sequence_parallel=parted)
     made = trial.model.made()
     request = CountRequest("", {}, None, chosen.rows, chosen.length or None, True, "float32")
     inputs = inputs_of(made, request, torch.device("cpu"))

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import accumulate
 
 import pytest
 import torch
+from torch._C._profiler import _EventType
 
+from modular_converter.parallel.advice import candidates
 from modular_converter.parallel.advice import subject as subjects
 from modular_converter.parallel.advice.candidates import Question, advise, forecasts_that_fit
 from modular_converter.parallel.advice.devices import cluster_of
 from modular_converter.parallel.advice.memory import LayoutSetting
+from modular_converter.parallel.advice.recording import RecordedGroup
 from modular_converter.parallel.advice.stages import footprint, stages_of
 from modular_converter.parallel.advice.subject import ModelInQuestion, model_in_question
+from modular_converter.parallel.choice.skeleton import skeleton_of
 from modular_converter.parallel.costs.full_model import CountRequest, inputs_of
+from modular_converter.parallel.engine.group.sequence_parallel import SequenceParallel, unproven_sequence_plan
 from modular_converter.parallel.errors import AdviceError, PlanError
 from modular_converter.parallel.layout import Layout
+from modular_converter.parallel.modules import recompute_layers
 from modular_converter.parallel.pipeline.derive import derive_pipelines
 from modular_converter.parallel.pipeline.prove import cuts_of
+from modular_converter.parallel.plans.resolve import fitting
 from modular_converter.parallel.proof.subject import with_mask
+from modular_converter.parallel.shard.apply import apply
 from modular_converter.parallel.tiny.build import build, target_of
 from modular_converter.parallel.trace.record import record
 
@@ -81,7 +90,7 @@ def test_never_below_the_truth_and_close_to_it(kind: str, recompute: bool) -> No
 def test_the_first_layers_stand_for_all() -> None:
     deep, device = question("llama", num_hidden_layers=9), cluster_of("H100-80GB").device
     whole = question("llama", num_hidden_layers=9)
-    assert len(deep._short[1]) == 6
+    assert len(deep._short[1]) == 9
     from modular_converter.parallel.choice.skeleton import skeleton_of
 
     whole._short = (skeleton_of(whole.model), {})
@@ -135,6 +144,9 @@ def test_answers_count_caches() -> None:
     [
         (LayoutSetting(Layout(pp=2), 3, chunks=2), "3 rows do not divide into 2 micro-batches"),
         (LayoutSetting(Layout(pp=6), 6, chunks=6), "5 layers do not make 6 stages"),
+        (LayoutSetting(Layout(), 3, accumulate=2), "3 rows do not divide into 2 forwards"),
+        (LayoutSetting(Layout(pp=2), 4, chunks=2, accumulate=2), "micro-batches in place of several forwards"),
+        (LayoutSetting(Layout(dp_shard=2), 4, sequence_parallel=True), "need a layout with tp and without pp"),
         (LayoutSetting(Layout(), 3, weight_type="float32"), "needs data ranks"),
         (LayoutSetting(Layout(), 3, "adam"), "unknown optimizer"),
         (LayoutSetting(Layout(ep=2), 4), "cannot be divided"),
@@ -216,3 +228,84 @@ def test_the_plan_of_more_ranks_is_that_of_fewer_unless_parts_stay_whole_for_the
     assert sorted(found, reverse=True) == asked
     own = select(subject.model, None, 2).plan
     assert str(subject.plan("tp", 2)) == str(own)
+
+
+def allocated(model: torch.nn.Module, rows: int, subject: ModelInQuestion, forwards: int = 1) -> int:
+    """The most bytes that torch's allocator has given out in a step beyond those before, as its profiler tells."""
+    inputs = inputs_of(model, replace(subject.request, samples=rows // forwards), torch.device("cpu"))
+
+    def step() -> None:
+        model.zero_grad(set_to_none=True)
+        for _ in range(forwards):
+            model(**{**inputs, "use_cache": False}).loss.backward()
+
+    step()
+    model.zero_grad(set_to_none=True)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiled:
+        step()
+    assert profiled.profiler is not None
+    events, left = [], list(profiled.profiler.kineto_results.experimental_event_tree())
+    while left:
+        one = left.pop()
+        left += one.children
+        if one.tag == _EventType.Allocation:
+            events.append((one.start_time_ns, one.extra_fields.alloc_size))
+    return max(accumulate(size for _, size in sorted(events, key=lambda event: event[0])))
+
+
+@pytest.mark.parametrize("kind", ["llama", "gemma2"])
+def test_earlier_forwards_of_a_step_leave_their_gradients(kind: str) -> None:
+    subject, device = question(kind), cluster_of("H100-80GB").device
+    measured = allocated(type(subject.model)(subject.model.config).float().train(), ROWS, subject, 2)
+    peak = footprint(subject, LayoutSetting(Layout(), ROWS, "sgd", accumulate=2), device).peak
+    assert 1.0 <= peak.size / measured <= 1.01, (peak, measured)
+
+
+def test_data_ranks_keep_whole_gradients_until_the_last_forward() -> None:
+    subject, device = question("llama"), cluster_of("H100-80GB").device
+    one, several = (
+        footprint(subject, LayoutSetting(Layout(dp_shard=2), ROWS * n, accumulate=n), device) for n in (1, 4)
+    )
+    whole = sum(unit.numel() * 4 for unit in subject.model.parameters())
+    assert 0.9 * whole <= several.peak.gradients <= 1.5 * whole
+    assert several.peak.activations == pytest.approx(one.peak.activations, rel=0.01)
+
+
+def test_settings_that_cannot_fit_are_left_out_and_no_other() -> None:
+    """Of settings with less memory, only those are not judged of which an earlier one shows that they do not fit."""
+    subject = question("llama", num_key_value_heads=4)
+    given = cluster_of("2xCPU")
+    for part in range(1, 7):
+        asked = replace(given, device=replace(given.device, memory_gib=part * 0.01, context_gib=0.0, group_gib=0.0))
+        asked_question = Question(asked, 16, "sgd")
+        fits = {str(one.setting) for one in forecasts_that_fit(subject, asked_question)}
+        levels = candidates._training_settings(subject, asked_question)
+        each = [one for layout in levels for level in layout for one in level]
+        all_that_fit = {str(one) for one in each if candidates._judged(subject, one, asked_question).runs}
+        assert fits == all_that_fit
+
+
+@pytest.mark.parametrize("sequence", [False, True])
+@pytest.mark.parametrize("recompute", [False, True])
+def test_one_of_two_tensor_ranks_beside_torchs_allocator(recompute: bool, sequence: bool) -> None:
+    """Its exchanges make the tensors that those of processes make; what layers keep when they run again goes one by one."""
+    subject = question("llama", tie_word_embeddings=False, num_hidden_layers=8)
+    model = type(subject.model)(subject.model.config).float().train()
+    plan, group = fitting(subject.plan("tp", 2), model), RecordedGroup(2)
+    parts = unproven_sequence_plan(model, plan, skeleton_of(model))
+    assert len(parts.products) == 2 * 8
+    apply(model, parts.plan if sequence else plan, group)
+    if recompute:
+        recompute_layers(model)
+    if sequence:
+        SequenceParallel(model, parts.zone, group, parts.products)
+    measured, device = allocated(model, ROWS, subject), cluster_of("H100-80GB").device
+    setting = LayoutSetting(Layout(tp=2), ROWS, "sgd", recompute, sequence_parallel=sequence)
+    peak = footprint(subject, setting, device).peak
+    assert 1.0 <= peak.size / measured <= 1.03, (peak, measured)
+
+
+def test_a_model_without_parts_of_a_sequence_is_refused_as_it_is_run() -> None:
+    setting = LayoutSetting(Layout(tp=2), 2, sequence_parallel=True)
+    with pytest.raises(PlanError, match="no module around it in the layer takes and returns whole features"):
+        footprint(question("opt", dropout=0.0, attention_dropout=0.0), setting, cluster_of("H100-80GB").device)

@@ -37,6 +37,7 @@ from modular_converter.parallel.shard.collectives import (
     part_of_sequence,
     whole_sequence,
 )
+from modular_converter.parallel.shard.role_parameters import RoleParameter
 from modular_converter.parallel.styles.layout import SUMMED_GRADIENT, Side
 from modular_converter.parallel.tiny.build import copy_of
 from modular_converter.parallel.tiny.inputs import make_inputs
@@ -170,6 +171,8 @@ class SequenceParallel:
         self.products = [model.get_submodule(path) for path in products]
         for product in self.products:
             product.__dict__[SCATTERS] = True
+            if isinstance(weight := product._parameters["weight"], RoleParameter):
+                weight.scatters = True
         for path in zone.layers:
             first, last = path == zone.layers[0], path == zone.layers[-1]
             self._hook(model.get_submodule(path), self._before_layer(path, first), self._after_layer(path, last))
@@ -327,16 +330,22 @@ def sequence_plan(model: torch.nn.Module, plan: Plan, grid: ProcessGrid, skeleto
 
     Raises ``ApplyError`` on all processes if the plan does not allow it, or outputs or gradients differ.
     """
-    resolution = resolve(plan, model)
-    zone = zone_of(model, resolution)
+    zone = zone_of(model, resolve(plan, model))
     with torch.random.fork_rng(devices=[]):
-        (said,) = from_first_process(lambda: (_difference(model, plan, zone),), grid.everyone)
+        (said,) = from_first_process(lambda: (difference(model, plan, zone),), grid.everyone)
     if said:
         raise ApplyError(f"sequence_parallel=: on parts of a sequence {said}: {CURE}")
+    return unproven_sequence_plan(model, plan, skeleton)
+
+
+def unproven_sequence_plan(model: torch.nn.Module, plan: Plan, skeleton: Skeleton) -> SequencePlan:
+    """The plan of a model, whose skeleton this is. Raises ``ApplyError`` if the model's form does not allow one."""
+    resolution = resolve(plan, model)
+    zone = zone_of(model, resolution)
     return SequencePlan(with_summed_weights(resolution, zone), zone, closing_products(skeleton, resolution, zone))
 
 
-def _difference(model: Any, plan: Plan, zone: Zone) -> str:
+def difference(model: Any, plan: Plan, zone: Zone) -> str:
     """The difference between a small instance with and without the plan, in words; empty if there is none."""
     small = small_instance(target_like(model), small_settings(model))
     resolution = resolve(fitting(plan, small.model), small.model)
