@@ -107,7 +107,7 @@ def test_every_command_says_what_to_give_for_a_model(command, saved, tmp_path, m
     more = {
         "advise": ["--devices", "H100-80GB"],
         "export": ["--to", "vllm"],
-        "schedule": ["--chunks", "2"],
+        "schedule": ["--chunks", "2", "--ranks", "2"],
     }
     code, output = run(command, "nosuch", *more.get(command, []))
     assert code == 2

@@ -35,9 +35,9 @@ from modular_converter.parallel.shard.shares import largest_share, without_units
 
 
 RECORDED_ROWS = (2, 3)
-OF_EACH_KIND = 3
-"""The first layers of a kind may differ from the others: their input has no gradient, or lives longer. In training the
-last may, too: what it keeps in a backward goes when the next one runs, so the one before it stands for the others."""
+OF_EACH_KIND = 4
+"""The first two layers of a kind may differ from the others: their input has no gradient, or lives longer. So may the last:
+what it keeps goes when the next one runs, which in a backward is the one before it. The third stands for the others."""
 
 
 @dataclass(frozen=True)
@@ -305,7 +305,7 @@ class ModelInQuestion:
 
     @functools.cached_property
     def _short(self) -> tuple[Skeleton, dict[str, str]]:
-        """The model with the first layers of each list, up to three of each kind; and the kinds of the others."""
+        """The model with the first layers of each list, up to four of each kind; and the kinds of the others."""
         return with_first_layers(self.model, self.layers)
 
 
@@ -330,7 +330,7 @@ def named_layers(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]
 def with_first_layers(model: torch.nn.Module, layers: dict[str, torch.nn.Module]) -> tuple[Skeleton, dict[str, str]]:
     """The skeleton of a model with the first layers of each list, and layer -> the kept one that stands for its kind.
 
-    The second is empty if all layers are kept. A list keeps its layers up to the third of each kind, so that code that counts its layers sees the same numbers.
+    The second is empty if all layers are kept. A list keeps its layers up to the fourth of each kind, so that code that counts its layers sees the same numbers.
     """
     facts = kinds_by_modules(model)
     sizes = sizes_of_layers(layers)
@@ -346,8 +346,7 @@ def with_first_layers(model: torch.nn.Module, layers: dict[str, torch.nn.Module]
             of_kind: dict[Any, list[str]] = {}
             for path in members[:number]:
                 of_kind.setdefault(kinds[path], []).append(path)
-            first = OF_EACH_KIND - 1 if model.training else OF_EACH_KIND
-            alike |= {path: of_kind[kinds[path]][:first][-1] for path in members}
+            alike |= {path: of_kind[kinds[path]][: OF_EACH_KIND - 1][-1] for path in members}
         module = model.get_submodule(owner)
         kept[owner] = dict(module._modules)
         module.__dict__["_modules"] = dict(list(module._modules.items())[:number])
