@@ -113,8 +113,8 @@ def _forecasts(subject: ModelInQuestion, levels: Levels, question: Question) -> 
     """The settings of each level, without those of which an earlier one shows that they cannot fit."""
     known: list[LayoutForecast] = []
     for level in levels:
-        open_ones = [one for one in level if not any(_shows_too_large(other, one, question) for other in known)]
-        found = [_judged(subject, setting, question) for setting in open_ones]
+        left = [one for one in level if not any(_shows_too_large(other, one, question) for other in known)]
+        found = [_judged(subject, setting, question) for setting in left]
         known += found
         yield found
 

@@ -267,12 +267,12 @@ class ModelInQuestion:
         model: Any = assemble_model(self._short[0], META)[0]
         plan = fitting(self.plan("tp", 2 if 2 in self.sizes else max(self.sizes, default=2)), model)
 
-        def said() -> list[str]:
+        def differences() -> list[str]:
             with torch.random.fork_rng(devices=[]):
                 return [difference(model, plan, zone_of(model, resolve(plan, model)))]
 
         try:
-            (found,) = kept_answer(model, f"parts of a sequence under {plan}", said)
+            (found,) = kept_answer(model, f"parts of a sequence under {plan}", differences)
         except PlanError as error:
             return str(error)
         return f"on parts of a sequence {found}" if found else ""
