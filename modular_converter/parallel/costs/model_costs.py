@@ -257,9 +257,9 @@ class NotedOperations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._note = note
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
+        result = func(*args, **kwargs)
         given = tensors_in((args, kwargs))
-        self._note(func, flops_of(func, args, kwargs or {}, result), given, tensors_in(result))
+        self._note(func, flops_of(func, args, kwargs, result), given, tensors_in(result))
         return result
 
 
