@@ -6,7 +6,7 @@ import functools
 import inspect
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -20,12 +20,6 @@ from modular_converter.parallel.choice.select_plan import SelectedPlan, selected
 from modular_converter.parallel.choice.skeleton import META, Skeleton, assemble_model, skeleton_of
 from modular_converter.parallel.choice.trials import kinds_by_modules, sizes_of_layers
 from modular_converter.parallel.costs.full_model import CountRequest, inputs_of, model_of, target_and_config
-from modular_converter.parallel.engine.group.sequence_parallel import (
-    SequenceParallel,
-    difference,
-    unproven_sequence_plan,
-    zone_of,
-)
 from modular_converter.parallel.errors import ApplyError, BuildError, PlanError
 from modular_converter.parallel.modules import outermost_layers, own_layers, recompute_layers
 from modular_converter.parallel.plans.plan import Plan
@@ -264,6 +258,8 @@ class ModelInQuestion:
     @functools.cached_property
     def _no_sequence(self) -> str:
         """Why ranks cannot have parts of the sequence, as `parallelize` says; empty if they can."""
+        from modular_converter.parallel.engine.group.sequence_parallel import difference, zone_of
+
         model: Any = assemble_model(self._short[0], META)[0]
         plan = fitting(self.plan("tp", 2 if 2 in self.sizes else max(self.sizes, default=2)), model)
 
@@ -291,17 +287,28 @@ class ModelInQuestion:
             inputs["use_cache"] = not self.trains
         if not self.trains and "logits_to_keep" in accepted:  # as `generate` calls it
             inputs["logits_to_keep"] = 1
-        plan = fitting(self.plan(kind.shares, kind.ranks), model) if kind.ranks > 1 else None
-        sequence = unproven_sequence_plan(model, plan, skeleton) if plan is not None and kind.sequence else None
-        if plan is not None:
-            apply(model, plan if sequence is None else sequence.plan, group)
+        begin = self._divided(model, skeleton, group, kind) if kind.ranks > 1 else None
         if kind.recompute:
             if not getattr(model, "supports_gradient_checkpointing", False):
                 raise ApplyError(f"{type(model).__name__} has no gradient checkpointing")
             recompute_layers(model)
-        if sequence is not None:
-            SequenceParallel(model, sequence.zone, group, sequence.products)
+        if begin is not None:
+            begin()
         return record_run(model, dict(named_layers(model)), inputs, group, self.trains)
+
+    def _divided(
+        self, model: Any, skeleton: Skeleton, group: RecordedGroup, kind: RunKind
+    ) -> Callable[[], object] | None:
+        """Divide a model over the ranks; what begins its parts of the sequence, as the last change of the model."""
+        plan = fitting(self.plan(kind.shares, kind.ranks), model)
+        if not kind.sequence:
+            apply(model, plan, group)
+            return None
+        from modular_converter.parallel.engine.group.sequence_parallel import SequenceParallel, unproven_sequence_plan
+
+        sequence = unproven_sequence_plan(model, plan, skeleton)
+        apply(model, sequence.plan, group)
+        return functools.partial(SequenceParallel, model, sequence.zone, group, sequence.products)
 
     @functools.cached_property
     def _short(self) -> tuple[Skeleton, dict[str, str]]:
