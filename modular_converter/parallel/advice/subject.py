@@ -17,6 +17,12 @@ from modular_converter.parallel.advice.recording import RecordedGroup, record_ru
 from modular_converter.parallel.choice.fit import fit
 from modular_converter.parallel.choice.kept_answers import kept_answer
 from modular_converter.parallel.choice.select_plan import SelectedPlan, selected_expert_plan, selected_plan
+from modular_converter.parallel.choice.sequence_parallel import (
+    SequenceParallel,
+    difference,
+    unproven_sequence_plan,
+    zone_of,
+)
 from modular_converter.parallel.choice.skeleton import META, Skeleton, assemble_model, skeleton_of
 from modular_converter.parallel.choice.trials import kinds_by_modules, sizes_of_layers
 from modular_converter.parallel.costs.full_model import CountRequest, inputs_of, model_of, target_and_config
@@ -258,8 +264,6 @@ class ModelInQuestion:
     @functools.cached_property
     def _no_sequence(self) -> str:
         """Why ranks cannot have parts of the sequence, as `parallelize` says; empty if they can."""
-        from modular_converter.parallel.engine.group.sequence_parallel import difference, zone_of
-
         model: Any = assemble_model(self._short[0], META)[0]
         plan = fitting(self.plan("tp", 2 if 2 in self.sizes else max(self.sizes, default=2)), model)
 
@@ -304,8 +308,6 @@ class ModelInQuestion:
         if not kind.sequence:
             apply(model, plan, group)
             return None
-        from modular_converter.parallel.engine.group.sequence_parallel import SequenceParallel, unproven_sequence_plan
-
         sequence = unproven_sequence_plan(model, plan, skeleton)
         apply(model, sequence.plan, group)
         return functools.partial(SequenceParallel, model, sequence.zone, group, sequence.products)

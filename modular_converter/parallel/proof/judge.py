@@ -192,6 +192,7 @@ def relative_error(got: torch.Tensor, want: torch.Tensor, scale: float | None = 
         return 0.0 if got.dtype == want.dtype and torch.equal(got, want) else math.inf
     if not want.numel():
         return 0.0
+    got, want = got.detach(), want.detach()
     size = scale_of(want) if scale is None else scale
     error = float(_largest_error(got, want, size))
     if math.isfinite(error):

@@ -21,6 +21,8 @@ from modular_converter.parallel.torch_private import DisableTorchFunctionSubclas
 
 PRODUCTS = functions_where(lambda traits: traits.product)
 CARRIERS = functions_where(lambda traits: traits.part)
+# Key in the ``__dict__`` of a layer whose product is reduce-scattered along the sequence.
+SCATTERS = "_scatters"
 
 
 class _Role:

@@ -42,7 +42,7 @@ from modular_converter.parallel.shard.collectives import (
     same,
     under_transforms,
 )
-from modular_converter.parallel.shard.role_parameters import RoleOwner, stays_whole, with_role
+from modular_converter.parallel.shard.role_parameters import SCATTERS, RoleOwner, stays_whole, with_role
 from modular_converter.parallel.shard.shares import block_lengths, share_lengths
 from modular_converter.parallel.styles import acting
 from modular_converter.parallel.styles.forward import layer_product
@@ -76,10 +76,6 @@ def chunk_lengths(length: int, size: int) -> tuple[int, ...]:
     """The lengths of the pieces into which torch cuts a dimension."""
     each = -(-length // size)
     return tuple(max(0, min(each, length - rank * each)) for rank in range(size))
-
-
-# Key in the ``__dict__`` of a layer whose product is reduce-scattered along the sequence.
-SCATTERS = "_scatters"
 
 
 class _Held(RoleOwner, Protocol):

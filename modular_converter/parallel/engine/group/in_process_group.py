@@ -16,6 +16,14 @@ import torch
 import torch.distributed as dist
 
 from modular_converter.parallel.choice.select_plan import kept
+from modular_converter.parallel.choice.sequence_parallel import (
+    CURE,
+    SequenceParallel,
+    SequencePlan,
+    difference,
+    unproven_sequence_plan,
+    zone_of,
+)
 from modular_converter.parallel.choice.skeleton import Skeleton, dismantle, kept_types
 from modular_converter.parallel.engine.arguments import BLANK_WEIGHTS, Arguments
 from modular_converter.parallel.engine.base.adapted import keep_adapters, path_of_base, state_of_adapters, wrap
@@ -28,6 +36,7 @@ from modular_converter.parallel.engine.checkpoint.model_files import is_folder
 from modular_converter.parallel.engine.group.agreed_plan import (
     agreed_plan,
     agreed_unproven,
+    from_first_process,
     refuse_difference_in_group,
     refuse_other_weights,
 )
@@ -43,7 +52,6 @@ from modular_converter.parallel.engine.group.process_grid import (
 )
 from modular_converter.parallel.engine.group.same_calls import meet, refuse_other_options
 from modular_converter.parallel.engine.group.same_settings import compared_call, watch_settings, with_new_parts
-from modular_converter.parallel.engine.group.sequence_parallel import SequenceParallel, sequence_plan
 from modular_converter.parallel.engine.group.sharded_model import (
     Sharded,
     of_same_type,
@@ -72,6 +80,7 @@ from modular_converter.parallel.engine.inference.paged_batches import (
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup, make_plain
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.plans.resolve import resolve
 from modular_converter.parallel.shard.apply import Applied
 
 
@@ -160,7 +169,7 @@ def parallelize_here(given: Arguments) -> Any:
     tell("cutting the weights", said)
     checked = check_ids(model)
     sequence = (
-        sequence_plan(model, plan, grid, skeleton) if given.training and given.training.sequence_parallel else None
+        _sequence_plan(model, plan, grid, skeleton) if given.training and given.training.sequence_parallel else None
     )
     later = grid.data is not None
     applied = source.apply_plan(model, plan if sequence is None else sequence.plan, types, later)
@@ -221,6 +230,19 @@ def plan_and_skeleton(
     if grid.everyone.rank == 0:
         logger.info("%s as %s: %s", type(model).__name__, grid.layout, origin)
     return plan, skeleton
+
+
+def _sequence_plan(model: Any, plan: Plan, grid: ProcessGrid, skeleton: Skeleton) -> SequencePlan:
+    """The proven plan over parts of the sequence; all processes must call it.
+
+    Raises ``ApplyError`` on all processes if the plan does not allow it, or outputs or gradients differ.
+    """
+    zone = zone_of(model, resolve(plan, model))
+    with torch.random.fork_rng(devices=[]):
+        (said,) = from_first_process(lambda: (difference(model, plan, zone),), grid.everyone)
+    if said:
+        raise ApplyError(f"sequence_parallel=: on parts of a sequence {said}: {CURE}")
+    return unproven_sequence_plan(model, plan, skeleton)
 
 
 def _class_of(own: type[Any], given: Arguments, grid: ProcessGrid) -> type[Any]:

@@ -11,7 +11,7 @@ from torch.nn.utils import prune
 pytest.importorskip("transformers")
 
 from modular_converter.parallel import parallelize  # noqa: E402
-from modular_converter.parallel.engine.remote.proxy import _generates_there  # noqa: E402
+from modular_converter.parallel.engine.remote.proxy import _runs_there  # noqa: E402
 from modular_converter.parallel.errors import ApplyError, PlanError  # noqa: E402
 from modular_converter.parallel.proof.judge import relative_error  # noqa: E402
 from tests.parallel.conveniences import Handy, handy  # noqa: E402
@@ -214,5 +214,5 @@ def test_where_generate_runs():
 
     from transformers import LlamaForCausalLM, WhisperForConditionalGeneration
 
-    assert _generates_there(LlamaForCausalLM) and _generates_there(WhisperForConditionalGeneration)
-    assert _generates_there(Prepares) and not _generates_there(Handy) and not _generates_there(torch.nn.Linear)
+    there = [LlamaForCausalLM, WhisperForConditionalGeneration, Prepares, Handy, torch.nn.Linear]
+    assert [_runs_there(kind, "generate") for kind in there] == [True, True, True, False, False]

@@ -8,10 +8,7 @@ import pytest
 pytest.importorskip("transformers")
 from transformers.models.llama.modeling_llama import LlamaRMSNorm  # noqa: E402
 
-from modular_converter.parallel.engine.group.sequence_parallel import (
-    _difference,  # noqa: E402
-    zone_of,  # noqa: E402
-)
+from modular_converter.parallel.choice.sequence_parallel import difference, zone_of  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
 from modular_converter.parallel.plans.resolve import resolve  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
@@ -33,5 +30,5 @@ def test_outputs_on_parts_must_be_the_same_numbers(monkeypatch, factor, said):
     model = build(target_of("llama", "causal"), {"vocab_size": 160}).model
     plan = Plan.parse(PLAN)
     monkeypatch.setattr(LlamaRMSNorm, "forward", on_parts(factor))
-    found = _difference(model, plan, zone_of(model, resolve(plan, model)))
+    found = difference(model, plan, zone_of(model, resolve(plan, model)))
     assert found.startswith(said) and bool(found) == bool(said)

@@ -22,9 +22,6 @@ from modular_converter.parallel.choice.skeleton import (
     tried_without_data,
 )
 from modular_converter.parallel.choice.small_instances import small_instance, small_settings, target_like
-from modular_converter.parallel.engine.group.agreed_plan import from_first_process
-from modular_converter.parallel.engine.group.held_weights import SCATTERS
-from modular_converter.parallel.engine.group.process_grid import ProcessGrid
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.modules import outermost_layers
 from modular_converter.parallel.plans.plan import Plan
@@ -37,7 +34,7 @@ from modular_converter.parallel.shard.collectives import (
     part_of_sequence,
     whole_sequence,
 )
-from modular_converter.parallel.shard.role_parameters import RoleParameter
+from modular_converter.parallel.shard.role_parameters import SCATTERS, RoleParameter
 from modular_converter.parallel.styles.layout import SUMMED_GRADIENT, Side
 from modular_converter.parallel.tiny.build import copy_of
 from modular_converter.parallel.tiny.inputs import make_inputs
@@ -323,19 +320,6 @@ class SequencePlan:
     plan: Resolution
     zone: Zone
     products: frozenset[str]
-
-
-def sequence_plan(model: torch.nn.Module, plan: Plan, grid: ProcessGrid, skeleton: Skeleton) -> SequencePlan:
-    """The proven plan of a user's model; all processes must call it.
-
-    Raises ``ApplyError`` on all processes if the plan does not allow it, or outputs or gradients differ.
-    """
-    zone = zone_of(model, resolve(plan, model))
-    with torch.random.fork_rng(devices=[]):
-        (said,) = from_first_process(lambda: (difference(model, plan, zone),), grid.everyone)
-    if said:
-        raise ApplyError(f"sequence_parallel=: on parts of a sequence {said}: {CURE}")
-    return unproven_sequence_plan(model, plan, skeleton)
 
 
 def unproven_sequence_plan(model: torch.nn.Module, plan: Plan, skeleton: Skeleton) -> SequencePlan:
