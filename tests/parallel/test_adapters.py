@@ -54,6 +54,7 @@ def plan(asked):
     return derived_plan(*asked).plan
 
 
+@pytest.mark.slow
 def test_an_adapter_is_cut_as_its_layer_is(plan):
     styles = {rule.pattern.removeprefix("model.layers.*."): rule.style for rule in plan.rules}
     for name in ALL:

@@ -264,6 +264,7 @@ torch.distributed.destroy_process_group()
 """
 
 
+@pytest.mark.slow
 def test_verbose_in_a_process_group_prints_the_first_process_share(tmp_path):
     (tmp_path / "main.py").write_text(VERBOSE)
     found = launch(2, tmp_path / "main.py")

@@ -21,6 +21,7 @@ def found(case, processes=2):
     return line_of(processes, "tests/parallel/auto_script.py", case)
 
 
+@pytest.mark.slow
 def test_the_advice_is_taken_and_said_in_a_line_and_the_weights_are_the_callers():
     one = found("plain")
     assert one["same"] and len(one["said"]) == 1

@@ -113,6 +113,7 @@ def test_a_part_of_a_page_is_replaced_alone(utils, tmp_path):
     assert page.read_text() == whole
 
 
+@pytest.mark.slow
 def test_rows_of_the_table_of_models(utils, ranks):
     from modular_converter.parallel.proof.prove import derive_model
     from modular_converter.parallel.tiny.build import target_of

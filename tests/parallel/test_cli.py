@@ -47,6 +47,7 @@ def test_one_plan_in_three_forms():
     assert library == {rule.pattern: rule.style for rule in text.rules}
 
 
+@pytest.mark.slow
 def test_a_table_of_a_plan_with_experts():
     code, output = run("show", "mixtral")
     assert code == 0
@@ -147,6 +148,7 @@ def test_a_plan_file_is_verified_on_processes(tmp_path):
     assert "on 2 ranks, our application: verified (outputs" in output
 
 
+@pytest.mark.slow
 def test_a_plan_within_a_number_of_collectives():
     code, output = run("derive", "llama", "--max-collectives", "2")
     assert code == 0

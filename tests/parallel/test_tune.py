@@ -160,7 +160,7 @@ def subject():
     return model_in_question(CountRequest("gpt2", fields, None, 1, 256, True, "float32"))
 
 
-@pytest.mark.parametrize("part", [0.3, 0.6, 0.9])
+@pytest.mark.parametrize("part", [0.3, *(pytest.param(part, marks=pytest.mark.slow) for part in (0.6, 0.9))])
 def test_what_the_advice_excludes_is_never_a_setting(subject, part):
     device = device_at_hand(False, 2, "")
     full = Question(Cluster(1, 2, device), 8, "adamw", 0)
@@ -196,6 +196,7 @@ def forked():
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("forked")
 def test_trials_on_two_processes_become_a_file_that_the_script_runs(tmp_path):
     few = ["gpt2", *SMALL, "--sequence", 16, "--batch", 4, "--trials", 2, "--steps", 5, "--timeout", 120]
@@ -230,7 +231,7 @@ def troubled(folder, trials, limit):
         pytest.param("memory", "memory: OutOfMemoryError", 120, marks=pytest.mark.slow),
         pytest.param("raise", "failed: ValueError: of a layer", 120, marks=pytest.mark.slow),
         pytest.param("hang", "hung: did not end in time", 40, marks=pytest.mark.slow),
-        ("kill", "memory: a process was killed", 120),
+        pytest.param("kill", "memory: a process was killed", 120, marks=pytest.mark.slow),
         pytest.param("exit", "failed: process 1 ended with 7", 120, marks=pytest.mark.slow),
     ],
 )
@@ -246,7 +247,7 @@ def test_a_trial_that_fails_is_one_and_the_study_goes_on(tmp_path, monkeypatch, 
 
 
 @pytest.mark.usefixtures("forked")
-@pytest.mark.parametrize("how", ["limit", "signal"])
+@pytest.mark.parametrize("how", ["limit", pytest.param("signal", marks=pytest.mark.slow)])
 def test_when_the_time_ends_the_best_so_far_is_written_and_the_trials_left_are_told(tmp_path, monkeypatch, how):
     """The second trial hangs, until the limit of all trials has passed or the command is asked to end."""
     monkeypatch.setenv("TROUBLE", "hang")
@@ -281,6 +282,7 @@ def asked_of(storage):
     return optuna.load_study(study_name="modular-plan", storage=storage).user_attrs["asked"].rpartition(", for ")[0]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("forked")
 def test_if_all_trials_fail_no_file_is_written(tmp_path, monkeypatch):
     monkeypatch.setenv("TROUBLE", "raise")

@@ -37,7 +37,7 @@ rule lm_head colwise_gather_output
     [
         ("gpt2", {}, None),
         pytest.param("mixtral", {"num_key_value_heads": 2}, None, marks=pytest.mark.slow),
-        ("mixtral", {}, EXPERTS),
+        pytest.param("mixtral", {}, EXPERTS, marks=pytest.mark.slow),
     ],
 )
 def test_the_same_answers_tokens_and_weights(three, name, settings, plan):

@@ -168,6 +168,7 @@ def test_dropout_in_attention_is_refused_where_ranks_divide_a_layer() -> None:
         footprint(question("gpt2"), LayoutSetting(Layout(tp=2), 2), cluster_of("H100-80GB").device)
 
 
+@pytest.mark.slow
 def test_norms_of_heads_under_tensor_ranks() -> None:
     """Their weights are whole, and their gradients are summed over the ranks."""
     more = {
@@ -212,7 +213,7 @@ def test_of_layouts_as_fast_the_one_without_options_comes_first() -> None:
     assert times[0] == pytest.approx(times[1], rel=1e-9)
 
 
-@pytest.mark.parametrize(("restricted", "asked"), [(False, [4]), (True, [4, 2])])
+@pytest.mark.parametrize(("restricted", "asked"), [pytest.param(False, [4], marks=pytest.mark.slow), (True, [4, 2])])
 def test_the_plan_of_more_ranks_is_that_of_fewer_unless_parts_stay_whole_for_their_number(
     restricted: bool, asked: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,6 +272,7 @@ def test_data_ranks_keep_whole_gradients_until_the_last_forward() -> None:
     assert several.peak.activations == pytest.approx(one.peak.activations, rel=0.01)
 
 
+@pytest.mark.slow
 def test_settings_that_cannot_fit_are_left_out_and_no_other() -> None:
     """Of settings with less memory, only those are not judged of which an earlier one shows that they do not fit."""
     subject = question("llama", num_key_value_heads=4)

@@ -119,6 +119,7 @@ def test_ranks_share_out_the_query_heads_of_a_key_value_head():
     assert "unequal shares, verified on 6 ranks" in origin and "whole on each rank" not in origin
 
 
+@pytest.mark.slow
 def test_too_few_heads_leave_their_attention_whole_alone(caplog):
     model = llama(num_attention_heads=2, num_key_value_heads=2)
     with caplog.at_level(logging.WARNING):

@@ -46,7 +46,9 @@ def test_attention_of_torch_stays_whole_and_the_message_names_the_line(caplog):
     assert "deceptive.py:" in caplog.text and "write its projections as nn.Linear layers" in caplog.text
 
 
-@pytest.mark.parametrize("kind", [pytest.param(WithShortRows, marks=pytest.mark.slow), WithTorchEncoder, WithRoutes])
+@pytest.mark.parametrize(
+    "kind", [*(pytest.param(kind, marks=pytest.mark.slow) for kind in (WithShortRows, WithTorchEncoder)), WithRoutes]
+)
 def test_ranks_give_the_same_numbers_with_and_without_gradients(ranks, kind):
     """Without gradients, torch's encoder layer computes in one operator, which would pass by the layers' hooks."""
     model = model_of(kind).requires_grad_(False)

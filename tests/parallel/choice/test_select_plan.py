@@ -29,6 +29,7 @@ def deepseek(**settings):
     return DeepseekV2Model(DeepseekV2Config(**sizes, n_group=1, head_dim=8, num_experts_per_tok=2, **settings))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [None, pytest.param(24, marks=pytest.mark.slow)])
 def test_a_part_that_is_left_out_is_left_out_of_the_small_instance(rank):
     plan, where = select_plan(deepseek(q_lora_rank=rank), None, 2)

@@ -27,6 +27,7 @@ def _begin_forked(self):
     _BEGIN(self)
 
 
+@pytest.mark.slow
 def test_a_model_type_runs_and_agrees(forked):
     found = CliRunner().invoke(main, ["run", "llama", "--tokens", "4", "--device", "cpu"])
     assert found.exit_code == 0, found.output

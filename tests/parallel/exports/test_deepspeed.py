@@ -31,6 +31,7 @@ def test_layers_and_gradients_of_norms_are_said_and_the_vocabulary_is_lost():
     assert found.memory.exported > found.memory.full
 
 
+@pytest.mark.slow
 def test_integers_that_deepspeed_divides_by_their_names_are_checked():
     """It divides `embed_dim` of every module with cut weights, which is right where the plan asks for it."""
     assert export(derive_model(target_of("opt")), TOOLS["deepspeed"]).plan.attributes

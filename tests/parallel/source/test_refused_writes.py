@@ -14,7 +14,7 @@ from modular_converter.parallel.source import write_source as settling  # noqa: 
 from tests.parallel.source.test_write_source import EMU, UNPROVEN
 
 
-@pytest.mark.parametrize("option", ["--dry-run", "--diff"])
+@pytest.mark.parametrize("option", ["--dry-run", pytest.param("--diff", marks=pytest.mark.slow)])
 def test_nothing_is_written_when_only_asked(option, zoo):
     here = zoo("llama")
     here.put("modular_emu.py", EMU)

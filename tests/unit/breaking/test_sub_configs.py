@@ -100,6 +100,7 @@ def test_the_configuration_of_a_part(case: str) -> None:
     assert said in ("?", type(real).__name__.removesuffix("Type"))
 
 
+@pytest.mark.slow
 def test_no_configuration_of_transformers_is_said_wrongly() -> None:
     tree = _tree()
     said = {}

@@ -74,6 +74,7 @@ def test_tokens_are_those_of_one_device(ranks):
         assert alone[0, ids.shape[1] :].tolist() == want[1]
 
 
+@pytest.mark.slow
 def test_attention_that_the_library_exchanges_is_exchanged_in_each_share_and_back(ranks):
     whole = made("llama")
     whole.set_attn_implementation("eager")

@@ -233,6 +233,7 @@ def test_methods_without_an_instance_stay_here(ranks):
     model._placement.end()
 
 
+@pytest.mark.slow
 def test_a_model_that_was_compiled_can_be_sent_and_a_compiled_one_on_ranks_is_called(ranks):
     from transformers import CompileConfig
 
