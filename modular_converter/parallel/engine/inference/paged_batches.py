@@ -54,11 +54,21 @@ def paged_batches(
             if hasattr(setting, "_attn_implementation"):
                 share._attn_implementation = setting._attn_implementation
 
+    forward = model.forward
+
+    @functools.wraps(forward)
+    def with_same_logits(*args: Any, **kwargs: Any) -> Any:
+        # Each rank draws its tokens itself: if one ended a sequence before the others, they would wait for ever.
+        answer = forward(*args, **kwargs)
+        answer.logits = group.from_first(answer.logits)
+        return answer
+
     heads = _own_heads(model, device)
     with contextlib.ExitStack() as stack:
         # The library would divide the heads of the configuration by the ranks if a plan of its own named the projections.
         mesh_name = transformers_private.NAMES.checked("device_mesh")
         changes = {"_tp_plan": {}, mesh_name: _mesh(group, device.type), "set_attn_implementation": set_attention}
+        changes["forward"] = with_same_logits
         changes |= {
             name: functools.partial(getattr(kind, name), model) for name in MANAGERS
         }  # refused to callers alone
