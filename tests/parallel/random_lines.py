@@ -203,7 +203,7 @@ class Lines:
             "m.save_pretrained(folder); out = reloaded(folder)",
             "m.save_pretrained(folder, max_shard_size='20KB'); out = reloaded(folder)",
             "torch.save(m.state_dict(), folder / 'w.pt'); out = torch.load(folder / 'w.pt')",
-            "m.save_pretrained(folder, is_main_process=False); out = sorted(one.name for one in folder.iterdir())",
+            "m.save_pretrained(folder / 'c', is_main_process=False); out = sorted(one.name for one in (folder / 'c').iterdir())",
             "m.save_pretrained(folder / 'a' / 'b'); out = reloaded(folder / 'a' / 'b')",
             "out = type(m).from_pretrained(m.save_pretrained(folder) or folder)(**x)",
             "m.config.save_pretrained(folder); out = (folder / 'config.json').read_text()",

@@ -14,6 +14,7 @@ from tests.parallel.random_uses import (  # noqa: E402
     ERROR,
     REFUSED,
     Pair,
+    difference,
     random_lines,
     reduced,
     run,
@@ -68,3 +69,10 @@ def test_training_steps_compute_in_double_precision_what_code_asks_for_in_anothe
         scaler.update()
     assert {one.dtype for one in found} == {torch.float64} and torch.equal(scale, x)  # unscaled in place
     assert x.float().dtype == torch.float32
+
+
+def test_values_that_are_zero_but_for_rounding_are_equal():
+    noise, small = torch.tensor([3e-17, 0.0]).double(), torch.tensor([3e-4, 0.0]).double()
+    assert difference(noise, -noise, 1e-8) == "" == difference(small, small * (1 + 1e-9), 1e-8)
+    assert difference(small, small * (1 + 1e-7), 1e-8) == "out: differs by 3.0e-11 of 3.0e-04"
+    assert difference(noise * 0, small, 1e-8) == "out: differs by 3.0e-04 of 0.0e+00"
