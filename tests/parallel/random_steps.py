@@ -20,6 +20,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
@@ -97,18 +98,23 @@ class AllDouble(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func is torch.Tensor.backward:  # in which forwards may be computed again: they need the mode, too
-            with self:
-                return _backward(*args, **kwargs)
+        if getattr(func, "__name__", "") == "backward":  # computes forwards again, which need the mode, too
+            with patch.object(
+                torch.autograd, "_engine_run_backward", self._within(torch.autograd._engine_run_backward)
+            ):
+                return func(*args, **kwargs)
         if sys._getframe(1).f_globals.get("__name__") != "torch.amp.grad_scaler":
             func = _WIDE.get(getattr(func, "__name__", ""), func)
             args = tuple(_widened(one) for one in args)
             kwargs = {name: _widened(one) for name, one in kwargs.items()}
         return func(*args, **kwargs)
 
+    def _within(self, engine: Any) -> Any:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return engine(*args, **kwargs)
 
-def _backward(tensor: torch.Tensor, gradient: Any = None, *flags: Any, **more: Any) -> None:
-    torch.autograd.backward(tensor, gradient, *flags, **more)
+        return run
 
 
 def _widened(value: Any) -> Any:
@@ -295,8 +301,11 @@ class _Side:
         with torch.no_grad():
             self.loss_of(self.model)
         held = sum(one.untyped_storage().nbytes() for one in _storages(self.model))
-        whole = sum(one.numel() * one.element_size() for one in self.model.parameters())
-        assert held <= whole / self.model.layout.dp_shard + 4096, f"{held} bytes of {whole} held"
+        ranks = self.model.layout.dp_shard
+        share = sum(
+            -(-len(one) // ranks) * (one.numel() // len(one)) * one.element_size() for one in self.model.parameters()
+        )
+        assert held <= share + 4096, f"{held} bytes held, where the largest share is {share}"
 
     def save(self, optimizer: Any) -> None:
         if self.sharded:

@@ -71,6 +71,23 @@ def test_training_steps_compute_in_double_precision_what_code_asks_for_in_anothe
     assert x.float().dtype == torch.float32
 
 
+@pytest.mark.parametrize("backward", [torch.Tensor.backward, torch.autograd.backward])
+def test_a_forward_that_a_backward_computes_again_is_in_double_precision_too(backward):
+    from torch.utils.checkpoint import checkpoint
+
+    from tests.parallel.random_steps import AllDouble
+
+    weight, seen = torch.ones(3, dtype=torch.float64, requires_grad=True), []
+
+    def single(x):
+        seen.append(x.softmax(0, dtype=torch.float32).dtype)
+        return x.softmax(0, dtype=torch.float32) * x
+
+    with AllDouble():
+        backward(checkpoint(single, weight, use_reentrant=False).sum())
+    assert seen == [torch.float64] * 2 and weight.grad.dtype == torch.float64
+
+
 def test_values_that_are_zero_but_for_rounding_are_equal():
     noise, small = torch.tensor([3e-17, 0.0]).double(), torch.tensor([3e-4, 0.0]).double()
     assert difference(noise, -noise, 1e-8) == "" == difference(small, small * (1 + 1e-9), 1e-8)
