@@ -45,7 +45,13 @@ def norm_of(
     Args:
         group: of the tensor dimension; None without one.
         stages: the processes that have the other stages; None without stages.
+
+    Raises ``ApplyError`` for a kind that is not above 0.
     """
+    if not kind > 0:
+        raise ApplyError(
+            f"a norm of kind {kind} cannot be put together from shares; use one above 0, such as 2.0 or inf"
+        )
     norms: dict[_Cut, list[torch.Tensor]] = {cut: [torch.zeros((), device=place)] for cut in _CUTS}
     data: ProcessGroup | None = None
     for one in weights:
@@ -53,6 +59,8 @@ def norm_of(
         data = spread_over or data
         if one.stored.grad is not None and is_first_replica(one):
             gradient = one.local(one.stored.grad)
+            if not gradient.numel():  # a share without rows, of which torch computes no norm of kind inf
+                continue
             exact = torch.promote_types(gradient.dtype, torch.float32)
             found = torch.linalg.vector_norm(gradient, kind, dtype=exact)
             norms[one.cut, spread_over is not None].append(found.to(place))
