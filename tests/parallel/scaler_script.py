@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 
 import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor
+from transformers import LlamaConfig, LlamaForSequenceClassification
 
 from modular_converter.parallel import parallelize
-from tests.parallel.weights_script import IDS, llama
+from tests.parallel.weights_script import IDS, llama, said
 
 
 def scaled(model, optimizer, scaler, poisoned=None, here=True):
@@ -40,6 +42,29 @@ def by_lists(whole, **options):
     return furthest(there, one)
 
 
+def largest():
+    """How far largest entries of gradients are from those of one process, where one process has no entry of a weight."""
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "vocab_size": 64}
+    settings = LlamaConfig(**sizes, num_attention_heads=4, num_key_value_heads=2, pad_token_id=0, num_labels=1)
+    one = LlamaForSequenceClassification(settings)
+    there = parallelize(copy.deepcopy(one), layout="fsdp2", device="cpu", probe=False)
+    empty = [weight.to_local().numel() == 0 for weight in there.parameters()]
+    found = []
+    for model in (one, there):
+        model(input_ids=IDS).logits.pow(2).sum().backward()
+        clip = torch.nn.utils.clip_grad_norm_
+        norms = [torch.nn.utils.get_total_norm([each.grad for each in model.parameters()], math.inf)]
+        norms.append(
+            model.clip_grad_norm_(0.1, math.inf) if model is there else clip(model.parameters(), 0.1, math.inf)
+        )
+        norms += [clip(model.parameters(), 0.05, math.inf, foreach=foreach) for foreach in (True, False)]
+        norms.append(clip(model.parameters(), 1.0))
+        found.append([float(norm.full_tensor() if isinstance(norm, DTensor) else norm) for norm in norms])
+    refused = said(lambda: there.clip_grad_norm_(1.0, -math.inf))
+    return any(empty), refused, max(abs(a - b) for a, b in zip(*found, strict=True)), float(found[0][0])
+
+
 def furthest(there, one):
     state = there.full_state_dict()
     return max(float((state[name] - value).abs().max()) for name, value in one.state_dict().items())
@@ -65,11 +90,12 @@ def main():
 
 if __name__ == "__main__":
     dist.init_process_group("gloo")
-    found = main()
+    found = main() | {"largest": largest()}
     everyone = [None, None]
     dist.all_gather_object(everyone, found)
     if dist.get_rank() == 0:
         found["scales"] = all(one["scales"] for one in everyone)
+        found["largest"] = [one["largest"] for one in everyone]
         print(json.dumps(found), flush=True)
     dist.barrier()
     dist.destroy_process_group()

@@ -72,3 +72,7 @@ def test_an_overflow_in_an_uneven_share_of_one_process_lets_all_skip_the_step():
     found = line_of(2, "tests/parallel/scaler_script.py")
     assert found["plain"] and found["scales"] and found["weights"] < 1e-4
     assert max(found["lists"].values()) < 1e-5, found["lists"]
+    assert [empty for empty, *_ in found["largest"]] == [False, True]
+    for _, refused, far, norm in found["largest"]:
+        assert far < 1e-5 < norm
+        assert "a norm of kind -inf cannot be put together from shares" in refused

@@ -402,7 +402,16 @@ def norm_of_whole(users: Any, own: Any, tensors: Any, *args: Any, **kwargs: Any)
                 f"a norm of gradients on one process would be that of {said}: take {name}.clip_grad_norm_(max_norm), the norm "
                 "of the whole model; weight by weight, shares that are plain tensors cannot be clipped"
             )
-    return own(tensors, *args, **kwargs)
+    return own([_with_an_entry(one) for one in tensors], *args, **kwargs)
+
+
+def _with_an_entry(tensor: Any) -> Any:
+    """A tensor of the same norm, of which this process has an entry: of none torch has no largest, and others would wait."""
+    if not isinstance(tensor, DTensor) or tensor._local_tensor.numel():
+        return tensor
+    zero = tensor._local_tensor.new_zeros([1] * tensor.dim())
+    shape, stride = tensor.shape, tensor.stride()
+    return DTensor.from_local(zero, tensor.device_mesh, tensor.placements, run_check=False, shape=shape, stride=stride)
 
 
 def _has_other_stages(user: Any) -> bool:
