@@ -225,7 +225,7 @@ def test_the_figures_of_the_readme_are_those_of_their_pages():
     (exact,) = re.findall(r"(\d+ of \d+) generated files of transformers ([\d.]+)", readme)
     assert f"**{exact[0]}** generated files of `transformers` {exact[1]}" in corpus
     (programs,) = re.findall(r"([\d,]+) random programs", readme)
-    assert f"* **{programs} programs** on today's code" in corpus
+    assert f"* **{programs} programs** of seed" in corpus
     (quick,) = re.findall(r"([\d.]+) s for a check of (\d+) models", readme)
     warm = re.findall(
         r"^(\d+) modular files.*?^warm, against hashing +([\d.]+)", page("docs/figures/check.md"), re.S | re.M
