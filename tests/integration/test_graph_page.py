@@ -86,7 +86,7 @@ def overlaps(page: Page, selector: str) -> tuple[int, list[list[str]]]:
         pytest.param(which, dark, id=f"{which}-{'dark' if dark else 'light'}", marks=marks)
         for which, dark, marks in (
             ("small", False, []),
-            ("large", True, []),
+            ("large", True, [pytest.mark.slow]),
             ("small", True, [pytest.mark.slow]),
             ("large", False, [pytest.mark.slow]),
         )

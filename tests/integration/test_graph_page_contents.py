@@ -40,6 +40,7 @@ CONTRASTS = """
 """
 
 
+@pytest.mark.slow
 def test_keys_reach_everything(page, large):
     _, path = large
     page.open(path)

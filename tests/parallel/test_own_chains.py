@@ -22,6 +22,7 @@ def two():
     return line_of(2, SCRIPT, "Pipeline,tp2,pp2", ",".join(CHAINS))
 
 
+@pytest.mark.slow
 def test_two_processes_answer_and_train_as_one(two):
     numbers = {name: one for name, one in two.items() if name not in ("said", "own loss")}
     assert len(numbers) == 3 * len(CHAINS)

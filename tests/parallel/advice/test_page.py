@@ -68,6 +68,7 @@ def asked() -> tuple[ModelInQuestion, Advice]:
     return subject, advise(subject, Question(cluster_of("4xH100-80GB"), 8))
 
 
+@pytest.mark.slow
 def test_the_page_is_whole_and_takes_nothing_from_elsewhere(asked: tuple[ModelInQuestion, Advice]) -> None:
     subject, found = asked
     staged = fastest_in_stages(found)

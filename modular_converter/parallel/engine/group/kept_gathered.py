@@ -16,6 +16,8 @@ from weakref import WeakSet
 
 import torch
 from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
+from torch.utils.weak import WeakIdKeyDictionary
 
 from modular_converter.parallel.engine.group.same_calls import everywhere
 from modular_converter.parallel.errors import ApplyError
@@ -36,6 +38,8 @@ from modular_converter.parallel.torch_private import (
 
 _GATHERED: WeakSet[KeptGathered] = WeakSet()
 _ALL: WeakSet[KeptGathered] = WeakSet()
+# Weights whose gradients are cut, by identity.
+_CUT: WeakIdKeyDictionary = WeakIdKeyDictionary()
 # Where a model has its ``SameSettings``.
 WATCHED = "_same_settings"
 _KEPT = "_kept_gathered"
@@ -164,6 +168,9 @@ class KeptGathered:
         found = self._watched(model, result, begin)
         if torch.is_grad_enabled() and self not in _GATHERED:
             self.shown = show_shares(self.reshards)
+            for unit in self.reshards:
+                for one in weights_of_unit(unit):
+                    _cut_gradients(one.sharded_param)
         return found
 
     def _begin_backward(self, versions: int) -> None:
@@ -303,6 +310,22 @@ def data_units_of(model: Any) -> list[Any]:
     watched = model.__dict__.get(WATCHED)
     modules = model.modules() if watched is None else watched.parts.modules
     return [module for module in modules if isinstance(module, FSDPModule)]
+
+
+def _cut_gradients(weight: Any) -> None:
+    """Let gradients that come to a share past ``fully_shard``, such as a penalty's, be cut as the share is, which sums both."""
+    if weight in _CUT or not weight.requires_grad:
+        return
+
+    placements = weight.placements
+
+    def cut(gradient: Any) -> Any:
+        if isinstance(gradient, DTensor) and gradient.placements != placements:
+            return gradient.redistribute(placements=placements)
+        return gradient
+
+    weight.register_hook(cut)
+    _CUT[weight] = True
 
 
 def _behind(tensor: torch.Tensor, hook: Callable[[torch.Tensor | None], torch.Tensor | None]) -> torch.Tensor:
