@@ -36,9 +36,9 @@ from modular_converter.parallel.shard.apply import Applied, sum_of_copies
 from modular_converter.parallel.shard.collectives import (
     Group,
     GroupRegion,
-    ScatteringRegion,
     borders_of,
     exchanged,
+    region_of_products,
     same,
     under_transforms,
 )
@@ -112,8 +112,7 @@ def _product(module: Any, function: Callable[..., Any], input: torch.Tensor) -> 
     held = module._held["weight"]
     if not torch.compiler.is_compiling() and called_alone(module) and not held.of_product.whole_outside:
         return function(input, _whole(module, "weight"), _whole(module, "bias"))
-    scatters = SCATTERS in module.__dict__ and torch.is_grad_enabled()
-    region = (ScatteringRegion if scatters else GroupRegion)(held.group)
+    region = region_of_products(held.group, SCATTERS in module.__dict__)
     weight, bias = _local(module, "weight"), _local(module, "bias")
     return layer_product(held.of_product, region, held.borders, function, input, weight, bias)
 

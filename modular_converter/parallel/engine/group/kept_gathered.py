@@ -17,7 +17,6 @@ from weakref import WeakSet
 import torch
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
-from torch.utils.weak import WeakIdKeyDictionary
 
 from modular_converter.parallel.engine.group.same_calls import everywhere
 from modular_converter.parallel.errors import ApplyError
@@ -38,8 +37,6 @@ from modular_converter.parallel.torch_private import (
 
 _GATHERED: WeakSet[KeptGathered] = WeakSet()
 _ALL: WeakSet[KeptGathered] = WeakSet()
-# Weights whose gradients are cut, by identity.
-_CUT: WeakIdKeyDictionary = WeakIdKeyDictionary()
 # Where a model has its ``SameSettings``.
 WATCHED = "_same_settings"
 _KEPT = "_kept_gathered"
@@ -74,9 +71,8 @@ class KeptGathered:
             module.__dict__[_KEPT] = self
             if not compiled:
                 module.register_forward_pre_hook(self._watch_inputs, with_kwargs=True)
-        self.alone: Any = (
-            None  # a module that runs outside of the model's forward, such as the encoder's in `generate`
-        )
+        # A module that runs outside of the model's forward, such as the encoder's in `generate`.
+        self.alone: Any = None
         for module in self._modules_of_root():
             module.register_forward_pre_hook(self._before_alone)
             module.register_forward_hook(self._after_alone, always_call=True)
@@ -146,13 +142,15 @@ class KeptGathered:
         end_broken(model)  # of a layer that was called alone
         if not self.stored:  # not earlier: weights may be filled behind `fully_shard`
             self.stored = {id(one): one for one in model.parameters()}
+            for one in self.stored.values():
+                if isinstance(one, DTensor):
+                    _cut_gradients(one)
         wrote = self._wrote_data() or self.versions != self._versions()
         # A process sees no write to a weight of which it has no entries.
         if self in _GATHERED and any(everywhere(wrote, self.everyone)):
             self.close()
-        if (
-            self not in _GATHERED
-        ):  # a forward without a backward leaves them so, and code may have written to them since
+        if self not in _GATHERED:
+            # A forward without a backward leaves them so, and code may have written to them since.
             for unit in self.reshards:
                 unit.reshard()
 
@@ -168,9 +166,6 @@ class KeptGathered:
         found = self._watched(model, result, begin)
         if torch.is_grad_enabled() and self not in _GATHERED:
             self.shown = show_shares(self.reshards)
-            for unit in self.reshards:
-                for one in weights_of_unit(unit):
-                    _cut_gradients(one.sharded_param)
         return found
 
     def _begin_backward(self, versions: int) -> None:
@@ -314,9 +309,6 @@ def data_units_of(model: Any) -> list[Any]:
 
 def _cut_gradients(weight: Any) -> None:
     """Let gradients that come to a share past ``fully_shard``, such as a penalty's, be cut as the share is, which sums both."""
-    if weight in _CUT or not weight.requires_grad:
-        return
-
     placements = weight.placements
 
     def cut(gradient: Any) -> Any:
@@ -324,8 +316,15 @@ def _cut_gradients(weight: Any) -> None:
             return gradient.redistribute(placements=placements)
         return gradient
 
-    weight.register_hook(cut)
-    _CUT[weight] = True
+    hook_gradient(weight, cut)
+
+
+def hook_gradient(parameter: Any, hook: Callable[[Any], Any]) -> None:
+    """Let a hook see each gradient that comes to a parameter, also if the parameter is frozen now, and trained later."""
+    trained = parameter.requires_grad
+    parameter.requires_grad_(True)  # torch takes no hooks for a frozen parameter
+    parameter.register_hook(hook)
+    parameter.requires_grad_(trained)
 
 
 def _behind(tensor: torch.Tensor, hook: Callable[[torch.Tensor | None], torch.Tensor | None]) -> torch.Tensor:

@@ -21,7 +21,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
-from modular_converter.parallel.engine.group.kept_gathered import KeptGathered
+from modular_converter.parallel.engine.group.kept_gathered import KeptGathered, hook_gradient
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.layout import Layout, Training
@@ -307,7 +307,4 @@ def _average(parameter: Any, mesh: Any) -> None:
         local = exchanged(gradient.to_local(), groups, mean, same)
         return DTensor.from_local(local, gradient.device_mesh, gradient.placements, run_check=False)
 
-    trained = parameter.requires_grad
-    parameter.requires_grad_(True)  # torch takes no hooks for a frozen parameter, which may be trained later
-    parameter.register_hook(averaged)
-    parameter.requires_grad_(trained)
+    hook_gradient(parameter, averaged)

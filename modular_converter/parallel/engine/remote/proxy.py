@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import itertools
 import os
 import pickle
 import weakref
@@ -58,12 +57,11 @@ from modular_converter.parallel.engine.remote.remote_values import ModelThere, S
 from modular_converter.parallel.errors import ApplyError, PlanError, one_line
 from modular_converter.parallel.int8 import is_unpacked, pack_layers, packed_state
 from modular_converter.parallel.plans.resolve import names_of_tied
-from modular_converter.parallel.torch_private import pytree
+from modular_converter.parallel.torch_private import DisableTorchFunctionSubclass, pytree
 
 
 # A model on ranks refuses more methods: it has no gradients, and takes one call at a time.
 _NOT_ON_RANKS = (*CHANGE_WEIGHTS, "gradient_checkpointing_enable")
-
 
 # What it would switch off is off on the ranks.
 _WITHOUT_EFFECT = ("gradient_checkpointing_disable",)
@@ -401,8 +399,12 @@ def _call(model: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 
 def _has_gradient(model: Any, args: Any, kwargs: Any) -> bool:
-    given = (one for one in pytree.tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor))
-    return any(one.requires_grad for one in itertools.chain(model.parameters(), given))
+    with (
+        DisableTorchFunctionSubclass()
+    ):  # 0.05 ms for the weights of 787 frozen modules, which take 2 ms with it and a walk
+        if any(scope[leaf].requires_grad for scope, leaf, _ in model._homes):
+            return True
+    return any(isinstance(one, torch.Tensor) and one.requires_grad for one in pytree.tree_leaves((args, kwargs)))
 
 
 def _there(value: Any, placement: Placement) -> Any:
