@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from modular_converter.check.cache import store
+from modular_converter.check.cache.lookup import OTHER_FORM
 from modular_converter.convert.conversion import EXISTS, MISSING, UNREADABLE
 from modular_converter.convert.source.library import Library, Observations
 
@@ -35,9 +36,7 @@ class KeptAnswers:
         """An answer. If it is not known, `make` finds it, in what `about` says, and in texts that it reads through the library
         that it gets, and in nothing else.
         """
-        with contextlib.suppress(
-            LookupError, TypeError, ValueError, AttributeError
-        ):  # of an entry of another form, or of none
+        with contextlib.suppress(*OTHER_FORM):  # of none, too
             subject, answer, reads, packages = self._known[name]
             if subject == about and _are_same(reads, packages, library):
                 return answer

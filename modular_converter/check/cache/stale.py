@@ -84,9 +84,8 @@ class StaleConversions(Cache):
                 by_folder.setdefault(folder_of_entries(one.path), []).append(one)
         for folder, some in by_folder.items() if self._key else ():
             with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-                entries, texts = self._load_texts(
-                    folder
-                )  # read again, since other runs may have stored some meanwhile
+                # Read again, since other runs may have stored some meanwhile.
+                entries, texts = self._load_texts(folder)
                 for one in some:
                     entries.add(one, self._place(one.path), {file: file for file in one.files})
                     texts.update((store.digest(text.encode()), text) for text in one.files.values())

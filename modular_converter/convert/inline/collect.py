@@ -188,6 +188,7 @@ class _Collector:
         self.kinds = {name: kind_of(name, self.target.cased, self.settings) for name in classes}
         self.kinds.update(moved)
         self.files: dict[str, GeneratedFile] = {}
+        self._beside: dict[str, Sequence[tuple[str, str, str]]] = {}
 
     def add(self, built: BuiltClass) -> None:
         """Put a class into its file."""
@@ -255,10 +256,6 @@ class _Collector:
                     found.append((new.bound, beside, new.name))
             self._beside[dotted] = found
         return self._beside[dotted]
-
-    @cached_property
-    def _beside(self) -> dict[str, Sequence[tuple[str, str, str]]]:
-        return {}
 
     def _put(self, file: GeneratedFile, ordered: list[Symbol], copies: Mapping[str, EmittedDefinition]) -> None:
         """Put definitions before a class; copies from a sibling file stand behind the leading constants."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
@@ -116,6 +117,23 @@ class RunKind(NamedTuple):
     sequence: bool = False
 
 
+_Key = TypeVar("_Key", bound=Hashable)
+_Made = TypeVar("_Made")
+
+
+def _once(known: dict[_Key, _Made | PlanError], key: _Key, make: Callable[[], _Made]) -> _Made:
+    """What is made for a key, for all layouts that ask for it; or the ``PlanError`` that this has raised."""
+    if key not in known:
+        try:
+            known[key] = make()
+        except PlanError as error:
+            known[key] = error
+    found = known[key]
+    if isinstance(found, PlanError):
+        raise found
+    return found
+
+
 @dataclass
 class ModelInQuestion:
     """A model at the size of its configuration, on the meta device.
@@ -190,15 +208,7 @@ class ModelInQuestion:
 
     def plan(self, shares: str, ranks: int) -> Plan:
         """The plan of the model, as it fits so many ranks. Raises ``PlanError`` if there is none, or it does not fit."""
-        if (shares, ranks) not in self._plans:
-            try:
-                self._plans[shares, ranks] = self._fitted(shares, ranks)
-            except PlanError as error:  # derived once, for all layouts that need it
-                self._plans[shares, ranks] = error
-        found = self._plans[shares, ranks]
-        if isinstance(found, PlanError):
-            raise found
-        return found
+        return _once(self._plans, (shares, ranks), lambda: self._fitted(shares, ranks))
 
     def _fitted(self, shares: str, ranks: int) -> Plan:
         # The plan that `parallelize` takes, with what it leaves whole. A selection takes seconds: that of more ranks is
@@ -206,21 +216,18 @@ class ModelInQuestion:
         short = self._short[0]
         model = assemble_model(short, META)[0]
         more = sorted((size for size in self.sizes if size > ranks and size % ranks == 0), reverse=True)
-        found = (self._selection(shares, size) for size in more)
-        shared = next((one for one in found if isinstance(one, SelectedPlan) and not one.restricted), None)
-        selected = self._selection(shares, ranks) if shared is None else shared
-        if isinstance(selected, PlanError):
-            raise selected
-        plan = selected.plan if shared is None else without_units(selected.plan)
+        shared = next(self._unrestricted(shares, more), None)
+        plan = self._selection(shares, ranks).plan if shared is None else shared
         return fit(short, fitting(plan, model), ranks).plan
 
-    def _selection(self, shares: str, ranks: int) -> SelectedPlan | PlanError:
-        if (shares, ranks) not in self._selected:
-            try:
-                self._selected[shares, ranks] = self._select(shares, ranks)
-            except PlanError as error:
-                self._selected[shares, ranks] = error
-        return self._selected[shares, ranks]
+    def _unrestricted(self, shares: str, sizes: Iterable[int]) -> Iterator[Plan]:
+        for size in sizes:
+            with contextlib.suppress(PlanError):
+                if not (found := self._selection(shares, size)).restricted:
+                    yield without_units(found.plan)
+
+    def _selection(self, shares: str, ranks: int) -> SelectedPlan:
+        return _once(self._selected, (shares, ranks), lambda: self._select(shares, ranks))
 
     def _select(self, shares: str, ranks: int) -> SelectedPlan:
         """Layers alike are divided alike, so the first of each kind are enough."""
@@ -238,14 +245,7 @@ class ModelInQuestion:
     ) -> RunUse:
         """The use of one run of so many rows on one of the ranks. Raises ``PlanError`` if it cannot be run without data."""
         kind = RunKind(shares, ranks, recompute, sequence)
-        if kind not in self._runs:
-            try:
-                self._runs[kind] = self._recorded(kind)
-            except PlanError as error:
-                self._runs[kind] = error
-        recorded = self._runs[kind]
-        if isinstance(recorded, PlanError):
-            raise recorded
+        recorded = _once(self._runs, kind, lambda: self._recorded(kind))
         if (kind, rows) not in self._uses:
             self._uses[kind, rows] = recorded.at(rows)
         return self._uses[kind, rows]
@@ -339,7 +339,8 @@ def named_layers(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]
 def with_first_layers(model: torch.nn.Module, layers: dict[str, torch.nn.Module]) -> tuple[Skeleton, dict[str, str]]:
     """The skeleton of a model with the first layers of each list, and layer -> the kept one that stands for its kind.
 
-    The second is empty if all layers are kept. A list keeps its layers up to the fourth of each kind, so that code that counts its layers sees the same numbers.
+    The second is empty if all layers are kept. A list keeps its layers up to the fourth of each kind, so that code that
+    counts its layers sees the same numbers.
     """
     facts = kinds_by_modules(model)
     sizes = sizes_of_layers(layers)

@@ -166,10 +166,7 @@ class SequenceParallel:
         self.wholes: dict[str, torch.Size] = {}
         self.handles: list[Any] = [model.register_forward_pre_hook(_refuse_states, with_kwargs=True)]
         self.products = [model.get_submodule(path) for path in products]
-        for product in self.products:
-            product.__dict__[SCATTERS] = True
-            if isinstance(weight := product._parameters["weight"], RoleParameter):
-                weight.scatters = True
+        self._scatter(True)
         for path in zone.layers:
             first, last = path == zone.layers[0], path == zone.layers[-1]
             self._hook(model.get_submodule(path), self._before_layer(path, first), self._after_layer(path, last))
@@ -180,8 +177,16 @@ class SequenceParallel:
         """Remove the hooks."""
         for handle in self.handles:
             handle.remove()
+        self._scatter(False)
+
+    def _scatter(self, scatters: bool) -> None:
         for product in self.products:
-            product.__dict__.pop(SCATTERS, None)
+            if scatters:
+                product.__dict__[SCATTERS] = True
+            else:
+                product.__dict__.pop(SCATTERS, None)
+            if isinstance(weight := product._parameters["weight"], RoleParameter):
+                weight.scatters = scatters
 
     def _hook(self, module: torch.nn.Module, before: Callable[..., Any], after: Callable[..., Any]) -> None:
         self.handles.append(module.register_forward_pre_hook(before, prepend=True, with_kwargs=True))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -227,7 +226,7 @@ def _has_parameters(trace: Trace, path: str) -> bool:
 def _idle(trace: Trace) -> str:
     """The first list of modules with parameters that did not run; empty if there is none."""
     run = {call.path for call in trace.modules}
-    parts = {part for path in run for part in itertools.accumulate(path.split("."), "{}.{}".format)}
+    parts = {".".join(path.split(".")[:n]) for path in run for n in range(1, path.count(".") + 2)}
     for path in trace.module_classes:
         parent = _list_of(trace, path)
         if parent and parent not in parts and f"{parent}.1" in trace.module_classes and _has_parameters(trace, path):

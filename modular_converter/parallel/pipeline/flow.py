@@ -181,8 +181,8 @@ def versions_of(value: Any) -> tuple[int, ...]:
 
 
 def writes_to(tensor: torch.Tensor) -> int:
-    """The number of in-place writes to a tensor; always the same for tensors of inference mode, which do not count them."""
-    return int(tensor.is_inference() or tensor._version)
+    """The number of in-place writes to a tensor; 0 for tensors of inference mode, which do not count them."""
+    return 0 if tensor.is_inference() else tensor._version
 
 
 @dataclass(frozen=True)

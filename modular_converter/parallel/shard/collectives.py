@@ -412,6 +412,11 @@ class ScatteringRegion(GroupRegion):
         return super().sum_of_product(function, input, weight, self.enter(bias))
 
 
+def region_of_products(group: Group, scatters: bool) -> GroupRegion:
+    """The region of a layer's product; ``scatters`` if a reduce-scatter along the sequence sums it where there are gradients."""
+    return ScatteringRegion(group) if scatters and torch.is_grad_enabled() else GroupRegion(group)
+
+
 def _own(tensor: torch.Tensor, group: Group) -> torch.Tensor:
     length = tensor.shape[SEQUENCE] // group.size
     return tensor.narrow(SEQUENCE, group.rank * length, length).contiguous()

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import torch
 
-from modular_converter.parallel.shard.collectives import Group, GroupRegion, ScatteringRegion
+from modular_converter.parallel.shard.collectives import Group, region_of_products
 from modular_converter.parallel.solve.operators import functions_where
 from modular_converter.parallel.styles import acting
 from modular_converter.parallel.styles.forward import WeightUse, weight_forward
@@ -127,8 +127,7 @@ def _with_layout(func: Callable[..., Any], name: str, owner: _Role, args: Any, k
     """The function's result by the first layout that changes it; a tied weight can have several."""
     if "input" in kwargs:  # torch's name for the first argument
         args, kwargs = (kwargs["input"], *args), {key: value for key, value in kwargs.items() if key != "input"}
-    scatters = owner.scatters and torch.is_grad_enabled()
-    region = (ScatteringRegion if scatters else GroupRegion)(owner.group)
+    region = region_of_products(owner.group, owner.scatters)
     use = WeightUse(func, name, name in PRODUCTS, args, kwargs, region, owner.borders, _is_weight)
     for layout in owner.layouts:
         result = weight_forward(layout, use)
