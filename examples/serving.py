@@ -140,6 +140,8 @@ class Batches:
                 raise RuntimeError(f"{len(batch) - len(answers)} of {len(batch)} prompts have no answer")
             for one, answer in zip(batch, answers.values()):
                 one.found = one.ids[0].tolist() + answer.generated_tokens[: one.new_tokens]
+                if answer.error is not None:  # the library logs it, and returns the tokens so far
+                    one.error = RuntimeError(answer.error)
 
     def _settings(self, batch: list[Waiting]) -> dict[str, Any]:
         """As many tokens as the longest answer needs, and a cache that holds this batch."""

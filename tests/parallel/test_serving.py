@@ -10,14 +10,18 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 
 pytest.importorskip("transformers")
+from transformers import GenerationConfig  # noqa: E402
+
 from modular_converter.parallel import parallelize  # noqa: E402
 from modular_converter.parallel.errors import RankError  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
@@ -243,6 +247,44 @@ def test_the_call_of_a_client_that_has_gone_is_left(examples, module, serve, pat
         with client_of(url, 6000, path):
             assert model.began.wait(30.0)
         assert model.left.wait(30.0)
+
+
+class Batched:
+    """Stands for a model whose second call has several prompts, of which the first fails."""
+
+    def __init__(self):
+        self.generation_config = GenerationConfig()
+        self.began, self.go_on = threading.Event(), threading.Event()
+
+    def generate(self, ids, streamer, max_new_tokens, do_sample):
+        self.began.set()
+        assert self.go_on.wait(30.0)
+        return ids
+
+    def generate_batch(self, prompts, generation_config, continuous_batching_config):
+        tokens = range(generation_config.max_new_tokens)
+        failed = {"0": SimpleNamespace(generated_tokens=[], error="no room")}
+        return failed | {
+            str(n): SimpleNamespace(generated_tokens=[*tokens], error=None) for n in range(1, len(prompts))
+        }
+
+
+def test_a_prompt_that_fails_in_a_batch_has_an_error_and_the_others_their_answers(examples):
+    model = Batched()
+    batches, client = examples("serving").Batches(model), SimpleNamespace(gone=threading.Event())
+    with ThreadPoolExecutor(3) as pool:
+        alone = pool.submit(batches.run, torch.tensor([[1]]), 1, client)
+        assert model.began.wait(30.0)
+        found = []
+        for number, new in ((2, 1), (3, 2)):
+            found.append(pool.submit(batches.run, torch.tensor([[number]]), new, client))
+            while batches._waiting.qsize() < len(found):
+                time.sleep(0.01)
+        model.go_on.set()
+        assert alone.result(30.0) == [1]
+        with pytest.raises(RuntimeError, match="no room"):
+            found[0].result(30.0)
+        assert found[1].result(30.0) == [3, 0, 1]
 
 
 class Slow:

@@ -67,11 +67,17 @@ def paged_batches(
     with contextlib.ExitStack() as stack:
         # The library would divide the heads of the configuration by the ranks if a plan of its own named the projections.
         mesh_name = transformers_private.NAMES.checked("device_mesh")
-        changes = {"_tp_plan": {}, mesh_name: _mesh(group, device.type), "set_attn_implementation": set_attention}
-        changes["forward"] = with_same_logits
+        everyone: Any = dist.group.WORLD
+        mesh = DeviceMesh.from_group(group.group or everyone, device.type, mesh_dim_names=("tp",))
+        changes = {
+            "_tp_plan": {},
+            mesh_name: mesh,
+            "set_attn_implementation": set_attention,
+            "forward": with_same_logits,
+        }
         changes |= {
             name: functools.partial(getattr(kind, name), model) for name in MANAGERS
-        }  # refused to callers alone
+        }  # callers may not call them
         for name, value in changes.items():
             stack.enter_context(_changed(model, name, value))
         stack.enter_context(_changed(model.config.get_text_config(), _HEADS, heads))
@@ -124,12 +130,6 @@ def _own_heads(model: Any, device: torch.device) -> int:
             f"{type(model).__name__} have {counts} on a rank; call generate"
         )
     return found.pop()
-
-
-@functools.cache
-def _mesh(group: ProcessGroup, kind: str) -> DeviceMesh:
-    everyone: Any = dist.group.WORLD
-    return DeviceMesh.from_group(group.group or everyone, kind, mesh_dim_names=("tp",))
 
 
 @contextlib.contextmanager
