@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from modular_converter.parallel.errors import RankError
+from modular_converter.parallel.errors import PlanError, RankError
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,20 @@ def model_and_tokenizer(options: argparse.Namespace) -> tuple[Any, Any]:
 
     from modular_converter.parallel import parallelize
 
-    tokenizer = AutoTokenizer.from_pretrained(options.folder, trust_remote_code=False, local_files_only=True)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(options.folder, trust_remote_code=False, local_files_only=True)
+    except (OSError, ValueError) as error:
+        why = str(error).partition("\n")[0]
+        raise SystemExit(
+            f"{options.folder}: has no tokenizer that can be read ({why}): give a folder into which model and tokenizer were "
+            "written with their save_pretrained"
+        ) from None
     # Each rank reads its own share of the weights; the ranks end with this process.
     how = {"model_class": AutoModelForCausalLM, "verbose": "simple"}
-    return parallelize(options.folder, num_gpus=options.num_gpus, **how), tokenizer
+    try:
+        return parallelize(options.folder, num_gpus=options.num_gpus, **how), tokenizer
+    except PlanError as error:  # which says what to write instead
+        raise SystemExit(str(error)) from None
 
 
 @dataclass

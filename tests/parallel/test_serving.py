@@ -249,6 +249,14 @@ def test_the_call_of_a_client_that_has_gone_is_left(examples, module, serve, pat
         assert model.left.wait(30.0)
 
 
+def test_a_folder_without_a_tokenizer_is_told_in_a_line(examples, tmp_path):
+    for folder in (tmp_path, tmp_path / "none"):
+        with pytest.raises(
+            SystemExit, match=r"^.*: has no tokenizer that can be read \(.*\): give a folder into which"
+        ):
+            examples("serving").model_and_tokenizer(SimpleNamespace(folder=str(folder), num_gpus=2))
+
+
 class Batched:
     """Stands for a model whose second call has several prompts, of which the first fails."""
 
