@@ -166,37 +166,22 @@ def _rules_by_pattern(value: object) -> dict[str, tuple[str, ...]]:
     return {pattern: _rules(ignorable_prefix, entries) for pattern, entries in value.items()}
 
 
+_PLAIN: Mapping[Callable[[object], object], str] = {
+    _text: """
+        profile package banner-root config-table config-suffix copy-comment availability-check model-base
+        last-statement no-inherit-module ruff-config root output-dir""",
+    _texts: """
+        no-models kept-names optional-kinds optional-libraries added-decorators inherited-docstrings first-assignments
+        overriding-assignments overriding-unless-none customary-names plan-names class-lists left-after-converting""",
+    _text_table: "copied-kinds implied-bases",
+}
 READERS: Mapping[str, Callable[[object], object]] = {
-    "profile": _text,
-    "package": _text,
-    "banner-root": _text,
+    **{key: reader for reader, keys in _PLAIN.items() for key in keys.split()},
     "auto-tables": _files_below,
-    "config-table": _text,
-    "config-suffix": _text,
-    "no-models": _texts,
-    "kept-names": _texts,
-    "copy-comment": _text,
     "kinds": _kinds,
     "default-kind": _kind,
     "modular-kind": _kind,
     "layout": _one_of(LAYOUTS),
-    "copied-kinds": _text_table,
-    "optional-kinds": _texts,
-    "optional-libraries": _texts,
-    "availability-check": _text,
-    "model-base": _text,
-    "implied-bases": _text_table,
-    "last-statement": _text,
-    "added-decorators": _texts,
-    "inherited-docstrings": _texts,
-    "first-assignments": _texts,
-    "overriding-assignments": _texts,
-    "overriding-unless-none": _texts,
-    "customary-names": _texts,
-    "plan-names": _texts,
-    "class-lists": _texts,
-    "left-after-converting": _texts,
-    "no-inherit-module": _text,
     "sibling-imports": _one_of(SIBLING_IMPORTS),
     "formatter": _one_of(FORMATTERS),
     "formatter-version": _version,
@@ -204,10 +189,7 @@ READERS: Mapping[str, Callable[[object], object]] = {
     "accept-release": _version,
     "replaced-dependency": _severity,
     "max-file-bytes": functools.partial(_at_least, 1),
-    "ruff-config": _text,
     "required-version": _required_version,
-    "root": _text,
-    "output-dir": _text,
     "workers": functools.partial(_at_least, 0),
     "strict": _flag,
     "banner": _banner,
@@ -217,22 +199,12 @@ READERS: Mapping[str, Callable[[object], object]] = {
     "per-file-ignores": _rules_by_pattern,
 }
 """The keys of a settings table, each with the function that checks its value."""
-PROJECT_KEYS = frozenset(
-    [
-        "profile",
-        "root",
-        "output-dir",
-        "workers",
-        "strict",
-        "select",
-        "ignore",
-        "per-file-ignores",
-        "accept-release",
-        "ruff-config",
-        "required-version",
-    ]
-)
+_OF_PROJECTS = """
+    profile root output-dir workers strict select ignore per-file-ignores accept-release ruff-config required-version"""
+PROJECT_KEYS = frozenset(_OF_PROJECTS.split())
 """The keys that say how a project works, and no conventions of a library: a profile has none of them."""
+LISTS = frozenset(("auto-tables", "select", "ignore", "post-format", *_PLAIN[_texts].split()))
+"""The keys whose values are lists of strings."""
 
 
 def read_table(file: TomlFile, table: Mapping[str, object]) -> dict[str, Any]:

@@ -34,28 +34,7 @@ _TYPES: Mapping[str, Mapping[str, Any]] = {
     "default-kind": _NAMES,
     "modular-kind": _NAMES,
     "layout": {"enum": list(LAYOUTS)},
-    **dict.fromkeys(
-        [
-            "auto-tables",
-            "no-models",
-            "kept-names",
-            "optional-kinds",
-            "optional-libraries",
-            "added-decorators",
-            "inherited-docstrings",
-            "first-assignments",
-            "overriding-assignments",
-            "overriding-unless-none",
-            "customary-names",
-            "plan-names",
-            "class-lists",
-            "select",
-            "ignore",
-            "post-format",
-            "left-after-converting",
-        ],
-        _TEXTS,
-    ),
+    **dict.fromkeys(keys.LISTS, _TEXTS),
 }
 """The form of each value; those of other keys are strings."""
 
