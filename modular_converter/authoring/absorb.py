@@ -2,22 +2,261 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from modular_converter.authoring.overrides import overriding_texts
+from modular_converter.authoring.class_changes import (
+    ParentClass,
+    heir_of,
+    members_by_key,
+    parsed_class,
+    removal_of,
+    written_member,
+)
+from modular_converter.authoring.draft import import_line
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.banner import is_generated
+from modular_converter.convert.inherit.build import BuiltClass, rename_class
+from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
+from modular_converter.convert.inline.collect import GeneratedFile
+from modular_converter.convert.pipeline import first_steps
 from modular_converter.convert.source.library import Library
-from modular_converter.findings import ConversionError, Location
+from modular_converter.findings import UNPARSABLE, ConversionError, Location
+from modular_converter.model import lexer
+from modular_converter.model.class_blocks import ClassBlock, block_lines
+from modular_converter.model.index import index_module
+from modular_converter.model.module import ImportedName, Module, Role, Statement
 from modular_converter.provenance.generated import LineRange, LineSource, line_sources
 from modular_converter.reporting.diffs import matching_blocks
 from modular_converter.rules import input_files
 from modular_converter.settings.layout import modular_of
 from modular_converter.settings.values import Settings
+
+
+_GAP = re.compile(r"\A((?:@.*\n)*class .*:\n)\n+")
+
+
+class Rewritten(NamedTuple):
+    """One definition of the modular file in a new form."""
+
+    text: str
+    """With the lines above it."""
+    imports: tuple[str, ...] = ()
+    """Import statements that it needs, each with its newline."""
+
+
+class _Edit(NamedTuple):
+    start: int
+    """The lines of the modular file that are replaced, from 0 and exclusive; none for an insertion."""
+    end: int
+    forms: tuple[Rewritten, ...]
+
+
+def overriding_texts(path: str, modular: str, made: str, wanted: str, library: Library) -> Iterator[str]:
+    """Texts of a modular file that may give an edited file, the shortest changes first. They are proposals: a conversion
+    has to prove them.
+
+    Args:
+        path: the generated file.
+        modular: the modular file.
+        made: the text of the generated file as a conversion gives it.
+        wanted: its edited text.
+        library: reads the files as they are.
+
+    Raises `ConversionError` where a text cannot be read.
+    """
+    before = index_module(made, path)
+    try:
+        after = index_module(wanted, path)
+    except UNPARSABLE:
+        return
+    if before.definitions.keys() - after.definitions.keys():
+        return
+    neighbours, classes, collection = first_steps(modular, library)
+    file = next((one for one in collection.files if one.name == os.path.basename(path)), None)
+    if file is None:
+        return
+    writer = _Writer(neighbours, classes, file, library, before)
+    edits = [
+        writer.edit(one) for name, one in after.definitions.items() if _differs(one, before.definitions.get(name))
+    ]
+    if not all(one.forms for one in edits):
+        return
+    new = _new_imports(before, after)
+    for forms in itertools.product(*(one.forms for one in edits)):
+        needed = [] if new else writer.unknown_imports(forms, after)
+        for imports in (needed, []) if needed else (new,):
+            yield writer.text(edits, forms, [f"{import_line(one)}\n" for one in imports])
+
+
+def _differs(one: Statement, other: Statement | None) -> bool:
+    return other is None or (one.lead, one.text) != (other.lead, other.text)
+
+
+def _new_imports(before: Module, after: Module) -> list[ImportedName]:
+    known = {one for statement in before.statements for one in statement.imports}
+    plain = (statement for statement in after.statements if statement.role is Role.IMPORT)
+    return [one for statement in plain for one in statement.imports if one not in known]
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """Writes definitions of one generated file into the modular file."""
+
+    neighbours: Neighbourhood
+    classes: Mapping[str, BuiltClass]
+    file: GeneratedFile
+    library: Library
+    before: Module
+
+    @property
+    def own(self) -> Module:
+        """The modular file."""
+        return self.neighbours.target.module
+
+    def edit(self, wanted: Statement) -> _Edit:
+        """The forms that a definition may have in the modular file, and where it stands."""
+        statement, built = self.own.definitions.get(wanted.name), self.classes.get(wanted.name)
+        if statement is None:
+            line = self._place(wanted.name)
+            return _Edit(line, line, tuple(self._copied(wanted)))
+        end = statement.line + statement.text.count("\n")
+        if built is not None and built.parent is not None:
+            forms = tuple(self._inherited(statement, built.parent, wanted))
+            return _Edit(statement.line - 1, end, forms)
+        return _Edit(_start(statement), end, (Rewritten(wanted.lead + wanted.text),))
+
+    def _place(self, name: str) -> int:
+        """The line before which a definition is inserted: that of the first one that stands behind it now."""
+        behind = itertools.dropwhile(lambda one: one != name, self.before.definitions)
+        found = (self.own.definitions[one] for one in behind if one in self.own.definitions)
+        first = next(found, None)
+        return len(self.library.text(self.own.path).split("\n")) - 1 if first is None else _start(first)
+
+    def _copied(self, wanted: Statement) -> Iterator[Rewritten]:
+        """The forms of a definition that a conversion copies from a neighbour, or that is new."""
+        emitted = self.file.definitions.get(wanted.name)
+        dotted = self.neighbours.at_path.get(emitted.origin.path, "") if emitted is not None else ""
+        made = self.before.definitions.get(wanted.name)
+        if wanted.role is Role.CLASS and dotted and made is not None:
+            original = self.neighbours.neighbours[dotted].definitions.original(wanted.name).name
+            parent = ParentClass(made.text, wanted.name, original)
+            names = self.neighbours.target.names
+            heir = heir_of(wanted.text, parent, names, self.library.settings) if original != wanted.name else None
+            if heir is not None:
+                taken = ImportedName(dotted, original)
+                is_there = self.own.imported.get(original) == taken
+                needed = [] if is_there else [f"{import_line(taken)}\n"]
+                yield Rewritten("\n\n" + _closed_up(heir.text), (*needed, *heir.imported))
+        yield Rewritten(wanted.lead + wanted.text)
+
+    def _inherited(self, statement: Statement, parent: Statement, wanted: Statement) -> Iterator[Rewritten]:
+        """The forms of a class that inherits: with the members that differ, or made anew."""
+        names = self.neighbours.target.names
+        above = parent.text
+        if parent.name != wanted.name:
+            above = rename_class(above, parent.name, wanted.name, names)
+        base = self.neighbours.parent_of(statement)
+        try:
+            blocks = [
+                parsed_class(one)
+                for one in (statement.text, above, self.before.definitions[wanted.name].text, wanted.text)
+            ]
+            found = [_with_members(statement.text, *blocks, by_super=one) for one in (True, False)]
+        except UNPARSABLE:
+            found = []
+        if base is not None:
+            heir = heir_of(wanted.text, ParentClass(above, wanted.name, base[0]), names, self.library.settings)
+            found.append(_closed_up(heir.text) if heir is not None else None)
+        yield from dict.fromkeys(Rewritten(one) for one in found if one)
+
+    def unknown_imports(self, forms: Iterable[Rewritten], after: Module) -> list[ImportedName]:
+        """The imports of the generated file that texts use, and that the modular file lacks."""
+        used = frozenset[str]().union(*(lexer.identifiers(one.text) for one in forms))
+        known = self.own.imported.keys() | self.own.definitions.keys()
+        plain = (one for statement in after.statements if statement.role is Role.IMPORT for one in statement.imports)
+        return [one for one in plain if one.bound in used - known]
+
+    def text(self, edits: Iterable[_Edit], forms: Iterable[Rewritten], imports: Iterable[str]) -> str:
+        """The modular file with definitions in a new form."""
+        lines = self.library.text(self.own.path).split("\n")
+        added = [*imports]
+        placed = sorted(zip(edits, forms), key=lambda pair: pair[0][:2], reverse=True)
+        for edit, form in placed:
+            lines[edit.start : edit.end] = form.text.split("\n")
+            added += form.imports
+        last = max(
+            (one.line + one.text.count("\n") for one in self.own.statements if one.role is Role.IMPORT), default=0
+        )
+        lines[last:last] = [one.rstrip("\n") for one in dict.fromkeys(added)]
+        return "\n".join(lines)
+
+
+def _start(statement: Statement) -> int:
+    return statement.line - 1 - statement.lead.count("\n")
+
+
+def _with_members(
+    text: str, own: ClassBlock, parent: ClassBlock, before: ClassBlock, after: ClassBlock, *, by_super: bool
+) -> str | None:
+    """The class of the modular file with the members that the edit changes, adds or removes; None where the edit is
+    elsewhere in the class, or a member cannot be written so.
+
+    Args:
+        text: the class of the modular file.
+        own: the same, taken apart.
+        parent: its parent under its name.
+        before: the class as it is generated.
+        after: the same, edited.
+        by_super: whether an override may take lines of the parent's by `super()`.
+    """
+    head = "".join(block_lines(text)[1][: own.body_line - 1])
+    is_whole = head + own.docstring + "".join(one.render() for one in own.members) == text.rstrip("\n") + "\n"
+    if not is_whole or after.bases != before.bases or ast.dump(_header(after)) != ast.dump(_header(before)):
+        return None
+    mine, theirs, was = (members_by_key(one.members) for one in (own, parent, before))
+    now = members_by_key(after.members)
+    written: dict[str, str] = {key: one.render() for key, one in mine.items()}
+    for key, member in now.items():
+        if key in was and was[key].render() == member.render():
+            continue
+        place = theirs.get(key)
+        new = written_member(member, place, by_super, after.bases)
+        if new is None:
+            return None
+        lead = mine[key].lead if key in mine and place is not None and member.is_function else ""
+        written[key] = lead + new.removeprefix("\n") if lead else new
+    for key in was.keys() - now.keys():
+        written.pop(key, None)
+        if key in theirs:
+            removal = removal_of(key, theirs[key], own.node.name)
+            if removal is None:
+                return None
+            written[key] = removal
+    docstring = own.docstring if after.docstring == before.docstring else after.docstring
+    attributes = [one for key, one in written.items() if not _is_method(key)]
+    methods = [one for key, one in written.items() if _is_method(key)]
+    return _closed_up(head + docstring + ("".join([*attributes, *methods]) or "    pass\n"))
+
+
+def _closed_up(text: str) -> str:
+    """A class without an empty line below its header."""
+    return _GAP.sub(r"\1", text.rstrip("\n"))
+
+
+def _is_method(key: str) -> bool:
+    return key.startswith("def ")
+
+
+def _header(block: ClassBlock) -> ast.ClassDef:
+    """A class without its body."""
+    return ast.ClassDef(block.node.name, block.node.bases, block.node.keywords, [], block.node.decorator_list)
 
 
 MOST_TRIALS = 12

@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from modular_converter.authoring.allowed_differences import Parent, relax
-from modular_converter.authoring.attempt import Proof
+from modular_converter.authoring.allowed_differences import UNUSED, Parent, relax, unused_definitions, without_unused
+from modular_converter.authoring.attempt import FileDifference, Proof
 from modular_converter.authoring.choice import (
     Placed,
     cheapest_first,
@@ -16,13 +16,11 @@ from modular_converter.authoring.choice import (
     inherit_from,
     is_worth_it,
 )
-from modular_converter.authoring.comparison import FileDifference
 from modular_converter.authoring.draft import Draft, How, definitions_of, first_draft, how_of_class
 from modular_converter.authoring.flat_model import FlatModel
 from modular_converter.authoring.library_index import LibraryIndex
 from modular_converter.authoring.proof import prove_draft
 from modular_converter.authoring.sources import SourceFile, files_in_circles, find_sources, open_source
-from modular_converter.authoring.unused import UNUSED, unused_definitions, without_unused
 from modular_converter.convert.batch import without_collector
 from modular_converter.convert.emit.format import format_files
 from modular_converter.convert.source.library import Library

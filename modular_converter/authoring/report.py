@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from modular_converter.authoring.attempt import Proof
-from modular_converter.authoring.comparison import FileDifference
+from modular_converter.authoring.attempt import FileDifference, Proof
 from modular_converter.authoring.draft import How
 from modular_converter.authoring.modularize import Modularized
 from modular_converter.reporting.display import count

@@ -88,7 +88,7 @@ def run(
 
 def _silence(conversions: Sequence[Conversion], settings: Settings) -> Sequence[Finding]:
     """Silence the warnings by comments, and say how many; the findings tell why files may not be written."""
-    from modular_converter.authoring.ignores import add_ignores  # loads the whole converter
+    from modular_converter.authoring.fixes import add_ignores  # loads the whole converter
 
     try:
         silenced, files = add_ignores(conversions, settings)

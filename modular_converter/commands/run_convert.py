@@ -11,21 +11,19 @@ from typing import TextIO
 
 import click
 
-from modular_converter.authoring.fixes import FixedFile, apply_fixes, is_wanted
+from modular_converter.authoring.fixes import FixedFile, apply_fixes, is_wanted, write_modular
 from modular_converter.commands.output import fixable, print_diff, progress, report
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion, Origin
 from modular_converter.convert.silence import release_first
 from modular_converter.files.arguments import Selection, select_files, select_given
-from modular_converter.files.atomic_write import write_atomically
 from modular_converter.files.generated_files import (
     current_text,
     is_about_release,
     path_of_generated,
     put_in_place,
-    refuse_change,
 )
-from modular_converter.files.read import in_form_of, is_installed, root_of
+from modular_converter.files.read import is_installed
 from modular_converter.findings import ConversionError, Finding, Location, exit_code
 from modular_converter.reporting.display import count, report_line
 from modular_converter.rules import input_files
@@ -257,17 +255,10 @@ def fix_files(
             if diff_format:
                 print_diff(fixed.path, fixed.old, fixed.new, diff_format)
             elif writes:
-                _write(fixed, settings)
+                write_modular(fixed.path, fixed.new, settings)
         if not quiet:
             _tell(fixed, "fixed" if writes else "would be fixed")
     return texts
-
-
-def _write(fixed: FixedFile, settings: Settings) -> None:
-    if is_installed(os.path.realpath(fixed.path)):
-        raise ConversionError(input_files.read_only_target(Location(fixed.path), "it belongs to an installed package"))
-    refuse_change(fixed.path, settings)
-    write_atomically(fixed.path, in_form_of(fixed.path, fixed.new), root_of(fixed.path, settings))
 
 
 def _tell(fixed: FixedFile, verb: str) -> None:

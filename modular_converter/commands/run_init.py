@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 import click
 
-from modular_converter.authoring.survey import Survey, survey
-from modular_converter.authoring.survey_files import survey_files
+from modular_converter.authoring.survey import Survey, survey, survey_files
 from modular_converter.authoring.tools_in_use import DEFAULT_LENGTH, ToolsInUse, tools_in_use
 from modular_converter.commands.output import report
 from modular_converter.convert.emit.banner import banner

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from modular_converter.authoring.new_model import (
     NewModel,
     ParentModel,
+    Table,
     names_made_by_renaming,
     new_model,
     read_parent,
+    table_entries,
     title,
 )
-from modular_converter.authoring.table_entries import Table, table_entries
 from modular_converter.commands.output import print_diff, report
 from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import required_models_folder

@@ -15,8 +15,7 @@ from lsprotocol import types
 from pygls.exceptions import JsonRpcException, JsonRpcInvalidParams, JsonRpcInvalidRequest
 from pygls.lsp.server import LanguageServer
 
-from modular_converter.authoring.fixes import fixed_text
-from modular_converter.authoring.ignores import with_ignores
+from modular_converter.authoring.fixes import fixed_text, with_ignores
 from modular_converter.files.arguments import has_modular_name
 from modular_converter.findings import UNPARSABLE, ConversionError, Finding, Location
 from modular_converter.lsp import answers

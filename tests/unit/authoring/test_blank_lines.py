@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from modular_converter.authoring.blank_lines import gap_of
 from modular_converter.authoring.flat_model import read_flat_model
 from modular_converter.authoring.library_index import read_index
 from modular_converter.authoring.modularize import modularize
+from modular_converter.authoring.proof import gap_of
 from modular_converter.convert.batch import Run
 from modular_converter.convert.source.library import Library
 from modular_converter.settings.load import load_settings

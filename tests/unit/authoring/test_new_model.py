@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from modular_converter.authoring.new_model import new_model, read_parent
-from modular_converter.authoring.table_entries import table_entries, with_entries
+from modular_converter.authoring.new_model import new_model, read_parent, table_entries, with_entries
 from modular_converter.commands.check import check_command
 from modular_converter.commands.subcommands import new_command
 from modular_converter.convert.source.library import Library

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from modular_converter.authoring.ignores import with_ignores
+from modular_converter.authoring.fixes import with_ignores
 from modular_converter.commands.check import check_command
 from modular_converter.findings import Finding, Location
 from modular_converter.rules import by_code
