@@ -24,7 +24,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, ROOT)
 
 from modular_converter.api import convert_paths  # noqa: E402
-from modular_converter.git.merge_setup import install_driver  # noqa: E402
+from modular_converter.git.merge_driver import install_driver  # noqa: E402
 from modular_converter.git.work_tree import WorkTrees  # noqa: E402
 
 

@@ -28,9 +28,9 @@ from check_releases import Result, check, models_of, newest_version, published_f
 from profile_switches import Explanation, Switches, Trials, explanations, in_words, switches_of, with_switches
 from release_examples import IMPORT, definitions, name_at, passage, sources
 
-from modular_converter.check.alike import FEWEST, find_groups
 from modular_converter.check.blame import Cause
 from modular_converter.check.compare import StaleFile
+from modular_converter.check.differences import FEWEST, find_groups
 from modular_converter.check.tree_changes import FileChange, file_changes
 from modular_converter.convert.schedule import required_files
 from modular_converter.files.arguments import discover

@@ -14,7 +14,7 @@ from modular_converter.authoring.flat_model import read_flat_model
 from modular_converter.authoring.library_index import read_index
 from modular_converter.convert.source.library import Library
 from modular_converter.marks.audit import audit
-from modular_converter.marks.compare import differing
+from modular_converter.marks.units import differing
 from modular_converter.settings.load import load_settings, profile_settings
 
 

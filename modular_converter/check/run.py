@@ -120,7 +120,7 @@ def _merge_setup(models: str, conversions: Sequence[Conversion]) -> Sequence[Fin
     """The finding about git's driver for generated files, if the project has set it up."""
     if not os.path.isfile(os.path.join(repository_above(models), ".gitattributes")):
         return []
-    from modular_converter.git.merge_setup import missing_setup  # an ordinary check needs no git
+    from modular_converter.git.merge_driver import missing_setup  # an ordinary check needs no git
 
     return missing_setup(models, [path for one in conversions for path in one.files])
 

@@ -124,7 +124,7 @@ def _left_out(
         return frozenset()
     if len(result.conversions) == 1 or not any(map(means_many, arguments)):
         return frozenset()
-    from modular_converter.check.untouched import warnings_of_untouched  # git is asked only where there are warnings
+    from modular_converter.check.blame import warnings_of_untouched  # git is asked only where there are warnings
 
     different = {one.modular for one in result.differences}
     return warnings_of_untouched(result.conversions, different, settings, changed_since or "HEAD")

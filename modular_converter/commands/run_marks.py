@@ -17,8 +17,8 @@ from modular_converter.files.listing import Listings, ModelFolders
 from modular_converter.files.read import in_form_of, is_installed, root_of
 from modular_converter.findings import ConversionError, Finding, Location, Severity, exit_code
 from modular_converter.marks.audit import Audited, MarkVerdict, audit
-from modular_converter.marks.compare import differing
 from modular_converter.marks.fix import Repair, repair
+from modular_converter.marks.units import differing
 from modular_converter.reporting.display import count
 from modular_converter.rules import copy_marks, input_files
 from modular_converter.settings.load import load_settings

@@ -14,7 +14,7 @@ from modular_converter.check.run import CheckOptions, check
 from modular_converter.files.arguments import ALL
 from modular_converter.files.atomic_write import replace_file
 from modular_converter.findings import ConversionError
-from modular_converter.git import merge_setup
+from modular_converter.git import merge_driver
 from modular_converter.git.merge_driver import Unresolved, resolved
 from modular_converter.git.work_tree import GitError, Repository, WorkTrees
 from modular_converter.reporting.display import count, report_line, shown_path
@@ -50,19 +50,19 @@ def set_up(root: str | None, package: str | None, *, yes: bool) -> int:
     if not generated:
         raise click.UsageError("no generated file was found; give --root DIR.")
     repository = _repository(os.path.dirname(generated[0]))
-    where = shown_path(os.path.join(repository.top, merge_setup.ATTRIBUTES), os.getcwd())
+    where = shown_path(os.path.join(repository.top, merge_driver.ATTRIBUTES), os.getcwd())
     click.echo(f"{count(len(generated), 'generated file')} will be named in {where}, and the driver in the")
-    click.echo(f"configuration of this clone: {merge_setup.COMMAND}")
+    click.echo(f"configuration of this clone: {merge_driver.COMMAND}")
     if not yes:
         click.confirm("Write both?", abort=True)
-    merge_setup.install_driver(repository, generated)
+    merge_driver.install_driver(repository, generated)
     click.echo(f"Commit {where}; others run `modular-convert merge-driver install` in their clones.")
     return 0
 
 
 def take_away() -> int:
     """Remove what `set_up` has written."""
-    path = merge_setup.uninstall_driver(_repository(os.getcwd()))
+    path = merge_driver.uninstall_driver(_repository(os.getcwd()))
     click.echo(f"The driver is no longer in the configuration of this clone, nor in {shown_path(path, os.getcwd())}.")
     return 0
 

@@ -17,8 +17,7 @@ from modular_converter.convert.emit.format_ruff import undefined_names
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import UNPARSABLE
 from modular_converter.marks.audit import INDENT, Audit, Audited, MarkVerdict, audit, depth, nested, unnested
-from modular_converter.marks.compare import differing
-from modular_converter.marks.units import BodyUnit, DefinitionUnits
+from modular_converter.marks.units import BodyUnit, DefinitionUnits, differing
 from modular_converter.model.bindings import FUNCTIONS, Function, signature_of
 from modular_converter.model.index import is_docstring
 from modular_converter.model.nodes import decorators_of, parse

@@ -71,9 +71,7 @@ FLOORS = {
         "compare",
         "conversions",
         "tree_changes",
-        "alike",
         "differences",
-        "untouched",
         "run",
     ),
     "modular_converter.parallel": (

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from modular_converter.check.run import CheckOptions, check
 from modular_converter.commands.subcommands import merge_driver_command
-from modular_converter.git.merge_setup import ATTRIBUTES, missing_setup
+from modular_converter.git.merge_driver import ATTRIBUTES, missing_setup
 from tests.unit.trees import TWO_METHODS as OLD
 from tests.unit.trees import commit, edit, fix, git, run
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from modular_converter.check.run import CheckOptions, check
 from modular_converter.commands.subcommands import where_command
 from modular_converter.convert.batch import Run
-from modular_converter.provenance.alignment import align, same_names
+from modular_converter.provenance.generated import align, same_names
 from tests.unit.trees import add, fix
 
 
