@@ -168,9 +168,9 @@ def modularize_command(models: tuple[str, ...], **options: Any) -> None:
     Exit code: 0 success; 1 some files of a model do not come back, or, with --diff, a modular file would change;
     2 something could not be read or written.
     """
-    from modular_converter.commands.run_modularize import ModularizeOptions, run
+    from modular_converter.commands.run_authoring import ModularizeOptions, write_modular_files
 
-    raise SystemExit(run(ModularizeOptions(models, **options)))
+    raise SystemExit(write_modular_files(ModularizeOptions(models, **options)))
 
 
 def _parents(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
@@ -228,9 +228,9 @@ def suggest_command(model: str, package: str | None, root: str | None, output_fo
     \b
     Exit code: 0 success; 1 no class has a parent that saves lines; 2 something could not be read.
     """
-    from modular_converter.commands.run_suggest import run
+    from modular_converter.commands.run_authoring import print_suggestions
 
-    raise SystemExit(run(model, package, root, output_format))
+    raise SystemExit(print_suggestions(model, package, root, output_format))
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
@@ -267,9 +267,9 @@ def absorb_command(file: str, neighbour: bool, diff: bool) -> None:
     \b
     Exit code: 0 carried over, or nothing to carry; 1 refused; 2 something could not be read or written.
     """
-    from modular_converter.commands.run_absorb import run
+    from modular_converter.commands.run_authoring import carry_edit
 
-    raise SystemExit(run(file, neighbour=neighbour, diff=diff))
+    raise SystemExit(carry_edit(file, neighbour=neighbour, diff=diff))
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)

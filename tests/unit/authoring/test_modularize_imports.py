@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from modular_converter.authoring.report import changes_of
+from modular_converter.commands.run_authoring import changes_of
 from tests.unit.authoring.test_modularize import OLD, ROOT, library_of, modularized
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from modular_converter.authoring import proof as proof_module
-from modular_converter.authoring import report
 from modular_converter.authoring.draft import How
+from modular_converter.commands import run_authoring
 from modular_converter.convert.batch import Run
 from modular_converter.settings.load import load_settings
 from tests.unit.authoring.test_modularize import library_of, modularized
@@ -67,6 +67,6 @@ def test_a_generated_file_may_come_back_with_other_line_breaks(tmp_path: Path) -
     result = modularized(models, "new")
     assert result.proof is not None and not result.proof.round_trips and not result.left
     assert result.rewritten == {str(path): "other empty lines or line breaks between the definitions"}
-    assert "modeling_new.py: other empty lines or line breaks" in report.text(result)
+    assert "modeling_new.py: other empty lines or line breaks" in run_authoring.text(result)
     path.write_text(text.replace("pass", "size = 1"))
     assert not modularized(models, "new").rewritten
