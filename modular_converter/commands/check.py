@@ -13,15 +13,13 @@ from modular_converter.commands.options import (
     FilesCommand,
     accept_release_option,
     code_for_shell,
-    config_option,
     exit_zero_option,
     files_argument,
     format_option,
     given_on_stdin,
-    package_option,
-    root_option,
     stdin_option,
     strict_option,
+    tree_options,
     version_option,
     workers_option,
 )
@@ -35,9 +33,7 @@ from modular_converter.commands.options import (
 @click.option("--changed-since", metavar="REF", help="Check only files that changes since this commit can affect.")
 @stdin_option
 @workers_option
-@package_option
-@root_option
-@config_option
+@tree_options
 @accept_release_option
 @format_option
 @click.option("--statistics", is_flag=True, help="Count the findings by rule, also of rules that are off by default.")

@@ -14,15 +14,13 @@ from modular_converter.commands.options import (
     FilesCommand,
     accept_release_option,
     code_for_shell,
-    config_option,
     exit_zero_option,
     files_argument,
     format_option,
     given_on_stdin,
-    package_option,
-    root_option,
     stdin_option,
     strict_option,
+    tree_options,
     version_option,
     workers_option,
 )
@@ -59,9 +57,7 @@ class _ConvertCommand(FilesCommand):
 
 @click.command(cls=_ConvertCommand, context_settings=CONTEXT_SETTINGS)
 @files_argument
-@package_option
-@root_option
-@config_option
+@tree_options
 @accept_release_option
 @click.option("--output-dir", metavar="DIR", help="Write to DIR/<model>/ instead of beside the modular files.")
 @click.option("--fix", is_flag=True, help="Apply the safe fixes of findings to the modular files first.")
@@ -105,9 +101,9 @@ def convert_command(
     from modular_converter.findings import did_you_mean
 
     arguments = (*files, *listed) or (("all",) if watch else ())
-    if options["stdin_filename"]:
+    if filename := options.pop("stdin_filename"):
         options["content"] = given_on_stdin(arguments, options, _WRITING)
-        arguments = (options.pop("stdin_filename"),)
+        arguments = (filename,)
     elif not arguments:
         raise click.UsageError("Name the files to convert: paths, globs, folders, model names, or `all`.")
     chosen = ConvertOptions(arguments=arguments, **options)

@@ -116,6 +116,11 @@ def config_option(command: F) -> F:
     )(command)
 
 
+def tree_options(command: F) -> F:
+    """`--package`, `--root` and `--config`: whose models, and by which settings."""
+    return package_option(root_option(config_option(command)))
+
+
 def code_for_shell(code: int, exit_zero: bool) -> int:
     """The exit code with `--exit-zero`, which hides findings, and never that something could not be done."""
     return 0 if exit_zero and code == 1 else code

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import time
+from typing import Any
 
 import click
 
@@ -31,31 +32,26 @@ def run(
     output_format: str,
     quiet: bool,
     no_cache: bool,
-    workers: int | None,
-    package: str | None,
-    root: str | None,
-    strict: bool,
-    **others: object,
+    **others: Any,
 ) -> int:
     """Compare the models with an older tree, print what changes, and return the exit code: 1 where an error or, with
-    `--strict`, any change is found; 2 where a tree could not be read.
+    `--strict`, any change is found; 2 where a tree could not be read. `others` are the other options of a check.
     """
     started = time.perf_counter()
     if given := [name for name in NOT_MEANT if others.get(name)]:
         raise click.UsageError(f"--breaking does not go with --{given[0].replace('_', '-')}.")
-    cache = None if no_cache else cache_folder()
+    cache, tree = None if no_cache else cache_folder(), (others["package"], others["root"])
     with without_collector():
-        result = compare_trees(BreakingOptions(against, arguments, package, root, workers or 0, strict, cache))
+        strict, workers = others["strict"], others["workers"] or 0
+        result = compare_trees(BreakingOptions(against, arguments, *tree, workers, strict, cache))
     report(result.findings, output_format, quiet=quiet)
     if markdown:
-        _write(markdown, _comment(result, CheckOptions(arguments, package, root, workers=workers, cache=cache)))
+        checked = check(CheckOptions(arguments, *tree, workers=others["workers"], cache=cache))
+        shown = functools.partial(shown_posix, folder=os.getcwd())
+        _write(markdown, comment(checked.differences, result.groups, shown))
     if not quiet:
         _summarize(result, against, time.perf_counter() - started)
     return exit_code(result.findings, incomplete=result.incomplete)
-
-
-def _comment(result: BreakingResult, options: CheckOptions) -> str:
-    return comment(check(options).differences, result.groups, functools.partial(shown_posix, folder=os.getcwd()))
 
 
 def _write(path: str, text: str) -> None:

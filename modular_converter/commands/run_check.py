@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any
 
 import click
 
@@ -39,47 +39,40 @@ def run(
     quiet: bool,
     no_cache: bool,
     clear_cache: bool,
-    fix: bool,
-    changed_since: str | None,
-    workers: int | None,
-    package: str | None,
-    root: str | None,
-    strict: bool,
-    accept_release: str | None = None,
     select: Sequence[str] = (),
     full: bool = False,
     add_ignores: bool = False,
-    content: bytes | None = None,
+    **others: Any,
 ) -> int:
-    """Check the files that the command line means, print the result, and return the exit code."""
+    """Check the files that the command line means, print the result, and return the exit code. `others` are fields of
+    `CheckOptions`.
+    """
     started = time.perf_counter()
     selected = frozenset(map(_code_of_rule_off, select))
-    if clear_cache:
-        _clear(cache_folder(), quiet)
+    if clear_cache and (reason := clear(cache_folder())) and not quiet:
+        _warn_of_cache(cache_folder(), f"could not be cleared: {reason}")
     cache = None if no_cache else cache_folder()
     errors_only = quiet and not statistics and not add_ignores
     is_overview = not (quiet or full) and any(map(means_many, arguments))
     bar = functools.partial(progress, "converting", quiet=quiet)
-    options = CheckOptions(
-        arguments, package, root, fix, changed_since, workers, strict, cache, accept_release, content, errors_only, bar
-    )
+    options = CheckOptions(arguments, cache=cache, errors_only=errors_only, bar=bar, **others)
     result = check(options)
     if add_ignores and result.settings is not None:
         if failure := _silence(result.conversions, result.settings):
             report(failure, output_format)
             return 2
         result = check(options)
-    extra = _of_rules_off(result, selected, counted=statistics)
-    if extra.is_reported:
-        result = result._replace(findings=[*result.findings, *extra.findings])
+    extra, is_reported = _of_rules_off(result, selected, counted=statistics)
+    if is_reported:
+        result = result._replace(findings=[*result.findings, *extra])
     if not quiet:
         _print_diffs(result, output_format, None if full else OVERVIEW_DIFF_LINES if is_overview else DIFF_LINES)
-    left_out = frozenset() if quiet or full else _left_out(result, arguments, output_format, changed_since)
+    left_out = frozenset() if quiet or full else _left_out(result, options, output_format)
     reported = [one for one in result.findings if one not in left_out]
     shown = _first(reported) if is_overview and output_format == "text" else reported
     report(shown, output_format, quiet=quiet)
     if statistics:
-        print_statistics([*result.findings, *(() if extra.is_reported else extra.findings)])
+        print_statistics([*result.findings, *(() if is_reported else extra)])
     if not quiet:
         _report_cache(result, cache)
         _summarize(result, len(left_out), len(reported) - len(shown), time.perf_counter() - started)
@@ -115,30 +108,22 @@ def _first(findings: Sequence[Finding]) -> list[Finding]:
     return [one for one in findings if one in chosen]
 
 
-def _left_out(
-    result: CheckResult, arguments: Sequence[str], output_format: str, changed_since: str | None
-) -> frozenset[Finding]:
+def _left_out(result: CheckResult, options: CheckOptions, output_format: str) -> frozenset[Finding]:
     """The warnings that people are not shown: of files that are current and unchanged, where no file is named by itself."""
     settings = result.settings
     if settings is None or output_format not in FORMATS_FOR_PEOPLE or all(one.is_error for one in result.findings):
         return frozenset()
-    if len(result.conversions) == 1 or not any(map(means_many, arguments)):
+    if len(result.conversions) == 1 or not any(map(means_many, options.arguments)):
         return frozenset()
     from modular_converter.check.blame import warnings_of_untouched  # git is asked only where there are warnings
 
     different = {one.modular for one in result.differences}
-    return warnings_of_untouched(result.conversions, different, settings, changed_since or "HEAD")
+    return warnings_of_untouched(result.conversions, different, settings, options.changed_since or "HEAD")
 
 
-class _OfRulesOff(NamedTuple):
-    """The findings of the rules that are off by default, and whether they are reported or only counted."""
-
-    findings: Sequence[Finding] = ()
-    is_reported: bool = False
-
-
-def _of_rules_off(result: CheckResult, selected: Collection[str], *, counted: bool) -> _OfRulesOff:
-    """The findings of the rules that are off by default; nothing is read if no such rule is selected.
+def _of_rules_off(result: CheckResult, selected: Collection[str], *, counted: bool) -> tuple[Sequence[Finding], bool]:
+    """The findings of the rules that are off by default, and whether they are reported or only counted; nothing is read if
+    no such rule is selected.
 
     Args:
         result: the check.
@@ -147,15 +132,15 @@ def _of_rules_off(result: CheckResult, selected: Collection[str], *, counted: bo
     """
     settings = result.settings
     if settings is None or not (selected or counted or settings.select != ("MC",)):
-        return _OfRulesOff()
+        return (), False
     reported = off_by_default().intersection((*settings.select, *selected))
     if not (reported or counted):
-        return _OfRulesOff()
+        return (), False
     from modular_converter.authoring.inheritable import find_inheritable
 
     settings = replace(settings, select=(*settings.select, *off_by_default()))
     paths = [conversion.path for conversion in result.conversions]
-    return _OfRulesOff(find_inheritable(paths, settings), bool(reported))
+    return find_inheritable(paths, settings), bool(reported)
 
 
 def _code_of_rule_off(entry: str) -> str:
@@ -172,17 +157,9 @@ def _code_of_rule_off(entry: str) -> str:
     return rule.code
 
 
-def _clear(folder: str, quiet: bool) -> None:
-    """Remove the entries of earlier runs; print the reason if this fails."""
-    if (reason := clear(folder)) and not quiet:
-        _warn_of_cache(folder, f"could not be cleared: {reason}")
-
-
 def _report_cache(result: CheckResult, cache: str | None) -> None:
     """Print why nothing could be stored, if the next run must therefore convert the same files again."""
-    if cache is None or not result.converted:
-        return
-    if reason := unusable(cache):
+    if cache is not None and result.converted and (reason := unusable(cache)):
         _warn_of_cache(cache, f"remembers nothing for the next run: {reason}")
 
 

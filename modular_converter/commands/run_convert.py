@@ -49,7 +49,6 @@ class ConvertOptions:
     quiet: bool = False
     verbose: bool = False
     output_format: str = "text"
-    stdin_filename: str | None = None
     content: bytes | None = None
     """The text of the only modular file, which was given on the standard input."""
 
@@ -110,20 +109,10 @@ def _convert(options: ConvertOptions, selection: Selection) -> Sequence[Conversi
     with progress("converting", len(selection.paths), quiet=options.quiet) as advance:
         batch = Run(selection.settings, dict(selection.given), workers=selection.settings.workers, progress=advance)
         conversions = batch.convert(selection.paths)
-    if not options.fix:
-        return conversions
-    shown = options.output_format if options.diff else ""
-    fixed = fix_files(
-        conversions,
-        selection.settings,
-        writes=options.writes,
-        unsafe=options.unsafe_fixes,
-        diff_format=shown,
-        quiet=options.quiet,
+    fixed = _fixed(conversions, selection.settings, options) if options.fix else {}
+    return (
+        Run(selection.settings, fixed, selection.settings.workers).convert(selection.paths) if fixed else conversions
     )
-    if not fixed:
-        return conversions
-    return Run(selection.settings, fixed, selection.settings.workers).convert(selection.paths)
 
 
 def prepare(options: ConvertOptions) -> Selection:
@@ -224,40 +213,24 @@ def _summarize(options: ConvertOptions, result: ConvertResult, seconds: float) -
     print(", ".join(parts) + f", {seconds:.2f} s", file=sys.stderr)
 
 
-def fix_files(
-    conversions: Sequence[Conversion],
-    settings: Settings,
-    *,
-    writes: bool,
-    unsafe: bool = False,
-    diff_format: str = "",
-    quiet: bool = False,
-) -> dict[str, str]:
+def _fixed(conversions: Sequence[Conversion], settings: Settings, options: ConvertOptions) -> dict[str, str]:
     """Apply the fixes to each modular file, and write or show it; path -> new text of those that change.
-
-    Args:
-        conversions: the conversions of the files as they are.
-        settings: the settings of the run.
-        writes: whether the files are written.
-        unsafe: whether fixes are applied that change generated files.
-        diff_format: the format of the findings, to print a diff in place of writing; "" for none.
-        quiet: do not print the fixes.
 
     Raises `ConversionError` for a file that may not be written.
     """
     texts: dict[str, str] = {}
     for conversion in conversions:
-        if not any(is_wanted(finding, unsafe) for finding in conversion.findings):
+        if not any(is_wanted(finding, options.unsafe_fixes) for finding in conversion.findings):
             continue
-        fixed = apply_fixes(conversion.path, settings, unsafe)
+        fixed = apply_fixes(conversion.path, settings, options.unsafe_fixes)
         if fixed.applied:
             texts[fixed.path] = fixed.new
-            if diff_format:
-                print_diff(fixed.path, fixed.old, fixed.new, diff_format)
-            elif writes:
+            if options.diff:
+                print_diff(fixed.path, fixed.old, fixed.new, options.output_format)
+            elif options.writes:
                 write_modular(fixed.path, fixed.new, settings)
-        if not quiet:
-            _tell(fixed, "fixed" if writes else "would be fixed")
+        if not options.quiet:
+            _tell(fixed, "fixed" if options.writes else "would be fixed")
     return texts
 
 

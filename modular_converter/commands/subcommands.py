@@ -19,6 +19,7 @@ from modular_converter.commands.options import (
     package_option,
     root_option,
     strict_option,
+    tree_options,
     version_option,
 )
 
@@ -50,9 +51,7 @@ report_format = click.option(
     default="heirs",
     help="The order of the table of all models.",
 )
-@package_option
-@root_option
-@config_option
+@tree_options
 @version_option("modular-convert graph")
 def graph_command(
     models: tuple[str, ...],
@@ -87,9 +86,9 @@ def init_command(dry_run: bool) -> None:
     \b
     Exit code: 0 success; 1 the project has settings already; 2 no models were found, or a file could not be read.
     """
-    from modular_converter.commands.run_init import run
+    from modular_converter.commands.run_new import write_settings
 
-    raise SystemExit(run(dry_run))
+    raise SystemExit(write_settings(dry_run))
 
 
 @click.command(
@@ -98,9 +97,7 @@ def init_command(dry_run: bool) -> None:
     context_settings=CONTEXT_SETTINGS,
 )
 @click.argument("paths", nargs=-1, metavar="[PATHS]...")
-@package_option
-@root_option
-@config_option
+@tree_options
 @click.option("--write", is_flag=True, help="Write what the sources say into the copies that have drifted.")
 @click.option("--write-unsafe", is_flag=True, help="The same, also where calls would not fit new parameters.")
 @click.option(
@@ -136,9 +133,7 @@ def _allowed(ctx: click.Context, parameter: click.Parameter, value: str) -> tupl
 
 @click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("models", nargs=-1, required=True, metavar="MODELS...")
-@package_option
-@root_option
-@config_option
+@tree_options
 @click.option("--output-dir", metavar="DIR", help="Write to DIR/<model>/ instead of into the folders of the models.")
 @click.option("--diff", is_flag=True, help="Print the modular files as diffs, and write nothing.")
 @click.option("--dry-run", is_flag=True, help="Only report, and write nothing.")
@@ -214,9 +209,7 @@ def new_command(model: str, cased: str | None, **options: Any) -> None:
 
 @click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("model", metavar="MODEL")
-@package_option
-@root_option
-@config_option
+@tree_options
 @report_format
 @version_option("modular-convert suggest")
 def suggest_command(model: str, package: str | None, root: str | None, output_format: str) -> None:
