@@ -91,7 +91,7 @@ def write_modular_files(options: ModularizeOptions) -> int:
             index = index.with_modular(result.flat.modular, result.proof.sources)
         summaries.append(_modularized_values(result))
         if options.output_format == "text":
-            click.echo(_modularized_text(result), err=options.diff)
+            click.echo(modularized_text(result), err=options.diff)
     if options.output_format == "json":
         click.echo(json.dumps({"schema": "modular-converter/modularize", "version": 1, "models": summaries}, indent=2))
     report(findings)
@@ -293,7 +293,7 @@ def changes_of(difference: FileDifference) -> Iterator[str]:
         yield f"{name}: the docstring of the module is removed"
 
 
-def _modularized_text(result: Modularized) -> str:
+def modularized_text(result: Modularized) -> str:
     """One model for people: a line, and one for each thing to know."""
     proof = result.proof
     if proof is None:

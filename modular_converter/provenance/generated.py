@@ -8,7 +8,7 @@ import bisect
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -23,27 +23,12 @@ from modular_converter.convert.source.rename import without_copy_comments
 from modular_converter.model.class_blocks import ClassSpan, SourceLines, block_lines
 from modular_converter.model.index import index_module
 from modular_converter.model.module import Module, Statement
+from modular_converter.reporting.diffs import matching_blocks
 
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 LAYOUT = frozenset("'\"(),\\;")
 """The tokens that a formatter adds, removes or exchanges."""
-WINDOW = 60
-"""The most words, in both texts together, that are skipped to find a place where the texts agree again."""
-AGREEMENT = 3
-"""The number of words that must agree there."""
-
-
-class Word(NamedTuple):
-    """A word or an operator, with its line from 0."""
-
-    text: str
-    line: int
-
-
-def _words(lines: Sequence[str]) -> list[Word]:
-    """The words of some lines in order, without what a formatter may add or remove."""
-    return [Word(text, number) for number, line in enumerate(lines) for text in words_of(line)]
 
 
 def words_of(line: str) -> tuple[str, ...]:
@@ -57,7 +42,7 @@ def align(new: Sequence[str], old: Sequence[str]) -> list[list[int]]:
     A line without words belongs to the line above it. A line whose words are nowhere in `old` has none.
     """
     found: list[dict[int, None]] = [{} for _ in new]
-    for line, source in _pairs(_words(new), _words(old)):
+    for line, source in _pairs(new, old):
         found[line].setdefault(source)
     _drop_bare(found, new, old)
     _find_moved(found, new, old)
@@ -65,33 +50,11 @@ def align(new: Sequence[str], old: Sequence[str]) -> list[list[int]]:
     return [list(one) for one in found]
 
 
-def _pairs(new: list[Word], old: list[Word]) -> list[tuple[int, int]]:
+def _pairs(new: Sequence[str], old: Sequence[str]) -> Iterator[tuple[int, int]]:
     """The lines of the words that agree, in their order in both texts."""
-    pairs: list[tuple[int, int]] = []
-    ours, theirs = [one.text for one in new], [one.text for one in old]
-    left = right = 0
-    while left < len(new) and right < len(old):
-        if ours[left] == theirs[right]:
-            pairs.append((new[left].line, old[right].line))
-            left, right = left + 1, right + 1
-        else:
-            skipped = _skips(ours, theirs, left, right)
-            if skipped is None:  # the texts differ from here on: the rest of `new` has no source
-                left += 1
-                continue
-            left, right = left + skipped[0], right + skipped[1]
-    return pairs
-
-
-def _skips(new: list[str], old: list[str], left: int, right: int) -> tuple[int, int] | None:
-    """The fewest words to skip in both texts until they agree again."""
-    for total in range(1, WINDOW):
-        for skipped in range(total + 1):
-            here, there = left + skipped, right + total - skipped
-            ours = new[here : here + AGREEMENT]
-            if ours and ours == old[there : there + AGREEMENT]:
-                return skipped, total - skipped
-    return None
+    ours, theirs = ([(word, line) for line, text in enumerate(some) for word in words_of(text)] for some in (new, old))
+    for block in matching_blocks([word for word, _ in ours], [word for word, _ in theirs]):
+        yield from ((ours[block.a + step][1], theirs[block.b + step][1]) for step in range(block.size))
 
 
 def _drop_bare(found: list[dict[int, None]], new: Sequence[str], old: Sequence[str]) -> None:
