@@ -11,21 +11,28 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, S
 from graphlib import CycleError, TopologicalSorter
 
 from modular_converter.convert.conversion import Conversion
-from modular_converter.convert.inherit.resolve import neighbour_module
+from modular_converter.convert.inherit.resolve import modules_of, neighbour_module
 from modular_converter.convert.source.library import Library, Observations
 from modular_converter.findings import ConversionError
 from modular_converter.model.module import ImportedName, Module, Role
-from modular_converter.settings.layout import modular_of
+from modular_converter.settings.layout import depth_of_files, modular_of, module_name, parts_below_models
 from modular_converter.settings.values import Settings
 
 
 def required_files(path: str, library: Library) -> frozenset[str]:
-    """The neighbour files that the top level of a modular file imports from, whether they exist or not.
+    """The neighbour files that the top level of a modular file imports from, whether they exist or not. A package of a
+    model that hands on a base stands for the model's file of the default kind.
 
     None for a file that cannot be read or is not Python: its conversion reports the error.
     """
-    imports = (one.imports for one in _module(path, library).statements if one.role is Role.IMPORT)
-    return neighbour_files((name for imported in imports for name in imported), path, library)
+    statements, settings = _module(path, library).statements, library.settings
+    imported = [name for one in statements if one.role is Role.IMPORT for name in one.imports]
+    bases = {base.partition(".")[0] for one in statements for base in one.bases}
+    for module in [module for name in imported if name.bound in bases for module in modules_of(name)]:
+        parts = parts_below_models(module, settings)
+        if parts is not None and len(parts) < depth_of_files(settings):
+            imported.append(ImportedName(f"{module}.{module_name(settings.default_kind, parts[0])}", ""))
+    return neighbour_files(imported, path, library)
 
 
 def neighbour_files(imported: Iterable[ImportedName], path: str, library: Library) -> frozenset[str]:

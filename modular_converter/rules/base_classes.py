@@ -367,9 +367,9 @@ FOREIGN_BASE = Rule(
     summary="a generated class still inherits from a class of another model",
     explanation="""\
 A generated file stands alone: a class of another model is flattened into it. This base was left as it is. The
-converter follows a parent of a class at the top level, and only if its name is imported from the module that defines
-it: not an attribute of an imported module, an import under `if` or `try`, or one from the other model's package or
-modular file.
+converter follows a parent of a class at the top level to the file of the other model that defines it, also through a
+package or a module that hands it on (`from ..old import OldMLP`, `modeling_old.OldMLP`): but not an import under `if`
+or `try`, one that it does not find, or one from a modular file.
 
 Import the class by its name and inherit from it: `from ..old.modeling_old import OldMLP`.
 """,
@@ -386,10 +386,7 @@ def foreign_base(
     source = (
         f"`from {module} import {leaf}`"
         if module
-        else (
-            f"import `{leaf}` by its name from the file that defines it: not from a package or a modular file, and not under "
-            "`if` or `try`"
-        )
+        else (f"import `{leaf}` from the file that defines it: not from a modular file, and not under `if` or `try`")
     )
     cure = f"Write {source}." if module else f"Write `class {name}({leaf})`, and {source}."
     return Finding(

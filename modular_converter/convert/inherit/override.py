@@ -18,7 +18,14 @@ from modular_converter.model.bindings import EMPTY, Function, bindings_in, bindi
 from modular_converter.model.class_blocks import SUPER_KWARGS, ClassSpan, Member
 from modular_converter.model.index import is_docstring
 from modular_converter.model.nodes import method_call, parse, walk
-from modular_converter.model.overriding import NO_DECORATORS, calls_base, first_parameter, inherited_decorators
+from modular_converter.model.overriding import (
+    NO_DECORATORS,
+    calls_base,
+    first_parameter,
+    inherited_decorators,
+    mappings,
+    starred,
+)
 from modular_converter.rules import calls_of_super, merged_bodies
 from modular_converter.settings.values import Settings
 
@@ -170,17 +177,19 @@ def with_parents_parameters(child: Member, parent: Function) -> Member:
     scope, names = bindings_in(function), parameters_of(parent) - {theirs[0].arg}
     if names & (scope.local | scope.module_names) - {*parameters_of(function)}:
         return child
-    parameters = _parameters_of_both(own, parent) if own.vararg else _with_keywords_of(parent, own, call)
+    parameters = _parameters_of_both(own, parent, call) if own.vararg else _with_keywords_of(parent, own, call)
     if parameters is None:
         return child
     assert own.kwarg is not None
+    first: ast.expr | ast.keyword = call.keywords[-1]
     if own.vararg:
-        first: ast.expr | ast.keyword = call.args[0]
-        passed = [one.arg for one in theirs[1:]]
+        first = call.args[-1]
+        passed = [one.arg for one in theirs[len(call.args) :]]
         passed += [f"*{parent.args.vararg.arg}"] if parent.args.vararg else []
-        passed += [f"{one.arg}={one.arg}" for one in parent.args.kwonlyargs]
+        passed += map(ast.unparse, call.keywords[:-1])
+        given = {one.arg for one in call.keywords}
+        passed += [f"{one.arg}={one.arg}" for one in parent.args.kwonlyargs if one.arg not in given]
     else:
-        first = call.keywords[-1]
         names -= {one.arg for one in (*own.args, *own.kwonlyargs)}
         added = (one.arg for one in (*parameters.args, *parameters.kwonlyargs) if one.arg in names)
         passed = [f"{one}={one}" for one in added]
@@ -193,21 +202,15 @@ def with_parents_parameters(child: Member, parent: Function) -> Member:
 
 
 def _only_passes_on(function: Function, call: ast.Call) -> bool:
-    """Whether a method has `**kwargs`, and hands them to one call alone; with `*args`, behind its other parameters."""
+    """Whether a method has `**kwargs`, and hands them to one call alone, at its end; with `*args`, these too."""
     own = function.args
-    if own.kwarg and own.kwarg.arg == SUPER_KWARGS and not own.vararg:
+    if not (own.kwarg and own.args) or own.posonlyargs or (own.kwarg.arg == SUPER_KWARGS and not own.vararg):
         return False
-    if not (own.kwarg and own.args) or own.posonlyargs or (own.vararg and own.kwonlyargs):
-        return False
-    names = {one.arg for one in (own.vararg, own.kwarg) if one}
+    names = [one.arg for one in (own.vararg, own.kwarg) if one]
     uses = [one for one in walk(*function.body) if isinstance(one, ast.Name) and one.id in names]
-    given = [ast.unparse(one) for one in (*call.args, *call.keywords)]
-    if not own.vararg:
-        return (
-            given[-1:] == [f"**{own.kwarg.arg}"] and len(uses) == 1 and not any("*" in one[:1] for one in given[:-1])
-        )
-    wanted = [*(one.arg for one in own.args[1:]), f"*{own.vararg.arg}", f"**{own.kwarg.arg}"]
-    return given == wanted and len(uses) == len(names)
+    unpacked = [ast.unparse(one) for one in (*starred(call), *mappings(call))]
+    ends = not starred(call) or isinstance(call.args[-1], ast.Starred)
+    return unpacked == names and len(uses) == len(names) and ends and call.keywords[-1].arg is None
 
 
 def _with_keywords_of(parent: Function, own: ast.arguments, call: ast.Call) -> ast.arguments | None:
@@ -236,23 +239,27 @@ def _with_keywords_of(parent: Function, own: ast.arguments, call: ast.Call) -> a
     return whole
 
 
-def _parameters_of_both(own: ast.arguments, parent: Function) -> ast.arguments | None:
-    """The child's parameters, with the rest of the parent's in place of `*args` and `**kwargs`; None where the parent's
-    begin otherwise, or where one without a default would stand behind one that has one.
+def _parameters_of_both(own: ast.arguments, parent: Function, call: ast.Call) -> ast.arguments | None:
+    """The child's parameters, with those of the parent's that a call leaves to `*args` and `**kwargs` in their place; None
+    where one has two names or values, or where one without a default would stand behind one that has one.
     """
-    whole = copy.deepcopy(parent.args)
-    theirs = [*whole.posonlyargs, *whole.args]
-    names = [one.arg for one in own.args]
-    if names[1:] != [one.arg for one in theirs[1 : len(names)]] or (names[1:] and whole.posonlyargs):
+    whole, theirs = copy.deepcopy(parent.args), [*parent.args.posonlyargs, *parent.args.args]
+    if len(own.args) == len(call.args) == 1 and not own.kwonlyargs:
+        (whole.posonlyargs or whole.args)[0].arg = own.args[0].arg
+        return whole if not call.keywords[:-1] else None
+    passed = {one.arg for one in call.keywords}
+    rest = theirs[len(call.args) :]
+    kept = [(one, value) for one, value in zip(whole.kwonlyargs, whole.kw_defaults) if one.arg not in passed]
+    names = [one.arg for one in (*own.args, *own.kwonlyargs, *rest, *(one for one, _ in kept))]
+    if whole.posonlyargs or passed & {one.arg for one in rest} or len({*names}) < len(names):
         return None
-    if len(names) == 1:
-        theirs[0].arg = names[0]
-        return whole
-    first, rest = ([*signature_of(some).parameters.values()] for some in (own, whole))
-    defaults = [one.default for one in (*first[: len(names)], *rest[len(names) : len(theirs)])]
-    values = [value for value in defaults if value is not EMPTY]
-    whole.args, whole.defaults = [*own.args, *theirs[len(names) :]], values
-    return whole if EMPTY not in defaults[len(theirs) - len(values) :] else None
+    first, others = (signature_of(some).parameters for some in (own, whole))
+    whole.args = [*own.args, *rest]
+    defaults = [*(first[one.arg].default for one in own.args), *(others[one.arg].default for one in rest)]
+    whole.defaults = [value for value in defaults if value is not EMPTY]
+    whole.kwonlyargs = [*own.kwonlyargs, *(one for one, _ in kept)]
+    whole.kw_defaults = [*own.kw_defaults, *(value for _, value in kept)]
+    return whole if EMPTY not in defaults[len(defaults) - len(whole.defaults) :] else None
 
 
 def _replaced(member: Member, first: ast.expr | ast.arg | ast.keyword, last: ast.arg | ast.keyword, new: str) -> str:

@@ -263,7 +263,9 @@ def _children(resolution: ResolvedImports) -> dict[str, list[tuple[str, str]]]:
         for base in statement.bases if statement.role is Role.CLASS else ():
             definition = resolution.definition(base) if base in resolution.taken else None
             if definition is not None and definition.role is Role.CLASS:
-                found.setdefault(resolution.taken[base].neighbour, []).append((statement.name, base))
+                asked = resolution.taken[base]
+                is_theirs = base in resolution.neighbours[asked.neighbour].module.names
+                found.setdefault(asked.neighbour, []).append((statement.name, base if is_theirs else asked.name))
     return found
 
 

@@ -163,6 +163,13 @@ def resolve_imports(target: ModularFile, library: Library) -> ResolvedImports:
         module = neighbours[taken[base].neighbour].module
         if (alias := aliased(taken[base].name, module)) in module.classes:
             taken[base] = replace(taken[base], name=alias)  # `LlamaRMSNorm = LlamaNorm` of the neighbour
+    for base in sorted(bases):
+        asked = taken.get(base)
+        if asked is None or asked.name not in neighbours[asked.neighbour].module.definitions:
+            found = _handed_on(base, target, library)
+            if found is not None:
+                neighbours.setdefault(found[0].dotted, found[0])
+                taken[base] = Taken(*found[1:])
     resolution = ResolvedImports(target, neighbours, taken)
     in_right_case = _with_parents_in_other_case(resolution, library)
     if in_right_case is not None:
@@ -171,6 +178,42 @@ def resolve_imports(target: ModularFile, library: Library) -> ResolvedImports:
     if findings:
         raise ConversionError(*findings)
     return resolution
+
+
+def _handed_on(base: str, target: ModularFile, library: Library) -> tuple[Neighbour, str, str] | None:
+    """The neighbour that defines a base which the modular file names by way of another module, with its name in the modular
+    file and its own: `LlamaMLP` of the package `..llama`, `modeling_llama.LlamaMLP`, or what a neighbour itself imports.
+    """
+    settings, folder = library.settings, os.path.dirname(target.path)
+    name = aliased(base, target.module) or base
+    imports = (one for each in target.module.statements if each.role is Role.IMPORT for one in each.imports)
+    imported = next((one for one in imports if one.bound == name.partition(".")[0]), None)
+    if imported is None or not any(parts_below_models(one, settings) for one in modules_of(imported)):
+        return None
+    place = library.resolver.name_in(target.path, name)
+    if place is None or place.name is None:
+        return None
+    dotted = dotted_name(place.path, settings)
+    if not imported.is_relative and not library.resolver.is_own(imported.module, folder):
+        package = imported.module.partition(".")[0]
+        top = library.find_package(package, folder) or ""
+        dotted = ".".join((package, *os.path.relpath(place.path.removesuffix(".py"), top).split(os.sep)))
+    found = neighbour_module(dotted, settings)
+    if found is None or found.model == target.model or library.resolver.path(dotted, folder) != place.path:
+        return None
+    neighbour = _open(ImportedName(dotted, place.name), target.module.statements[0], found, target, library, [])
+    is_class = neighbour is not None and _is_class(neighbour.module.definitions.get(place.name))
+    return (neighbour, dotted, place.name) if neighbour is not None and is_class else None
+
+
+def modules_of(imported: ImportedName) -> tuple[str, ...]:
+    """The modules that an import may mean: `..llama` of `from .. import llama`, beside `..` itself."""
+    within = (
+        f"{imported.module.rstrip('.')}.{imported.name}"
+        if imported.module.strip(".")
+        else imported.module + imported.name
+    )
+    return (imported.module, within) if imported.name else (imported.module,)
 
 
 def _guarded_helpers(target: ModularFile, library: Library) -> Iterator[tuple[ImportedName, Neighbour]]:

@@ -195,9 +195,9 @@ MISTAKES = {
         "from ..llama import LlamaConfig\n\n\nclass YakConfig(LlamaConfig)" + PASS,
         (4, "MC504", "Write `from ..llama.configuration_llama import LlamaConfig`"),
     ),
-    "a parent by its module": (
-        "from ..llama import modeling_llama as ml\n\n\nclass YakMLP(ml.LlamaMLP)" + PASS,
-        (4, "MC504", "Write `class YakMLP(LlamaMLP)`"),
+    "a parent by its module under a condition": (
+        "if True:\n    from ..llama import modeling_llama as ml\n\n\nclass YakMLP(ml.LlamaMLP)" + PASS,
+        (5, "MC504", "Write `class YakMLP(LlamaMLP)`"),
     ),
     "a star import": (
         MODELING + "*\n\n\nclass YakMLP(LlamaMLP)" + PASS,

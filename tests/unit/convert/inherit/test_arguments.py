@@ -117,6 +117,21 @@ PASSED_ON = "def f(self, *args, **kwargs):\n    super().f(*args, **kwargs)\n    
         (PASSED_ON, "def f(this, a, /, *b, c=1):\n    this.a = a, b, c", "def f(self, a, /, *b, c=1):"),
         (PASSED_ON, "def f(self):\n    self.a = 1", "def f(self):"),
         (PASSED_ON.replace("*args, **kwargs)", "*a, **k)"), "def f(self, a):\n    self.a = a", "def f(self, a):"),
+        (
+            PASSED_ON.replace("self, ", "self, c, "),
+            "def f(self, a, b=2):\n    self.a = a, b",
+            "def f(self, c, a, b=2):",
+        ),
+        (
+            PASSED_ON.replace("args, **kwargs):", "args, c=1, **kwargs):"),
+            "def f(self, a, *, b=2):\n    self.a = a, b",
+            "def f(self, a, *, c=1, b=2):",
+        ),
+        (
+            PASSED_ON.replace("f(*args,", "f(1, *args, c=4,"),
+            "def f(self, x, a=0, *, c, **kw):\n    self.a = x, a, c, kw",
+            "def f(self, a=0, **kw):",
+        ),
     ],
 )
 def test_a_method_that_only_passes_its_arguments_on_has_the_parents_parameters(
@@ -131,7 +146,8 @@ def test_a_method_that_only_passes_its_arguments_on_has_the_parents_parameters(
     [
         (PASSED_ON.replace("True", "args"), "def f(self, a):\n    self.a = a"),
         (PASSED_ON.replace("True", "a"), "def f(self, a):\n    self.a = a"),  # the name of the module
-        (PASSED_ON.replace("self, ", "self, b, "), "def f(self, a):\n    self.a = a"),
+        (PASSED_ON.replace("self, ", "self, a, "), "def f(self, b, a):\n    self.a = b, a"),  # one name for two
+        (PASSED_ON.replace("self, ", "self, c=1, "), "def f(self, a):\n    self.a = a"),  # none may follow a default
     ],
 )
 def test_arguments_that_are_used_otherwise_are_not_passed_on(child: str, parent: str) -> None:
