@@ -13,7 +13,7 @@ import modular_converter.parallel as parallel
 from modular_converter.parallel import Session, api, parallelize
 from modular_converter.parallel.engine import arguments
 from modular_converter.parallel.engine.group import in_process_group
-from modular_converter.parallel.engine.remote import place, place_on_ranks
+from modular_converter.parallel.engine.remote import place_on_ranks
 from modular_converter.parallel.errors import ApplyError, PlanError, RankError  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.ranks import session as ranks_session
@@ -84,7 +84,7 @@ def test_a_model_that_fails_after_its_weights_have_gone_has_to_be_loaded_again(s
 
 
 def test_parcels_that_fail_leave_no_answer_behind(shared, monkeypatch):
-    first = place.parcels
+    first = place_on_ranks.parcels
 
     def of_nothing(items, slot):  # tensors that ranks do not know, in several messages under way at once
         for parcel in first(items, slot):
@@ -92,7 +92,7 @@ def test_parcels_that_fail_leave_no_answer_behind(shared, monkeypatch):
                 dataclasses.replace(span, first=span.first + (1 << 40), last=span.last + (1 << 40)) for span in parcel
             ]
 
-    monkeypatch.setattr(place, "parcels", of_nothing)
+    monkeypatch.setattr(place_on_ranks, "parcels", of_nothing)
     with pytest.raises(RankError, match=r"could not be put on the ranks; it is as it was"):
         parallelize(Troubled(256).eval(), plan=PLAN, session=shared)
     assert not shared.ended

@@ -17,7 +17,6 @@ from modular_converter.parallel.commands.common import (
     set_option,
     write_text,
 )
-from modular_converter.parallel.commands.measure_schedule import MeasuredModel
 from modular_converter.parallel.errors import PlanError
 from modular_converter.parallel.schedule.draw import svg, text_legend, text_rows
 from modular_converter.parallel.schedule.forecast import (
@@ -319,6 +318,8 @@ def _measured_model(model: str | None, setting: PipelineSetting, options: dict[s
         raise PlanError(
             f"{setting.schedule} has no forward without a backward: leave --inference out, or measure another"
         )
+    from modular_converter.parallel.commands.measure_schedule import MeasuredModel
+
     return MeasuredModel(count_request(model, setting, options), setting)
 
 

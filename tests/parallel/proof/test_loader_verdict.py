@@ -8,7 +8,7 @@ from torch import nn
 pytest.importorskip("transformers")
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
 from modular_converter.parallel.proof.compare import reference  # noqa: E402
-from modular_converter.parallel.proof.library import (  # noqa: E402  # noqa: E402
+from modular_converter.parallel.proof.on_ranks import (  # noqa: E402  # noqa: E402
     IMPLEMENTATIONS,
     check_committed,
     check_library,

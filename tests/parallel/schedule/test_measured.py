@@ -14,7 +14,7 @@ import torch
 from click.testing import CliRunner
 
 from modular_converter.parallel.cli import main
-from modular_converter.parallel.engine.stages.measure import REPEATS, WARM_UP, _Run, layer_times
+from modular_converter.parallel.commands.measure_schedule import REPEATS, WARM_UP, _Run, layer_times
 from modular_converter.parallel.schedule.forecast import PipelineSetting, Timed, forecast
 from modular_converter.parallel.schedule.report import (
     MeasuredStep,

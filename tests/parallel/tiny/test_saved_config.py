@@ -125,7 +125,7 @@ LOADERS = {
     "parallel/tiny/saved_config.py": "the one place for folders of others",
     "parallel/engine/checkpoint/model_files.py": "gives no folder: the tensors are read here",
     "parallel/engine/checkpoint/folder.py": "PeftModel, whose files hold no code",
-    "parallel/proof/library.py": "a temporary folder that it has written itself",
+    "parallel/proof/on_ranks.py": "a temporary folder that it has written itself",
 }
 
 

@@ -27,8 +27,7 @@ from safetensors.torch import save_file
 from modular_converter.findings import first_of
 from modular_converter.parallel.engine.base.preflight import refuse_quantised
 from modular_converter.parallel.engine.checkpoint.folder import INDEX, class_of, stored_tensors
-from modular_converter.parallel.engine.checkpoint.reader import Box, Reader, Recipe, Stored
-from modular_converter.parallel.engine.checkpoint.recorded import RecordedTensor
+from modular_converter.parallel.engine.checkpoint.reader import Box, Reader, Recipe, RecordedTensor, Stored
 from modular_converter.parallel.errors import BuildError, one_line
 from modular_converter.parallel.tiny.saved_config import saved_generation_config
 

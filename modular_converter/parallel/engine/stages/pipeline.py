@@ -1,20 +1,29 @@
-"""``Pipeline``: a model in stages on the processes of a group, with the plan that is derived for it and proven."""
+"""``Pipeline``: a model in stages on the processes of a group, with the plan that is derived for it and proven.
+
+The weights of a process's stages: parameters, gradients of weights that stages share, norms, and their checkpoint.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch.distributed.pipelining.schedules import PipelineScheduleMulti, get_schedule_class
+from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel.choice.skeleton import Guesses, on_meta
 from modular_converter.parallel.choice.small_instances import small_instance, small_settings, target_like
 from modular_converter.parallel.engine.group.agreed_plan import from_first_process, refuse_other_weights
+from modular_converter.parallel.engine.group.gradients import norm_of, scale_gradients
 from modular_converter.parallel.engine.group.process_grid import join_group
-from modular_converter.parallel.engine.group.same_calls import everywhere, refuse_other_inputs
+from modular_converter.parallel.engine.group.same_calls import everywhere, meet, refuse_other_inputs
+from modular_converter.parallel.engine.group.spread import Spread
 from modular_converter.parallel.engine.group.torch_patches import PATCHES
+from modular_converter.parallel.engine.group.training_checkpoint import Checkpoints, Trained, saved_buffers
 from modular_converter.parallel.engine.stages.generate import Decoder
 from modular_converter.parallel.engine.stages.micro_batches import (
     Batch,
@@ -32,17 +41,11 @@ from modular_converter.parallel.engine.stages.scheduled_stage import (
     what_was_not_handed_over,
     with_late_receives,
 )
-from modular_converter.parallel.engine.stages.stage_weights import (
-    StageWeights,
-    free_weights,
-    shared_weights,
-    summed_gradients,
-)
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.chain import cuts_of_balance, spans
 from modular_converter.parallel.pipeline.flow import LayerFlow, flow_of, layer_paths, layers_entry
 from modular_converter.parallel.pipeline.prove import cuts_of, derive_pipeline, proven_pipeline_plan
-from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data, do_not_recompute
+from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data, do_not_recompute, without_data
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.plans.resolve import names_of_tied
 from modular_converter.parallel.proof.prove import inputs_by_name
@@ -50,6 +53,185 @@ from modular_converter.parallel.schedule.orders import order_of, schedule_named
 from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.tiny.inputs import examples_of, remember_examples
 from modular_converter.parallel.trace.record import forward_names
+
+
+@dataclass(frozen=True)
+class SharedWeight:
+    """A parameter that several processes of a group have.
+
+    Attributes:
+        group: all processes with stages. A group of only the holders would get its name from the number of groups that a
+            process has made, which may differ between the holders; they would wait for ever.
+        ranks: global ranks of the holders, in order; the gradient's norm counts on the first.
+    """
+
+    name: str
+    parameter: torch.nn.Parameter
+    group: dist.ProcessGroup
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SharedWeights:
+    """The weights that processes of a group share.
+
+    Attributes:
+        own: the shared weights of this process.
+        names: of the shared weights of all processes.
+        device: of this process.
+    """
+
+    own: Sequence[SharedWeight]
+    names: tuple[str, ...]
+    group: dist.ProcessGroup
+    device: torch.device
+
+    def used(self) -> set[str]:
+        """The names of the weights that have a gradient on any process."""
+        with_gradient = {one.name for one in self.own if one.parameter.grad is not None}
+        found = torch.tensor([float(name in with_gradient) for name in self.names], device=self.device)
+        if self.names:
+            dist.all_reduce(found, group=self.group)
+        return {name for name, number in zip(self.names, found.tolist()) if number}
+
+
+def shared_weights(
+    own: Mapping[str, torch.nn.Parameter], group: dist.ProcessGroup, device: torch.device
+) -> SharedWeights:
+    """The shared weights of a group; all its processes must call it.
+
+    Args:
+        own: first name in the whole model -> parameter of this process's stages.
+        device: of this process.
+    """
+    holders: dict[str, tuple[int, ...]] = {}
+    for number, names in enumerate(everywhere(sorted(own), ProcessGroup(group))):
+        for name in names:
+            holders[name] = (*holders.get(name, ()), dist.get_global_rank(group, number))
+    shared = tuple(name for name in sorted(holders) if len(holders[name]) > 1)
+    mine = [SharedWeight(name, own[name], group, holders[name]) for name in shared if name in own]
+    return SharedWeights(mine, shared, group, device)
+
+
+@contextmanager
+def summed_gradients(shared: SharedWeights) -> Iterator[None]:
+    """Sum the gradients of a step over the holders of each weight, and add them to those of earlier steps.
+
+    After a failed step, the gradients of earlier steps are unchanged.
+    """
+    earlier = [one.parameter.grad for one in shared.own]
+    for one in shared.own:
+        one.parameter.grad = None
+    try:
+        yield
+        used = shared.used()
+    except BaseException:
+        for one, before in zip(shared.own, earlier):
+            one.parameter.grad = before
+        raise
+    for one, before in zip(shared.own, earlier):
+        if one.name not in used:
+            one.parameter.grad = before
+            continue
+        gradient = torch.zeros_like(one.parameter) if one.parameter.grad is None else one.parameter.grad
+        # In a layout, the holders have the same part of the weight.
+        _sum(gradient.to_local() if isinstance(gradient, DTensor) else gradient, one)
+        one.parameter.grad = gradient if before is None else before.add_(gradient)
+
+
+def _sum(gradient: torch.Tensor, one: SharedWeight) -> None:
+    """Sum a gradient over the holders of the weight, in place and in the same order on each."""
+    own = gradient.contiguous()
+    parts = {rank: own if rank == dist.get_rank() else torch.empty_like(own) for rank in one.ranks}
+    calls = [
+        dist.P2POp(call, tensor, rank, one.group)
+        for rank, part in parts.items()
+        if part is not own
+        for call, tensor in ((dist.isend, own), (dist.irecv, part))
+    ]
+    for work in dist.batch_isend_irecv(calls):
+        work.wait()
+    total = parts[one.ranks[0]].clone()
+    for rank in one.ranks[1:]:
+        total += parts[rank]
+    gradient.copy_(total)
+
+
+def free_weights(model: torch.nn.Module) -> None:
+    """Free the data of all parameters; stages keep those that they share with the model."""
+    for module in model.modules():
+        parameters: dict[str, Any] = module._parameters
+        for name, value in parameters.items():
+            if value is not None:
+                parameters[name] = without_data(value)
+
+
+Stages = TypeVar("Stages", bound="StageWeights")
+
+
+class StageWeights(Checkpoints):
+    """The methods of a pipeline for its weights.
+
+    Attributes:
+        stages: of this process, by number.
+    """
+
+    stages: dict[int, StageModule]
+    _own: dict[str, torch.nn.Parameter]
+    _shared: SharedWeights
+    _group: dist.ProcessGroup
+    _everyone: ProcessGroup
+    _place: torch.device
+    # The processes that divide each stage.
+    _tensors: ProcessGroup | None = None
+
+    def named_parameters(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
+        """This process's parameters, by their names in the whole model."""
+        yield from self._own.items()
+
+    def parameters(self) -> Iterator[torch.nn.Parameter]:
+        """This process's parameters, for an optimizer."""
+        yield from self._own.values()
+
+    def train(self: Stages, mode: bool = True) -> Stages:
+        """As in a module."""
+        for stage in self.stages.values():
+            stage.train(mode)
+        return self
+
+    def eval(self: Stages) -> Stages:
+        """As in a module."""
+        return self.train(False)
+
+    @property
+    def training(self) -> bool:
+        """As in a module."""
+        return next(iter(self.stages.values())).training
+
+    def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
+        """Scale all gradients so that their norm, as if the model were whole, is at most ``max_norm``.
+
+        Returns:
+            The norm before, the same on every process.
+        """
+        meet("clip_grad_norm_", self._everyone.group)
+        second = {one.name for one in self._shared.own if one.ranks[0] != dist.get_rank()}
+        weights = self.spreads()
+        counted = [one for name, one in weights.items() if name not in second]
+        norm = norm_of(counted, norm_type, self._tensors, self._place, ProcessGroup(self._group))
+        scale_gradients(weights.values(), norm, max_norm)
+        return norm
+
+    def spreads(self) -> dict[str, Spread]:
+        """First name in the whole model -> the parts of a weight of this process."""
+        return {name: Spread(name, value, None) for name, value in self._own.items()}
+
+    def _trained(self) -> Trained:
+        return Trained(list(self.spreads().values()), self._buffers(), self._everyone)
+
+    def _buffers(self) -> dict[str, torch.Tensor]:
+        """Name in the whole model -> buffer that is saved."""
+        return {name: one for stage in self.stages.values() for name, one in saved_buffers(stage.model).items()}
 
 
 def pipeline_plan(model: Any) -> PipelinePlan:

@@ -15,8 +15,10 @@ from hypothesis import strategies as st  # noqa: E402
 from safetensors.torch import save_file  # noqa: E402
 
 from modular_converter.parallel.engine.checkpoint.folder import stored_tensors  # noqa: E402
-from modular_converter.parallel.engine.checkpoint.reader import Reader  # noqa: E402
-from modular_converter.parallel.engine.checkpoint.recorded import RecordedTensor  # noqa: E402
+from modular_converter.parallel.engine.checkpoint.reader import (
+    Reader,  # noqa: E402
+    RecordedTensor,  # noqa: E402
+)
 from modular_converter.parallel.errors import ApplyError  # noqa: E402
 
 

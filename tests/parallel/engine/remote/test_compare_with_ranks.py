@@ -14,7 +14,7 @@ from modular_converter.parallel import parallelize  # noqa: E402
 from modular_converter.parallel.choice import select_plan as choice  # noqa: E402
 from modular_converter.parallel.choice.trials import kinds_of, one_of_each_kind  # noqa: E402
 from modular_converter.parallel.engine.base.probe import probe_of  # noqa: E402
-from modular_converter.parallel.engine.remote import place  # noqa: E402
+from modular_converter.parallel.engine.remote import place_on_ranks  # noqa: E402
 from modular_converter.parallel.errors import ApplyError  # noqa: E402
 from modular_converter.parallel.proof.judge import relative_error  # noqa: E402
 from tests.parallel.deceptive import DeceptiveConfig  # noqa: E402
@@ -116,11 +116,11 @@ def test_a_model_that_is_run_whole_and_one_that_cannot_be_run():
 
 
 def test_layers_that_were_tried_are_not_sent_again(ranks, monkeypatch):
-    model, sent, write = llama(4), [], place.write_tensor
+    model, sent, write = llama(4), [], place_on_ranks.write_tensor
     with torch.no_grad():
         want = copy.deepcopy(model)(IDS)[0]
     size = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
-    monkeypatch.setattr(place, "write_tensor", lambda *given: sent.append(given[2].nbytes) or write(*given))
+    monkeypatch.setattr(place_on_ranks, "write_tensor", lambda *given: sent.append(given[2].nbytes) or write(*given))
     plan = "plan x\nrule model.layers.*.mlp.up_proj colwise\nrule model.layers.*.mlp.gate_proj colwise\n"
     parallelize(model, session=ranks, plan=f"{plan}rule model.layers.*.mlp.down_proj rowwise\n")
     got = model(IDS)[0]

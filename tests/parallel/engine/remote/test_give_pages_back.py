@@ -5,19 +5,19 @@ import pytest
 import torch
 
 from modular_converter.parallel import parallelize
-from modular_converter.parallel.engine.remote import place
-from modular_converter.parallel.engine.remote.place import empty_rows, is_alone
+from modular_converter.parallel.engine.remote import place_on_ranks
+from modular_converter.parallel.engine.remote.place_on_ranks import empty_rows, is_alone
 from modular_converter.parallel.errors import PlanError
 from tests.parallel.troubled import PLAN, Troubled
 
 
-pytestmark = pytest.mark.skipif(place._advise() is None, reason="no madvise")
+pytestmark = pytest.mark.skipif(place_on_ranks._advise() is None, reason="no madvise")
 ROWS, WIDTH = 512, 1024
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(place, "LARGE_BYTES", ROWS * WIDTH * 4)
+    monkeypatch.setattr(place_on_ranks, "LARGE_BYTES", ROWS * WIDTH * 4)
 
 
 def large():
@@ -76,9 +76,9 @@ def torn(monkeypatch):
         rows.append((first, last))
         empty_rows(tensor, first, last)
 
-    monkeypatch.setattr(place, "LARGE_BYTES", 4 << 16)
-    monkeypatch.setattr(place, "slot_bytes", lambda items: 1 << 16)
-    monkeypatch.setattr(place, "empty_rows", noted)
+    monkeypatch.setattr(place_on_ranks, "LARGE_BYTES", 4 << 16)
+    monkeypatch.setattr(place_on_ranks, "slot_bytes", lambda items: 1 << 16)
+    monkeypatch.setattr(place_on_ranks, "empty_rows", noted)
     return rows
 
 
@@ -98,7 +98,7 @@ def test_what_was_torn_when_handing_over_failed_is_gone_and_not_wrong(ranks, tor
         empty_rows(*rows)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(place, "empty_rows", interrupted)
+    monkeypatch.setattr(place_on_ranks, "empty_rows", interrupted)
     with pytest.raises(KeyboardInterrupt):
         parallelize(model, plan=PLAN, session=ranks)
     assert any(parameter.numel() == 0 for parameter in model.parameters())
