@@ -316,7 +316,7 @@ def _predicted(row: Row) -> Row:
     from modular_converter.parallel.advice.step_time import time_of_step
     from modular_converter.parallel.advice.subject import model_in_question
     from modular_converter.parallel.commands.common import quiet_library
-    from modular_converter.parallel.costs.full_model import CountRequest
+    from modular_converter.parallel.costs import CountRequest
     from modular_converter.parallel.layout import Layout
 
     quiet_library()

@@ -117,7 +117,7 @@ def published() -> str:
     from modular_converter.parallel.advice.stages import footprint
     from modular_converter.parallel.advice.step_time import time_of_step
     from modular_converter.parallel.advice.subject import model_in_question
-    from modular_converter.parallel.costs.full_model import CountRequest
+    from modular_converter.parallel.costs import CountRequest
     from modular_converter.parallel.layout import Layout
 
     rows = [

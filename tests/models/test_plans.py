@@ -9,7 +9,7 @@ import pytest
 from modular_converter.parallel.plans.class_settings import gathered_plan
 from modular_converter.parallel.proof.on_ranks import check_model_on_threads
 from modular_converter.parallel.solve.derive import from_library
-from modular_converter.parallel.source.write_source import changes, settings_to_write
+from modular_converter.parallel.source import changes, settings_to_write
 from modular_converter.parallel.tiny.build import build
 from modular_converter.parallel.tiny.target import base_classes, open_file
 

@@ -1,6 +1,6 @@
 """The processes of trials, forked from one that has imported torch: started afresh, as users have them, each costs 6 s.
 
-`fork_trials` puts this module in the place of `subprocess` in `tuning/ranks.py`. Some tests of `test_tune.py` and
+`fork_trials` puts this module in the place of `subprocess` in `tuning/trial.py`. Some tests of `test_tune.py` and
 `test_auto_layout.py` start processes afresh.
 """
 
@@ -18,7 +18,7 @@ from subprocess import PIPE, STDOUT  # noqa: F401
 from transformers.models.gpt2 import modeling_gpt2  # noqa: F401
 from transformers.models.llama import modeling_llama  # noqa: F401
 
-from modular_converter.parallel.tuning import ranks, trial
+from modular_converter.parallel.tuning import trial
 
 
 class Server:
@@ -82,7 +82,7 @@ def become_trial(place, environment, given, output, ended):
 
 
 class Popen:
-    """What `tuning/ranks.py` uses of a `subprocess.Popen`."""
+    """What `tuning/trial.py` uses of a `subprocess.Popen`."""
 
     server: Server
 
@@ -104,11 +104,11 @@ class Popen:
 @contextlib.contextmanager
 def fork_trials():
     """Processes of trials are forked from this one, as it is now."""
-    Popen.server, ranks.subprocess = Server(), sys.modules[__name__]
+    Popen.server, trial.subprocess = Server(), sys.modules[__name__]
     try:
         yield
     finally:
         import subprocess
 
-        ranks.subprocess = subprocess
+        trial.subprocess = subprocess
         Popen.server.close()

@@ -32,17 +32,17 @@ from modular_converter.parallel.advice.candidates import Question, advise, forec
 from modular_converter.parallel.advice.devices import Cluster, device_at_hand  # noqa: E402
 from modular_converter.parallel.advice.subject import model_in_question  # noqa: E402
 from modular_converter.parallel.cli import main  # noqa: E402
-from modular_converter.parallel.costs.full_model import CountRequest  # noqa: E402
+from modular_converter.parallel.costs import CountRequest  # noqa: E402
 from modular_converter.parallel.errors import AdviceError  # noqa: E402
-from modular_converter.parallel.tuning import ranks  # noqa: E402
+from modular_converter.parallel.tuning import trial  # noqa: E402
 from modular_converter.parallel.tuning.chosen import (  # noqa: E402
     ChoiceTree,
     TrialCandidate,
     candidates_of,
     chosen_of,
 )
-from modular_converter.parallel.tuning.ranks import TrialOutcome  # noqa: E402
 from modular_converter.parallel.tuning.study import LayoutStudy, front_picture, owned_storage  # noqa: E402
+from modular_converter.parallel.tuning.trial import TrialOutcome  # noqa: E402
 from tests.parallel.forked_trials import fork_trials  # noqa: E402
 from tests.parallel.launch import ROOT, launch  # noqa: E402
 from tests.parallel.small_memory import HEADS, SIZES  # noqa: E402
@@ -252,7 +252,7 @@ def test_when_the_time_ends_the_best_so_far_is_written_and_the_trials_left_are_t
     """The second trial hangs, until the limit of all trials has passed or the command is asked to end."""
     monkeypatch.setenv("TROUBLE", "hang")
     monkeypatch.setenv("TROUBLE_FILE", str(tmp_path / "mark"))
-    run_here, runs = ranks.run_here, []
+    run_here, runs = trial.run_here, []
 
     def second_hangs(trial, processes, limit):
         runs.append(limit)
@@ -264,7 +264,7 @@ def test_when_the_time_ends_the_best_so_far_is_written_and_the_trials_left_are_t
             threading.Timer(1, os.kill, (os.getpid(), signal.SIGTERM)).start()
         return run_here(trial, processes, 2 if how == "limit" else limit)
 
-    monkeypatch.setattr(ranks, "run_here", second_hangs)
+    monkeypatch.setattr(trial, "run_here", second_hangs)
     few = ["--sequence", 16, "--batch", 4, "--trials", 3, "--steps", 1, "--timeout", 300]
     few += ["--time-limit", 200] if how == "limit" else []
     done = tune(tmp_path, "tests.parallel.small_memory.InTrouble", *LLAMA, *few, "--storage", "study.db")

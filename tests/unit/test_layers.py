@@ -116,7 +116,6 @@ FLOORS = {
         "operators",
         "follow",
         "choose",
-        "block_lengths",
         "hindrances",
         "write_rules",
         "derive",

@@ -20,10 +20,9 @@ import torch.distributed as dist
 from torch.multiprocessing.spawn import ProcessException, spawn
 
 from modular_converter.parallel.advice.devices import GIB, Cluster, Device, known_devices, name_at_hand
-from modular_converter.parallel.advice.profile import RunUse
-from modular_converter.parallel.advice.recording import loss_of
+from modular_converter.parallel.advice.recording import RunUse, loss_of
 from modular_converter.parallel.advice.subject import model_in_question
-from modular_converter.parallel.costs.full_model import CountRequest, inputs_of
+from modular_converter.parallel.costs import CountRequest, inputs_of
 from modular_converter.parallel.errors import AdviceError, one_line
 from modular_converter.parallel.shard.collectives import ProcessGroup
 

@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 import torch
 
 from modular_converter.parallel.advice.devices import GIB, Device
-from modular_converter.parallel.advice.profile import RunUse, SegmentUse
-from modular_converter.parallel.advice.recording import Kernel, OperationCounter
+from modular_converter.parallel.advice.recording import Kernel, OperationCounter, RunUse, SegmentUse
 from modular_converter.parallel.advice.subject import ModelInQuestion, WeightGroup, WeightKind
 from modular_converter.parallel.choice.skeleton import META, Guesses
 from modular_converter.parallel.errors import AdviceError

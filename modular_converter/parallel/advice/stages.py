@@ -20,7 +20,7 @@ from modular_converter.parallel.advice.memory import (
     unstaged_footprint,
     weight_units,
 )
-from modular_converter.parallel.advice.profile import SegmentUse
+from modular_converter.parallel.advice.recording import SegmentUse
 from modular_converter.parallel.advice.subject import ModelInQuestion, WeightGroup, weight_groups
 from modular_converter.parallel.errors import AdviceError
 from modular_converter.parallel.pipeline.chain import balanced, spans

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 
 from modular_converter.parallel.advice.devices import Cluster, Device
 from modular_converter.parallel.advice.memory import LayoutSetting, WeightUnit, optimizer_of, weight_units
-from modular_converter.parallel.advice.profile import RunUse, SegmentUse, StretchUse
-from modular_converter.parallel.advice.recording import Kernel
+from modular_converter.parallel.advice.recording import Kernel, RunUse, SegmentUse, StretchUse
 from modular_converter.parallel.advice.stages import Stage, order_of_passes, stages_of
 from modular_converter.parallel.advice.subject import ModelInQuestion
 from modular_converter.parallel.schedule.forecast import Timeline, simulate

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 
-from modular_converter.parallel.advice.profile import Recordings, RunUse
-from modular_converter.parallel.advice.recording import RecordedGroup, record_run
+from modular_converter.parallel.advice.recording import RecordedGroup, Recordings, RunUse, record_run
 from modular_converter.parallel.choice.fit import fit
 from modular_converter.parallel.choice.kept_answers import kept_answer
 from modular_converter.parallel.choice.select_plan import SelectedPlan, selected_expert_plan, selected_plan
@@ -26,7 +25,7 @@ from modular_converter.parallel.choice.sequence_parallel import (
 )
 from modular_converter.parallel.choice.skeleton import META, Skeleton, assemble_model, skeleton_of
 from modular_converter.parallel.choice.trials import kinds_by_modules, sizes_of_layers
-from modular_converter.parallel.costs.full_model import CountRequest, inputs_of, model_of, target_and_config
+from modular_converter.parallel.costs import CountRequest, inputs_of, model_of, target_and_config
 from modular_converter.parallel.errors import ApplyError, BuildError, PlanError
 from modular_converter.parallel.modules import outermost_layers, own_layers, recompute_layers
 from modular_converter.parallel.plans.plan import Plan

@@ -137,7 +137,7 @@ def _setting(options: dict[str, Any]) -> LayoutSetting:
 def subject_asked(model: str, options: dict[str, Any]) -> ModelInQuestion:
     """The model of the options, without data."""
     from modular_converter.parallel.advice.subject import model_in_question
-    from modular_converter.parallel.costs.full_model import CountRequest
+    from modular_converter.parallel.costs import CountRequest
 
     quiet_library()
     overrides = overrides_of(options["settings"])

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from modular_converter.parallel.costs.full_model import CountRequest, model_at_size
+from modular_converter.parallel.costs import CountRequest, model_at_size
 from modular_converter.parallel.engine.group.process_grid import join_group
 from modular_converter.parallel.engine.group.same_calls import everywhere
 from modular_converter.parallel.engine.stages.pipeline import Pipeline

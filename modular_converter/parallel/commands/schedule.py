@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from modular_converter.parallel.commands.measure_schedule import MeasuredModel
-    from modular_converter.parallel.costs.full_model import CountRequest
+    from modular_converter.parallel.costs import CountRequest
 
 PIPE_WIDTH = 160
 _COLORS = {
@@ -156,7 +156,7 @@ def costs_from_options(
     if even is not None:
         costs, notes = even_costs(even), [f"times in {UNIT_OF_EVEN}"]
     elif model is not None:
-        from modular_converter.parallel.costs.full_model import chain_work
+        from modular_converter.parallel.costs import chain_work
 
         request = count_request(model, setting, options)
         work = chain_work(request)
@@ -186,7 +186,7 @@ def count_request(model: str, setting: PipelineSetting, options: dict[str, Any])
             f"a batch of {batch} rows does not divide into {chunks} micro-batches; --batch "
             f"{f'{below} or ' * bool(below)}{below + chunks} does"
         )
-    from modular_converter.parallel.costs.full_model import CountRequest
+    from modular_converter.parallel.costs import CountRequest
 
     quiet_library()
     overrides = overrides_of(options["settings"])

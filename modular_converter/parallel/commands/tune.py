@@ -113,7 +113,7 @@ def _question(model: str, options: dict[str, Any]) -> tuple[ModelInQuestion, Que
     from modular_converter.parallel.advice.candidates import Question
     from modular_converter.parallel.advice.devices import Cluster, device_at_hand
     from modular_converter.parallel.advice.subject import model_in_question
-    from modular_converter.parallel.costs.full_model import CountRequest
+    from modular_converter.parallel.costs import CountRequest
 
     gpu, there = torch.cuda.is_available(), torch.cuda.device_count()
     processes = options["processes"] or (there if gpu else 2)
@@ -132,9 +132,8 @@ def _question(model: str, options: dict[str, Any]) -> tuple[ModelInQuestion, Que
 
 def _run(study: LayoutStudy, subject: ModelInQuestion, question: Question, gpu: bool, options: dict[str, Any]) -> int:
     """Run the trials, of which nothing in this process is seen by their processes; the number of those that are left."""
-    from modular_converter.parallel.tuning.ranks import HUNG, TrialOutcome, run_here
     from modular_converter.parallel.tuning.study import TimeEndedError
-    from modular_converter.parallel.tuning.trial import LayoutTrial, model_of_question
+    from modular_converter.parallel.tuning.trial import HUNG, LayoutTrial, TrialOutcome, model_of_question, run_here
 
     sent = model_of_question(subject)
     ends = math.inf if options["limit"] is None else time.monotonic() + options["limit"]

@@ -23,7 +23,7 @@ from modular_converter.parallel.plans.text_checks import placed
 
 if TYPE_CHECKING:
     from modular_converter.parallel.exports.export import Export, Memory
-    from modular_converter.parallel.source.write_source import SourceChange
+    from modular_converter.parallel.source import SourceChange
     from modular_converter.parallel.tiny.target import ModelingFile
 
 
@@ -59,7 +59,7 @@ def write(
     if json_path:
         _write_json(model, settings, ranks, json_path, unverified)
         return
-    from modular_converter.parallel.source.write_source import heirs, write_changes
+    from modular_converter.parallel.source import heirs, write_changes
 
     file, found = _changes(model, settings, ranks, convert=not no_convert, unverified=unverified)
     if not found:
@@ -79,7 +79,7 @@ def _changes(
     model: str, settings: tuple[str, ...], ranks: int, convert: bool, unverified: bool
 ) -> tuple[ModelingFile, list[SourceChange]]:
     from modular_converter.parallel.proof.on_ranks import RankPool
-    from modular_converter.parallel.source.write_source import changes, refuse_installed, settings_to_write
+    from modular_converter.parallel.source import changes, refuse_installed, settings_to_write
     from modular_converter.parallel.tiny.target import base_classes, chosen
 
     quiet_library()

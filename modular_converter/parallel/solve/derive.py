@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from modular_converter.parallel.errors import PlanFormatError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.text_checks import matches, wildcard
-from modular_converter.parallel.solve.block_lengths import parts_of
 from modular_converter.parallel.solve.choose import DIVISOR, Choice, choose, layout
 from modular_converter.parallel.solve.flow import Flow, uses
 from modular_converter.parallel.solve.follow import follow
@@ -23,6 +22,7 @@ from modular_converter.parallel.solve.write_rules import (
     generic_attributes,
     gradient_entries,
     has_head,
+    parts_of,
     rules_of,
     shards_of_untraced,
 )

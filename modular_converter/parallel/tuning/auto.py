@@ -15,7 +15,7 @@ from modular_converter.parallel.advice.devices import Cluster, device_at_hand
 from modular_converter.parallel.advice.report import recommendation
 from modular_converter.parallel.advice.subject import ModelInQuestion, question_of_model
 from modular_converter.parallel.choice.skeleton import META, assemble_model
-from modular_converter.parallel.costs.full_model import CountRequest
+from modular_converter.parallel.costs import CountRequest
 from modular_converter.parallel.engine.arguments import Arguments
 from modular_converter.parallel.engine.base.adapted import base_of
 from modular_converter.parallel.engine.base.memory import tell
@@ -25,8 +25,16 @@ from modular_converter.parallel.errors import AdviceError, ApplyError, PlanError
 from modular_converter.parallel.layout import AutoLayout, Training
 from modular_converter.parallel.torch_private import default_store
 from modular_converter.parallel.tuning.chosen import ChosenLayout, chosen_setting
-from modular_converter.parallel.tuning.ranks import TrialOutcome, free_port, run_processes
-from modular_converter.parallel.tuning.trial import MEMORY, REFUSED, LayoutTrial, TrialModel, trial_model
+from modular_converter.parallel.tuning.trial import (
+    MEMORY,
+    REFUSED,
+    LayoutTrial,
+    TrialModel,
+    TrialOutcome,
+    free_port,
+    run_processes,
+    trial_model,
+)
 
 
 logger = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from modular_converter.parallel.errors import AdviceError, one_line
 from modular_converter.parallel.tuning.chosen import ChoiceTree, TrialCandidate, candidate_of
-from modular_converter.parallel.tuning.ranks import TrialOutcome
+from modular_converter.parallel.tuning.trial import TrialOutcome
 
 
 TrialResult = tuple[TrialCandidate, TrialOutcome]

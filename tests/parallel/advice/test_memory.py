@@ -19,7 +19,7 @@ from modular_converter.parallel.advice.stages import footprint, stages_of
 from modular_converter.parallel.advice.subject import ModelInQuestion, model_in_question
 from modular_converter.parallel.choice.sequence_parallel import SequenceParallel, unproven_sequence_plan
 from modular_converter.parallel.choice.skeleton import skeleton_of
-from modular_converter.parallel.costs.full_model import CountRequest, inputs_of
+from modular_converter.parallel.costs import CountRequest, inputs_of
 from modular_converter.parallel.errors import AdviceError, PlanError
 from modular_converter.parallel.layout import Layout
 from modular_converter.parallel.modules import recompute_layers

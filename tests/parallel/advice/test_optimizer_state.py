@@ -16,7 +16,7 @@ from modular_converter.parallel.advice.memory import (
     trained_weights,
 )
 from modular_converter.parallel.advice.subject import model_in_question
-from modular_converter.parallel.costs.full_model import CountRequest
+from modular_converter.parallel.costs import CountRequest
 from modular_converter.parallel.errors import AdviceError
 from modular_converter.parallel.layout import Layout
 from modular_converter.parallel.tiny.build import build, target_of

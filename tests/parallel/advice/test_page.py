@@ -24,7 +24,7 @@ from modular_converter.parallel.advice.report import (
 )
 from modular_converter.parallel.advice.step_time import timeline_of_stages
 from modular_converter.parallel.advice.subject import ModelInQuestion, model_in_question
-from modular_converter.parallel.costs.full_model import CountRequest
+from modular_converter.parallel.costs import CountRequest
 
 
 SMALL = {

@@ -9,7 +9,7 @@ pytest.importorskip("transformers")
 import modular_converter.parallel.ranks.session as sessions  # noqa: E402
 from modular_converter.parallel.cli import main  # noqa: E402
 from modular_converter.parallel.commands.run import load  # noqa: E402
-from modular_converter.parallel.costs.full_model import CountRequest, model_at_size  # noqa: E402
+from modular_converter.parallel.costs import CountRequest, model_at_size  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
 
 

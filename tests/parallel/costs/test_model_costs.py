@@ -10,9 +10,8 @@ import transformers
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from modular_converter.parallel.costs import model_costs
-from modular_converter.parallel.costs.full_model import CountRequest, chain_work
-from modular_converter.parallel.costs.model_costs import count_chain
+from modular_converter.parallel import costs as model_costs
+from modular_converter.parallel.costs import CountRequest, chain_work, count_chain
 from modular_converter.parallel.errors import BuildError, PlanError, ScheduleError
 from modular_converter.parallel.schedule.forecast import PipelineSetting, forecast
 from modular_converter.parallel.schedule.stage_costs import ChainWork

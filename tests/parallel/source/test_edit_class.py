@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modular_converter.parallel.errors import WriteError
-from modular_converter.parallel.source.write_source import set_dictionary
+from modular_converter.parallel.source import set_dictionary
 
 
 PLAN = {"layers.*.q": "colwise", "layers.*.o": "rowwise"}

@@ -7,10 +7,10 @@ import shutil
 import pytest
 from click.testing import CliRunner
 
+from modular_converter.parallel import source as settling  # noqa: E402
 from modular_converter.parallel.cli import main  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
 from modular_converter.parallel.proof.judge import Verdict  # noqa: E402
-from modular_converter.parallel.source import write_source as settling  # noqa: E402
 from tests.parallel.source.test_write_source import EMU, UNPROVEN
 
 

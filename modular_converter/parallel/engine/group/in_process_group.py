@@ -41,8 +41,13 @@ from modular_converter.parallel.engine.group.agreed_plan import (
     refuse_other_weights,
 )
 from modular_converter.parallel.engine.group.gradients import refuse_wrapped
-from modular_converter.parallel.engine.group.held_weights import hold_weights, note
-from modular_converter.parallel.engine.group.hidden_shares import hide_shares, hide_sizes, through_shares
+from modular_converter.parallel.engine.group.held_weights import (
+    hide_shares,
+    hide_sizes,
+    hold_weights,
+    note,
+    through_shares,
+)
 from modular_converter.parallel.engine.group.process_grid import (
     ProcessGrid,
     join_group,
@@ -68,13 +73,14 @@ from modular_converter.parallel.engine.group.weight_sources import (
     same_checkpoint,
 )
 from modular_converter.parallel.engine.group.whole_state import made_by_first, whole_tensors
-from modular_converter.parallel.engine.inference.agreement import agreeing_methods, choose_cache
 from modular_converter.parallel.engine.inference.fused import fuse_activations, fuse_norms
-from modular_converter.parallel.engine.inference.paged_batches import (
+from modular_converter.parallel.engine.inference.generation import (
     GENERATE_BATCH,
     MANAGERS,
     NO_MANAGER,
+    agreeing_methods,
     checked_batches,
+    choose_cache,
     paged_batches,
 )
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup, make_plain

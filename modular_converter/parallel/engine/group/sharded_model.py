@@ -28,8 +28,7 @@ from modular_converter.parallel.engine.base.memory import MemoryFigures, usage, 
 from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN
 from modular_converter.parallel.engine.checkpoint.model_files import saves_as_library
 from modular_converter.parallel.engine.group.gradients import norm_of, scale_gradients
-from modular_converter.parallel.engine.group.held_weights import release
-from modular_converter.parallel.engine.group.hidden_shares import show_sizes
+from modular_converter.parallel.engine.group.held_weights import release, show_sizes
 from modular_converter.parallel.engine.group.same_calls import meet, refuse_other_inputs
 from modular_converter.parallel.engine.group.same_settings import compared, forget_settings
 from modular_converter.parallel.engine.group.share_tensors import for_compiled

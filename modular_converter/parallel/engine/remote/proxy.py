@@ -45,7 +45,7 @@ from modular_converter.parallel.engine.base.weights_there import (
     weight_there,
 )
 from modular_converter.parallel.engine.checkpoint.model_files import save_model, saved_names, saves_as_library
-from modular_converter.parallel.engine.inference.paged_batches import (
+from modular_converter.parallel.engine.inference.generation import (
     GENERATE_BATCH,
     MANAGERS,
     NO_MANAGER,

@@ -34,9 +34,14 @@ from modular_converter.parallel.engine.base.settings import (
 from modular_converter.parallel.engine.base.watched_code import CodeFacts, take_over
 from modular_converter.parallel.engine.base.watched_state import StateChange, WatchedState
 from modular_converter.parallel.engine.checkpoint.reader import Reader, Recipe, read_share
-from modular_converter.parallel.engine.inference.agreement import choose_cache, make_agree
 from modular_converter.parallel.engine.inference.fused import fuse_activations, fuse_norms, unfuse
-from modular_converter.parallel.engine.inference.paged_batches import GENERATE_BATCH, paged_batches, tokens_of
+from modular_converter.parallel.engine.inference.generation import (
+    GENERATE_BATCH,
+    choose_cache,
+    make_agree,
+    paged_batches,
+    tokens_of,
+)
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup, make_plain, put_on_modules
 from modular_converter.parallel.engine.remote.caller_state import apply_difference, configs_in
 from modular_converter.parallel.engine.remote.loaded import Called, Loaded, fill_whole

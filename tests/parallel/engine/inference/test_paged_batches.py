@@ -21,7 +21,7 @@ from transformers import (  # noqa: E402
 )
 
 from modular_converter.parallel import Session, parallelize  # noqa: E402
-from modular_converter.parallel.engine.inference.paged_batches import checked_batches  # noqa: E402
+from modular_converter.parallel.engine.inference.generation import checked_batches  # noqa: E402
 from modular_converter.parallel.errors import PlanError  # noqa: E402
 from tests.parallel.launch import lines_of  # noqa: E402
 

@@ -1,1 +1,0 @@
-"""Plans written into the source of a model."""
