@@ -424,7 +424,9 @@ def inputs_of(model: Any, request: CountRequest, device: torch.device) -> dict[s
             f"{request.model}: rows of {length} tokens are longer than the {most} positions of its configuration; give "
             f"--length {most} or less, or --set the field of its positions"
         )
-    own = _rows_of(found) if examples_of(model) is not None else BATCH
+    own = BATCH  # rows; a caller's example inputs have any number
+    if examples_of(model) is not None:
+        own = next((len(one) for one in found.values() if isinstance(one, torch.Tensor) and one.dim()), 1)
     inputs = {
         name: _sized(name, value, request, length, own).to(device) if isinstance(value, torch.Tensor) else value
         for name, value in found.items()
@@ -446,11 +448,6 @@ def _positions(config: Any) -> int | None:
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     found = getattr(text, "max_position_embeddings", None)
     return found if isinstance(found, int) and found > 0 else None
-
-
-def _rows_of(inputs: dict[str, Any]) -> int:
-    """The rows of a caller's example inputs."""
-    return next((len(one) for one in inputs.values() if isinstance(one, torch.Tensor) and one.dim()), 1)
 
 
 def _sized(name: str, value: torch.Tensor, request: CountRequest, length: int, own: int) -> torch.Tensor:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from modular_converter.parallel.advice.devices import Device
 from modular_converter.parallel.advice.memory import (
@@ -28,7 +27,7 @@ from modular_converter.parallel.schedule.forecast import PipelineSetting
 from modular_converter.parallel.schedule.orders import SCHEDULES, ActionOrder, Work
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Stage:
     """A stage: its segments of one micro-batch, and its weights."""
 
@@ -96,16 +95,6 @@ def order_of_passes(setting: LayoutSetting, trains: bool) -> ActionOrder:
     return PipelineSetting(setting.schedule, setting.layout.pp, per_rank, setting.chunks, trains).order()
 
 
-class RankNeed(NamedTuple):
-    """What a rank holds: the weights of its stages, and their bytes."""
-
-    groups: list[WeightGroup]
-    weights: float
-    gradients: float
-    optimizer: float
-    peak: Moment
-
-
 def staged_footprint(
     subject: ModelInQuestion, setting: LayoutSetting, device: Device, groups: Sequence[WeightGroup]
 ) -> Footprint:
@@ -113,9 +102,8 @@ def staged_footprint(
     stages = stages_of(subject, setting, groups)
     held = _held(setting.schedule, setting.layout.pp, setting.chunks, subject.trains)
     sent = _handed_over(stages)
-    needs = [_of_rank(setting, [stages[n] for n in own], list(own.values()), sent, subject.trains) for own in held]
-    most = max(needs, key=lambda one: one.weights + one.optimizer + one.peak.size)
-    return assembled(subject, setting, device, *most)
+    needs = [_of_rank(subject, setting, device, {stages[n]: most for n, most in own.items()}, sent) for own in held]
+    return max(needs, key=lambda one: one.weights + one.optimizer + one.peak.size)
 
 
 def _handed_over(stages: Sequence[Stage]) -> float:
@@ -142,23 +130,22 @@ def _held(schedule: str, ranks: int, chunks: int, trains: bool) -> list[dict[int
     return found
 
 
-def _of_rank(setting: LayoutSetting, own: Sequence[Stage], held: Sequence[int], sent: float, trains: bool) -> RankNeed:
+def _of_rank(
+    subject: ModelInQuestion, setting: LayoutSetting, device: Device, own: dict[Stage, int], sent: float
+) -> Footprint:
+    """What a rank holds that has these stages, with the most micro-batches of each whose activations are there at once."""
+    trains = subject.trains
     groups = [group for stage in own for group in stage.groups]
     units = weight_units(setting, groups)
     weights, reduced = sum(one.part for one in units.values()), sum(one.reduced for one in units.values())
     optimizer = optimizer_of(setting, groups) if trains else OptimizerUse(0.0, 0.0, ())
-    waiting = sum(stage.kept * (number - 1) for stage, number in zip(own, held))
+    waiting = sum(stage.kept * (number - 1) for stage, number in own.items())
     waiting += sent * setting.chunks * len(own) * (2 if trains else 1)
     peak = max((_peak(stage, units, setting, trains) for stage in own), key=lambda one: one.size)
     peak = peak._replace(activations=peak.activations + waiting)
     step = Moment("the optimizer's step", reduced, optimizer.step, 0.0)
-    return RankNeed(
-        groups,
-        weights,
-        reduced if trains else 0.0,
-        optimizer.state,
-        max(peak, step, key=lambda one: one.size) if trains else peak,
-    )
+    peak = max(peak, step, key=lambda one: one.size) if trains else peak
+    return assembled(subject, setting, device, groups, weights, reduced if trains else 0.0, optimizer.state, peak)
 
 
 def _peak(stage: Stage, units: dict[str, WeightUnit], setting: LayoutSetting, trains: bool) -> Moment:

@@ -16,14 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modular_converter.parallel.commands.advise import COUNT, TYPES
-from modular_converter.parallel.commands.common import (
-    overrides_of,
-    quiet_library,
-    reports_errors,
-    set_option,
-    write_text,
-)
+from modular_converter.parallel.commands.advise import COUNT, TYPES, subject_asked
+from modular_converter.parallel.commands.common import quiet_library, reports_errors, set_option, write_text
 from modular_converter.parallel.errors import AdviceError, MissingLibraryError
 
 
@@ -112,19 +106,14 @@ def _question(model: str, options: dict[str, Any]) -> tuple[ModelInQuestion, Que
 
     from modular_converter.parallel.advice.candidates import Question
     from modular_converter.parallel.advice.devices import Cluster, device_at_hand
-    from modular_converter.parallel.advice.subject import model_in_question
-    from modular_converter.parallel.costs import CountRequest
 
     gpu, there = torch.cuda.is_available(), torch.cuda.device_count()
     processes = options["processes"] or (there if gpu else 2)
     if gpu and processes > there:
         raise AdviceError(f"--devices {processes}: this machine has {there} GPUs")
-    request = CountRequest(
-        model, overrides_of(options["settings"]), None, 1, options["length"], True, options["dtype"]
-    )
     cluster = Cluster(1, processes, device_at_hand(gpu, processes, _UNKNOWN_GPU))
     return (
-        model_in_question(request),
+        subject_asked(model, {**options, "infer": False}),
         Question(cluster, options["batches"][0] if options["batches"] else processes, options["optimizer"], 0),
         gpu,
     )

@@ -163,7 +163,9 @@ def _lacks(engine: Engine, plan: Plan, trace: Trace, model: Any) -> str:
     inside = [op for op in trace.ops if any(is_inside(op.module, path) for path in paths)]
     calls = [op for op in inside if any(name in op.name for name in _ATTENTION)]
     heads_of = {trace.tensors[op.inputs()[1]].shape[-3::2]: op.module for op in calls if _ATTENTION[0] in op.name}
-    if len(heads_of) > 1 and not (engine.sizes_layers and _differs_by_layer(model.config)):
+    configs = (model.config, model.config.get_text_config())
+    differs_by_layer = any(getattr(one, "is_heterogeneous", False) for one in configs)
+    if len(heads_of) > 1 and not (engine.sizes_layers and differs_by_layer):
         return f"{' and '.join(heads_of.values())} have key heads of different number or size, the engine gives all the same"
     if not any(len(shards.flow.of(op.inputs()[0])) > 2 for op in calls):
         return "the trace has no attention to share out by heads"
@@ -173,10 +175,6 @@ def _lacks(engine: Engine, plan: Plan, trace: Trace, model: Any) -> str:
         if outer and not heads & shards.leaves:
             return f"{op.module}: its attention is not sharded by heads, of which the engine gives each device a share"
     return ""
-
-
-def _differs_by_layer(config: Any) -> bool:
-    return any(getattr(one, "is_heterogeneous", False) for one in (config, config.get_text_config()))
 
 
 def _path_of_decoder(model: Any) -> str:

@@ -67,7 +67,8 @@ class ResultSources(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if not self._inside and not (known is not None and known.traits.shape_only):
             entering = self.of((args, kwargs))
             if entering:
-                written = [one for one, argument in zip(args, func._schema.arguments) if _is_written(argument)]
+                aliases = [argument.alias_info for argument in func._schema.arguments]
+                written = [one for one, alias in zip(args, aliases) if alias is not None and alias.is_write]
                 for value in pytree.tree_leaves((result, written)):
                     if isinstance(value, torch.Tensor):
                         self._set(value, self.of(value) | entering)
@@ -93,10 +94,6 @@ class Questions(TorchFunctionMode):
         if getattr(func, "__name__", "") in _QUESTIONS:
             self._sources.note_read(args)
         return func(*args, **(kwargs or {}))
-
-
-def _is_written(argument: Any) -> bool:
-    return argument.alias_info is not None and argument.alias_info.is_write
 
 
 @dataclass(frozen=True)

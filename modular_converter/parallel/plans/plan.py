@@ -62,15 +62,16 @@ class PlanRule:
         """Whether the weight is cut along the usual dimension of its style, as one block, between any two numbers."""
         return self.dim is None and not self.parts and self.units is None
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """Name -> value of what is not the usual, as in JSON."""
+        members, parts = self.members or None, list(self.parts) or None
+        found = {"dim": self.dim, "parts": parts, "units": self.units, "members": members}
+        return {name: value for name, value in found.items() if value is not None}
+
     def __str__(self) -> str:
-        extra = "" if self.dim is None else f" dim={self.dim}"
-        if self.parts:
-            extra += f" parts={':'.join(map(str, self.parts))}"
-        if self.units is not None:
-            extra += f" units={self.units}"
-        if self.members:
-            extra += f" members={self.members}"
-        return f"{self.pattern} {self.style}{extra}"
+        texts = {name: ":".join(map(str, one)) if name == "parts" else one for name, one in self.options.items()}
+        return " ".join([self.pattern, self.style, *(f"{name}={text}" for name, text in texts.items())])
 
     @classmethod
     def parse(cls, text: str) -> PlanRule:
@@ -164,18 +165,7 @@ class Plan:
 
     def to_json(self) -> str:
         """JSON that fits ``plan_schema``."""
-        rules = []
-        for rule in self.rules:
-            entry: dict[str, Any] = {"pattern": rule.pattern, "style": rule.style}
-            if rule.dim is not None:
-                entry["dim"] = rule.dim
-            if rule.parts:
-                entry["parts"] = list(rule.parts)
-            if rule.units is not None:
-                entry["units"] = rule.units
-            if rule.members:
-                entry["members"] = rule.members
-            rules.append(entry)
+        rules = [{"pattern": rule.pattern, "style": rule.style, **rule.options} for rule in self.rules]
         value = {"version": 1, "model": self.model, "rules": rules, "attributes": list(self.attributes)}
         value["whole"] = [{"pattern": pattern, "reason": reason} for pattern, reason in self.whole]
         return json.dumps(value, indent=2) + "\n"

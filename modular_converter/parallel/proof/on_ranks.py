@@ -124,12 +124,7 @@ def check_library(folder: str, small: Small, plan: Plan, ranks: int, whole: Refe
     own: Any = small.model
     given = dict.fromkeys(own.tp_plan or {}, "replicate")  # sub-models and the loader add entries of their own
     given.update(to_library(plan))
-    return _check_loaded(folder, small, given, ranks, whole)
-
-
-def check_committed(folder: str, small: Small, ranks: int, whole: Reference) -> Verdict:
-    """The same with the plan in the model's own classes."""
-    return _check_loaded(folder, small, "auto", ranks, whole)
+    return check_loaded(folder, small, given, ranks, whole)
 
 
 def check_torch(small: Small, plan: Plan, ranks: int, whole: Reference) -> Verdict:
@@ -148,7 +143,8 @@ def check_torch(small: Small, plan: Plan, ranks: int, whole: Reference) -> Verdi
     return _check("parallelize_module", shard, lambda: copy_of(small.model), small, ranks, whole)
 
 
-def _check_loaded(folder: str, small: Small, plan: dict[str, str] | str, ranks: int, whole: Reference) -> Verdict:
+def check_loaded(folder: str, small: Small, plan: dict[str, str] | str, ranks: int, whole: Reference) -> Verdict:
+    """Load the saved small model with the entries of a plan (``"auto"``: with that of its own classes), and compare it."""
     from transformers.distributed import DistributedConfig
 
     model: Any = type(small.model)
@@ -393,7 +389,7 @@ def _through_loader(task: Task, small: Small, plan: Plan, size: int) -> Verdict:
     whole = reference(small.model, small.inputs)
     try:
         if task.route == "committed":
-            return check_committed(task.folder, small, size, whole)
+            return check_loaded(task.folder, small, "auto", size, whole)
         if task.route == "torch":
             return check_torch(small, plan, size, whole)
         return check_library(task.folder, small, plan, size, whole)

@@ -306,7 +306,9 @@ def inputs_by_name(module: torch.nn.Module, inputs: Mapping[str, Any] | Sequence
     signature = inspect.signature(module.forward)
     try:
         if isinstance(inputs, Mapping):
-            return dict(signature.bind(**inputs).arguments) if _has_names(signature) else dict(inputs)
+            kinds = {one.kind for one in signature.parameters.values()}
+            bound = signature.bind(**inputs).arguments if inspect.Parameter.VAR_KEYWORD not in kinds else inputs
+            return dict(bound)
         given = (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs)
         found = dict(signature.bind(*given).arguments)
     except TypeError as error:
@@ -315,11 +317,6 @@ def inputs_by_name(module: torch.nn.Module, inputs: Mapping[str, Any] | Sequence
     if unnamed:
         raise BuildError(f"{name}: its forward takes {unnamed[0]!r} by position alone: give its arguments names")
     return found
-
-
-def _has_names(signature: inspect.Signature) -> bool:
-    """Whether all arguments have names of their own."""
-    return all(one.kind is not inspect.Parameter.VAR_KEYWORD for one in signature.parameters.values())
 
 
 _WITHOUT_NAME = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY)

@@ -124,14 +124,11 @@ def _rank(timeline: Timeline, rank: int) -> Iterator[str]:
     for timed in timeline.ranks[rank]:
         later = " later" if timed.action.stage != stages[0] else ""
         left, width = LEFT + timed.start * scale, (timed.end - timed.start) * scale
-        yield _bar(f"bar {_CLASSES[timed.action.work]}{later}", left, top, width, _tooltip(timed))
+        hint = f"{NAMES[timed.action.work]} of micro-batch {timed.action.chunk}, stage {timed.action.stage}"
+        yield _bar(f"bar {_CLASSES[timed.action.work]}{later}", left, top, width, hint)
         number = str(timed.action.chunk)
         if width >= 6.5 * len(number):
             yield _text(left + width / 2, top + ROW / 2 + 3.5, number, "n")
-
-
-def _tooltip(timed: Timed) -> str:
-    return f"{NAMES[timed.action.work]} of micro-batch {timed.action.chunk}, stage {timed.action.stage}"
 
 
 def _legend(timeline: Timeline, top: float) -> Iterator[str]:

@@ -308,17 +308,13 @@ def _row(target: Any, pool: Any) -> Row:
         with limited(MODEL_LIMIT_S, MODEL_LIMIT_S * _WAITING):
             _fill(row, target, pool, start)
             if row["state"] == "verified":
-                row["holds_at"] = _holds_at(target, row["plan"])
+                held = holds_at(target, Plan.parse(row["plan"]))
+                row["holds_at"] = {str(size): reason for size, reason in held.items()}
     except Exception as error:  # one model must not stop the table
         if row["state"] == "failed":
             row["reason"] = one_line(error, 300)
     row["seconds"] = round(time.monotonic() - start, 2)
     return row
-
-
-def _holds_at(target: Any, plan: str) -> dict[str, str]:
-    """Number of devices -> the reason why the plan fails at published sizes; empty if it holds."""
-    return {str(size): reason for size, reason in holds_at(target, Plan.parse(plan)).items()}
 
 
 def _fill(row: Row, target: Any, pool: Any, start: float) -> None:

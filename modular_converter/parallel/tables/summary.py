@@ -89,9 +89,9 @@ def _row(
     if not weight:
         return RuleRow(rule.pattern, rule.style, "", "", communication, 0, 0)
     whole = tuple(parameters[weight].shape)
-    local = _local(whole, pieces.get(weight), ranks)
+    local = largest_share(whole, pieces.get(weight), ranks)
     total = sum(parameters[name].numel() for name in names) * width
-    share = sum(prod(_local(tuple(parameters[name].shape), pieces.get(name), ranks)) for name in names) * width
+    share = sum(prod(largest_share(tuple(parameters[name].shape), pieces.get(name), ranks)) for name in names) * width
     return RuleRow(rule.pattern, _style_text(rule), _shape(whole), _shape(local), communication, total, share)
 
 
@@ -109,10 +109,6 @@ def _first_matched(rule: PlanRule, parameters: dict[str, torch.nn.Parameter]) ->
     if owner is None or rule.layout.of_module:
         return []
     return [name for name in parameters if name.rpartition(".")[0] == owner]
-
-
-def _local(shape: tuple[int, ...], piece: Piece | None, ranks: int) -> tuple[int, ...]:
-    return largest_share(shape, piece, ranks)
 
 
 def _shape(shape: tuple[int, ...]) -> str:
@@ -140,7 +136,7 @@ def layers(
     for name, parameter in model.named_parameters():
         group = _group(name)
         whole[group] += parameter.numel() * width
-        rank[group] += prod(_local(tuple(parameter.shape), pieces.get(name), ranks)) * width
+        rank[group] += prod(largest_share(tuple(parameter.shape), pieces.get(name), ranks)) * width
     counts, traced = _counts(model), _counts(small)
     collectives: dict[str, Counter[str]] = {}
     for rule, found in calls.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,9 +21,12 @@ from modular_converter.parallel.engine.arguments import Arguments
 from modular_converter.parallel.engine.base.adapted import base_of
 from modular_converter.parallel.engine.base.memory import tell
 from modular_converter.parallel.engine.checkpoint.model_files import is_folder, open_checkpoint
+from modular_converter.parallel.engine.group.agreed_plan import from_first_process
 from modular_converter.parallel.engine.group.process_grid import join_group
-from modular_converter.parallel.errors import AdviceError, ApplyError, PlanError, one_line
+from modular_converter.parallel.engine.group.same_calls import everywhere
+from modular_converter.parallel.errors import AdviceError, ApplyError
 from modular_converter.parallel.layout import AutoLayout, Training
+from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.torch_private import default_store
 from modular_converter.parallel.tuning.chosen import ChosenLayout, chosen_setting
 from modular_converter.parallel.tuning.trial import (
@@ -53,16 +57,11 @@ def with_chosen_layout(given: Arguments, auto: AutoLayout) -> Arguments:
     if base_of(given.model) is not given.model:
         raise ApplyError('layout="auto": adapters are not predicted; name a layout, such as layout="fsdp2"')
     sent = trial_model(given.model if model is None else model, given.weight_type)
-    found: list[Any] = [None]
-    if dist.get_rank() == 0:
-        try:
-            found = [_advised(sent, given, auto, gpu)]
-        except Exception as error:  # the other processes wait for an answer
-            found = [str(error) if isinstance(error, PlanError) else one_line(error)]
-    dist.broadcast_object_list(found, src=0)
-    if isinstance(found[0], str):
-        raise AdviceError(f'layout="auto": {_for_callers(found[0])}')
-    chosen, reason = _first_that_runs(found[0], sent, given, auto, place.type)
+    try:
+        choices = from_first_process(lambda: tuple(_advised(sent, given, auto, gpu)), ProcessGroup())
+    except ApplyError as error:
+        raise AdviceError(f'layout="auto": {_for_callers(str(error))}') from error
+    chosen, reason = _first_that_runs(choices, sent, given, auto, place.type)
     if dist.get_rank() == 0:
         logger.info("%s", reason)
         if given.verbose is not None:
@@ -144,7 +143,7 @@ def _subject(sent: TrialModel, given: Arguments, auto: AutoLayout) -> tuple[Mode
 
 
 def _first_that_runs(
-    choices: list[Choice], sent: TrialModel, given: Arguments, auto: AutoLayout, device: str
+    choices: Sequence[Choice], sent: TrialModel, given: Arguments, auto: AutoLayout, device: str
 ) -> tuple[ChosenLayout, str]:
     """The first choice of which a step runs, and why it is taken. Those that need as much as one that failed are left out."""
     least, failures = float("inf"), list[str]()
@@ -184,8 +183,7 @@ def _tried(trial: LayoutTrial, number: int, auto: AutoLayout) -> TrialOutcome:
     outcome = run_processes(trial, [own], auto.timeout, lambda: store.check([mark]))
     if outcome.kind:
         store.set(mark, "yes")
-    found = [outcome] * dist.get_world_size()
-    dist.all_gather_object(found, outcome)
+    found: list[TrialOutcome] = everywhere(outcome, ProcessGroup())
     return min(found, key=lambda one: _WORST.get(one.kind, 2))
 
 

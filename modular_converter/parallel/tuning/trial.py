@@ -41,8 +41,10 @@ from modular_converter.parallel.choice.skeleton import Skeleton, assemble_model,
 from modular_converter.parallel.costs import CountRequest, inputs_of
 from modular_converter.parallel.engine.arguments import BLANK_WEIGHTS, Arguments
 from modular_converter.parallel.engine.group.in_process_group import parallelize_here
+from modular_converter.parallel.engine.group.same_calls import everywhere
 from modular_converter.parallel.engine.stages.in_layout import parallelize_in_stages
 from modular_converter.parallel.errors import PlanError, one_line
+from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.tuning.chosen import ChosenLayout
 
 
@@ -137,7 +139,7 @@ def run_trial(trial: LayoutTrial) -> dict[str, float]:
         "interval": _half_interval(seconds),
         "steps": len(seconds),
         "tokens_a_second": tokens / mean,
-        "memory": max(_everywhere(float(most))),
+        "memory": max(everywhere(float(most), ProcessGroup())),
     }
 
 
@@ -182,7 +184,7 @@ def _timed(step: Callable[[], None], place: torch.device, most: int) -> list[flo
         step()
         if place.type == "cuda":
             torch.cuda.synchronize(place)
-        found.append(max(_everywhere(time.perf_counter() - begin)))
+        found.append(max(everywhere(time.perf_counter() - begin, ProcessGroup())))
         if len(found) >= LEAST_STEPS and _half_interval(found) <= NARROW * statistics.fmean(found):
             break
     return found
@@ -193,12 +195,6 @@ def _half_interval(seconds: list[float]) -> float:
     if len(seconds) < 2:
         return math.inf if not seconds else 0.0
     return 1.96 * statistics.stdev(seconds) / math.sqrt(len(seconds))
-
-
-def _everywhere(value: float) -> list[float]:
-    found: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(found, value)
-    return found
 
 
 def failure_kind(error: BaseException) -> str:

@@ -10,9 +10,9 @@ from modular_converter.parallel.plans.plan import Plan  # noqa: E402
 from modular_converter.parallel.proof.compare import reference  # noqa: E402
 from modular_converter.parallel.proof.on_ranks import (  # noqa: E402  # noqa: E402
     IMPLEMENTATIONS,
-    check_committed,
     check_library,
     check_library_experts,
+    check_loaded,
 )
 from modular_converter.parallel.tiny.build import Small  # noqa: E402
 
@@ -66,7 +66,7 @@ def test_equal_numbers_pass_and_the_place_is_said(check):
     small = small_with(as_it_is)
     whole = reference(small.model, INPUTS)
     given = check_library("", small, Plan("x"), 2, whole)
-    verdict = given if check == "given" else check_committed("", small, 2, whole)
+    verdict = given if check == "given" else check_loaded("", small, "auto", 2, whole)
     assert verdict.passed and verdict.output_error == verdict.gradient_error == 0.0
     assert verdict.evidence.places == ("transformers' loader",) and verdict.evidence.ranks == (2,)
 

@@ -89,16 +89,13 @@ def _made(old: type[Any], kind: type[Any], outermost: bool) -> type[Any]:
     A subclass of ``nn.Linear`` that calls ``super().forward`` keeps its additions: ``kind`` goes between both classes.
     """
     if (old, kind, outermost) not in _MADE:
-        standard = next((base for base in old.__mro__ if _is_standard(base)), old)
+        usual = (torch.nn.Linear, torch.nn.Embedding)
+        standard = next((base for base in old.__mro__ if base in usual or is_conv1d(base)), old)
         above = outermost or old is standard
         bases = (kind, old) if above else (old, _made(standard, kind, False))
         body = {"__module__": old.__module__, "__qualname__": old.__qualname__, _INSERTED: True}
         _MADE[old, kind, outermost] = type(old.__name__, bases, body)
     return _MADE[old, kind, outermost]
-
-
-def _is_standard(kind: type[Any]) -> bool:
-    return kind in (torch.nn.Linear, torch.nn.Embedding) or is_conv1d(kind)
 
 
 def conv1d_product(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:

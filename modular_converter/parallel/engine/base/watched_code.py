@@ -49,7 +49,9 @@ class WatchedCode:
         self.scopes = [vars(sys.modules[place]) for place, _ in names]
         self.names = [name for _, name in names]
         # The ranks import torch's own code, too; a patch of it here does not reach them.
-        torchs = {kind: None for module in model.modules() for kind in type(module).__mro__ if _is_torchs(kind)}
+        every = {kind: None for module in model.modules() for kind in type(module).__mro__}
+        modules = (kind for kind in every if issubclass(kind, torch.nn.Module))
+        torchs = [kind for kind in modules if kind.__module__.startswith("torch.nn.")]
         self.of_torch: list[tuple[str, Any]] = [(kind.__qualname__, kind) for kind in torchs]
         self.of_torch.append((torch.nn.functional.__name__, torch.nn.functional))
         self.read = {
@@ -138,10 +140,6 @@ def take_over(facts: CodeFacts) -> list[str]:
     ]
 
 
-def _is_torchs(kind: type[Any]) -> bool:
-    return issubclass(kind, torch.nn.Module) and kind.__module__.startswith("torch.nn.")
-
-
 def _other_function(now: Any, before: dict[str, Any]) -> str:
     """The name of a function of torch that has one of others, or none, in its place; empty if there is none.
 
@@ -194,17 +192,14 @@ def _names_of(kind: type[Any]) -> Iterator[tuple[str, str]]:
         seen.add(id(function))
         place, scope = function.__module__, function.__globals__
         module = sys.modules.get(place or "")
-        if module is None or vars(module) is not scope or not _is_models(place, kind):
+        is_models = place == kind.__module__ or place.startswith("transformers.models.")
+        if module is None or vars(module) is not scope or not is_models:
             continue
         for name in names_in(function.__code__):
             if name in scope and not name.startswith("__"):
                 yield place, name
                 if isinstance(scope[name], FunctionType) and scope[name].__module__ == place:
                     waiting.append(scope[name])
-
-
-def _is_models(place: str, kind: type[Any]) -> bool:
-    return place == kind.__module__ or place.startswith("transformers.models.")
 
 
 def _mark(value: Any) -> str:

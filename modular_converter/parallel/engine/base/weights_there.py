@@ -176,9 +176,8 @@ class StoredThere(_There, torch.Tensor):
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
         if name in ("__set__", "__delete__") or any(map(is_there, written_tensors(name, args, kwargs or {}))):
-            raise PlanError(
-                f"{_label_in(args)} was stored by a call on the ranks; to change it, set it to a new tensor"
-            )
+            label = next((one._label for one in args if isinstance(one, _There)), "this tensor")
+            raise PlanError(f"{label} was stored by a call on the ranks; to change it, set it to a new tensor")
         if name in ("__hash__", "__dir__"):
             with DisableTorchFunctionSubclass():
                 return func(*args)
@@ -321,10 +320,6 @@ def _read_only(func: Any, name: str, args: Any, kwargs: Any) -> Any:
 
     with DisableTorchFunctionSubclass():
         return marked(func(*fetched(args), **fetched(kwargs)))
-
-
-def _label_in(args: Any) -> str:
-    return next((one._label for one in args if isinstance(one, _There)), "this tensor")
 
 
 def is_there(value: Any) -> bool:

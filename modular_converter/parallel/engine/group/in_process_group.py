@@ -48,6 +48,7 @@ from modular_converter.parallel.engine.group.held_weights import (
     note,
     through_shares,
 )
+from modular_converter.parallel.engine.group.kept_gathered import WATCHED
 from modular_converter.parallel.engine.group.process_grid import (
     ProcessGrid,
     join_group,
@@ -56,7 +57,7 @@ from modular_converter.parallel.engine.group.process_grid import (
     spread_over_data,
 )
 from modular_converter.parallel.engine.group.same_calls import meet, refuse_other_options
-from modular_converter.parallel.engine.group.same_settings import compared_call, watch_settings, with_new_parts
+from modular_converter.parallel.engine.group.same_settings import SameSettings, compared_call, with_new_parts
 from modular_converter.parallel.engine.group.sharded_model import (
     Sharded,
     of_same_type,
@@ -205,7 +206,7 @@ def parallelize_here(given: Arguments) -> Any:
         if given.training and given.training.compile:
             model.__dict__[IN_COMPILED] = parts
         PATCHES.enter(model)
-    watch_settings(model, grid)
+    model.__dict__[WATCHED] = SameSettings(model, grid)
     if said is not None:
         print_usage(model, share, f"this process's share of {grid.everyone.size}", model._figures(), said)
     return model

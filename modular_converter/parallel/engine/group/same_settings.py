@@ -329,11 +329,6 @@ class SameSettings:
             time.sleep(0.001)
 
 
-def watch_settings(model: torch.nn.Module, grid: ProcessGrid) -> None:
-    """Compare the settings of a model's calls from now on."""
-    model.__dict__[WATCHED] = SameSettings(model, grid)
-
-
 def with_new_parts(own: Callable[..., Any]) -> Callable[..., Any]:
     """A method such as ``_apply``, which may replace all weights."""
 
@@ -344,11 +339,6 @@ def with_new_parts(own: Callable[..., Any]) -> Callable[..., Any]:
         return found
 
     return applied
-
-
-def forget_settings(model: torch.nn.Module) -> None:
-    """Compare no more."""
-    model.__dict__.pop(WATCHED, None)
 
 
 def compared(model: torch.nn.Module) -> contextlib.AbstractContextManager[None]:

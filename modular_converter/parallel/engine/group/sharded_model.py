@@ -29,8 +29,9 @@ from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN
 from modular_converter.parallel.engine.checkpoint.model_files import saves_as_library
 from modular_converter.parallel.engine.group.gradients import norm_of, scale_gradients
 from modular_converter.parallel.engine.group.held_weights import release, show_sizes
+from modular_converter.parallel.engine.group.kept_gathered import WATCHED
 from modular_converter.parallel.engine.group.same_calls import meet, refuse_other_inputs
-from modular_converter.parallel.engine.group.same_settings import compared, forget_settings
+from modular_converter.parallel.engine.group.same_settings import compared
 from modular_converter.parallel.engine.group.share_tensors import for_compiled
 from modular_converter.parallel.engine.group.spread import each_once, gathered_weights
 from modular_converter.parallel.engine.group.torch_patches import PATCHES
@@ -100,7 +101,7 @@ class Sharded(InLayout, MemoryFigures):
         own.__class__ = own.__dict__.pop("_own_class")
         let_go(own)
         PATCHES.leave(own)
-        forget_settings(own)
+        own.__dict__.pop(WATCHED, None)
         own.__dict__.pop("_dropout").detach()
         if "_sequence" in own.__dict__:
             own.__dict__.pop("_sequence").detach()

@@ -91,9 +91,9 @@ class ShareTensor:
             return of_shape(torch.Size(args[0]._whole[1]), *args[1:], **(kwargs or {}))  # type: ignore[attr-defined]
         by_mask = func is torch.Tensor.__setitem__ and isinstance(args[1], ShareTensor)
         if not by_mask and not _treats_each_entry(func) and not _is_among_equals(func, args, kwargs or {}, shares):
-            name = shares[0]._whole[0]
+            name = "the transpose" if func in _TRANSPOSED else func.__name__
             raise ApplyError(
-                f"{_name_of(func)} of {name}, of its gradient or of their state: a process has its share as a tensor that is "
+                f"{name} of {shares[0]._whole[0]}, of its gradient or of their state: a process has its share as a tensor that is "
                 "no DTensor, and would take that for the whole: take model.clip_grad_norm_(max_norm) for norms, "
                 "full_state_dict() for the weight, an optimizer such as AdamW or SGD that treats each entry alone, or a "
                 "number of processes that divides the heads and widths; the share itself is weight.as_subclass(torch.Tensor)"
@@ -205,10 +205,6 @@ def _is_among_equals(func: Any, args: Any, kwargs: Any, shares: Iterable[Any]) -
         return False
     group = inspect.signature(func).bind(*args, **kwargs).arguments.get("group")
     return not any(holds_other_shares(one._whole[2], group) for one in shares)
-
-
-def _name_of(func: Any) -> str:
-    return "the transpose" if func in _TRANSPOSED else func.__name__
 
 
 @functools.lru_cache(maxsize=512)

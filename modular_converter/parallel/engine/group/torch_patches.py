@@ -83,7 +83,7 @@ def on_whole(operation: Any, args: Any, kwargs: Any) -> Any:
         raise ApplyError(
             f"{operation} of DTensors over different processes, {mesh} and others: take full_tensor() of each"
         )
-    if any(_is_spread(one) for one in given):
+    if any(not isinstance(placement, Replicate) for one in given for placement in one.placements):
         meet_of(f"code that computes {operation} of DTensors", mesh.mesh.flatten().tolist())
     whole = {id(one): _whole(one) for one in given}
     args_of_all, kwargs_of_all = pytree.tree_map(lambda one: whole.get(id(one), one), (args, kwargs))
@@ -106,10 +106,6 @@ def on_whole(operation: Any, args: Any, kwargs: Any) -> Any:
                 if isinstance(changed, DTensor):
                     _write(changed, whole[id(changed)])
     return pytree.tree_map(cut, found)
-
-
-def _is_spread(tensor: Any) -> bool:
-    return any(not isinstance(one, Replicate) for one in tensor.placements)
 
 
 def _whole(tensor: Any) -> torch.Tensor:

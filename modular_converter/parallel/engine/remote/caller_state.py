@@ -76,7 +76,7 @@ class CallerState:
             )
         placement = self.placement
         if self.code.unsent:
-            placement.send_code(self.code.facts())
+            placement.send("code", self.code.facts())
             self.code.unsent = False
         placement.match_switches()
         found = self.modules.differences()
@@ -90,7 +90,7 @@ class CallerState:
         changes = list(self.refused.values())
         if changes:
             self._check(changes, skeleton)
-            placement.send_state([(one, one.old is one.value) for one in map(_bare, changes)])
+            placement.send("state", placement.number, [(one, one.old is one.value) for one in map(_bare, changes)])
             self.sent |= {(one.path, one.name, one.is_buffer): _kept(one) for one in changes}
             self.refused.clear()
 

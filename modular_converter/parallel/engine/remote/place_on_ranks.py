@@ -92,19 +92,9 @@ def empty_rows(tensor: torch.Tensor, first: int, last: int) -> None:
 
 def trim_heap() -> None:
     """Return freed memory of the allocator's heap to the system; glibc may have put weights there."""
-    trim = _malloc_trim()
+    trim = _of_the_system("malloc_trim", ctypes.c_size_t)
     if trim is not None:
         trim(0)
-
-
-@functools.lru_cache(maxsize=1)
-def _malloc_trim() -> Callable[[int], int] | None:
-    found: Any = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if found is None:
-        return None
-    found.argtypes = (ctypes.c_size_t,)
-    made: Callable[[int], int] = found
-    return made
 
 
 @functools.lru_cache(maxsize=1)
@@ -115,15 +105,19 @@ def _uses_of_one() -> int:
     return int(uses_of_storage(storage._cdata))
 
 
-@functools.lru_cache(maxsize=1)
-def _advise() -> Callable[[int, int, Any], int] | None:
+def _advise() -> Any:
     """The system's ``madvise``, if it has ``MADV_DONTNEED``."""
-    found: Any = getattr(ctypes.CDLL(None), "madvise", None)
-    if _DONTNEED is None or found is None:
-        return None
-    found.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    made: Callable[[int, int, Any], int] = found
-    return made
+    types = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    return None if _DONTNEED is None else _of_the_system("madvise", *types)
+
+
+@functools.lru_cache(maxsize=2)
+def _of_the_system(name: str, *types: Any) -> Any:
+    """A function of the C library for arguments of these types; None if it has none."""
+    found = getattr(ctypes.CDLL(None), name, None)
+    if found is not None:
+        found.argtypes = types
+    return found
 
 
 # The bytes of files that all ranks together read between two answers.

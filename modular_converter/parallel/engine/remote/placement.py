@@ -18,7 +18,6 @@ import torch
 
 from modular_converter.parallel.choice.skeleton import Item, Skeleton
 from modular_converter.parallel.engine.base.settings import random_states, set_random_states
-from modular_converter.parallel.engine.base.watched_code import CodeFacts
 from modular_converter.parallel.engine.base.watched_state import StateChange
 from modular_converter.parallel.engine.remote.remote_values import StoredTensor, caches_in, has_content, with_stream
 from modular_converter.parallel.errors import ApplyError
@@ -223,33 +222,18 @@ class Placement:
             message = ("method", self.number, held, method, args, kwargs, self._name())
             return self._ask(message, resolve=self._handle)[0]
 
-    def send_settings(self, settings: bytes, changes: list[Any]) -> None:
-        """Send the ranks the changes of the model's settings since the last call."""
+    def send(self, *message: Any) -> None:
+        """Let the ranks take over what has changed in this process."""
         with self.session.lock:
-            self._ask(("settings", self.number, changes))
-        self.settings = settings
+            self._ask(message)
 
     def match_switches(self) -> None:
         """Send torch's settings of this process if the ranks have others, such as those of a call of another model."""
         switches = TorchSwitches.here()
         if switches != self.session.switches:
-            self.send_switches(switches)
-
-    def send_switches(self, switches: TorchSwitches) -> None:
-        """Let the ranks take over torch's settings of this process."""
-        with self.session.lock:
-            self._ask(("switches", switches))
-            self.session.switches = switches
-
-    def send_code(self, facts: CodeFacts) -> None:
-        """Let the ranks take over plain values of the model's classes and modules."""
-        with self.session.lock:
-            self._ask(("code", facts))
-
-    def send_state(self, changes: list[tuple[StateChange, bool]]) -> None:
-        """Send changes of modules, and whether each was made in place."""
-        with self.session.lock:
-            self._ask(("state", self.number, changes))
+            with self.session.lock:
+                self._ask(("switches", switches))
+                self.session.switches = switches
 
     def stored(self, one: StoredTensor) -> torch.Tensor:
         """The tensor that the last call has stored on a module of the ranks; raises ``ApplyError`` if it is a share."""

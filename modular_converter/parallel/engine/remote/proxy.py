@@ -427,7 +427,9 @@ def _send_settings(model: Any) -> None:
     settings, placement = settings_of(model), model._placement
     data = pickled(settings)
     if data != placement.settings:
-        placement.send_settings(data, list(settings_changes(pickle.loads(placement.settings), settings)))
+        changes = list(settings_changes(pickle.loads(placement.settings), settings))
+        placement.send("settings", placement.number, changes)
+        placement.settings = data
 
 
 class AdaptedOnRanks:

@@ -58,7 +58,7 @@ def test_changes_of_the_settings_reach_the_ranks(ranks):
 
 def test_settings_that_stay_are_not_sent(model, monkeypatch):
     model(IDS)
-    monkeypatch.setattr(model._placement, "send_settings", lambda *given: pytest.fail("settings were sent"))
+    monkeypatch.setattr(model._placement, "send", lambda *given: pytest.fail("settings were sent"))
     model(IDS)
 
 
