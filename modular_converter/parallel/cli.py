@@ -22,7 +22,6 @@ from modular_converter.parallel.commands.kinds import (
     committed,
     derive_kind,
     kind_option,
-    print_hindrances,
     print_json,
     print_plan,
     print_verdict,
@@ -77,7 +76,8 @@ def derive_command(
 
         found = derived_with_numbers(restricted_to(found, limit))
     print_plan(model, plan_text(found, form), found.verdict, unverified)
-    print_hindrances(model, found)
+    for hindrance in found.hindrances:
+        click.echo(f"modular-plan: {model}: {hindrance}", err=True)
 
 
 @main.command()

@@ -9,7 +9,7 @@ import re
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -262,17 +262,13 @@ def _units(place: torch.device, found: Figures) -> Figures:
 
     model, inputs, _ = _small_model(place)
     plain = sum(_passes(model, inputs, place))
-    for layer in _layers_of(model):
+    for layer in next(one for one in model.modules() if isinstance(one, torch.nn.ModuleList)):
         fully_shard(layer)
     fully_shard(model)
     sharded = sum(_passes(model, inputs, place))
     calls = 3 * (LAYERS + 1) if place.type == "cpu" else 0  # two gathers and a sum, for which the host waits
     more = (sharded - plain) * 1e6 - calls * found["link_us"]
     return {"unit_us": max(0.0, more) / 2 / LAYERS}
-
-
-def _layers_of(model: Any) -> Iterable[torch.nn.Module]:
-    return next(one for one in model.modules() if isinstance(one, torch.nn.ModuleList))
 
 
 def calibrated(processes: int | None = None) -> tuple[Cluster, frozenset[str]]:
@@ -311,8 +307,9 @@ def _measured(number: int, gpu: bool) -> dict[str, Any]:
 
 def entry_text(device: Device, measured: frozenset[str]) -> str:
     """A device as a section of a table of devices; behind each figure that was not measured stands that."""
+    name = device.name if re.fullmatch(r"[A-Za-z0-9_-]+", device.name) else json.dumps(device.name)
     versions = f"torch {torch.__version__}, Python {platform.python_version()}, {platform.platform()}"
-    lines = [f"# Measured by `modular-plan advise --calibrate`: {versions}.", f"[{_key(device.name)}]"]
+    lines = [f"# Measured by `modular-plan advise --calibrate`: {versions}.", f"[{name}]"]
     for one in fields(Device):
         value = getattr(device, one.name)
         if one.name == "name":
@@ -323,7 +320,3 @@ def entry_text(device: Device, measured: frozenset[str]) -> str:
             text = f"{value:.4g}"
         lines.append(f"{one.name} = {text}{'' if one.name in measured else '  # not measured'}")
     return "\n".join(lines) + "\n"
-
-
-def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)

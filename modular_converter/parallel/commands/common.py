@@ -34,19 +34,15 @@ def reports_errors(command: Callable[P, None]) -> Callable[P, None]:
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
-            _check_libraries()
+            missing = next((name for name in LIBRARIES if importlib.util.find_spec(name) is None), None)
+            if missing is not None:
+                raise PlanError(str(MissingLibraryError(missing)))
             command(*args, **kwargs)
         except PlanError as error:
             click.echo(f"modular-plan: {error}", err=True)
             sys.exit(2)
 
     return run
-
-
-def _check_libraries() -> None:
-    for name in LIBRARIES:
-        if importlib.util.find_spec(name) is None:
-            raise PlanError(str(MissingLibraryError(name)))
 
 
 def write_text(path: str, text: str) -> None:

@@ -70,12 +70,6 @@ def print_plan(model: str, text: str, verdict: Verdict, unverified: bool) -> Non
     click.echo(text, nl=False)
 
 
-def print_hindrances(model: str, found: Derived) -> None:
-    """Print on stderr why weights of layers are gathered or whole, with the line of code and the remedy."""
-    for hindrance in found.hindrances:
-        click.echo(f"modular-plan: {model}: {hindrance}", err=True)
-
-
 def verify_kind(
     kind: str,
     model: str,

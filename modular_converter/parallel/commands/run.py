@@ -95,7 +95,8 @@ def _inputs(model: Any, place: str) -> dict[str, Any]:
     """Inputs for one forward, on a device."""
     from modular_converter.parallel.tiny.inputs import make_inputs
 
-    return {name: _placed(value, place) for name, value in make_inputs(model).items()}
+    found = make_inputs(model)
+    return {name: value.to(place) if hasattr(value, "to") else value for name, value in found.items()}
 
 
 def load(model: str, settings: tuple[str, ...], dtype: Any = None) -> tuple[Any, dict[str, Any]]:
@@ -147,10 +148,6 @@ def _from_path(path: Path, overrides: dict[str, Any], dtype: Any) -> Any:
     config = saved_config(path, overrides)
     made = class_for(config, path)(config)
     return (made if dtype is None else made.to(dtype)).eval()
-
-
-def _placed(value: Any, place: str) -> Any:
-    return value.to(place) if hasattr(value, "to") else value
 
 
 def _answers(model: Any, inputs: dict[str, Any], tokens: int, compiled: bool) -> tuple[list[Any], float | None]:

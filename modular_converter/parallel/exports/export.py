@@ -31,7 +31,6 @@ from modular_converter.parallel.exports.restrict import Modules, Restricted, Voc
 from modular_converter.parallel.exports.serving import SGLANG, VLLM
 from modular_converter.parallel.exports.torchtitan import TORCHTITAN
 from modular_converter.parallel.plans.emit import (
-    Inexpressible,
     inexpressible_for_library,
     inexpressible_for_torch,
     of_layers,
@@ -61,14 +60,6 @@ def library_entries(plan: Plan, model: Any) -> dict[str, str]:
     return {**dict.fromkeys(getattr(model, "tp_plan", None) or {}, "replicate"), **to_library(plan, model)}
 
 
-def _inexpressible(plan: Plan, model: torch.nn.Module) -> list[Inexpressible]:
-    return [*inexpressible_for_library(plan, model), *refused_by_loader(plan, model)]
-
-
-def _library_text(plan: Plan, model: torch.nn.Module) -> str:
-    return json.dumps(library_entries(plan, model), indent=4) + "\n"
-
-
 _ACCELERATE = """\
 from accelerate import Accelerator
 from accelerate.parallelism_config import ParallelismConfig
@@ -87,16 +78,12 @@ def prepared(folder, tp_size, auto=AutoModel):
 """
 
 
-def _accelerate_text(plan: Plan, model: torch.nn.Module) -> str:
-    return _ACCELERATE.format(entries=json.dumps(library_entries(plan, model), indent=4))
-
-
 TRANSFORMERS = Vocabulary(
     name="transformers",
     version="5.24.0",
     use="from_pretrained(..., distributed_config=DistributedConfig(tp_size=N, tp_plan=...)), or base_model_tp_plan",
-    inexpressible=_inexpressible,
-    text=_library_text,
+    inexpressible=lambda plan, model: [*inexpressible_for_library(plan, model), *refused_by_loader(plan, model)],
+    text=lambda plan, model: json.dumps(library_entries(plan, model), indent=4) + "\n",
     route="library",
 )
 ACCELERATE = replace(
@@ -104,7 +91,7 @@ ACCELERATE = replace(
     name="accelerate",
     version="1.15.0",
     use="prepared(folder, tp_size) in a script that `accelerate launch` starts; accelerate refuses tensor parallelism on CPUs",
-    text=_accelerate_text,
+    text=lambda plan, model: _ACCELERATE.format(entries=json.dumps(library_entries(plan, model), indent=4)),
 )
 TORCH = Vocabulary(
     name="torch",

@@ -116,9 +116,9 @@ def refused_by_loader(plan: Plan, model: torch.nn.Module) -> list[Inexpressible]
     for rule in plan.rules:
         layout = rule.layout
         paths = matches(rule.pattern, modules)
-        other = next(
-            (path for path in paths if layout.cuts and not _has_features(modules[path], layout.of_table)), None
-        )
+        features = ("in_features", "out_features")
+        matrices = paths if layout.cuts and not layout.of_table else []
+        other = next((path for path in matrices if not all(hasattr(modules[path], name) for name in features)), None)
         reason = ""
         if layout.cuts and not paths and rule.pattern.rpartition(".")[0] not in acting:
             reason = f"{rule.style} of a parameter: transformers' loader cuts it, but sums nothing"
@@ -127,10 +127,6 @@ def refused_by_loader(plan: Plan, model: torch.nn.Module) -> list[Inexpressible]
         if reason:
             found.append(Inexpressible(rule.pattern, f"{rule.pattern}: {reason}"))
     return found
-
-
-def _has_features(layer: torch.nn.Module, table: bool) -> bool:
-    return table or hasattr(layer, "in_features") and hasattr(layer, "out_features")
 
 
 def to_torch(plan: Plan, model: torch.nn.Module) -> dict[str, Any]:

@@ -344,7 +344,9 @@ def uses_of(target: Target, small: Small, overrides: Mapping[str, Any]) -> list[
     found = [use for use in _candidates(target, small, overrides) if _runs(use.small)]
     for name, forms in given_arguments(small):
         runs = next((form for form in forms if _runs(form, bounded=True)), None)
-        found += [] if runs is None else [Use(_argument_text(name, runs.inputs.get(name)), runs)]
+        if runs is not None:
+            value = runs.inputs.get(name)
+            found.append(Use(f"{name}={value}" if isinstance(value, (bool, int, float)) else name, runs))
     return found + list(_other_sides(small))
 
 
@@ -362,10 +364,6 @@ def _other_sides(small: Small) -> Iterator[Use]:
             yield Use(str(side), turned)
         elif (other := with_other_weights(small, side)) is not None and _runs(other):
             yield Use(str(side), other)
-
-
-def _argument_text(name: str, value: Any) -> str:
-    return f"{name}={value}" if isinstance(value, (bool, int, float)) else name
 
 
 def _candidates(target: Target, small: Small, overrides: Mapping[str, Any]) -> Iterator[Use]:

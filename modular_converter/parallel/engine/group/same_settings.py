@@ -113,7 +113,7 @@ class SameParts:
         now, counts = self._now(), list(map(len, self.dicts))
         if counts == self.counts and not any(map(is_not, self.values, now)):
             return
-        whole, units = gathered_weights(model), weights_of_units(model)
+        whole, units = gathered_weights(model), {id(one.sharded_param) for one in weights_of_units(model)}
         now = [whole.get(id(one), one) for one in now]
         others = [one for one in zip(self.where, self.values, now) if one[1] is not one[2]]
         # The caller may share out weights with `fully_shard`, too.

@@ -26,21 +26,21 @@ from modular_converter.parallel.engine.base.attention_heads import (
 from modular_converter.parallel.engine.base.forwards import forward_of, uncheck_ids
 from modular_converter.parallel.engine.base.memory import MemoryFigures, usage, without_devices
 from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN
-from modular_converter.parallel.engine.checkpoint.model_files import saves_as_library
+from modular_converter.parallel.engine.checkpoint.model_files import save_model, saved_names, saves_as_library
 from modular_converter.parallel.engine.group.gradients import norm_of, scale_gradients
 from modular_converter.parallel.engine.group.held_weights import release, show_sizes
 from modular_converter.parallel.engine.group.kept_gathered import WATCHED
 from modular_converter.parallel.engine.group.same_calls import meet, refuse_other_inputs
 from modular_converter.parallel.engine.group.same_settings import compared
 from modular_converter.parallel.engine.group.share_tensors import for_compiled
-from modular_converter.parallel.engine.group.spread import each_once, gathered_weights
+from modular_converter.parallel.engine.group.spread import each_once, gathered_weights, spread_of
 from modular_converter.parallel.engine.group.torch_patches import PATCHES
 from modular_converter.parallel.engine.group.training_checkpoint import InLayout, Trained
 from modular_converter.parallel.engine.group.whole_state import (
     load_whole_state,
-    save_from_group,
     saved_by_first,
     whole_state,
+    whole_tensors,
 )
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.int8 import is_unpacked, pack_layers, packed_state
@@ -186,7 +186,10 @@ class Sharded(InLayout, MemoryFigures):
                     sized = {} if max_shard_size is None else {"max_shard_size": max_shard_size}
                     own.save_pretrained(folder, state_dict=state, is_main_process=True, **sized, **more)
             else:
-                save_from_group(self, self._grid.group, Path(folder) if first else None, max_shard_size)
+                spreads = {one.name: one for one in spread_of(self)}  # type: ignore[arg-type]
+                whole, fetch = whole_tensors(saved_names(self), spreads)  # type: ignore[arg-type]
+                target = Path(folder) if first else None
+                save_model(self, whole, fetch, target, self._grid.group.size, max_shard_size)
 
         saved_by_first(self, save)
 

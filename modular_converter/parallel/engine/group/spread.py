@@ -153,16 +153,11 @@ def gathered_weights(model: torch.nn.Module) -> dict[int, torch.nn.Parameter]:
 
     After a forward without a backward, modules hold some of the whole ones, which no step of an optimizer would change.
     """
-    found = ((getattr(one, "_unsharded_param", None), one.sharded_param) for one in _weights_of_units(model))
+    found = ((getattr(one, "_unsharded_param", None), one.sharded_param) for one in weights_of_units(model))
     return {id(whole): own for whole, own in found if whole is not None}
 
 
-def weights_of_units(model: torch.nn.Module) -> set[int]:
-    """The identities of the weights that ``fully_shard`` shares out, in their form for optimizers."""
-    return {id(one.sharded_param) for one in _weights_of_units(model)}
-
-
-def _weights_of_units(model: torch.nn.Module) -> Iterator[Any]:
+def weights_of_units(model: torch.nn.Module) -> Iterator[Any]:
     for unit in data_units_of(model):
         yield from weights_of_unit(unit)
 
@@ -182,7 +177,7 @@ def models_of(user: Any) -> list[Any]:
 
 def refuse_half_frozen(model: torch.nn.Module) -> None:
     """Raise ``ApplyError`` for a weight that is whole for a backward, and of which ``requires_grad`` was set since."""
-    for one in _weights_of_units(model):
+    for one in weights_of_units(model):
         place, own = one._module_info, one.sharded_param
         stored = place.module._parameters.get(place.param_name)
         gathered = stored is getattr(one, "_unsharded_param", None) and stored is not None

@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import pickle
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from modular_converter.parallel.engine.base.settings import apply_changes, pickled, settings_changes, settings_of
-from modular_converter.parallel.engine.checkpoint.model_files import save_model, saved_names
 from modular_converter.parallel.engine.group.same_calls import everywhere
 from modular_converter.parallel.engine.group.spread import Spread, entries_in, spread_of
 from modular_converter.parallel.errors import ApplyError, one_line
@@ -115,17 +113,6 @@ def whole_tensors(
         return (state[name].detach() if one is None else one.whole(one.stored)).cpu()
 
     return whole, fetch
-
-
-def save_from_group(model: Any, group: Any, folder: Path | None, max_shard_size: int | str | None) -> None:
-    """Save a sharded model, one file's weights at a time; all processes must call it.
-
-    Args:
-        group: of the tensor dimension.
-        folder: None in processes that write nothing.
-    """
-    whole, fetch = whole_tensors(saved_names(model), {one.name: one for one in spread_of(model)})
-    save_model(model, whole, fetch, folder, group.size, max_shard_size)
 
 
 def saved_by_first(model: Any, save: Callable[[], None]) -> None:

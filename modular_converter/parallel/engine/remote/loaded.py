@@ -197,11 +197,6 @@ class Called:
         """Whether the model's own forward is called, not through ``__call__``."""
         return not self.path and self.method == "forward"
 
-    @property
-    def is_of_model(self) -> bool:
-        """Whether the plan's proof says that the ranks have the same answer."""
-        return not self.path
-
 
 def fill_whole(model: torch.nn.Module, loaded: Loaded, numbers: dict[int, int]) -> None:
     """Give whole parameters their data; tied parameters stay tied."""

@@ -245,7 +245,8 @@ class Worker(Answering):
             facts.refuse_shares(compared, left)
             if different := [path for path in compared.different() if path in left]:
                 whole().refuse_shares(compared, left)
-                apart = called.is_of_model and not loaded.trial and not compared.plain.keys() >= set(different)
+                # The plan's proof says that the ranks have the same answer of the model itself.
+                apart = not called.path and not loaded.trial and not compared.plain.keys() >= set(different)
                 raise (DifferentAnswers if apart else ApplyError)(different_text(different[0]))
             loaded.seen.setdefault(kind, frozenset(stays))
 

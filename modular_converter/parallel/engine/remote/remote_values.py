@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -76,14 +76,10 @@ def with_marks(value: Any, stored: StoredTensor) -> Any:
     if is_plain(value):
         return value
     if type(value) in (list, tuple):
-        return type(value)(with_marks(item, _below(stored, n)) for n, item in enumerate(value))
+        return type(value)(with_marks(item, replace(stored, keys=(*stored.keys, n))) for n, item in enumerate(value))
     if type(value) is dict and all(map(is_plain, value)):
-        return {key: with_marks(item, _below(stored, key)) for key, item in value.items()}
+        return {key: with_marks(item, replace(stored, keys=(*stored.keys, key))) for key, item in value.items()}
     return Stays(stored.where, type(value).__name__)
-
-
-def _below(stored: StoredTensor, key: Any) -> StoredTensor:
-    return StoredTensor(stored.path, stored.name, (*stored.keys, key), stored.call)
 
 
 def without_marks(value: Any, fetch: Callable[[StoredTensor], torch.Tensor]) -> Any:

@@ -176,13 +176,9 @@ def different_text(path: Path) -> str:
 
 def answer_facts(result: Any) -> dict[Path, Any]:
     """Path -> shape of a tensor, or value of anything else, of a result without data."""
-    found: dict[Path, Any] = {}
-    for path, value in tensors_by_path(result, plain=True):
-        if isinstance(value, (torch.Tensor, numpy.ndarray)):
-            found[path] = tuple(value.shape)
-        else:
-            found[path] = value
-    return found
+    shaped = (torch.Tensor, numpy.ndarray)
+    found = tensors_by_path(result, plain=True)
+    return {path: tuple(value.shape) if isinstance(value, shaped) else value for path, value in found}
 
 
 @dataclass(frozen=True)
