@@ -98,7 +98,7 @@ class Training:
         return None if self.compute_type is None else floating_type(self.compute_type, "compute_type")
 
 
-_NAMES = {"ddp": "dp_replicate", "fsdp": "dp_shard", "tp": "tp", "ep": "ep", "pp": "pp"}
+_NAMES = {"ddp": "dp_replicate", "fsdp": "dp_shard", "cp": "cp", "tp": "tp", "ep": "ep", "pp": "pp"}
 _PART = re.compile(r"([a-z]+)([0-9]+)")
 # Words of other tools -> what to write. The number of ZeRO is no number of processes, so these are no second names.
 _ELSEWHERE = {
@@ -106,9 +106,8 @@ _ELSEWHERE = {
     "hsdp": "replicas of sharded weights are ddp2.fsdp2: write both numbers of processes",
     "sdp": "sharded data parallelism is {fsdp}",
     "mp": "model parallelism is {tp} (a part of each layer on each process) or {pp} (whole layers)",
-    "sp": "a part of the sequence on each process is tp2 with training=Training(sequence_parallel=True)",
-    "cp": "there is no context parallelism; tp2 with training=Training(sequence_parallel=True) has a part of the sequence "
-    "between the blocks of a layer",
+    "sp": "a part of the sequence on each process is {cp}, or between the blocks of a layer tp2 with "
+    "training=Training(sequence_parallel=True)",
 }
 _FSDP = "with your number of processes, such as fsdp2"
 _ZERO = {
@@ -130,6 +129,7 @@ class Layout:
         tp: each computes a part of every layer that the plan shards, on the same part of the batch.
         ep: each has a part of every layer's experts, and all other weights whole, on the same part of the batch.
         pp: each has only the layers of its stages; the other dimensions divide a stage.
+        cp: each computes its part of every sequence of the same batch, and shards weights together with ``dp_shard``.
     """
 
     dp_replicate: int = 1
@@ -137,6 +137,7 @@ class Layout:
     tp: int = 1
     ep: int = 1
     pp: int = 1
+    cp: int = 1
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -147,10 +148,12 @@ class Layout:
             raise ApplyError(
                 f"tp{self.tp}.ep{self.ep}: tp shares out experts, too; take tp{self.tp * self.ep} or ep{self.tp * self.ep}"
             )
+        if self.cp > 1 and (self.ep > 1 or self.pp > 1):
+            raise ApplyError(f"{self}: cp goes together with ddp, fsdp and tp alone; leave cp or the other one out")
 
     @classmethod
     def parse(cls, text: str) -> Layout:
-        """The layout of a text: ``ddp``, ``fsdp``, ``tp``, ``ep`` and ``pp`` with numbers, joined by dots, in any order.
+        """The layout of a text: ``ddp``, ``fsdp``, ``cp``, ``tp``, ``ep`` and ``pp`` with numbers, joined by dots, in any order.
 
         Raises ``ApplyError`` if the text is not a layout; the message has an example.
         """
@@ -179,6 +182,16 @@ class Layout:
     def data(self) -> int:
         """The number of parts of a batch."""
         return self.dp_replicate * self.dp_shard
+
+    @property
+    def shards(self) -> int:
+        """The number of processes over which each weight is sharded that layers gather while they compute."""
+        return self.dp_shard * self.cp
+
+    @property
+    def sharers(self) -> int:
+        """The number of processes that get the same part of a batch; they follow one another."""
+        return self.shares * self.cp
 
     def check(self, processes: int) -> None:
         """Raise ``ApplyError`` if the layout has another number of processes; the message names layouts that fit."""

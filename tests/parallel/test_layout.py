@@ -35,7 +35,7 @@ def test_layouts_that_are_named_fit(processes):
 @pytest.mark.parametrize(
     "text, said",
     [
-        ("tp2,fsdp2", "'tp2,fsdp2' is none of ddp2, fsdp2, tp2"),
+        ("tp2,fsdp2", "'tp2,fsdp2' is none of ddp2, fsdp2, cp2, tp2"),
         ("tp", "'tp' is none of"),
         ("two2", "'two2' is none of"),
         (
@@ -50,8 +50,9 @@ def test_layouts_that_are_named_fit(processes):
         ("tp2.dp", "'dp' is no part of a layout: data parallelism is ddp2 .* or fsdp2"),
         ("hsdp2", "are ddp2.fsdp2"),
         ("mp2", "is tp2 .* or pp2"),
-        ("sp2", "is tp2 with training=Training.sequence_parallel=True"),
-        ("cp2", "no context parallelism; tp2 with training=Training.sequence_parallel=True"),
+        ("sp2", "is cp2, or between the blocks of a layer tp2 with training=Training.sequence_parallel=True"),
+        ("cp2.pp2", "cp2.pp2: cp goes together with ddp, fsdp and tp alone"),
+        ("cp2.ep2", "cp2.ep2: cp goes together with ddp, fsdp and tp alone"),
         ("tp2.tp2", "tp twice"),
         ("tp0", "tp=0: give a whole number of 1 or more"),
         ("pp0", "pp=0: give a whole number"),

@@ -10,7 +10,7 @@ pytest.importorskip("transformers")
 from tests.parallel.launch import launch, line_of  # noqa: E402
 
 
-LAYOUTS = ("ddp2.tp2", "fsdp4", "fsdp2.tp2/2", "ddp2.fsdp2/2", "tp4/2")
+LAYOUTS = ("ddp2.tp2", "fsdp4", "fsdp2.cp2/2", "fsdp2.tp2/2", "ddp2.fsdp2/2", "tp4/2")
 """A layout, and the forwards of a step."""
 
 

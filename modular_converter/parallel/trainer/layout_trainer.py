@@ -75,14 +75,14 @@ class LayoutTrainer(Trainer):  # type: ignore[misc]
 
         def rows(value: torch.Tensor) -> torch.Tensor:
             # Processes that share a data rank follow one another.
-            every: torch.Tensor = self.accelerator.gather(value).unflatten(0, (layout.data, layout.shares, -1))
+            every: torch.Tensor = self.accelerator.gather(value).unflatten(0, (layout.data, layout.sharers, -1))
             return every[:, 0].flatten(0, 1)[:kept]
 
         return recursively_apply(rows, values, error_on_other_type=True)
 
     def get_tp_size(self) -> int:
         """The number of processes that get the same rows."""
-        return int(self.model.layout.shares)
+        return int(self.model.layout.sharers)
 
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None

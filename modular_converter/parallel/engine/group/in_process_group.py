@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -15,6 +16,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from modular_converter.parallel.choice.context_parallel import CURE as WITHOUT_CP
+from modular_converter.parallel.choice.context_parallel import ContextParallel
+from modular_converter.parallel.choice.context_parallel import difference as difference_in_parts
 from modular_converter.parallel.choice.select_plan import kept
 from modular_converter.parallel.choice.sequence_parallel import (
     CURE,
@@ -31,7 +35,12 @@ from modular_converter.parallel.engine.base.dropout import SharedDropout
 from modular_converter.parallel.engine.base.forwards import check_ids
 from modular_converter.parallel.engine.base.memory import print_usage, tell
 from modular_converter.parallel.engine.base.preflight import CHANGE_WEIGHTS, kept_fit, refusals
-from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN, Unproven, refusing_unproven
+from modular_converter.parallel.engine.base.unproven_arguments import (
+    UNPROVEN,
+    Unproven,
+    refuse_unproven,
+    refusing_unproven,
+)
 from modular_converter.parallel.engine.checkpoint.model_files import is_folder
 from modular_converter.parallel.engine.group.agreed_plan import (
     agreed_plan,
@@ -56,7 +65,7 @@ from modular_converter.parallel.engine.group.process_grid import (
     refuse_options,
     spread_over_data,
 )
-from modular_converter.parallel.engine.group.same_calls import meet, refuse_other_options
+from modular_converter.parallel.engine.group.same_calls import meet, refuse_other_inputs, refuse_other_options
 from modular_converter.parallel.engine.group.same_settings import SameSettings, compared_call, with_new_parts
 from modular_converter.parallel.engine.group.sharded_model import (
     Sharded,
@@ -89,6 +98,7 @@ from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import resolve
 from modular_converter.parallel.shard.apply import Applied
+from modular_converter.parallel.shard.collectives import ProcessGroup
 
 
 _NEEDS_GRADIENTS = "this model has its form for inference; leave inference= and compile= out to train it"
@@ -144,6 +154,9 @@ logger = logging.getLogger(__name__)
 _LOADED = (
     "{name} would change this process's share alone; take load_full_state_dict(state), which all processes must call"
 )
+_NO_CACHE = (
+    "{name} keeps keys and values, of which a process has its part alone with cp: take a layout without cp, such as tp"
+)
 ALONE = "{name} would change this process's share alone; call unshard(), {name}, and parallelize again"
 
 
@@ -172,8 +185,10 @@ def parallelize_here(given: Arguments) -> Any:
         plan, skeleton = plan_and_skeleton(model, given, types, grid, source)
         unproven = agreed_unproven(model, given.plan, grid.everyone) if grid.group.size > 1 else frozenset()
     shapes = {name: tuple(one.shape) for name, one in model.named_parameters(remove_duplicate=False)}
-    share = 1.0 if said is None else kept(model, plan, grid.group.size).share / grid.layout.dp_shard
+    share = 1.0 if said is None else kept(model, plan, grid.group.size).share / grid.layout.shards
     tell("cutting the weights", said)
+    if grid.context is not None:
+        _prove_context(model, grid)
     checked = check_ids(model)
     sequence = (
         _sequence_plan(model, plan, grid, skeleton) if given.training and given.training.sequence_parallel else None
@@ -201,6 +216,8 @@ def parallelize_here(given: Arguments) -> Any:
     model.__dict__["_hidden_sizes"] = hide_sizes(applied)
     if sequence is not None:  # after `fully_shard`, whose hooks replace a layer's inputs
         model.__dict__["_sequence"] = SequenceParallel(model, sequence.zone, grid.group, sequence.products)
+    if grid.context is not None:
+        model.__dict__["_context"] = ContextParallel(model, grid.context, _looks_at_calls(model, grid.context))
     if not isinstance(grid.group, DirectGroup):
         parts = mark_parts(model)
         if given.training and given.training.compile:
@@ -252,6 +269,28 @@ def _sequence_plan(model: Any, plan: Plan, grid: ProcessGrid, skeleton: Skeleton
     return unproven_sequence_plan(model, plan, skeleton)
 
 
+def _prove_context(model: Any, grid: ProcessGrid) -> None:
+    """Raise ``ApplyError`` on all processes if outputs or gradients of parts of a sequence differ; all must call it."""
+    with torch.random.fork_rng(devices=[]):
+        (said,) = from_first_process(lambda: (difference_in_parts(model),), grid.everyone)
+    if said:
+        raise ApplyError(f"cp: on parts of a sequence {said}: {WITHOUT_CP}")
+
+
+def _looks_at_calls(model: Any, group: ProcessGroup) -> Callable[[dict[str, Any]], None]:
+    """A check of whole sequences before they are cut: arguments with a proof, and the same in the first calls of all."""
+    own, seen = weakref.ref(model), set[bool]()
+
+    def check(given: dict[str, Any]) -> None:
+        sharded: Any = own()
+        refuse_unproven(sharded, type(sharded).forward, (), given)
+        if torch.is_grad_enabled() not in seen:
+            seen.add(torch.is_grad_enabled())
+            refuse_other_inputs((), given, group, 0)
+
+    return check
+
+
 def _class_of(own: type[Any], given: Arguments, grid: ProcessGrid) -> type[Any]:
     """The model's class with the methods of a sharded model."""
     inference = isinstance(grid.group, DirectGroup)
@@ -260,11 +299,13 @@ def _class_of(own: type[Any], given: Arguments, grid: ProcessGrid) -> type[Any]:
         for name in ("forward", "generate")
         if hasattr(own, name)
     }
-    if grid.layout.dp_shard > 1 and "generate" in body:
+    if grid.context is not None:
+        body |= refusals(own, ("generate", GENERATE_BATCH), ApplyError, _NO_CACHE)
+    elif grid.layout.dp_shard > 1 and "generate" in body:
         body["generate"] = until_all_are_done(body["generate"])
     if inference:
         body = {name: without_gradients(method, given.compile) for name, method in body.items()} | no_training()
-    if hasattr(own, GENERATE_BATCH):
+    if hasattr(own, GENERATE_BATCH) and grid.context is None:
         body[GENERATE_BATCH] = _batches_in_step(own, grid)
         body |= refusals(own, MANAGERS, ApplyError, NO_MANAGER)
     body |= agreeing_methods(own, grid.group)

@@ -21,6 +21,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
+from modular_converter.parallel.choice.context_parallel import refuse_forms
 from modular_converter.parallel.engine.group.kept_gathered import KeptGathered, hook_gradient
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup
 from modular_converter.parallel.errors import ApplyError
@@ -43,6 +44,7 @@ class ProcessGrid:
         layout: given, or equivalent to ``num_gpus`` or the caller's mesh.
         place: this process's device; weights may be on the host.
         stages: the processes that have the other stages; None without stages.
+        context: the processes that have the other parts of a sequence; None without ``cp``.
     """
 
     group: ProcessGroup
@@ -52,6 +54,7 @@ class ProcessGrid:
     layout: Layout
     place: torch.device
     stages: dist.ProcessGroup | None = None
+    context: ProcessGroup | None = None
 
     @property
     def data_rank(self) -> int:
@@ -61,7 +64,7 @@ class ProcessGrid:
         found = 0
         for dim in range(self.data.ndim):
             found = found * self.data.size(dim) + self.data.get_local_rank(dim)
-        return found
+        return found // self.layout.cp
 
 
 def process_grid(
@@ -91,8 +94,8 @@ def process_grid(
         group = kind(None)
         return ProcessGrid(group, group, None, None, layout, place)
     shares = "ep" if layout.ep > 1 else "tp"
-    shape = {"dp_replicate": layout.dp_replicate, "dp_shard": layout.dp_shard, shares: layout.shares}
-    has_data = layout.data > 1 or always_data
+    shape = {"dp_replicate": layout.dp_replicate, "dp_shard": layout.shards, shares: layout.shares}
+    has_data = layout.data * layout.cp > 1 or always_data
     if not has_data:
         shape = {shares: layout.shares}
     if layout.pp > 1:
@@ -104,8 +107,13 @@ def process_grid(
         data = made["dp_replicate", "dp_shard"] if layout.dp_replicate > 1 else made["dp_shard"]
     mesh_of_tensors = tensor if layout.shares > 1 else None
     stages = made["pp"].get_group() if layout.pp > 1 else None
-    everyone = ProcessGroup(None)
-    return ProcessGrid(ProcessGroup(tensor.get_group()), everyone, mesh_of_tensors, data, layout, place, stages)
+    context = None
+    if layout.cp > 1:
+        parts = {"data": layout.data, "cp": layout.cp, shares: layout.shares}
+        dimension = made["dp_shard"] if layout.data == 1 else mesh_of(place.type, parts)["cp"]
+        context = ProcessGroup(dimension.get_group())
+    group, everyone = ProcessGroup(tensor.get_group()), ProcessGroup(None)
+    return ProcessGrid(group, everyone, mesh_of_tensors, data, layout, place, stages, context)
 
 
 _MESHES: WeakKeyDictionary[dist.ProcessGroup, dict[Any, DeviceMesh]] = WeakKeyDictionary()
@@ -188,8 +196,8 @@ def spread_over_data(model: Any, grid: ProcessGrid, training: Training | None) -
     shared: dict[str, Any] = {"mesh": grid.data, "mp_policy": policy, "offload_policy": offload}
     single = {one for one in model.parameters() if one.dim() == 0}
     for one in single:
-        _average(one, grid.data)
-    reshard = options.reshard and grid.layout.dp_shard > 1
+        _average(one, grid.data, grid.layout.data)
+    reshard = options.reshard and grid.layout.shards > 1
     units: dict[Any, bool] = {}
     for layer in layers:
         unit = fully_shard(layer, reshard_after_forward=reshard, ignored_params=single, **shared)
@@ -198,6 +206,10 @@ def spread_over_data(model: Any, grid: ProcessGrid, training: Training | None) -
             # Data ranks may use different experts: the sums must include the gradients of unused ones.
             unit.set_reduce_scatter_unused_params(True)
     units[fully_shard(model, reshard_after_forward=False, ignored_params=single, **shared)] = False
+    if grid.layout.cp > 1:  # parts of one sequence, whose gradients are summed
+        for one in units:
+            one.set_gradient_divide_factor(grid.layout.data)
+            one.set_force_sum_reduction_for_comms(True)  # gloo has no sums of products
     _keep_names(model)
     KeptGathered(model, units, grid.everyone, options.compile)
 
@@ -225,6 +237,10 @@ def refuse_options(model: Any, grid: ProcessGrid, training: Training | None) -> 
             f"chunks=, schedule= and loss= are for stages: take a layout with pp, or leave them out of {grid.layout}"
         )
     _refuse_sequence(options, grid)
+    if grid.context is not None:
+        refuse_forms(model)
+        if options.compile or options.sequence_parallel:
+            raise ApplyError("cp goes neither with compile= nor with sequence_parallel= yet: leave one of them out")
     if options.recompute and not getattr(model, "supports_gradient_checkpointing", False):
         raise ApplyError(f"recompute: {type(model).__name__} has no gradient checkpointing; leave it out")
     if grid.data is None:
@@ -290,10 +306,9 @@ def _autocast(model: Any, kind: torch.dtype) -> None:
     made.forward = forward
 
 
-def _average(parameter: Any, mesh: Any) -> None:
-    """Average the gradient of a scalar parameter over data ranks: ``fully_shard`` takes no scalars."""
+def _average(parameter: Any, mesh: Any, size: int) -> None:
+    """Average the gradient of a scalar parameter over parts of a batch: ``fully_shard`` takes no scalars."""
     groups = [mesh.get_group(dim) for dim in range(mesh.ndim)]
-    size = mesh.size()
 
     def mean(tensor: torch.Tensor, groups: Any) -> torch.Tensor:
         local: torch.Tensor = tensor / size

@@ -94,7 +94,7 @@ def refuse_other_inputs(args: Any, kwargs: Any, group: ProcessGroup, data_rank: 
             continue
         first, second = (dist.get_global_rank(group.group, n) if group.group else n for n in (firsts[part], rank))
         raise ApplyError(
-            f"processes {first} and {second} divide the same layers or stages and were given different batches: give both "
+            f"processes {first} and {second} divide the same layers, stages or sequences and were given different batches: give both "
             "the same batch; in a layout, part model.data_rank of model.layout.data, which is the same for both"
         )
 

@@ -198,7 +198,7 @@ class SameSettings:
     """
 
     def __init__(self, model: torch.nn.Module, grid: ProcessGrid) -> None:
-        group = grid.everyone if grid.layout.dp_shard > 1 else grid.group
+        group = grid.everyone if grid.layout.shards > 1 else grid.group
         self.ranks, self.place = dist.get_process_group_ranks(group.group), grid.place
         ranks = hashlib.sha256(repr(self.ranks).encode()).hexdigest()[:16]
         _MADE[ranks] += 1  # processes make their models together; each model has its own keys in the store

@@ -103,8 +103,9 @@ class Sharded(InLayout, MemoryFigures):
         PATCHES.leave(own)
         own.__dict__.pop(WATCHED, None)
         own.__dict__.pop("_dropout").detach()
-        if "_sequence" in own.__dict__:
-            own.__dict__.pop("_sequence").detach()
+        for parts in ("_sequence", "_context"):
+            if parts in own.__dict__:
+                own.__dict__.pop(parts).detach()
         release(own.__dict__.pop("_held_modules"))
         uncheck_ids(own.__dict__.pop("_checked"))
         del own.__dict__["_applied"], own.__dict__["_grid"]
