@@ -3,7 +3,9 @@
 A llama-shaped model of 1.3 billion parameters in bfloat16, sequences of 2048 tokens: tokens a second and peak memory of
 one device, of layouts of `parallelize`, and of plain torch in the same layout, eager and with each layer compiled.
 `torchrun --nproc-per-node 1 utils/bench_train.py --runs dp --forms eager` measures `torch.nn.DataParallel`, and
-`--runs tp2,tp2+sp --forms eager` sequence parallelism.
+`--runs tp2,tp2+sp --forms eager` sequence parallelism. Long sequences: `--shape llama-6b --runs one,cp2 --forms eager
+--recompute --batch 1 --length 32768 --forward --warm-up 1 --steps 2`; 131072 with `--runs cp2 --optimizer sgd --warm-up 0
+--steps 1`. The loss of the first step is that of one device.
 Figures go to `--results` as they come; `python utils/bench_train.py --render --update docs/figures/training.md` writes the page.
 """
 
@@ -26,6 +28,13 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 SHAPES = {
     "llama-1.3b": {"hidden_size": 2048, "intermediate_size": 5504, "num_hidden_layers": 24, "num_attention_heads": 16},
+    "llama-6b": {
+        "hidden_size": 4096,
+        "intermediate_size": 11008,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+    },
     "tiny": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4},
 }
 VOCABULARY = 32000
@@ -42,6 +51,11 @@ def main() -> None:
     parser.add_argument("--shape", choices=SHAPES, default="llama-1.3b")
     parser.add_argument("--batch", type=int, default=4, help="sequences of one data rank")
     parser.add_argument("--length", type=int, default=2048)
+    parser.add_argument("--recompute", action="store_true", help="layers keep their inputs alone")
+    parser.add_argument("--optimizer", choices=("adamw", "sgd"), default="adamw")
+    parser.add_argument("--forward", action="store_true", help="also a forward that gives the last logits")
+    parser.add_argument("--warm-up", type=int, default=WARM_UP, help="steps that are not counted")
+    parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--limit", type=int, default=420, help="seconds after which no run begins")
     parser.add_argument("--results", type=Path, default=Path("bench-train.jsonl"))
     parser.add_argument("--render", action="store_true", help="measure nothing")
@@ -96,38 +110,61 @@ def measured(run: str, compiled: bool, options: argparse.Namespace, device: Any)
     import torch
 
     begin = time.perf_counter()
-    model, parts = made(run, compiled, options.shape, device)
+    model, parts = made(run, compiled, options, device)
     ready = time.perf_counter() - begin
     kinds: dict[type, list[Any]] = {}  # a fused step takes no mixed lists, as plain tensor parallelism leaves them
     for parameter in model.parameters():
         kinds.setdefault(type(parameter), []).append(parameter)
-    optimizer = torch.optim.AdamW([{"params": group} for group in kinds.values()], lr=1e-4, fused=True)
+    kind = torch.optim.AdamW if options.optimizer == "adamw" else torch.optim.SGD
+    optimizer = kind([{"params": group} for group in kinds.values()], lr=1e-4, fused=True)
     rows = options.batch * (parts if run == "dp" else 1)  # which divides its batch itself
+    torch.manual_seed(1)
     ids = torch.randint(0, VOCABULARY, (rows, options.length), device=device)
+    losses = []
 
     def step() -> None:
-        model(input_ids=ids, labels=ids, use_cache=False).loss.mean().backward()
+        loss = model(input_ids=ids, labels=ids, use_cache=False).loss.mean()
+        loss.backward()
         optimizer.step()
         optimizer.zero_grad()
+        losses.append(loss.detach())
 
+    found: Row = forward_of(model, ids, device) if options.forward else {}
     warm = time.perf_counter()
-    for _ in range(WARM_UP):
+    for _ in range(options.warm_up):
         step()
     wait(device)
     warm = time.perf_counter() - warm
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     begin = time.perf_counter()
-    for _ in range(STEPS):
+    for _ in range(options.steps):
         step()
     wait(device)
-    seconds = (time.perf_counter() - begin) / STEPS
+    seconds = (time.perf_counter() - begin) / options.steps
     peak = torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else 0.0
     tokens = options.batch * options.length * parts / seconds
-    return {"tokens": tokens, "step_ms": seconds * 1e3, "peak_mib": peak, "ready_s": ready, "warm_up_s": warm}
+    found |= {"tokens": tokens, "step_ms": seconds * 1e3, "peak_mib": peak, "ready_s": ready, "warm_up_s": warm}
+    return found | {"loss": float(losses[0])}
 
 
-def made(run: str, compiled: bool, shape: str, device: Any) -> tuple[Any, int]:
+def forward_of(model: Any, ids: Any, device: Any) -> Row:
+    """Time and peak of the second of two forwards without gradients, of which the last logits alone are kept."""
+    import torch
+
+    with torch.no_grad():
+        model(input_ids=ids, logits_to_keep=1, use_cache=False)
+        wait(device)
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+        begin = time.perf_counter()
+        model(input_ids=ids, logits_to_keep=1, use_cache=False)
+        wait(device)
+    peak = torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else 0.0
+    return {"forward_ms": (time.perf_counter() - begin) * 1e3, "forward_peak_mib": peak}
+
+
+def made(run: str, compiled: bool, options: argparse.Namespace, device: Any) -> tuple[Any, int]:
     """The model of a run, and the number of devices over which its batch is divided."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -135,16 +172,18 @@ def made(run: str, compiled: bool, shape: str, device: Any) -> tuple[Any, int]:
     from modular_converter.parallel import Training, parallelize
 
     torch.manual_seed(0)
-    config = LlamaConfig(**SHAPES[shape], vocab_size=VOCABULARY, attn_implementation="sdpa")
+    config = LlamaConfig(**SHAPES[options.shape], vocab_size=VOCABULARY, attn_implementation="sdpa")
     with torch.device(device):
         model: Any = LlamaForCausalLM(config).to(torch.bfloat16)
     kind = run.rpartition(" ")[2]
     if "plain" not in run and run not in ("one", "dp"):
         layout, _, more = kind.partition("+")
-        training = Training(compile=compiled, sequence_parallel=more == "sp")
+        training = Training(compile=compiled, sequence_parallel=more == "sp", recompute=options.recompute)
         parallelize(model, layout=layout, training=training, device=device.type, probe=False)
         return model.train(), model.layout.data
     model.train()
+    if options.recompute:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     if run == "dp":
         return torch.nn.DataParallel(model), max(1, torch.cuda.device_count())
     if run == "plain tp2":
