@@ -98,8 +98,12 @@ class WatchedState:
         self.paths = [path for _, _, path in found]
         self.places = {place: n for n, place in enumerate(zip(self.paths, self.names))}
         self.values = list(map(dict.get, self.owners, self.names))
-        inside = {n: self._inside(value) for n, value in enumerate(self.values)}
-        self.inside = {n: mark for n, mark in inside.items() if mark is not None}
+        # An object in several places (a part's copy of the configuration, on each of its layers) is looked into once.
+        inside: dict[int, Any] = {}
+        for value in self.values:
+            if id(value) not in inside:
+                inside[id(value)] = self._inside(value)
+        self.inside = {n: mark for n, value in enumerate(self.values) if (mark := inside[id(value)]) is not None}
         kept = {path: scope["_buffers"] for path, scope in self.by_path.items()}
         self.registers = [register for path, register in kept.items() if register or path in self.watched]
         self.counts = list(map(len, self.registers))
@@ -157,12 +161,13 @@ class WatchedState:
                 self.inside[n] = mark
 
     def _changed_inside(self) -> set[int]:
-        values, changed = self.values, set()
+        values, known = self.values, dict[tuple[int, int], bool]()
         for n, mark in self.inside.items():
-            # A copy of plain values is compared as it is; it takes a tenth of the time.
-            if (values[n] if type(mark) in _COPIED else self._inside(values[n])) != mark:
-                changed.add(n)
-        return changed
+            which = id(values[n]), id(mark)
+            if which not in known:
+                # A copy of plain values is compared as it is; it takes a tenth of the time.
+                known[which] = (values[n] if type(mark) in _COPIED else self._inside(values[n])) != mark
+        return {n for n, mark in self.inside.items() if known[id(values[n]), id(mark)]}
 
     def _changed_buffers(self) -> bool:
         if list(map(len, self.registers)) != self.counts:

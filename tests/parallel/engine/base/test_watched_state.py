@@ -1,6 +1,7 @@
 """A look at a model's state finds every write to its tensors, also one that leaves their versions as they are."""
 
 import functools
+import types
 
 import pytest
 import torch
@@ -57,3 +58,20 @@ def test_functions_and_objects_without_an_inside_cost_nothing_between_calls():
     assert not state.inside and not state.differences()
     model[0].forward = functools.partial(torch.relu)
     assert [one.where for one in state.differences()] == ["0.forward"]
+
+
+def test_an_object_on_many_modules_is_looked_into_once_and_its_change_seen_on_all(monkeypatch):
+    """As the decoder's copy of a configuration on each layer of T5."""
+    model = torch.nn.Sequential(*[torch.nn.Linear(2, 2) for _ in range(20)])
+    shared, other = types.SimpleNamespace(size=2), types.SimpleNamespace(size=2)
+    for n, module in enumerate(model):
+        module.config = other if n == 7 else shared
+    state, looked = WatchedState(model), []
+    inside = state._inside
+    monkeypatch.setattr(state, "_inside", lambda value: (looked.append(value), inside(value))[1])
+    assert not state.differences() and looked == [shared, other]
+    shared.size = 3
+    assert [one.where for one in state.differences()] == [f"{n}.config" for n in range(20) if n != 7]
+    assert not state.differences()
+    other.size = 3
+    assert [one.where for one in state.differences()] == ["7.config"] and not state.differences()
