@@ -13,6 +13,7 @@ from modular_converter.authoring.normal_form import normal, without_comments
 from modular_converter.authoring.sources import SourceFile
 from modular_converter.convert.emit.imports import names_in_annotations
 from modular_converter.convert.inherit.build import rename_class
+from modular_converter.convert.schedule import reached
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.names import ModelNames
 from modular_converter.model.class_blocks import ClassBlock, Member, block_lines, parse_class
@@ -76,14 +77,12 @@ def _needed(module: Module, kept: Collection[str]) -> set[str]:
     for statement in module.statements:
         if statement.name not in definitions:
             needed |= (statement.uses | statement.condition) & definitions.keys()
-    todo = list(needed)
-    while todo:
-        one = definitions[todo.pop()]
-        used = one.uses | names_in_annotations(one.text, frozenset(definitions))
-        new = (used & definitions.keys()) - needed
-        needed |= new
-        todo += new
-    return needed
+
+    def used(name: str) -> Collection[str]:
+        one = definitions[name]
+        return (one.uses | names_in_annotations(one.text, frozenset(definitions))) & definitions.keys()
+
+    return reached(needed, used)
 
 
 def _may_go(statement: Statement) -> bool:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import json
 import os
 import re
 from collections import Counter
@@ -16,9 +15,9 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from modular_converter.authoring.normal_form import Abstraction, squeezed
-from modular_converter.check.cache.store import bound, cache_folder, digest, read_entry, write_entry
+from modular_converter.check.cache.store import cache_folder, digest, keep_values, read_values
 from modular_converter.convert.batch import without_collector
-from modular_converter.convert.schedule import required_files
+from modular_converter.convert.schedule import reached, required_files
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.names import ModelNames
 from modular_converter.findings import ConversionError
@@ -100,7 +99,7 @@ def hash_of(form: str) -> int:
 def read_index(models: str, library: Library, cached: bool = True) -> LibraryIndex:
     """Index the flat files below a folder of models. Files that the cache knows by their content are not read again."""
     key = digest(f"authoring {FORMAT} {_tool()} {models}".encode())
-    known = _load(key) if cached else {}
+    known = read_values(cache_folder(), key) if cached else {}
     names = library.names(models)
     names_key = digest(repr(sorted(names.by_type.items())).encode())[:16]
     found: dict[str, list[Any]] = {}
@@ -113,7 +112,7 @@ def read_index(models: str, library: Library, cached: bool = True) -> LibraryInd
             found[stamp] = known.get(stamp) or _facts(path, names, library)
             facts[path] = found[stamp]
     if cached and found.keys() != known.keys():
-        _store(key, found)
+        keep_values(cache_folder(), key, found)
     return _index(facts, library.settings)
 
 
@@ -207,24 +206,6 @@ def _index(facts: Mapping[str, list[Any]], settings: Settings) -> LibraryIndex:
     return LibraryIndex(entries, needs, years, by_part, ancestors(named))
 
 
-def _load(key: str) -> dict[str, list[Any]]:
-    body = read_entry(cache_folder(), key)
-    try:
-        loaded = json.loads(body) if body else {}
-    except ValueError:
-        return {}
-    return loaded if isinstance(loaded, dict) else {}
-
-
-def _store(key: str, found: Mapping[str, list[Any]]) -> None:
-    """Store the index for the next run; if this fails, the next run reads all files again."""
-    try:
-        write_entry(cache_folder(), key, json.dumps(found, separators=(",", ":")).encode())
-        bound(cache_folder())
-    except OSError:
-        return
-
-
 SMALLEST = 12
 """The fewest characters of a part that is characteristic."""
 
@@ -287,18 +268,8 @@ def ancestors(named: Mapping[str, Collection[str]]) -> dict[str, frozenset[str]]
     Args:
         named: model -> the models that its own files name.
     """
-    reached = {model: _reached(model, named) for model in named}
+    above = {model: reached(named[model], lambda one: named.get(one, ())) for model in named}
     return {
-        model: frozenset(other for other in found if model not in reached.get(other, ()))
-        for model, found in reached.items()
+        model: frozenset(other for other in found if model not in above.get(other, ()))
+        for model, found in above.items()
     }
-
-
-def _reached(model: str, named: Mapping[str, Collection[str]]) -> set[str]:
-    found: set[str] = set()
-    todo: list[str] = [model]
-    while todo:
-        new: Iterable[str] = [other for other in named.get(todo.pop(), ()) if other not in found]
-        found.update(new)
-        todo += new
-    return found

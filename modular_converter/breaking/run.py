@@ -4,8 +4,6 @@ each model in both -> changes -> causes -> findings
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -19,7 +17,7 @@ from modular_converter.breaking.report import CauseGroup, findings_of, groups
 from modular_converter.breaking.values import CodePlace
 from modular_converter.check.cache.answers import KeptAnswers
 from modular_converter.check.cache.key import key_of, remembered_versions
-from modular_converter.check.cache.store import digest, read_entry, write_entry
+from modular_converter.check.cache.store import digest, keep_values, read_values
 from modular_converter.convert.batch import Progress, in_processes
 from modular_converter.files.arguments import ALL, select_files
 from modular_converter.findings import ConversionError, Finding
@@ -140,8 +138,7 @@ class _Entry:
         """`key` is that of the settings; `old` and `new` are the folders of models."""
         self._folder = folder if key else None
         self._name = digest(f"breaking {key} {old} {new}".encode("utf-8", "surrogatepass"))
-        body = read_entry(self._folder, self._name) if self._folder else None
-        found = json.loads(body) if body else {}
+        found = read_values(self._folder, self._name) if self._folder else {}
         self._models = found.get("models", {})
         self.followed: set[str] = set(found.get("followed", ()))
         """The names of all functions whose bodies were followed."""
@@ -169,9 +166,7 @@ class _Entry:
             self._models |= {
                 model: {"changes": one.changes, "new": one.new, "old": one.old} for model, one in kept.items()
             }
-            body = json.dumps({"models": self._models, "followed": sorted(self.followed)})
-            with contextlib.suppress(OSError):
-                write_entry(self._folder, self._name, body.encode("utf-8", "surrogatepass"))
+            keep_values(self._folder, self._name, {"models": self._models, "followed": sorted(self.followed)})
 
 
 def _is_in_place(known: _Known, new: ModelTree) -> bool:

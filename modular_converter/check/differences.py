@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from modular_converter.check.conversions import Conversions, Differences
 from modular_converter.check.tree_changes import FileChange, file_changes
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.format import format_files
-from modular_converter.convert.schedule import levels
+from modular_converter.convert.schedule import levels, reached
 from modular_converter.files.generated_files import about_release, put_in_place
 from modular_converter.findings import UNPARSABLE, ConversionError, Finding, Location
 from modular_converter.model.index import index_module
@@ -141,21 +142,10 @@ def _models(paths: Sequence[str]) -> int:
 
 def _shared(members: Sequence[StaleFile], stale: Mapping[str, StaleFile], settings: Settings) -> Sequence[str]:
     """The files that all of some files are made from, directly or through others that are out of date."""
-    common = set(_all_sources(members[0], stale))
-    for one in members[1:]:
-        common &= set(_all_sources(one, stale))
+    step = functools.cache(lambda path: stale[path].sources if path in stale else ())
+    common = frozenset.intersection(*(frozenset(reached(one.sources, step)) for one in members))
     models = (path for path in common if os.path.basename(os.path.dirname(path)) not in settings.no_models)
     return sorted(os.path.basename(path) for path in models if os.path.basename(path) != "__init__.py")
-
-
-def _all_sources(start: StaleFile, stale: Mapping[str, StaleFile]) -> Iterator[str]:
-    todo, seen = [start], {start.path}
-    while todo:
-        for source in todo.pop().sources:
-            yield source
-            if source in stale and source not in seen:
-                seen.add(source)
-                todo.append(stale[source])
 
 
 def _diagnose(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import click
 
 from modular_converter.check.cache.key import tool_stamp
-from modular_converter.check.cache.store import bound, cache_folder, digest, read_entry, write_entry
+from modular_converter.check.cache.store import cache_folder, digest, keep_values, read_values
 from modular_converter.check.run import CheckOptions, check
 from modular_converter.files.arguments import ALL
 from modular_converter.files.atomic_write import replace_file
@@ -29,18 +29,16 @@ class _Memory(NamedTuple):
 
     folder: str
 
+    def read(self, name: str) -> Mapping[str, Sequence[str]]:
+        """What was written."""
+        return read_values(self.folder, self._entry(name))
+
+    def write(self, name: str, values: Mapping[str, Sequence[str]]) -> None:
+        """Remember it."""
+        keep_values(self.folder, self._entry(name), values)
+
     def _entry(self, name: str) -> str:
         return digest(f"merge {tool_stamp()!r} {name}".encode("utf-8", "surrogatepass"))
-
-    def read(self, name: str) -> bytes | None:
-        """What was written; None where nothing was."""
-        return read_entry(self.folder, self._entry(name))
-
-    def write(self, name: str, body: bytes) -> None:
-        """Remember it. A folder that cannot be written to is no error."""
-        with contextlib.suppress(OSError):
-            write_entry(self.folder, self._entry(name), body)
-            bound(self.folder)
 
 
 def set_up(root: str | None, package: str | None, *, yes: bool) -> int:

@@ -125,6 +125,16 @@ def _cycle_from(start: str, needs: Mapping[str, Sequence[str]]) -> tuple[str, ..
     return ()
 
 
+def reached(starts: Iterable[str], step: Callable[[str], Iterable[str]]) -> set[str]:
+    """Some files or names, and all that steps lead to from them."""
+    found, waiting = {*starts}, [*starts]
+    while waiting:
+        new = {*step(waiting.pop())} - found
+        found |= new
+        waiting += new
+    return found
+
+
 class Schedule:
     """The files still to be converted. Each round looks only at files that the last round has touched."""
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import modular_converter
-from modular_converter.convert.schedule import ancestor_files, removes_attributes, required_files
+from modular_converter.convert.schedule import ancestor_files, reached, removes_attributes, required_files
 from modular_converter.convert.source.library import Library
 from modular_converter.files.generated_files import path_of_generated
 from modular_converter.files.read import is_installed
@@ -106,11 +106,11 @@ class _Grounds:
 
     def of(self, start: str) -> set[str]:
         """The file itself and all its sources, at any distance."""
-        return _reached(start, self._of_one)
+        return reached([start], self._of_one)
 
     def imported_by(self, start: str) -> set[str]:
         """The file itself and those of its sources that imports of modular files lead to, which are soon found."""
-        return _reached(start, self._imported_by_one)
+        return reached([start], self._imported_by_one)
 
     def _of_one(self, path: str) -> frozenset[str]:
         if path not in self._direct:
@@ -169,16 +169,6 @@ def _affected(changed: Touched, paths: Iterable[str], grounds: _Grounds) -> list
         for path in paths
         if any(map(is_touched, grounds.imported_by(path))) or any(map(is_touched, grounds.of(path)))
     )
-
-
-def _reached(start: str, step: Callable[[str], Collection[str]]) -> set[str]:
-    """A file, and all that steps lead to from it."""
-    seen, waiting = {start}, [start]
-    while waiting:
-        new = {*step(waiting.pop())} - seen
-        seen |= new
-        waiting += new
-    return seen
 
 
 def _links_of(path: str, settings: Settings) -> Iterator[str]:

@@ -11,7 +11,6 @@ clone, which git never takes from a repository.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import sys
@@ -147,10 +146,10 @@ class _Outcome(NamedTuple):
 class OutcomeCache(Protocol):
     """Remembers the files of a merge, which git asks for one by one."""
 
-    def read(self, name: str) -> bytes | None:
-        """What was written; None where nothing was."""
+    def read(self, name: str) -> Mapping[str, Sequence[str]]:
+        """What was written."""
 
-    def write(self, name: str, body: bytes) -> None:
+    def write(self, name: str, values: Mapping[str, Sequence[str]]) -> None:
         """Remember it, if that is possible."""
 
 
@@ -179,11 +178,10 @@ def resolved(repository: Repository, path: str, base: bytes, theirs: bytes, memo
 def _outcome(repository: Repository, path: str, sides: _Sides, memory: OutcomeCache) -> _Outcome:
     """A file after a merge. All that conflict are converted together, when git asks for the first of them."""
     name = repr((repository.top, repository.commit("HEAD"), *sides))
-    body = memory.read(name)
-    known = {one: _Outcome(*values) for one, values in json.loads(body).items()} if body else {}
+    known = {one: _Outcome(*values) for one, values in memory.read(name).items()}
     if path not in known:
         known = _merged(repository, sides, path)
-        memory.write(name, json.dumps(known).encode("utf-8", "surrogatepass"))
+        memory.write(name, known)
     return known[path]
 
 

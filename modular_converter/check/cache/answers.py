@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -27,9 +26,7 @@ class KeptAnswers:
         """
         self._folder = folder if key else None
         self._name = store.digest(f"answers {key}".encode("utf-8", "surrogatepass"))
-        body = store.read_entry(self._folder, self._name) if self._folder else None
-        found = json.loads(body) if body else None
-        self._known: dict[str, Any] = found if isinstance(found, dict) else {}
+        self._known = store.read_values(self._folder, self._name) if self._folder else {}
         self._is_new = False
 
     def get(self, name: str, library: Library, make: Callable[[Library], Any], about: str = "") -> Any:
@@ -49,9 +46,7 @@ class KeptAnswers:
     def store(self) -> None:
         """Keep the answers for the next run. A folder that cannot be written to is no error."""
         if self._is_new and self._folder:
-            with contextlib.suppress(OSError):
-                store.write_entry(self._folder, self._name, json.dumps(self._known).encode("utf-8", "surrogatepass"))
-                store.bound(self._folder)
+            store.keep_values(self._folder, self._name, self._known)
 
 
 def _are_same(reads: Mapping[str, str], packages: Mapping[str, str], library: Library) -> bool:

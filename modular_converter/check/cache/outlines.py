@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Mapping
 
 from modular_converter.check.cache import store
@@ -14,18 +13,14 @@ from modular_converter.model.module import ImportedName
 
 def load_outlines(cache_folder: str, models: str) -> dict[str, Outline]:
     """The outlines of the files below a folder of models, by the key of their text; `{}` where none can be read."""
-    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
-        found = json.loads(store.read_entry(cache_folder, _name(models)) or b"{}")
-        return {key: _unpacked(*values) for key, values in found.items()}
+    with contextlib.suppress(ValueError, TypeError):
+        return {key: _unpacked(*one) for key, one in store.read_values(cache_folder, _name(models)).items()}
     return {}
 
 
 def store_outlines(cache_folder: str, models: str, outlines: Mapping[str, Outline]) -> None:
-    """Keep outlines for the next run. A folder that cannot be written to is no error."""
-    with contextlib.suppress(OSError):
-        values = {key: _packed(one) for key, one in outlines.items()}
-        store.write_entry(cache_folder, _name(models), json.dumps(values).encode())
-        store.bound(cache_folder)
+    """Keep outlines for the next run."""
+    store.keep_values(cache_folder, _name(models), {key: _packed(one) for key, one in outlines.items()})
 
 
 def _packed(outline: Outline) -> tuple[object, object]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import re
 import stat
+from collections.abc import Mapping
+from typing import Any
 
 from modular_converter.settings.disk import read_regular
 
@@ -87,6 +90,21 @@ def write_entry(folder: str, name: str, body: bytes, suffix: str = _SUFFIX) -> N
     if len(body) <= MAX_ENTRY_BYTES - 65:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         replace_file(os.path.join(folder, name + suffix), digest(body).encode("ascii") + b"\n" + body)
+
+
+def read_values(folder: str, name: str) -> dict[str, Any]:
+    """The values of an entry by name; none if it is missing or of another form."""
+    with contextlib.suppress(ValueError, RecursionError):
+        found = json.loads(read_entry(folder, name) or b"{}")
+        return found if isinstance(found, dict) else {}
+    return {}
+
+
+def keep_values(folder: str, name: str, values: Mapping[str, Any]) -> None:
+    """Keep values that JSON knows for later runs. A folder that cannot be written to is no error."""
+    with contextlib.suppress(OSError):
+        write_entry(folder, name, json.dumps(values, separators=(",", ":")).encode())
+        bound(folder)
 
 
 def bound(folder: str) -> None:
