@@ -13,13 +13,12 @@ from typing import Any
 import click
 
 from modular_converter.authoring.absorb import Absorbed, absorb
-from modular_converter.authoring.arguments import choose_models
 from modular_converter.authoring.attempt import FileDifference, Proof
+from modular_converter.authoring.choice import Suggestion, snippet, suggest
 from modular_converter.authoring.draft import How
-from modular_converter.authoring.flat_model import FlatModel, read_flat_model
+from modular_converter.authoring.flat_model import FlatModel, choose_models, read_flat_model
 from modular_converter.authoring.library_index import read_index
 from modular_converter.authoring.modularize import Modularized, modularize_allowing
-from modular_converter.authoring.suggest import Suggestion, snippet, suggest
 from modular_converter.commands.output import print_diff, progress, report
 from modular_converter.convert.batch import without_collector
 from modular_converter.convert.source.library import Library

@@ -136,7 +136,7 @@ def _of_rules_off(result: CheckResult, selected: Collection[str], *, counted: bo
     reported = off_by_default().intersection((*settings.select, *selected))
     if not (reported or counted):
         return (), False
-    from modular_converter.authoring.inheritable import find_inheritable
+    from modular_converter.authoring.sources import find_inheritable
 
     settings = replace(settings, select=(*settings.select, *off_by_default()))
     paths = [conversion.path for conversion in result.conversions]

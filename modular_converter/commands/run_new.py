@@ -22,8 +22,7 @@ from modular_converter.authoring.new_model import (
     table_entries,
     title,
 )
-from modular_converter.authoring.survey import Survey, survey, survey_files
-from modular_converter.authoring.tools_in_use import DEFAULT_LENGTH, ToolsInUse, tools_in_use
+from modular_converter.authoring.survey import DEFAULT_LENGTH, Survey, ToolsInUse, survey, survey_files, tools_in_use
 from modular_converter.commands.output import print_diff, report
 from modular_converter.convert.emit.banner import banner
 from modular_converter.convert.emit.format import format_files

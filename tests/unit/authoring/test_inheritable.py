@@ -78,7 +78,7 @@ def test_it_is_off_and_is_counted_without_being_a_finding(tmp_path: Path) -> Non
 
 def test_a_check_without_it_reads_no_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = plant(tmp_path)
-    monkeypatch.setitem(sys.modules, "modular_converter.authoring.inheritable", None)
+    monkeypatch.setitem(sys.modules, "modular_converter.authoring.sources", None)
     assert check(path).exit_code == 0
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from modular_converter.authoring.survey import Survey, survey, survey_files
-from modular_converter.authoring.tools_in_use import ToolsInUse, tools_in_use
+from modular_converter.authoring.survey import Survey, ToolsInUse, survey, survey_files, tools_in_use
 from modular_converter.settings.load import profile_settings
 
 

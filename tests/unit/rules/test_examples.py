@@ -7,7 +7,7 @@ import pathlib
 import pytest
 
 from modular_converter import rules
-from modular_converter.authoring.inheritable import find_inheritable
+from modular_converter.authoring.sources import find_inheritable
 from modular_converter.convert.batch import Run
 from modular_converter.findings import Finding, Rule
 from modular_converter.settings.load import profile_settings
