@@ -13,7 +13,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec
 
 
 if TYPE_CHECKING:
@@ -61,6 +61,10 @@ class Rule(NamedTuple):
     def fix_applicability(self) -> str:
         """`safe` or `unsafe`, for a rule with a fix."""
         return "unsafe" if self.unsafe_fix else "safe"
+
+    def finding(self, location: Location, message: str, help: str = "", **further: Any) -> Finding:
+        """A case of the rule, with the further fields of a finding by name."""
+        return Finding(self, location, message, help, **further)
 
     @property
     def can_be_ignored(self) -> bool:

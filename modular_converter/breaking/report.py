@@ -87,8 +87,7 @@ def _finding(group: CauseGroup) -> Finding:
     owner = f" in `{group.cause.owner}`" if group.cause.owner else ""
     entries = list(dict.fromkeys(key for one in group.changes for key in one.keys))
     related = dict.fromkeys(Location(one.place.path, one.place.line) for one in group.changes)
-    return Finding(
-        rule,
+    return rule.finding(
         Location(group.cause.path, group.cause.line),
         f"{group.message}{owner}: {reached}{keys}",
         help=f"Keys: {first_of(entries, NAMED)}." if entries else "",

@@ -104,7 +104,7 @@ class Obstacle(NamedTuple):
 def not_mergeable(rule: Rule, location: Location, override: str, reason: str, help: str | None = None) -> Finding:
     """See `Obstacle`."""
     help = help or f"Write the lines of the parent's `{override}` out, and change what you need."
-    return Finding(rule, location, f"`{override}` cannot be merged with the parent's: {reason}", help=help)
+    return rule.finding(location, f"`{override}` cannot be merged with the parent's: {reason}", help=help)
 
 
 def fields_of(block: ClassBlock) -> frozenset[str]:

@@ -44,8 +44,7 @@ imported from the module that defines it. A name with only the model's name in a
 
 def unknown_parent(location: Location, name: str, neighbour: str, *, candidates: Iterable[str] = ()) -> Finding:
     """`neighbour` is the path of the file that lacks `name`, `candidates` are the names that it defines."""
-    return Finding(
-        UNKNOWN_PARENT,
+    return UNKNOWN_PARENT.finding(
         location,
         f"`{name}` is not defined in {neighbour}",
         help=did_you_mean(name, candidates) + "Import a name from the file that defines it.",
@@ -71,8 +70,7 @@ the library) may be added freely.
 def two_parents(location: Location, name: str, parents: tuple[str, ...]) -> Finding:
     """`parents` are the bases of class `name` that come from neighbours."""
     listed = ", ".join(f"`{parent}`" for parent in parents)
-    return Finding(
-        TWO_PARENTS,
+    return TWO_PARENTS.finding(
         location,
         f"class `{name}` inherits from more than one neighbour class: {listed}",
         help=f"Keep one of them as the parent and write what you need of the others into `{name}`.",
@@ -95,8 +93,7 @@ Give the class by its name. If the expression chooses between classes, write one
 
 def base_not_a_name(location: Location, name: str, base: str) -> Finding:
     """`base` is the expression as written."""
-    return Finding(
-        BASE_NOT_A_NAME,
+    return BASE_NOT_A_NAME.finding(
         location,
         f"the base `{base}` of class `{name}` is not a name",
         help="Write the base as a name or a dotted name, such as `OldMLP` or `nn.Module`.",
@@ -120,8 +117,7 @@ from another model.
 
 def deep_inheritance(location: Location, name: str, parent: str, grandparent: str, module: str) -> Finding:
     """Class `name` inherits from `parent`, which inherits from `grandparent` of the model file `module`."""
-    return Finding(
-        DEEP_INHERITANCE,
+    return DEEP_INHERITANCE.finding(
         location,
         f"the parent `{parent}` of `{name}` itself inherits from `{grandparent}` of {module}",
         help=f"Inherit from `{grandparent}` and add what `{parent}` changes, so that the generated file stands alone.",
@@ -155,8 +151,7 @@ is named. What the definition uses must be the same, too: `modular-convert modul
 def inheritable_definition(location: Location, name: str, original: str, dotted: str, *, is_class: bool) -> Finding:
     """`name` is written out, and the neighbour `dotted` defines the same under the name `original`."""
     use = f" and `class {name}({original}): pass`" if is_class else ""
-    return Finding(
-        INHERITABLE_DEFINITION,
+    return INHERITABLE_DEFINITION.finding(
         location,
         f"`{name}` is written out, and `{original}` of {dotted} is the same",
         help=f"Write `from {dotted} import {original}`{use} in place of the definition.",
@@ -180,8 +175,7 @@ Write the name as the neighbour does. Any other name that the neighbour does not
 
 def parent_in_other_case(location: Location, name: str, meant: str, neighbour: str) -> Finding:
     """`neighbour` is the module that lacks `name` and defines `meant`."""
-    return Finding(
-        PARENT_IN_OTHER_CASE,
+    return PARENT_IN_OTHER_CASE.finding(
         location,
         f"`{name}` is read as `{meant}`: {neighbour} does not define it, and Python raises ImportError",
         help=f"Write `{meant}`, in the import too.",
@@ -309,8 +303,7 @@ Write the call in another method, or silence the finding if the class is meant.
 
 def base_in_class_method(location: Location, method: str, base: str) -> Finding:
     """The class method `method` calls the one of `base`."""
-    return Finding(
-        BASE_IN_CLASS_METHOD,
+    return BASE_IN_CLASS_METHOD.finding(
         location,
         f"`{base}.{method}(…)` becomes `super().{method}(…)`, whose `cls` is not `{base}` but the class that is called",
         help="Move the call into a method of another name if it shall make a `"
@@ -352,8 +345,7 @@ Write the more special class first, as in `class NewMLP(NewMixin, OldMLP)`.
 
 def inconsistent_bases(location: Location, name: str, bases: str) -> Finding:
     """`bases` are those of the generated class `name`, as they stand there."""
-    return Finding(
-        INCONSISTENT_BASES,
+    return INCONSISTENT_BASES.finding(
         location,
         f"Python finds no order for the bases of the generated `{name}({bases})`",
         help="Name each base once, a class before those that it inherits from.",
@@ -389,8 +381,7 @@ def foreign_base(
         else (f"import `{leaf}` from the file that defines it: not from a modular file, and not under `if` or `try`")
     )
     cure = f"Write {source}." if module else f"Write `class {name}({leaf})`, and {source}."
-    return Finding(
-        FOREIGN_BASE,
+    return FOREIGN_BASE.finding(
         location,
         f"the generated `{name}` would still inherit from `{base}` of another model",
         help=f"Write `class {name}({leaf})` at the top level, not under `if` or `try`." if is_inner else cure,

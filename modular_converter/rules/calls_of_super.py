@@ -37,8 +37,7 @@ def super_kwargs_without_parent(
 ) -> Finding:
     """`parent` is "" for a class without a neighbour parent; `candidates` are the methods that it does define."""
     lacking = f"`{parent}` does not define it" if parent else "the class has no neighbour parent"
-    return Finding(
-        SUPER_KWARGS_WITHOUT_PARENT,
+    return SUPER_KWARGS_WITHOUT_PARENT.finding(
         location,
         f"`{method}` takes `**super_kwargs`, but {lacking}",
         help=did_you_mean(method, candidates) + "Write its parameters out, or use an ordinary `**kwargs`.",
@@ -126,8 +125,7 @@ If you want the method of a base, name the base: `nn.Module.m(self, …)`. Other
 
 def super_call_not_in_parent(location: Location, method: str, parent: str) -> Finding:
     """`parent` is the neighbour class that inherits `method` or lacks it."""
-    return Finding(
-        SUPER_CALL_NOT_IN_PARENT,
+    return SUPER_CALL_NOT_IN_PARENT.finding(
         location,
         f"`super().{method}()` stays as it is: `{parent}` does not define `{method}` itself",
         help=f"Name the class whose `{method}` you want, as in `Base.{method}(self, …)`, or check the name.",
@@ -166,8 +164,7 @@ def super_call_not_a_statement(location: Location, method: str, parent: str, *, 
     """`parent` is the neighbour class whose `method` the author meant to call, or to read as an attribute."""
     written = f"super().{method}{'()' if is_call else ''}"
     cure = f", or make the call a statement: `super().{method}(…)`" if is_call else ""
-    return Finding(
-        SUPER_CALL_NOT_A_STATEMENT,
+    return SUPER_CALL_NOT_A_STATEMENT.finding(
         location,
         f"`{written}` is not a statement of its own; in the generated class it does not reach `{parent}`",
         help=f"Write the lines of `{parent}.{method}` out{cure}.",
@@ -177,8 +174,7 @@ def super_call_not_a_statement(location: Location, method: str, parent: str, *, 
 def of_another_method(location: Location, method: str, parent: str, own: str) -> Finding:
     """A call of `method` in a method of another name; `own` calls it on the instance, "" where the child replaces it."""
     cure = f"Write `{own}(…)`, which your class does not override, or write" if own else "Write"
-    return Finding(
-        SUPER_CALL_NOT_A_STATEMENT,
+    return SUPER_CALL_NOT_A_STATEMENT.finding(
         location,
         f"`super().{method}()` is in another method than `{method}`; in the generated class it does not reach `{parent}`",
         help=f"{cure} the lines of `{parent}.{method}` out.",
@@ -187,8 +183,7 @@ def of_another_method(location: Location, method: str, parent: str, own: str) ->
 
 def skipped(location: Location, written: str, method: str, own: str, parent: str) -> Finding:
     """A call that leaves out `own`, a class of the modular file, to reach `method` of its `parent`."""
-    return Finding(
-        SUPER_CALL_NOT_A_STATEMENT,
+    return SUPER_CALL_NOT_A_STATEMENT.finding(
         location,
         f"`{written}` skips `{own}`, and with it `{parent}`, whose lines the generated `{own}` has",
         help=f"Write the lines of `{parent}.{method}` out.",
@@ -269,8 +264,7 @@ def super_argument_ignored(
     call that passes `passed`: one tuple for arguments that read each other's names.
     """
     names = ", ".join(f"`{name}`" for name in passed)
-    return Finding(
-        SUPER_ARGUMENT_IGNORED,
+    return SUPER_ARGUMENT_IGNORED.finding(
         location,
         f"`{argument}` does not reach the parent's `{method}`: its lines read your `{parameter}`",
         help=f"Write `{assignment}` above the call, and pass {names}.",
@@ -281,8 +275,7 @@ def not_passed(location: Location, method: str, parameter: str) -> Finding:
     """The call leaves `parameter`, which has its stars, to the parent's default, or passes nothing more."""
     name = parameter.lstrip("*")
     passed = parameter if name != parameter else f"{name}={name}"
-    return Finding(
-        SUPER_ARGUMENT_IGNORED,
+    return SUPER_ARGUMENT_IGNORED.finding(
         location,
         f"the call does not pass `{parameter}`, but the lines of the parent's `{method}` read your `{name}`",
         help=f"Pass `{passed}`, or give your `{name}` another name.",
@@ -291,8 +284,7 @@ def not_passed(location: Location, method: str, parameter: str) -> Finding:
 
 def not_taken(location: Location, method: str, argument: str) -> Finding:
     """The parent's method has no parameter for `argument`."""
-    return Finding(
-        SUPER_ARGUMENT_IGNORED,
+    return SUPER_ARGUMENT_IGNORED.finding(
         location,
         f"`{argument}` is dropped: the parent's `{method}` does not take it, and the call would fail with inheritance",
         help="Leave it out, or correct the name of its parameter.",

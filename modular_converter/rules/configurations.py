@@ -32,8 +32,7 @@ Override that method without the attribute, or keep the attribute.
 def removed_setting_read(location: Location, attribute: str, name: str, readers: tuple[str, ...]) -> Finding:
     """`readers` are the generated definitions that read `config.<attribute>`, which the class `name` removes."""
     listed = ", ".join(f"`{reader}`" for reader in readers)
-    return Finding(
-        REMOVED_SETTING_READ,
+    return REMOVED_SETTING_READ.finding(
         location,
         f"`{name}` removes `{attribute}`, but the generated {listed} still reads `config.{attribute}`",
         help=f"Override the method that reads it without `config.{attribute}`, or keep the attribute.",
@@ -103,8 +102,7 @@ Drop the line: the parent's `model_type` is renamed by itself. Or write the type
 
 def model_type_of_another(location: Location, model_type: str, name: str) -> Finding:
     """`name` is the configuration class, `model_type` that of its parent."""
-    return Finding(
-        MODEL_TYPE_OF_ANOTHER,
+    return MODEL_TYPE_OF_ANOTHER.finding(
         location,
         f'`model_type = "{model_type}"` of `{name}` is that of its parent: a saved model would be loaded as that one',
         help="Drop the line, since the parent's is renamed by itself, or write the type of your model.",
@@ -140,8 +138,7 @@ Correct the name, or add the attribute to the configuration.
 
 def unknown_setting(location: Location, attribute: str, known: str) -> Finding:
     """`attribute` is read, and the configuration has `known`."""
-    return Finding(
-        UNKNOWN_SETTING,
+    return UNKNOWN_SETTING.finding(
         location,
         f"`config.{attribute}` is no attribute of the model's configuration",
         help=f"Did you mean `{known}`? Correct the name, or add `{attribute}` to the configuration.",

@@ -40,8 +40,7 @@ def drifted_copy(
     cure = (
         f"It cannot be put right automatically: {refusal}." if refusal else "`--diff` shows how, `--write` writes it."
     )
-    return Finding(
-        DRIFTED_COPY,
+    return DRIFTED_COPY.finding(
         location,
         f"{subject} differs from its source {source}{where}",
         help=f"{cure} Or put `# Ignore copy` above what is meant to differ.",
@@ -64,8 +63,7 @@ Correct the name, or remove the comment.
 
 def dangling_copy(location: Location, source: str, reason: str) -> Finding:
     """`reason` names the part of `source` that does not exist."""
-    return Finding(
-        DANGLING_COPY,
+    return DANGLING_COPY.finding(
         location,
         f"the source {source} does not exist: {reason}",
         help="Correct the name, or remove the comment.",
@@ -90,8 +88,7 @@ Write it in this form, or say in other words where the code comes from.
 
 def invisible_copy(location: Location, reason: str) -> Finding:
     """`reason` says what is wrong with the comment."""
-    return Finding(
-        INVISIBLE_COPY,
+    return INVISIBLE_COPY.finding(
         location,
         f"nothing compares this copy with its source: {reason}",
         help="Write `# Copied from <package>.<module>.<name> with Old->New` directly above the `def` or `class`.",

@@ -35,8 +35,7 @@ Import a name once, and above its definition if it has one. Alternatives belong 
 
 def imported_again(location: Location, name: str, file: str, used: int, kind: str, imported: int) -> Finding:
     """`file` imports `name` at one line, below the line with the definition or import (`kind`) that would be used."""
-    return Finding(
-        IMPORTED_AGAIN,
+    return IMPORTED_AGAIN.finding(
         location,
         f"{file} imports `{name}` in line {imported}, but the generated code would use the {kind} in line {used}",
         help=f"Remove one of the two, or give one a name other than `{name}`. Put alternatives into one `try` or `if`.",
@@ -237,13 +236,12 @@ def changed_meaning(
     else:
         cure = f"Write `{name}` out in the modular file under another name, and override what uses it in {who}."
     message = f"the generated {who} would use `{name}` of {found}, not of {wanted} as written"
-    return Finding(CHANGED_MEANING, location, message, help=cure)
+    return CHANGED_MEANING.finding(location, message, help=cure)
 
 
 def not_imported(location: Location, name: str, user: str, neighbour: str) -> Finding:
     """`user` reads `name`, which the modular file lacks and the module of its parent has."""
-    return Finding(
-        CHANGED_MEANING,
+    return CHANGED_MEANING.finding(
         location,
         f"`{user}` reads `{name}`, which this file neither defines nor imports; the generated class finds that of {neighbour}",
         help=f"Import `{name}`, or define it.",
@@ -252,8 +250,7 @@ def not_imported(location: Location, name: str, user: str, neighbour: str) -> Fi
 
 def displaced(location: Location, name: str, found: str) -> Finding:
     """The definition `name` of the neighbour `found` displaces the modular file's own from a generated file."""
-    return Finding(
-        CHANGED_MEANING,
+    return CHANGED_MEANING.finding(
         location,
         f"`{name}` of the modular file is replaced by `{name}` of {found}, for which inherited code was written",
         help=f"Give yours another name, and override the code that has to use it in place of `{name}`.",
@@ -279,8 +276,7 @@ Inherit from a class that is copied, and use the heir; or ask for the heir.
 
 def copied(location: Location, user: str, name: str, copy: str, module: str) -> Finding:
     """`user` uses the class `name` of the neighbour `module`, of which inherited code has the copy `copy`."""
-    return Finding(
-        CLASS_BESIDE_ITS_COPY,
+    return CLASS_BESIDE_ITS_COPY.finding(
         location,
         f"the generated `{user}` would use `{name}` of `{module}`, and inherited code its copy `{copy}`: two classes",
         help=f"Write `class {copy}({name})` with `pass` in the modular file, and `{copy}` where you use it.",
@@ -289,8 +285,7 @@ def copied(location: Location, user: str, name: str, copy: str, module: str) -> 
 
 def parent_lost(location: Location, user: str, parent: str, heir: str, module: str) -> Finding:
     """`user` asks for instances of `parent`, of which the generated `heir` is none."""
-    return Finding(
-        CLASS_BESIDE_ITS_COPY,
+    return CLASS_BESIDE_ITS_COPY.finding(
         location,
         f"the generated `{user}` would ask for `{parent}` of `{module}`, from which the generated `{heir}` does not inherit",
         help=f"Ask for `{heir}`, or for both.",
@@ -314,8 +309,7 @@ Give the two different names. If they are a neighbour's, write the definition th
 
 def redefined(location: Location, user: str, name: str, file: str, first: int, last: int) -> Finding:
     """A file defines `name` on two lines, and `user`, which is created between them, uses the first definition."""
-    return Finding(
-        NAME_DEFINED_TWICE,
+    return NAME_DEFINED_TWICE.finding(
         location,
         f"the generated `{user}` would use `{name}` of {file}:{last}, not of {file}:{first} as written",
         help=f"Give the two different names, or write `{user}` out in the modular file.",

@@ -39,7 +39,7 @@ def missing_from_all(location: Location, name: str, public: tuple[str, ...] = ()
         message = f"public class `{name}` is exported by no file: the modular file has no `__all__`"
         names = ", ".join(f'"{one}"' for one in public)
         cure = f"Write `__all__ = [{names}]` at the end of the file."
-    return Finding(MISSING_FROM_ALL, location, message, help=cure)
+    return MISSING_FROM_ALL.finding(location, message, help=cure)
 
 
 def check_missing_from_all(facts: Facts) -> Iterator[Finding]:
@@ -107,8 +107,7 @@ Correct its spelling, define it, or take it out of `__all__`.
 
 def unknown_in_all(location: Location, name: str, *, candidates: Iterable[str] = ()) -> Finding:
     """`candidates` are the names that the generated files do define."""
-    return Finding(
-        UNKNOWN_IN_ALL,
+    return UNKNOWN_IN_ALL.finding(
         location,
         f"`__all__` lists `{name}`, which no generated file defines",
         help=did_you_mean(name, candidates) + "Correct the name, or take it out of `__all__`.",
@@ -167,8 +166,7 @@ def unknown_class_listed(
     location: Location, entry: str, attribute: str, *, candidates: tuple[str, ...] = ()
 ) -> Finding:
     """`entry` of the list `attribute` names no class; `candidates` are the classes of the model."""
-    return Finding(
-        UNKNOWN_CLASS_LISTED,
+    return UNKNOWN_CLASS_LISTED.finding(
         location,
         f"`{entry}` in `{attribute}` is no class of the generated files",
         help=did_you_mean(entry, candidates) + "Name a class of the model, or drop the entry.",

@@ -34,7 +34,7 @@ def undefined_name(
     fault = f" above its definition in line {later}" if later else ", which is neither defined nor imported there"
     if is_own:
         fault = " before it is defined"
-    return Finding(UNDEFINED_NAME, location, f"{place} uses `{name}`{fault}", help=cure)
+    return UNDEFINED_NAME.finding(location, f"{place} uses `{name}`{fault}", help=cure)
 
 
 INVALID_RESULT = Rule(
@@ -54,8 +54,7 @@ Write the method out, without `super()`, so that nothing of the parent's is put 
 
 def invalid_result(location: Location, reason: str, place: str) -> Finding:
     """`reason` is Python's own; `place` names the definition and the line of the generated file."""
-    return Finding(
-        INVALID_RESULT,
+    return INVALID_RESULT.finding(
         location,
         f"the generated code is not valid Python: {reason}, in {place}",
         help="Write out the method that is merged or renamed there. `--formatter none --diff` shows the text.",
@@ -79,8 +78,7 @@ annotations need it. Or write the annotation in quotes, or import the name outsi
 
 def typing_only_name(location: Location, name: str, place: str) -> Finding:
     """`place` names the definition and the line of the generated file."""
-    return Finding(
-        TYPING_ONLY_NAME,
+    return TYPING_ONLY_NAME.finding(
         location,
         f"{place} reads `{name}` when it is imported, but only type checkers import `{name}`",
         help=f'Write `from __future__ import annotations` at the top, or the annotation as "{name}", in quotes.',
@@ -112,8 +110,7 @@ def missing_in_sibling(
     define = f"Define `{name}` in the modular file"
     if parent and name[:1].isupper() and not name.isupper():  # a class, and no constant
         define += f" (`from {parent[0]} import {parent[1]}`, `class {name}({parent[1]})`)"
-    return Finding(
-        MISSING_IN_SIBLING,
+    return MISSING_IN_SIBLING.finding(
         location,
         f"{place} imports `{name}` from `{module}`, which does not have it",
         help=f"{define}, or override what uses it.",
@@ -122,8 +119,7 @@ def missing_in_sibling(
 
 def circular(location: Location, name: str, file: str) -> Finding:
     """`file` needs the class `name`, and the file with the class needs classes of `file`: neither can come first."""
-    return Finding(
-        MISSING_IN_SIBLING,
+    return MISSING_IN_SIBLING.finding(
         location,
         f"{file} would import `{name}` from a file that imports from {file}: the import fails",
         help=f"Take `{name}` out of the classes of {file}: only one of the two files can import from the other.",

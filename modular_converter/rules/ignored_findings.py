@@ -24,8 +24,7 @@ to the line that the finding names.
 
 def unused_ignore(location: Location, entry: str) -> Finding:
     """`location` is the comment; `entry` is a code, name or prefix in it."""
-    return Finding(
-        UNUSED_IGNORE,
+    return UNUSED_IGNORE.finding(
         location,
         f"there is no finding of `{entry}` on this line",
         help=f"Remove `{entry}` from the comment, or move the comment to the line of the finding.",
@@ -77,8 +76,7 @@ def resolve_code(location: Location, entry: str) -> tuple[str, Finding | None]:
 
 def bad_ignore(location: Location, reason: str) -> Finding:
     """`location` is the comment; `reason` is a sentence about one of its entries."""
-    return Finding(
-        BAD_IGNORE,
+    return BAD_IGNORE.finding(
         location,
         f"this comment silences nothing: {reason}",
         help="Correct the comment, or remove it. `modular-convert --list-rules` shows which rules can be ignored.",

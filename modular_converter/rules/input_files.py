@@ -28,8 +28,7 @@ def syntax_error(location: Location, reason: str, *, neighbour_of: str = "") -> 
     """`reason` is the parser's own message; `neighbour_of` the modular file that needed this one, if it is another."""
     program = location.path if not location.path.startswith("<") else "FILE"  # standard input has no name
     needed = f" (needed by {neighbour_of})" if neighbour_of else ""
-    return Finding(
-        SYNTAX_ERROR,
+    return SYNTAX_ERROR.finding(
         location,
         f"this is not valid Python {sys.version_info.major}.{sys.version_info.minor}: {reason}{needed}",
         help=f"Correct the file until `python -m py_compile {program}` passes.",
@@ -53,8 +52,7 @@ Save it as UTF-8 in the editor, or convert it: `iconv -f latin1 -t utf-8 FILE > 
 
 def not_utf8(location: Location, byte: int, offset: int) -> Finding:
     """`byte` is the first one that does not fit, `offset` its place in the file from 0."""
-    return Finding(
-        NOT_UTF8,
+    return NOT_UTF8.finding(
         location,
         f"the file is not UTF-8: byte 0x{byte:02x} at offset {offset}",
         help="Save the file as UTF-8.",
@@ -65,8 +63,7 @@ def in_the_text(path: str, text: str, position: int) -> Finding:
     """The character of a text at this position, from 0, has no encoding."""
     before = text[:position]
     line, column = before.count("\n") + 1, position - before.rfind("\n")
-    return Finding(
-        NOT_UTF8,
+    return NOT_UTF8.finding(
         Location(path, line, column),
         f"the text cannot be encoded in UTF-8: it holds the lone surrogate U+{ord(text[position]):04X}",
         help="Write the escape of the character in its place, or decode the text without `surrogateescape`.",
@@ -75,8 +72,7 @@ def in_the_text(path: str, text: str, position: int) -> Finding:
 
 def in_the_path(location: Location) -> Finding:
     """`location` is a generated file that would quote a path, as its banner does."""
-    return Finding(
-        NOT_UTF8,
+    return NOT_UTF8.finding(
         location,
         "the path of its modular file is not UTF-8, so the generated file cannot name it",
         help="Rename the folder or file.",
@@ -100,8 +96,7 @@ the package instead: say which package with `--package NAME` or `--root DIR` whe
 
 def missing_file(location: Location, *, reason: str = "no such file") -> Finding:
     """`reason` says why it cannot be read."""
-    return Finding(
-        MISSING_FILE,
+    return MISSING_FILE.finding(
         location,
         f"cannot read this file: {reason}",
         help="Check the path; it is relative to the current directory. For a model name, give `--package` or `--root`.",
@@ -110,8 +105,7 @@ def missing_file(location: Location, *, reason: str = "no such file") -> Finding
 
 def model(location: Location, candidates: Iterable[str]) -> Finding:
     """`location` is what stands in place of the name of a model; `candidates` are the names that exist."""
-    return Finding(
-        MISSING_FILE,
+    return MISSING_FILE.finding(
         location,
         "there is no model of this name",
         help=did_you_mean(location.path, candidates)
@@ -121,8 +115,7 @@ def model(location: Location, candidates: Iterable[str]) -> Finding:
 
 def no_models(location: Location) -> Finding:
     """A project in which no folder holds models."""
-    return Finding(
-        MISSING_FILE,
+    return MISSING_FILE.finding(
         location,
         "no folder of this project holds models",
         help="A model is a folder `x` with files `KIND_x.py` and classes that are called after it, or a file beside files "
@@ -133,8 +126,7 @@ def no_models(location: Location) -> Finding:
 
 def folder(location: Location, reason: str) -> Finding:
     """A folder that cannot be listed, so its modular files are unknown."""
-    return Finding(
-        MISSING_FILE,
+    return MISSING_FILE.finding(
         location,
         f"cannot list this folder: {reason}",
         help="Give yourself the right to read the folder (`chmod u+rx`), or remove it.",
@@ -158,8 +150,7 @@ Check the spelling. A model name is looked up under the models folder of the pac
 
 def nothing_to_convert(argument: str, *, reason: str = "", candidates: Iterable[str] = ()) -> Finding:
     """`argument` as given on the command line; `candidates` are models that do have a modular file."""
-    return Finding(
-        NOTHING_TO_CONVERT,
+    return NOTHING_TO_CONVERT.finding(
         Location(argument),
         f"`{argument}` leads to no modular file" + (f": {reason}" if reason else ""),
         help=did_you_mean(argument, candidates)
@@ -170,11 +161,11 @@ def nothing_to_convert(argument: str, *, reason: str = "", candidates: Iterable[
 def not_generated(location: Location, modular: str) -> Finding:
     """A file whose edits cannot be carried; `modular` is the file that its banner names, or ""."""
     if modular:
-        return Finding(
-            MISSING_FILE, location, f"it was generated from {modular}, which is missing", help="Restore that file."
+        return MISSING_FILE.finding(
+            location, f"it was generated from {modular}, which is missing", help="Restore that file."
         )
-    return Finding(
-        NOTHING_TO_CONVERT, location, "it is not generated: no modular file gives it", help="Edit it directly."
+    return NOTHING_TO_CONVERT.finding(
+        location, "it is not generated: no modular file gives it", help="Edit it directly."
     )
 
 
@@ -197,8 +188,7 @@ If the file is meant to be that large, raise the limit:
 
 def too_large(location: Location, size: int, limit: int) -> Finding:
     """Both numbers are in bytes."""
-    return Finding(
-        TOO_LARGE,
+    return TOO_LARGE.finding(
         location,
         f"the file has {size:,} bytes, more than the limit of {limit:,}",
         help="Make the file smaller, or raise `max-file-bytes` in `[tool.modular-converter]`.",
@@ -223,8 +213,7 @@ treated as read-only.
 
 def read_only_target(location: Location, reason: str) -> Finding:
     """`location` is the generated file; `reason` says why it cannot be written."""
-    return Finding(
-        READ_ONLY_TARGET,
+    return READ_ONLY_TARGET.finding(
         location,
         f"cannot write this file: {reason}",
         help="Make it writable, or write elsewhere with `--output-dir DIR`.",
@@ -238,8 +227,7 @@ def installed(location: Location) -> Finding:
 
 def model_exists(location: Location) -> Finding:
     """A new model has files already."""
-    return Finding(
-        READ_ONLY_TARGET,
+    return READ_ONLY_TARGET.finding(
         location,
         "this model has Python files already, and a new model takes the place of none",
         help="Choose another name, or move the files away.",
@@ -248,8 +236,7 @@ def model_exists(location: Location) -> Finding:
 
 def modular_exists(location: Location) -> Finding:
     """`location` is a modular file that people have written, or may have."""
-    return Finding(
-        READ_ONLY_TARGET,
+    return READ_ONLY_TARGET.finding(
         location,
         "this modular file exists, and is not overwritten",
         help="Show the differences with `--diff`, or write elsewhere with `--output-dir DIR`.",
@@ -258,8 +245,7 @@ def modular_exists(location: Location) -> Finding:
 
 def same_place(location: Location, other: str, output_dir: str) -> Finding:
     """The files of two modular files would have the same path: below `output_dir`, only the folder of the model counts."""
-    return Finding(
-        READ_ONLY_TARGET,
+    return READ_ONLY_TARGET.finding(
         location,
         f"its generated files and those of {other} would have the same paths below {output_dir}",
         help="Convert the two with different folders for `--output-dir`.",
@@ -283,8 +269,7 @@ Remove the link, or name the folder that holds both ends with `--root DIR` or `-
 
 def outside_root(location: Location, target: str, root: str) -> Finding:
     """`target` is where the path of `location` really leads."""
-    return Finding(
-        OUTSIDE_ROOT,
+    return OUTSIDE_ROOT.finding(
         location,
         f"this path leads to {target}, outside of {root}",
         help="Remove the symbolic link or the `..`, or choose a wider folder with `--root` or `--output-dir`.",
@@ -309,8 +294,7 @@ clone; in GitHub Actions, `actions/checkout` fetches a single commit unless it i
 
 def unknown_revision(ref: str, reason: str) -> Finding:
     """`reason` is git's own message, or the reason why git gives none."""
-    return Finding(
-        UNKNOWN_REVISION,
+    return UNKNOWN_REVISION.finding(
         Location("--changed-since"),
         f"cannot tell what has changed since `{ref}`: {reason}",
         help="Fetch that commit (`git fetch origin main`, or `fetch-depth: 0` in GitHub Actions), correct its name, or "
@@ -334,8 +318,7 @@ installed file and not of the one in the checkout.
 
 def unknown_line(location: Location, lines: int) -> Finding:
     """`location` is the line that was asked for; `lines` is the number of lines that the file has."""
-    return Finding(
-        UNKNOWN_LINE,
+    return UNKNOWN_LINE.finding(
         location,
         f"there is no line {location.line}: this file has {lines}",
         help=f"Give a line from 1 to {lines}." if lines else "This file is empty.",
@@ -359,8 +342,7 @@ Fetch the commit first (`git fetch origin main`, or `fetch-depth: 0` in GitHub A
 
 def unknown_older_tree(ref: str, reason: str) -> Finding:
     """`reason` says why the tree cannot be read."""
-    return Finding(
-        UNKNOWN_OLDER_TREE,
+    return UNKNOWN_OLDER_TREE.finding(
         Location("--against"),
         f"cannot compare with `{ref}`: {reason}",
         help="Give a commit that is fetched (`git fetch origin main`), a folder, a wheel, or `package==version`.",

@@ -32,8 +32,7 @@ def replaced_dependency(
     location: Location, name: str, copy: str, user: str, *, severity: Severity = Severity.ERROR
 ) -> Finding:
     """Class `name` changes the class that is copied as `copy`, but the generated class `user` still uses `copy`."""
-    return Finding(
-        REPLACED_DEPENDENCY,
+    return REPLACED_DEPENDENCY.finding(
         location,
         f"`{name}` changes `{copy}`, but the generated `{user}` goes on using an untouched `{copy}`",
         help=f"Assign `{name}` in `{user}.__init__`, or name it `{copy}`, so that it takes the place of the copy.",
@@ -92,7 +91,7 @@ Write each definition at the top level, and what belongs to a class inside of it
 def lost_statement(location: Location, statement: str) -> Finding:
     """`statement` is its first line."""
     cure = "Write definitions at the top level; move other code into a function."
-    return Finding(LOST_STATEMENT, location, f"`{statement}` would reach no generated file", help=cure)
+    return LOST_STATEMENT.finding(location, f"`{statement}` would reach no generated file", help=cure)
 
 
 def of_neighbours(location: Location, statement: str, changed: str, *, is_class: bool) -> Finding:
@@ -102,7 +101,7 @@ def of_neighbours(location: Location, statement: str, changed: str, *, is_class:
     else:
         cure = f"Write `{changed}` with the change into the modular file under another name, and override the code that has to use it."
     message = f"`{statement}` changes what a neighbour defines, and would reach no generated file"
-    return Finding(LOST_STATEMENT, location, message, help=cure)
+    return LOST_STATEMENT.finding(location, message, help=cure)
 
 
 def in_neighbour(
@@ -120,13 +119,12 @@ def in_neighbour(
     else:
         cure = f"Write `{changed}` out in the modular file with all that it holds, or move the change into its definition in the neighbour."
     message = f"the change of `{changed}` below its definition, at {place}, would reach no generated file"
-    return Finding(LOST_STATEMENT, location, message, help=cure)
+    return LOST_STATEMENT.finding(location, message, help=cure)
 
 
 def registered(location: Location, name: str) -> Finding:
     """A decorator enters the function or class `name` somewhere, and the name is defined again below."""
-    return Finding(
-        LOST_STATEMENT,
+    return LOST_STATEMENT.finding(
         location,
         f"`{name}` is registered by its decorator, but defined again below: it would reach no generated file",
         help="Give each of them a name of its own.",
@@ -136,7 +134,7 @@ def registered(location: Location, name: str) -> Finding:
 def computed_names(location: Location) -> Finding:
     """An `__all__` with names that are not written there as strings."""
     message = "`__all__` holds names that are not written as strings, which would reach no generated file"
-    return Finding(LOST_STATEMENT, location, message, help="Write the names out: a list of strings in quotes.")
+    return LOST_STATEMENT.finding(location, message, help="Write the names out: a list of strings in quotes.")
 
 
 UNUSED_DEFINITION = Rule(
@@ -156,8 +154,7 @@ function has after renaming (`new_helper` for `old_helper`).
 
 def unused_definition(location: Location, name: str) -> Finding:
     """`name` is the function or variable."""
-    return Finding(
-        UNUSED_DEFINITION,
+    return UNUSED_DEFINITION.finding(
         location,
         f"no class uses `{name}`, so it is in no generated file",
         help=f"Use `{name}` in a class, or remove it.",

@@ -200,13 +200,12 @@ Repeat the parent's decorators and options, or write the class out.
 
 def decorator_differs(location: Location, effect: str, cure: str) -> Finding:
     """`effect` describes how the one `@dataclass` of the generated class differs from two."""
-    return Finding(CLASS_DECORATORS, location, f"`@dataclass` {effect}, which inheritance would not do", help=cure)
+    return CLASS_DECORATORS.finding(location, f"`@dataclass` {effect}, which inheritance would not do", help=cure)
 
 
 def decorator_replaced(location: Location, decorator: str) -> Finding:
     """The child's class has decorators of its own, and the methods that one of the parent's made are gone."""
-    return Finding(
-        CLASS_DECORATORS,
+    return CLASS_DECORATORS.finding(
         location,
         f"`@{decorator}` of the parent is replaced by your decorators, and what it makes is gone",
         help=f"Write `@{decorator}` above your class too.",
@@ -372,8 +371,7 @@ Write both halves.
 
 def annotation_lost(location: Location, name: str, annotation: str) -> Finding:
     """The parent has the field `name: annotation`, the child assigns to `name` alone."""
-    return Finding(
-        HALF_OVERRIDDEN,
+    return HALF_OVERRIDDEN.finding(
         location,
         f"`{name}` loses the parent's annotation `{annotation}`, without which it is no field of a dataclass",
         help=f"Write `{name}: {annotation} = …`.",
@@ -382,8 +380,7 @@ def annotation_lost(location: Location, name: str, annotation: str) -> Finding:
 
 def accessor_kept(location: Location, name: str, accessor: str) -> Finding:
     """The child has a getter of `name`, the parent `@name.accessor` too."""
-    return Finding(
-        HALF_OVERRIDDEN,
+    return HALF_OVERRIDDEN.finding(
         location,
         f"the property `{name}` keeps the parent's {accessor}, which inheritance would not give it",
         help=f"Write the {accessor} out below your `{name}`, or write `{name} = property(…)`, which has none.",
@@ -438,8 +435,7 @@ Write the decorator, or `@no_inherit_decorator` for none.
 
 def decorator_taken(location: Location, name: str, decorator: str) -> Finding:
     """The child's method has no decorators, so it takes those of the parent's, which make something else of it."""
-    return Finding(
-        METHOD_DECORATORS,
+    return METHOD_DECORATORS.finding(
         location,
         f"`{name}` takes the parent's `@{decorator}`, which inheritance would not give it",
         help=f"Write `@{decorator}` above it, or `@no_inherit_decorator` for none.",
@@ -448,8 +444,7 @@ def decorator_taken(location: Location, name: str, decorator: str) -> Finding:
 
 def decorator_lost(location: Location, name: str, decorator: str) -> Finding:
     """The child's method has decorators of its own, and the parent's lines."""
-    return Finding(
-        METHOD_DECORATORS,
+    return METHOD_DECORATORS.finding(
         location,
         f"the parent's `@{decorator}` does not apply to its lines in `{name}`, which has decorators of its own",
         help=f"Write `@{decorator}` below yours too, or write out what it does.",
@@ -517,8 +512,7 @@ MUTABLE = frozenset(["Counter", "OrderedDict", "bytearray", "defaultdict", "dequ
 
 def shared_class_attribute(location: Location, name: str, attribute: str, other: str, parent: str) -> Finding:
     """The heirs `name` and `other` of `parent` change its `attribute` in place."""
-    return Finding(
-        SHARED_CLASS_ATTRIBUTE,
+    return SHARED_CLASS_ATTRIBUTE.finding(
         location,
         f"`{attribute}` of `{parent}` is one object for `{other}` and `{name}`, but each generated class has its own",
         help=f"Write `{attribute}` into both classes, or put the object at the top level of the modular file.",

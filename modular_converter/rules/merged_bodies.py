@@ -160,8 +160,7 @@ def several_assignments_replaced(location: Location, target: str, written_in: st
     """`target` is what both assign to; the other two are methods, which may be the same."""
     several = f"several assignments in the parent's `{replaced_in}`"
     where = several if written_in == replaced_in else f"the assignment in the parent's `{replaced_in}`, too"
-    return Finding(
-        SEVERAL_ASSIGNMENTS_REPLACED,
+    return SEVERAL_ASSIGNMENTS_REPLACED.finding(
         location,
         f"this assignment to `{target}` replaces {where}",
         help=f"Use another name than `{target}`, or write the lines of the parent's `{replaced_in}` out.",
@@ -171,8 +170,7 @@ def several_assignments_replaced(location: Location, target: str, written_in: st
 def set_up_below(location: Location, target: str, statement: str) -> Finding:
     """`statement` is the parent's, behind its assignment to `target`."""
     first, rest = statement.partition("\n")[::2]
-    return Finding(
-        SEVERAL_ASSIGNMENTS_REPLACED,
+    return SEVERAL_ASSIGNMENTS_REPLACED.finding(
         location,
         f"the parent's `{first}{'…' if rest else ''}` below changes your `{target}` too",
         help="Undo that in a line behind yours if you do not want it, or write the parent's lines out.",
@@ -196,8 +194,7 @@ Use another name, assign it above the call, or write the parent's lines out.
 
 def shared_local_name(location: Location, name: str, state: str, method: str) -> Finding:
     """`state` says how the name differs, for `method`, from the value that the line was written for."""
-    return Finding(
-        SHARED_LOCAL_NAME,
+    return SHARED_LOCAL_NAME.finding(
         location,
         f"in the merged `{method}`, the `{name}` that this line reads {state}",
         help=f"Use another name than `{name}`, assign it above the call, or write the parent's lines out.",
@@ -207,8 +204,7 @@ def shared_local_name(location: Location, name: str, state: str, method: str) ->
 def read_by_parent(location: Location, name: str, statement: str, method: str) -> Finding:
     """`statement` is a line of the parent that reads the child's local `name`, which takes the place of its own."""
     first, rest = statement.partition("\n")[::2]
-    return Finding(
-        SHARED_LOCAL_NAME,
+    return SHARED_LOCAL_NAME.finding(
         location,
         f"in the merged `{method}`, the parent's `{first}{'…' if rest else ''}` reads this `{name}` in place of its own",
         help=f"Use another name than `{name}` if only your lines shall read it.",
@@ -232,8 +228,7 @@ Leave it out if once is enough. If you mean it twice, write it in another way.
 def statement_not_repeated(location: Location, statement: str) -> Finding:
     """`statement` is the text of the statement."""
     first, rest = statement.partition("\n")[::2]
-    return Finding(
-        STATEMENT_NOT_REPEATED,
+    return STATEMENT_NOT_REPEATED.finding(
         location,
         f"`{first}{'…' if rest else ''}` is among the parent's lines, and is not repeated",
         help="Leave it out, or write it in another way if it is to run twice.",

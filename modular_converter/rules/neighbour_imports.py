@@ -31,8 +31,7 @@ tool: with pip, and in a hook of pre-commit by `additional_dependencies: ["trans
 
 def not_installed(location: Location, module: str, package: str) -> Finding:
     """`module` as written in the import; `package` is neither installed here nor found beside the modular file."""
-    return Finding(
-        UNKNOWN_NEIGHBOUR,
+    return UNKNOWN_NEIGHBOUR.finding(
         location,
         f"`{module}` does not exist: there is no package `{package}` in this environment",
         help=f"Run `pip install {package}`. In `.pre-commit-config.yaml`, give the hook "
@@ -42,8 +41,7 @@ def not_installed(location: Location, module: str, package: str) -> Finding:
 
 def unknown_neighbour(location: Location, module: str, path: str, *, candidates: Iterable[str] = ()) -> Finding:
     """`module` as written in the import, `path` where it was looked for, `candidates` modules that do exist."""
-    return Finding(
-        UNKNOWN_NEIGHBOUR,
+    return UNKNOWN_NEIGHBOUR.finding(
         location,
         f"`{module}` does not exist: there is no {path}",
         help=did_you_mean(module, candidates)
@@ -70,8 +68,7 @@ Import it from the file that defines it:
 def config_from_modeling(location: Location, name: str, module: str) -> Finding:
     """`module` is the `modeling_*` module as written in the import."""
     right = module.replace("modeling_", "configuration_")
-    return Finding(
-        CONFIG_FROM_MODELING,
+    return CONFIG_FROM_MODELING.finding(
         location,
         f"configuration class `{name}` is imported from `{module}`",
         help=f"Write `from {right} import {name}`.",
@@ -98,8 +95,7 @@ Import from the module that defines the name:
 
 def import_from_package_root(location: Location, name: str, package: str, *, module: str = "") -> Finding:
     """`module` is the defining module, where it is known."""
-    return Finding(
-        IMPORT_FROM_PACKAGE_ROOT,
+    return IMPORT_FROM_PACKAGE_ROOT.finding(
         location,
         f"`{name}` is imported from the root of `{package}`",
         help=f"Import it from its defining module: `from {module or f'{package}.<module>'} import {name}`.",
@@ -144,8 +140,7 @@ there.
 
 def cycle(location: Location, members: tuple[str, ...]) -> Finding:
     """`members` are the modular files or models of the circle in the order in which each needs the next."""
-    return Finding(
-        CYCLE,
+    return CYCLE.finding(
         location,
         f"modular files depend on each other in a circle: {' -> '.join((*members, members[0]))}",
         help="Let one of them import from a model outside the circle, or write the class out in full there.",
@@ -168,8 +163,7 @@ Name what you use: `from ..old.modeling_old import OldMLP`.
 
 def star_import(location: Location, neighbour: str) -> Finding:
     """`neighbour` is the module as the modular file writes it."""
-    return Finding(
-        STAR_IMPORT,
+    return STAR_IMPORT.finding(
         location,
         f"`*` is imported from {neighbour}",
         help=f"Name the classes and functions that you use: `from {neighbour} import …`.",
@@ -209,8 +203,7 @@ def missing_module(location: Location, module: str, path: str, comes_from: str =
         help = "Write the module, or override the function with an import of your own."
     if instead:
         help = f"Write the module, or import in the modular file what lies beside the parent: `{instead}`."
-    return Finding(
-        MISSING_MODULE,
+    return MISSING_MODULE.finding(
         location,
         f"`{module}`{whose} does not exist: there is no {path}, and none is generated",
         help=help,

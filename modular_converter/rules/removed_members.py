@@ -51,8 +51,7 @@ def remove_unknown_attribute(
     can.
     """
     lacks = f"`{parent}` has no attribute `{attribute}`" if is_certain else f"`{parent}` defines no `{attribute}`"
-    return Finding(
-        REMOVE_UNKNOWN_ATTRIBUTE,
+    return REMOVE_UNKNOWN_ATTRIBUTE.finding(
         location,
         f"`{attribute} = AttributeError()` removes nothing: {lacks}",
         help=did_you_mean(attribute, candidates)
@@ -96,8 +95,7 @@ def del_unknown_attribute(
     location: Location, attribute: str, method: str, parent: str, *, candidates: Iterable[str] = ()
 ) -> Finding:
     """`candidates` are the attributes that `parent.method` assigns at its top level."""
-    return Finding(
-        DEL_UNKNOWN_ATTRIBUTE,
+    return DEL_UNKNOWN_ATTRIBUTE.finding(
         location,
         f"`del self.{attribute}` removes nothing: `{parent}.{method}` does not assign it",
         help=did_you_mean(attribute, candidates) + "Correct the name, or drop the line.",
@@ -106,8 +104,7 @@ def del_unknown_attribute(
 
 def has_no_effect(location: Location, attribute: str) -> Finding:
     """An assignment of the same method, above the `del`, stays."""
-    return Finding(
-        DEL_UNKNOWN_ATTRIBUTE,
+    return DEL_UNKNOWN_ATTRIBUTE.finding(
         location,
         f"`del self.{attribute}` takes the parent's assignment away, but yours above it stays",
         help=f"Drop your assignment to `self.{attribute}`, or the `del`.",
@@ -173,8 +170,7 @@ Override that method too, without the attribute, or keep the attribute.
 def del_still_read(location: Location, attribute: str, name: str, readers: tuple[str, ...]) -> Finding:
     """`readers` are the methods of the generated class `name` that still read `self.<attribute>`."""
     listed = ", ".join(f"`{reader}`" for reader in readers)
-    return Finding(
-        DEL_STILL_READ,
+    return DEL_STILL_READ.finding(
         location,
         f"`self.{attribute}` is deleted, but `{name}` still reads it in {listed}",
         help=f"Override {listed} without `self.{attribute}`, or keep the attribute.",
@@ -220,8 +216,7 @@ Override the caller as well, or keep the method.
 def stub_still_called(location: Location, method: str, name: str, callers: tuple[str, ...]) -> Finding:
     """`callers` are the methods (`Class.method`) of the generated file that still call `method` of class `name`."""
     listed = ", ".join(f"`{caller}`" for caller in callers)
-    return Finding(
-        STUB_STILL_CALLED,
+    return STUB_STILL_CALLED.finding(
         location,
         f"`{name}.{method}` is removed by a raising stub, but {listed} still calls it",
         help=f"Override {listed} without the call, or keep `{method}`.",
@@ -276,8 +271,7 @@ Put one blank line above the stub, and a docstring or another member between it 
 
 def stub_stays(location: Location, method: str, name: str) -> Finding:
     """The stub `method` of class `name` stays in the generated class."""
-    return Finding(
-        STUB_STAYS,
+    return STUB_STAYS.finding(
         location,
         f"the generated `{name}.{method}` raises: this stub does not remove the parent's method",
         help="Put one blank line above it, and the docstring of the class or another member between it and `class`. The "
@@ -321,8 +315,7 @@ Write `AttributeError()`.
 
 def removal_without_call(location: Location, attribute: str) -> Finding:
     """`attribute` is assigned the class `AttributeError`."""
-    return Finding(
-        REMOVAL_WITHOUT_CALL,
+    return REMOVAL_WITHOUT_CALL.finding(
         location,
         f"`{attribute} = AttributeError` does not remove `{attribute}`: its value is the exception class",
         help=f"Write `{attribute} = AttributeError()`.",

@@ -44,8 +44,7 @@ or override the code that uses the class of the other part.
 def ambiguous_prefix(location: Location, neighbour: str, prefixes: tuple[str, ...], chosen: str, cure: str) -> Finding:
     """The classes ask for `prefixes`; all copies from `neighbour` get `chosen`. `cure` gives names for the classes."""
     listed = ", ".join(f"`{prefix}`" for prefix in prefixes)
-    return Finding(
-        AMBIGUOUS_PREFIX,
+    return AMBIGUOUS_PREFIX.finding(
         location,
         f"classes from {neighbour} ask for the prefixes {listed}; all copies from it get `{chosen}`",
         help=cure,
@@ -54,8 +53,7 @@ def ambiguous_prefix(location: Location, neighbour: str, prefixes: tuple[str, ..
 
 def other_tower(location: Location, user: str, found: str, wanted: str, parent: str) -> Finding:
     """The inherited code of `user` uses `found`, an heir of `parent`, where `wanted` would have the prefix of `user`."""
-    return Finding(
-        AMBIGUOUS_PREFIX,
+    return AMBIGUOUS_PREFIX.finding(
         location,
         f"the generated `{user}` would use `{found}` in place of `{parent}`, not `{wanted}`",
         help=f"Override the code of `{user}` that uses `{parent}`, and write `{wanted}` there.",
@@ -121,8 +119,7 @@ def colliding_prefix(location: Location, neighbour: str, prefix: str, taken: str
     """`taken` is the class of `neighbour` that `prefix` collides with, `chosen` the prefix that is used instead. `cure`
     gives names for the classes.
     """
-    return Finding(
-        COLLIDING_PREFIX,
+    return COLLIDING_PREFIX.finding(
         location,
         f"the prefix `{prefix}` collides with `{taken}` of {neighbour}; `{chosen}` is used instead",
         help=cure,
@@ -163,8 +160,7 @@ _WORD = re.compile(r"\w+")
 
 def renamed_attribute(location: Location, old: str, new: str, parent: str) -> Finding:
     """`new` is the name that the generated class has for the member `old` of `parent`."""
-    return Finding(
-        RENAMED_ATTRIBUTE,
+    return RENAMED_ATTRIBUTE.finding(
         location,
         f"`{old}` of `{parent}` is called `{new}` in the generated class",
         help=f"Write `{new}`.",
@@ -340,8 +336,7 @@ _F_STRING = re.compile(r"""[fF][rR]?["']""")
 
 def lookup_by_text(location: Location, definition: str, call: str) -> Finding:
     """`call` is the call in the generated `definition`."""
-    return Finding(
-        LOOKUP_BY_TEXT,
+    return LOOKUP_BY_TEXT.finding(
         location,
         f"`{call}` in the generated `{definition}` looks up a name by its text, but names in texts are neither renamed nor carried along",
         help="Override the method that does this, and name in code what it uses.",
@@ -350,8 +345,7 @@ def lookup_by_text(location: Location, definition: str, call: str) -> Finding:
 
 def not_renamed(location: Location, definition: str, code: str) -> Finding:
     """`code` is a key, a comparison or a call with an f-string in the generated `definition`."""
-    return Finding(
-        LOOKUP_BY_TEXT,
+    return LOOKUP_BY_TEXT.finding(
         location,
         f"`{code}` in the generated `{definition}` has the old name of the model, since the text of an f-string is not renamed",
         help="Override the method that does this, and write the new name where it is meant.",
@@ -428,8 +422,7 @@ what the neighbour imports are not renamed.
 
 def renamed_for_others(location: Location, old: str, new: str, where: str, definition: str) -> Finding:
     """`where` is the code of the neighbour in which the word `old` becomes `new`."""
-    return Finding(
-        RENAMED_FOR_OTHERS,
+    return RENAMED_FOR_OTHERS.finding(
         location,
         f"in the generated `{definition}`, `{old}` in `{where}` becomes `{new}`, though it may not mean the model",
         help="If it does not mean the model, override what uses it; else silence this finding.",
@@ -454,8 +447,7 @@ Write the code that uses the two out in the modular file, with other names.
 
 def renamed_into(location: Location, user: str, old: str, new: str, module: str) -> Finding:
     """Renaming makes `old` of the neighbour `module` the same name as `new`, which its code has beside it."""
-    return Finding(
-        RENAMED_INTO_NAME_IN_USE,
+    return RENAMED_INTO_NAME_IN_USE.finding(
         location,
         f"`{old}` of `{module}` is renamed to `{new}`, which its code has already: the two are one in `{user}`",
         help=f"Write the code that uses the two out in the modular file, with other names than `{new}`.",

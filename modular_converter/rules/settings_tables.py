@@ -27,8 +27,7 @@ folder that `profile` names, has to say all its conventions.
 def unknown(location: Location, key: str, candidates: Iterable[str]) -> Finding:
     """`key` is none of `candidates`."""
     known = sorted(candidates)
-    return Finding(
-        BAD_SETTING,
+    return BAD_SETTING.finding(
         location,
         f"unknown setting `{key}`",
         help=did_you_mean(key, known) + f"Known here: {', '.join(known)}.",
@@ -37,13 +36,12 @@ def unknown(location: Location, key: str, candidates: Iterable[str]) -> Finding:
 
 def bad_setting(location: Location, key: str, reason: str) -> Finding:
     """`reason` completes the sentence that begins with the key: `must be a string, not 3`."""
-    return Finding(BAD_SETTING, location, f"setting `{key}` {reason}")
+    return BAD_SETTING.finding(location, f"setting `{key}` {reason}")
 
 
 def other_tool(location: Location, required: str, present: str) -> Finding:
     """The project requires another version of this tool."""
-    return Finding(
-        BAD_SETTING,
+    return BAD_SETTING.finding(
         location,
         f"this project requires modular-converter {required}, and this is {present}",
         help="Install a version that fits, or, to move on to this one, change the setting and generate all files anew.",
@@ -52,22 +50,21 @@ def other_tool(location: Location, required: str, present: str) -> Finding:
 
 def no_table(location: Location) -> Finding:
     """The file that `--config` names has no settings."""
-    return Finding(
-        BAD_SETTING, location, "this file has no settings", help="Give it a table `[tool.modular-converter]`."
+    return BAD_SETTING.finding(
+        location, "this file has no settings", help="Give it a table `[tool.modular-converter]`."
     )
 
 
 def unreadable(location: Location, reason: str) -> Finding:
     """The file is no TOML, or no INI file."""
-    return Finding(
-        BAD_SETTING, location, f"cannot read these settings: {reason}", help="Correct the syntax of this file."
+    return BAD_SETTING.finding(
+        location, f"cannot read these settings: {reason}", help="Correct the syntax of this file."
     )
 
 
 def incomplete(location: Location, missing: Iterable[str]) -> Finding:
     """The file is a profile that lacks keys."""
-    return Finding(
-        BAD_SETTING,
+    return BAD_SETTING.finding(
         location,
         f"this profile lacks {', '.join(f'`{key}`' for key in missing)}",
         help='Write each, with `""` or an empty list where the library has no such convention.',
@@ -77,8 +74,7 @@ def incomplete(location: Location, missing: Iterable[str]) -> Finding:
 def mixed(one: str, other: str) -> Finding:
     """Files of two projects were given; `other` may be "" for files without a project."""
     beside = other or "files that lie in no project with settings"
-    return Finding(
-        BAD_SETTING,
+    return BAD_SETTING.finding(
         Location(one),
         f"these settings do not hold for {beside}",
         help="Convert or check each project in a run of its own.",
@@ -115,8 +111,7 @@ def unchecked_release(location: Location, package: str, release: str, checked: s
     """
     said = f"{package} {release} is newer than {checked}" if release else f"the version of {package} cannot be read"
     accepted = ".".join(release.split(".")[:2]) or checked
-    finding = Finding(
-        UNCHECKED_RELEASE,
+    finding = UNCHECKED_RELEASE.finding(
         location,
         f"{said}; generated files have been checked up to {package} {checked}, and a newer release may have other "
         f"conventions{', so no file that exists was changed' if keeps_files else ''}",

@@ -37,8 +37,7 @@ def generated_file_differs(
         definitions: the names of the definitions that differ; None for line ends alone.
         in_layout: whether code and comments are the same, and only their layout differs.
     """
-    return Finding(
-        GENERATED_FILE_DIFFERS,
+    return GENERATED_FILE_DIFFERS.finding(
         location,
         f"not what {modular} gives: {_said(definitions, in_layout)}; {cause}",
         help=f"Put edits into {modular} (`modular-convert absorb FILE` carries them), then run "
@@ -73,8 +72,7 @@ Run `check-modular-conversion --write`, and commit the files that it writes.
 
 def generated_file_missing(location: Location, modular: str) -> Finding:
     """`location` is the generated file that should be there."""
-    return Finding(
-        GENERATED_FILE_MISSING,
+    return GENERATED_FILE_MISSING.finding(
         location,
         f"{modular} gives this file, but it does not exist",
         help="Run `check-modular-conversion --write`.",
@@ -98,8 +96,7 @@ files.
 
 def generated_file_orphaned(location: Location, modular: str, reason: str) -> Finding:
     """`modular` is the file that the banner names; `reason` says why it does not generate this file."""
-    return Finding(
-        GENERATED_FILE_ORPHANED,
+    return GENERATED_FILE_ORPHANED.finding(
         location,
         f"its banner says that it is generated from {modular}, which {reason}",
         help="Remove it, or remove its banner to go on by hand.",
@@ -168,8 +165,7 @@ def files_differ_alike(
     shown += (f" is `{after}` in the conversion" if before else f"`{after}` is new in the conversion") if after else ""
     said = reason.value.format(first_of(shared, NAMED))
     places = first_of([f"{'/'.join(one.path.split(os.sep)[-2:])}:{one.line}" for one in others], NAMED)
-    return Finding(
-        FILES_DIFFER_ALIKE,
+    return FILES_DIFFER_ALIKE.finding(
         first,
         f"{len(locations)} of {files} generated files that differ do so in the same way: the conversion {change}; {said}",
         help=f"{_CURES[reason]}\nHere: {shown or 'blank lines'}{'' if after else ', missing in the conversion'}."
@@ -195,8 +191,7 @@ Run `modular-convert merge-driver install`, and commit `.gitattributes` where it
 
 def merge_setup_missing(location: Location, reason: str) -> Finding:
     """`location` is the file of attributes; `reason` says what is missing."""
-    return Finding(
-        MERGE_SETUP_MISSING,
+    return MERGE_SETUP_MISSING.finding(
         location,
         f"git does not resolve all conflicts in generated files: {reason}",
         help="Run `modular-convert merge-driver install`.",

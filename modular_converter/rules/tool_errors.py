@@ -27,8 +27,7 @@ When the formatter rejects its configuration, correct the file that the message 
 
 def missing(formatter: str, *, otherwise: str = "convert with `--formatter none`") -> Finding:
     """The program or package `formatter` is not installed; `otherwise` is what helps instead of installing it."""
-    return Finding(
-        FORMATTER_FAILED,
+    return FORMATTER_FAILED.finding(
         Location(formatter),
         f"the formatter `{formatter}` is not installed in this environment",
         help=f"Run `pip install {formatter}`, or {otherwise}.",
@@ -37,8 +36,7 @@ def missing(formatter: str, *, otherwise: str = "convert with `--formatter none`
 
 def formatter_failed(location: Location, formatter: str, reason: str) -> Finding:
     """`location` is the formatter's configuration or program; `reason` is what it said, or how it ended."""
-    return Finding(
-        FORMATTER_FAILED,
+    return FORMATTER_FAILED.finding(
         location,
         f"`{formatter}` failed: {reason}",
         help="Correct what the formatter complains about, or convert with `--formatter none`.",
@@ -70,8 +68,7 @@ def formatter_version(
     """`location` is where the version `wanted` is named, by `setting`; `found` is the version in use."""
     needed = f"{formatter}=={wanted}" if wanted[0].isdigit() else f"{formatter}{wanted}"
     shown = needed if wanted[0].isdigit() else f'"{needed}"'  # a shell would take `>` for a redirection
-    return Finding(
-        FORMATTER_VERSION,
+    return FORMATTER_VERSION.finding(
         location,
         f"this library is formatted with `{formatter}` {wanted}, and this environment has {found}",
         help=f"Run `pip install {shown}`. In `.pre-commit-config.yaml`, give the hook "
@@ -107,8 +104,7 @@ def internal_error(location: Location, error: BaseException, *, class_name: str 
     """`location` and `class_name` say what was being worked on. `error` is being handled: it has its traceback."""
     where = f" while working on class `{class_name}`" if class_name else ""
     detail = f": {error}" if str(error) else ""
-    return Finding(
-        INTERNAL_ERROR,
+    return INTERNAL_ERROR.finding(
         location,
         f"internal error{where}: {type(error).__name__}{detail}",
         help="This is a bug in modular-converter. Please report it with this file and the traceback, which "

@@ -140,8 +140,7 @@ Override the plan in the configuration of the modular file, with the names that 
 
 def plan_names_missing_layer(location: Location, entry: str, plan: str, *, candidates: Iterable[str] = ()) -> Finding:
     """The finding for a pattern `entry` in the attribute `plan` (`base_model_tp_plan`)."""
-    return Finding(
-        PLAN_NAMES_MISSING_LAYER,
+    return PLAN_NAMES_MISSING_LAYER.finding(
         location,
         f"`{plan}` has an entry `{entry}`, but the generated model has no such layer",
         help=did_you_mean(entry, candidates) + f"Override `{plan}` in the modular file with the layers that exist.",
@@ -202,8 +201,7 @@ Override the plan in the configuration of the modular file, with an entry for th
 
 def plan_lacks_new_layer(location: Location, layer: str, beside: str, class_name: str) -> Finding:
     """The finding for a new `layer` of `class_name`; `beside` is a layer of the same size in it, which the plan splits."""
-    return Finding(
-        PLAN_LACKS_NEW_LAYER,
+    return PLAN_LACKS_NEW_LAYER.finding(
         location,
         f"the inherited `base_model_tp_plan` splits `{beside}` of `{class_name}`, but has no entry for the new "
         f"`{layer}` of the same size",
