@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from modular_converter.breaking.following import Follower, Frame
+from modular_converter.breaking.names import Follower, Frame
 from modular_converter.breaking.values import (
     CONFIG_BASES,
     NONE,

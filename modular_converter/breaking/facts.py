@@ -1,4 +1,6 @@
-"""What those who use a model rely on, read from its files: exports, classes, signatures, settings, state dicts."""
+"""What those who use a model rely on, read from its files: exports, classes, signatures, settings, state dicts; and how a
+library renames the entries of checkpoints as it loads and saves them, by tables with an entry for each type of model.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from modular_converter.breaking.conventions import default_of
-from modular_converter.breaking.following import Frame
 from modular_converter.breaking.interpret import Interpreter
-from modular_converter.breaking.names import Names
-from modular_converter.breaking.renamings import Renaming, read_tables, renaming_of, tables_path
+from modular_converter.breaking.names import Frame, Names
 from modular_converter.breaking.state import Node, StateReader
 from modular_converter.breaking.values import Ancestors, ClassValue, CodePlace, Expression, External, Value, plain
 from modular_converter.convert.source.library import Library, Observations
-from modular_converter.findings import ConversionError
+from modular_converter.findings import UNPARSABLE, ConversionError
 from modular_converter.model.bindings import EMPTY, Function, signature_of
 from modular_converter.model.class_blocks import Method
 from modular_converter.model.nodes import decorators_of, dotted, parse, walk
@@ -368,3 +368,52 @@ def _documented(cls: ClassValue, above: int) -> Iterator[tuple[str, int]]:
             for found in _DOCUMENTED.finditer(text):
                 owner = "" if node is cls.members.node else f"{node.name}."
                 yield owner + found[1], above + first.lineno + text.count("\n", 0, found.start(1))
+
+
+FILE = "conversion_mapping.py"
+"""The file of the package that holds the tables."""
+
+
+class Renaming(NamedTuple):
+    """What the tables say of one type of model."""
+
+    text: str
+    place: CodePlace
+
+
+Tables = Mapping[str, list[ast.expr]]
+
+
+def read_tables(path: str, library: Library) -> Tables:
+    """The entries of all tables of a file, by their keys; none where it cannot be read."""
+    found: dict[str, list[ast.expr]] = {}
+    try:
+        tree = parse(library.text_if_readable(path) or "")
+    except UNPARSABLE:
+        return found
+    for node in walk(tree):
+        if isinstance(node, ast.Dict):
+            pairs = [(key, value) for key, value in zip(node.keys, node.values) if key is not None]
+        elif isinstance(node, (ast.Assign, ast.AugAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            pairs = [(one.slice, node.value) for one in targets if isinstance(one, ast.Subscript)]
+        else:
+            continue
+        for key, value in pairs:
+            if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                found.setdefault(key.value, []).append(value)
+    return found
+
+
+def renaming_of(kind: str, tables: Tables, path: str) -> Renaming:
+    """What the tables say of a type of model; an entry that is a text names another type whose entries count."""
+    nodes = [*tables.get(kind, ())]
+    for node in [*nodes]:
+        if isinstance(node, ast.Constant) and node.value != kind:
+            nodes += tables.get(str(node.value), ())
+    return Renaming("\n".join(map(ast.unparse, nodes)), CodePlace(path, nodes[0].lineno if nodes else 1))
+
+
+def tables_path(models: str) -> str:
+    """The file of a package with this folder of models."""
+    return os.path.join(os.path.dirname(models), FILE)

@@ -15,9 +15,8 @@ from dataclasses import replace
 
 from modular_converter.breaking import expressions, layers
 from modular_converter.breaking.conventions import POST_INIT, Conventions, is_configuration
-from modular_converter.breaking.following import Frame
 from modular_converter.breaking.module_tree import HELD, exchange
-from modular_converter.breaking.names import Names
+from modular_converter.breaking.names import Frame, Names
 from modular_converter.breaking.values import (
     NONE,
     NOT_KNOWN,

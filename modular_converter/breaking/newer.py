@@ -1,23 +1,30 @@
-"""The newer tree of a comparison: the files on disk, with the generated files that edits reach as conversions give them."""
+"""The newer tree of a comparison: the files on disk, with the generated files that edits reach as conversions give them;
+and the edits of which it reads nothing: of bodies of methods that it does not follow, such as `forward`.
+"""
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from modular_converter.breaking.facts import ModelTree
 from modular_converter.breaking.older import tree_at
-from modular_converter.breaking.untouched import Edits, edits_since
 from modular_converter.check.cache.answers import KeptAnswers
 from modular_converter.check.cache.outlines import load_outlines, store_outlines
 from modular_converter.check.conversions import find_conversions
 from modular_converter.convert.schedule import neighbour_files
 from modular_converter.convert.source.library import Library
-from modular_converter.findings import ConversionError, Finding
+from modular_converter.files.read import text_of_content
+from modular_converter.findings import UNPARSABLE, ConversionError, Finding
 from modular_converter.git.affected import affected
-from modular_converter.git.work_tree import GitError
+from modular_converter.git.work_tree import MOST_BYTES, GitError, WorkTrees
 from modular_converter.graph.records import key_of_text, outline_of
+from modular_converter.model.bindings import FUNCTIONS, Function, bindings_in
+from modular_converter.model.nodes import parse, walk
+from modular_converter.settings.disk import NO_FOLLOW, read_regular
 from modular_converter.settings.values import Settings
 
 
@@ -72,3 +79,89 @@ def _required(paths: Iterable[str], models: str, library: Library, cache: str | 
     if cache and outlines.keys() != known:
         store_outlines(cache, models, outlines)
     return found
+
+
+class _Outside(NamedTuple):
+    """A text as a comparison reads it, whatever the bodies of methods are that it does not follow."""
+
+    text: str
+    methods: frozenset[str]
+    """The names of those methods."""
+
+
+class Edits(NamedTuple):
+    """The Python files of a package that differ from a commit."""
+
+    read: frozenset[str] = frozenset()
+    """Those in which something differs that a comparison reads, and those that are new or gone."""
+    unread: Mapping[str, str] = {}
+    """The others, with their texts at the commit."""
+    methods: frozenset[str] = frozenset()
+    """The methods of these others whose bodies may have changed."""
+
+    @property
+    def all_read(self) -> Edits:
+        """The same, where a comparison reads all of them."""
+        return Edits(self.read.union(self.unread))
+
+
+def edits_since(ref: str, package: str, followed: Collection[str]) -> Edits:
+    """What has changed in the folder of a package since a commit. `followed` are the names of all functions whose bodies a
+    comparison follows; without any, everything counts as read. Raises `GitError`.
+    """
+    repository, real = WorkTrees().of(package), os.path.realpath(package)
+    snapshot = repository.snapshot(repository.commit(ref))
+    changed = list(snapshot.changes_below(real, lambda name: name.endswith(".py")))
+    blobs = {path: blob for path in changed if followed and (blob := snapshot.blob(path))}
+    older: dict[str, bytes] = {}
+    with contextlib.suppress(GitError):  # then all of them count as read
+        older.update(zip(blobs, repository.contents([*blobs.values()])))
+    unread, methods = {}, set[str]()
+    for path, content in older.items():
+        try:
+            old, new = (text_of_content(path, one) for one in (content, read_regular(path, MOST_BYTES, NO_FOLLOW)))
+            word = os.path.basename(os.path.dirname(path)).replace("_", "")
+            sides = [_outside(text, followed, word) for text in (old, new)]
+        except (ConversionError, OSError, *UNPARSABLE):
+            continue
+        if sides[0].text == sides[1].text:
+            unread[path] = old
+            methods |= sides[0].methods
+    places = {path: os.path.join(package, os.path.relpath(path, real)) for path in changed}
+    return Edits(
+        frozenset(place for path, place in places.items() if path not in unread),
+        {places[path]: text for path, text in unread.items()},
+        frozenset(methods),
+    )
+
+
+def _outside(text: str, followed: Collection[str], word: str) -> _Outside:
+    """A text with a summary in place of each body that is not followed. `word` is the model's name: a method whose name
+    has it is called otherwise in heirs, and may be followed there.
+    """
+    lines = text.split("\n")
+    methods = set()
+    classes = [one for one in parse(text).body if isinstance(one, ast.ClassDef)]
+    for node in (one for cls in classes for one in cls.body if isinstance(one, FUNCTIONS)):
+        named = node.name.replace("_", "").lower()
+        if node.name not in followed and word not in named and (body := _body(node)):
+            first, last = body[0].lineno - 1, body[-1].end_lineno or 0
+            lines[first:last] = [" ".join(_summary(node)), *[""] * (last - first - 1)]
+            methods.add(node.name)
+    return _Outside("\n".join(line for line in lines if line.strip()), frozenset(methods))
+
+
+def _body(node: Function) -> list[ast.stmt]:
+    """The statements of a method behind its docstring; none where a conversion looks at them, as at one that only raises."""
+    rest = node.body[ast.get_docstring(node, clean=False) is not None :]
+    is_stub = len(rest) < 2 and isinstance(rest[0] if rest else None, (ast.Raise, ast.Pass, ast.Expr, type(None)))
+    on_own_line = bool(rest) and rest[0].lineno > node.lineno
+    is_local = not any(one.declared_global for one in bindings_in(node).everywhere)
+    return rest if not is_stub and on_own_line and is_local else []
+
+
+def _summary(node: Function) -> Iterator[str]:
+    """What a method has an effect by though nothing follows it: the names of its module, and the attributes that it sets."""
+    yield from sorted(bindings_in(node).module_names)
+    stored = (one for one in walk(node) if isinstance(one, ast.Attribute) and not isinstance(one.ctx, ast.Load))
+    yield from sorted({f".{one.attr}" for one in stored})

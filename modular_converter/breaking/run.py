@@ -8,8 +8,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from modular_converter.breaking.changes import ModelChange
-from modular_converter.breaking.compare import changes_of_model
+from modular_converter.breaking.compare import ModelChange, changes_of_model
 from modular_converter.breaking.facts import ModelTree
 from modular_converter.breaking.newer import edits_of, newer_tree
 from modular_converter.breaking.older import older_tree

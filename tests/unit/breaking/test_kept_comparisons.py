@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from modular_converter.breaking import newer as breaking_newer
+from modular_converter.breaking.newer import Edits, edits_since
 from modular_converter.breaking.run import BreakingOptions, BreakingResult, compare_trees
-from modular_converter.breaking.untouched import Edits, edits_since
 from modular_converter.check.cache import stale, store
 from modular_converter.convert import batch
 from modular_converter.files.arguments import ALL, select_files
