@@ -13,19 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from modular_converter.findings import Location, Severity, locate, locate_word
 from modular_converter.model.bindings import Function
 from modular_converter.model.class_blocks import ClassBlock, Member, Members, class_node, parse_class
+from modular_converter.model.module import ImportedName, Statement
 from modular_converter.model.overriding import NOTHING_ADDED, AddedDecorators, is_raising_stub, method_key
 
 
 if TYPE_CHECKING:
     import ast
-
-
-class ModularDefinition(NamedTuple):
-    """A top-level definition of the modular file."""
-
-    name: str
-    line: int
-    is_class: bool
 
 
 class KnownAttributes(NamedTuple):
@@ -98,13 +91,6 @@ class NeighbourFacts:
     """A prefix that copies from other models do not have: `EmuLlama`."""
 
 
-class Grandparent(NamedTuple):
-    """A base that a parent imports from a model file of a third model."""
-
-    name: str
-    module: str
-
-
 @dataclass(frozen=True)
 class Parent(_Parsed):
     """The class of a neighbour that a class inherits from."""
@@ -118,7 +104,8 @@ class Parent(_Parsed):
     text: str
     """Its text after renaming."""
     neighbour: NeighbourFacts
-    grandparents: tuple[Grandparent, ...] = ()
+    grandparents: tuple[ImportedName, ...] = ()
+    """Its bases that are imported from a model file of a third model."""
     asked: str | None = None
     """The prefix that the name of the heir asks for: `EmuText` of `class EmuTextMLP(LlamaMLP)`."""
 
@@ -162,7 +149,8 @@ class Facts:
     read_source: Callable[[], str]
     """Gives the text of the modular file."""
     classes: Mapping[str, ClassFacts]
-    definitions: Mapping[str, ModularDefinition]
+    definitions: Mapping[str, Statement]
+    """The definitions of the modular file."""
     imported: Collection[str]
     """The names that the modular file imports."""
     exported: Collection[str]

@@ -18,10 +18,8 @@ from modular_converter.facts import (
     ClassFacts,
     Facts,
     GeneratedDefinition,
-    Grandparent,
     KnownAttributes,
     MissingModule,
-    ModularDefinition,
     NeighbourFacts,
     Parent,
 )
@@ -49,16 +47,11 @@ def gather_facts(
     target, renamed = neighbours.target, neighbours.neighbours
     seen = {dotted: _neighbour(dotted, one) for dotted, one in renamed.items()}
     originals = {dotted: one.neighbour.module for dotted, one in renamed.items()}
-    definitions = target.module.definitions
     return Facts(
         path=target.path,
         read_source=lambda: library.text(target.path),
         classes={name: _class(built, neighbours, seen, library) for name, built in classes.items()},
-        definitions={
-            name: ModularDefinition(name, one.line, one.role is Role.CLASS)
-            for name, one in definitions.items()
-            if name == one.name
-        },
+        definitions={name: one for name, one in target.module.definitions.items() if name == one.name},
         imported=target.module.imported,
         exported=dict.fromkeys(target.module.exported),
         neighbours=tuple(seen.values()),
@@ -109,13 +102,13 @@ def _class(
     return ClassFacts(built.name, statement.text, statement.line, parent)
 
 
-def _grandparents(name: str, renamed: RenamedNeighbour, library: Library) -> Iterator[Grandparent]:
+def _grandparents(name: str, renamed: RenamedNeighbour, library: Library) -> Iterator[ImportedName]:
     module = renamed.neighbour.module
     for base in module.definitions[name].bases:
         imported = module.imported.get(base)
         found = neighbour_module(imported.module, library.settings) if imported else None
         if imported is not None and found is not None and found.model != renamed.neighbour.model:
-            yield Grandparent(imported.name, imported.module)
+            yield imported
 
 
 def _file(file: GeneratedFile) -> Mapping[str, GeneratedDefinition]:

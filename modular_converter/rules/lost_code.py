@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity
+from modular_converter.model.module import Role
 
 
 if TYPE_CHECKING:
@@ -163,10 +164,8 @@ def unused_definition(location: Location, name: str) -> Finding:
 
 def check_unused_definition(facts: Facts) -> Iterator[Finding]:
     """Find functions and assignments that no generated file holds."""
-    bases = {parent.written for _, parent in facts.heirs}
+    bases = (parent.written for _, parent in facts.heirs)
+    known = {*bases, *facts.customary_names, "__all__", "__getattr__"}
     for name, definition in facts.definitions.items():
-        ignored = (
-            definition.is_class or name in facts.customary_names or name in bases or name in ("__all__", "__getattr__")
-        )
-        if not ignored and name not in facts.generated:
+        if definition.role is not Role.CLASS and name not in known and name not in facts.generated:
             yield unused_definition(facts.at(name, definition.line), name)
