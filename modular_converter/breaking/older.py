@@ -16,8 +16,7 @@ from collections.abc import Iterable, Mapping
 
 from modular_converter.breaking.facts import ModelTree
 from modular_converter.convert.source.library import Library
-from modular_converter.files.arguments import required_models_folder
-from modular_converter.files.listing import Listings
+from modular_converter.files.arguments import Listings, required_models_folder
 from modular_converter.findings import ConversionError
 from modular_converter.git.work_tree import GitError, WorkTrees
 from modular_converter.rules import input_files

@@ -15,9 +15,16 @@ from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.banner import is_generated
 from modular_converter.convert.emit.formatters import wrong_versions
 from modular_converter.convert.silence import release_first
-from modular_converter.files.arguments import ALL, Selection, folders_below, select_files, select_given
+from modular_converter.files.arguments import (
+    ALL,
+    Listings,
+    Selection,
+    Unignored,
+    folders_below,
+    select_files,
+    select_given,
+)
 from modular_converter.files.generated_files import is_about_release, path_of_generated
-from modular_converter.files.listing import Listings, Unignored
 from modular_converter.files.read import heads
 from modular_converter.findings import ConversionError, Finding, Location, exit_code
 from modular_converter.rules import stale_files

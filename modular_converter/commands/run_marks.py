@@ -11,9 +11,8 @@ import click
 
 from modular_converter.commands.output import print_diff, progress, report
 from modular_converter.convert.source.library import Library
-from modular_converter.files.arguments import ALL, model_folder, required_models_folder
+from modular_converter.files.arguments import ALL, Listings, ModelFolders, model_folder, required_models_folder
 from modular_converter.files.atomic_write import write_atomically
-from modular_converter.files.listing import Listings, ModelFolders
 from modular_converter.files.read import in_form_of, is_installed, root_of
 from modular_converter.findings import ConversionError, Finding, Location, Severity, exit_code
 from modular_converter.marks.audit import Audited, MarkVerdict, audit

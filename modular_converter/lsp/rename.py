@@ -20,8 +20,7 @@ from modular_converter.convert.emit.banner import is_generated
 from modular_converter.convert.inherit.resolve import open_target
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import Renamer
-from modular_converter.files.arguments import discover
-from modular_converter.files.listing import Listings, ModelFolders
+from modular_converter.files.arguments import Listings, ModelFolders, discover
 from modular_converter.files.read import is_installed
 from modular_converter.findings import Edit, apply_edits, first_of, split_lines
 from modular_converter.lsp.answers import name_at

@@ -12,7 +12,6 @@ PACKAGE = Path(__file__).parents[2] / "modular_converter"
 ONE_IN_EACH = {
     "main": "commands",
     "run": "commands and formatters",
-    "stamp": "formatters",
     "version": "formatters",
     "render": "formats of reports and of the graph",
 }

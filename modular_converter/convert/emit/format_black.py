@@ -37,11 +37,6 @@ def run(files: Mapping[str, str], settings: Settings) -> Formatted:
     return Formatted(texts, failures=failures)
 
 
-def stamp() -> str:
-    """The version of black."""
-    return f"black {version()}"
-
-
 def version() -> str:
     """The version of black. Raises `ConversionError` when black is missing."""
     return str(_import_black().__version__)

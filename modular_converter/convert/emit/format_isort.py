@@ -29,11 +29,6 @@ def run(files: Mapping[str, str], settings: Settings) -> Formatted:
     return Formatted(texts, failures=failures)
 
 
-def stamp() -> str:
-    """The version of isort."""
-    return f"isort {version()}"
-
-
 def version() -> str:
     """The version of isort. Raises `ConversionError` when isort is missing."""
     try:

@@ -13,11 +13,6 @@ def run(files: Mapping[str, str], settings: Settings) -> Formatted:
     return Formatted({name: text.rstrip("\n") + "\n" for name, text in files.items()})
 
 
-def stamp() -> str:
-    """A constant: the version of this tool is already part of the key."""
-    return "none"
-
-
 def version() -> str:
     """No version."""
     return ""

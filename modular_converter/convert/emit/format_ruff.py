@@ -18,7 +18,6 @@ from modular_converter.convert.emit.formatters import (
     environment,
     find_ruff,
     own_ruff,
-    program_stamp,
     ruff_version,
 )
 from modular_converter.files.atomic_write import is_abandoned
@@ -65,11 +64,6 @@ def undefined_names(files: Mapping[str, str], settings: Settings) -> dict[str, t
     """The undefined names in texts that another formatter has formatted. Raises `ConversionError` as `run` does."""
     with _tree(files, settings) as tree:
         return _undefined(tree, _call(tree, settings, "check", "--no-fix", "--no-fix-only", "--select=F821"))
-
-
-def stamp() -> str:
-    """A text that changes with the ruff program of this environment."""
-    return program_stamp(own_ruff())
 
 
 def version() -> str:

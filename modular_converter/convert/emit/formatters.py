@@ -1,4 +1,4 @@
-"""The interface of a formatter: a module `format_<name>.py` of this package with `run`, `stamp` and `version`. And the
+"""The interface of a formatter: a module `format_<name>.py` of this package with `run` and `version`. And the
 formatter program of a run and its version, without the modules that run it: a warm check needs no more.
 """
 
@@ -42,13 +42,10 @@ class Formatted(NamedTuple):
 
 
 class Formatter(Protocol):
-    """The three functions of a module `format_<name>.py`."""
+    """The two functions of a module `format_<name>.py`."""
 
     def run(self, files: Mapping[str, str], settings: Settings) -> Formatted:
         """Format texts, keyed by their final paths. Raises `ConversionError` (MC115) when nothing can be formatted."""
-
-    def stamp(self) -> str:
-        """A text that changes when the formatter changes, for the key of a cache."""
 
     def version(self) -> str:
         """The version of the formatter; "" for one without versions."""
@@ -75,11 +72,16 @@ VersionOf = Callable[[str], str]
 
 def formatter_stamp(settings: Settings, version_of: VersionOf | None = None) -> str:
     """A text that changes when the formatter of the run or of a folder changes. Raises `ConversionError` (MC115)."""
-    after = [load_formatter(one.formatter).stamp() for one in settings.post_format]
-    if settings.formatter != "ruff":
-        return " ".join((load_formatter(settings.formatter).stamp(), *after))
-    programs = {find_ruff(one, version_of) for one in _by_version(settings.formattings)}  # imports no `format_ruff`
-    return " ".join((*map(program_stamp, sorted(programs)), *after))
+    others = [one.formatter for one in settings.post_format]
+    programs: set[str] = set()
+    if settings.formatter == "ruff":
+        programs = {
+            find_ruff(one, version_of) for one in _by_version(settings.formattings)
+        }  # imports no `format_ruff`
+    else:
+        others.insert(0, settings.formatter)
+    versions = (f"{name} {load_formatter(name).version()}".rstrip() for name in others)
+    return " ".join((*map(program_stamp, sorted(programs)), *versions))
 
 
 def wrong_versions(

@@ -270,7 +270,6 @@ def test_the_stamp_says_which_formatter_is_at_work() -> None:
 def test_a_formatter_is_one_file_and_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
     shouting = types.ModuleType("shouting")
     shouting.run = lambda files, settings: Formatted({name: text.upper() for name, text in files.items()})
-    shouting.stamp = lambda: "shouting 1"
     shouting.version = lambda: "1"
     monkeypatch.setitem(sys.modules, "modular_converter.convert.emit.format_shouting", shouting)
     assert format_files({"a.py": "x = y\n"}, named("shouting")).texts == {"a.py": "X = Y\n"}
@@ -280,6 +279,6 @@ def test_a_formatter_is_one_file_and_a_name(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("name", FORMATTERS)
 def test_every_formatter_has_its_file_and_its_choice(name: str) -> None:
     formatter = load_formatter(name)
-    assert callable(formatter.run) and callable(formatter.stamp) and callable(formatter.version)
+    assert callable(formatter.run) and callable(formatter.version)
     (option,) = (option for option in convert_command.params if option.name == "formatter")
     assert tuple(option.type.choices) == FORMATTERS
