@@ -12,7 +12,8 @@ import json
 import pathlib
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import click
 
@@ -24,8 +25,10 @@ import modular_converter  # noqa: E402
 from modular_converter.commands.check import check_command  # noqa: E402
 from modular_converter.commands.convert import convert_command  # noqa: E402
 from modular_converter.commands.subcommands import SUBCOMMANDS  # noqa: E402
+from modular_converter.findings import Severity  # noqa: E402
 from modular_converter.parallel.cli import main as plan_group  # noqa: E402
-from modular_converter.settings.schema import schema_with  # noqa: E402
+from modular_converter.settings.keys import LISTS, MOST, READERS  # noqa: E402
+from modular_converter.settings.values import FORMATTERS, LAYOUTS, SIBLING_IMPORTS  # noqa: E402
 
 
 COMMANDS_HEAD = """\
@@ -44,7 +47,7 @@ def pages() -> dict[str, str]:
     return {
         "docs/reference/commands.md": COMMANDS_HEAD + "".join(map(_command, *zip(*_commands()))),
         "docs/reference/python.md": python.partition(PYTHON_MARK)[0] + PYTHON_MARK + "".join(_public()),
-        "modular_converter/settings/schema.json": json.dumps(schema_with(_descriptions()), indent=2) + "\n",
+        "modular_converter/settings/schema.json": json.dumps(_schema(_descriptions()), indent=2) + "\n",
     }
 
 
@@ -74,6 +77,44 @@ def _option(option: click.Parameter, context: click.Context) -> str:
         return ""
     names, words = (one.replace("|", "\\|") for one in record)
     return f"| `{names}` | {words} |\n"
+
+
+_TEXT = {"type": "string"}
+_TEXTS = {"type": "array", "items": _TEXT}
+_NAMES = {"type": "string", "minLength": 1}
+_TABLE = {"type": "object", "additionalProperties": _NAMES}
+_TYPES: Mapping[str, Mapping[str, Any]] = {
+    "max-file-bytes": {"type": "integer", "minimum": 1, "maximum": MOST},
+    "workers": {"type": "integer", "minimum": 0, "maximum": MOST},
+    "strict": {"type": "boolean"},
+    "sibling-imports": {"enum": list(SIBLING_IMPORTS)},
+    "formatter": {"enum": list(FORMATTERS)},
+    "replaced-dependency": {"enum": [one.value for one in Severity]},
+    "kinds": _TABLE,
+    "copied-kinds": _TABLE,
+    "implied-bases": _TABLE,
+    "per-file-ignores": {"type": "object", "additionalProperties": _TEXTS},
+    "default-kind": _NAMES,
+    "modular-kind": _NAMES,
+    "layout": {"enum": list(LAYOUTS)},
+    **dict.fromkeys(LISTS, _TEXTS),
+}
+"""The form of each value; those of other keys are strings."""
+
+
+def _schema(descriptions: Mapping[str, str]) -> dict[str, Any]:
+    """The JSON schema of `[tool.modular-converter]`, with the words for each key. The readers of the settings judge more than a
+    schema can; what the schema refuses, they refuse.
+    """
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "$id": "https://json.schemastore.org/partial-modular-converter.json",
+        "title": "modular-converter",
+        "description": "How modular model files are converted and checked",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {key: {"description": descriptions[key], **_TYPES.get(key, _TEXT)} for key in sorted(READERS)},
+    }
 
 
 def _public() -> Iterator[str]:

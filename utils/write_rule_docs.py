@@ -20,7 +20,7 @@ sys.path.insert(0, ROOT)
 
 from modular_converter.findings import Rule  # noqa: E402
 from modular_converter.reporting.explain import page  # noqa: E402
-from modular_converter.rules import all_rules, by_file, example_files, fixes  # noqa: E402
+from modular_converter.rules import all_rules, example_files, fixes, place_of  # noqa: E402
 
 
 HEAD = """\
@@ -72,9 +72,18 @@ def pages() -> dict[str, str]:
     return {**written, "llms.txt": LLMS_HEAD + "".join(_site(written))}
 
 
+def _by_file() -> dict[str, list[Rule]]:
+    """What each file of rules is about, with its rules in the order of the codes; the files by their first code."""
+    found: dict[str, list[Rule]] = {}
+    for rule in all_rules():
+        file = sys.modules[place_of(rule).partition(":")[0]]
+        found.setdefault(file.__doc__ or "", []).append(rule)
+    return found
+
+
 def _topics() -> Iterator[str]:
     """A section for each file of rules that has examples, with each rule and the difference of its examples."""
-    for about, rules in by_file():
+    for about, rules in _by_file().items():
         shown = [(rule, changes) for rule in rules if (changes := _changes(rule))]
         if shown:
             yield f"\n## {about.partition(':')[0].partition('.')[0]}\n"

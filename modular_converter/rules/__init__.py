@@ -66,14 +66,6 @@ def all_rules() -> tuple[Rule, ...]:
     return tuple(rule for rule, _ in _rules())
 
 
-def by_file() -> list[tuple[str, list[Rule]]]:
-    """What each file of rules is about, with its rules in the order of the codes; the files by their first code."""
-    found: dict[str, list[Rule]] = {}
-    for rule, module in _rules():
-        found.setdefault(module.__doc__ or "", []).append(rule)
-    return list(found.items())
-
-
 @functools.lru_cache(maxsize=1)
 def checks() -> tuple[Check, ...]:
     """The checks of all rules that have one, in the order of the codes."""

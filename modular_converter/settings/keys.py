@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import json
+import os
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -22,6 +24,7 @@ from modular_converter.settings.values import (
 
 
 PROFILES = ("transformers", "fla", "mlx_lm", "diffusers")
+SCHEMA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "schema.json")
 EXACT_VERSION = re.compile(r"\d{1,6}(\.\d{1,6})*((a|b|rc|\.dev|\.post)\d{1,6})?")
 """A version that can stand behind `==` in a requirement. Nothing else is printed in a command to be copied."""
 BOUND = re.compile(r"(==|!=|<=|>=|<|>|~=)\s*(\d{1,6}(?:\.\d{1,6})*)(\.\*)?")
@@ -218,3 +221,10 @@ def read_table(file: TomlFile, table: Mapping[str, object]) -> dict[str, Any]:
         except ValueError as error:
             raise file.error(key, str(error)) from None
     return values
+
+
+def tool_schema(tool_name: str = "modular-converter") -> dict[str, Any]:
+    """The JSON schema of the table, as `validate-pyproject` asks its plugins for it; SchemaStore has it for editors."""
+    with open(SCHEMA, encoding="utf-8") as file:
+        found: dict[str, Any] = json.load(file)
+    return found

@@ -48,7 +48,6 @@ FLOORS = {
         "keys",
         "versions",
         "load",
-        "schema",
     ),
     "modular_converter.convert": (
         "__init__",

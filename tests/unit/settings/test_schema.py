@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from modular_converter.settings.keys import READERS
-from modular_converter.settings.schema import tool_schema
+from modular_converter.settings.keys import READERS, tool_schema
 
 
 jsonschema = pytest.importorskip("jsonschema")
