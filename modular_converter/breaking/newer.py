@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from modular_converter.breaking.facts import ModelTree
 from modular_converter.breaking.older import tree_at
-from modular_converter.check.cache.answers import KeptAnswers
-from modular_converter.check.cache.outlines import load_outlines, store_outlines
+from modular_converter.check.cache.answers import KeptAnswers, load_outlines, store_outlines
 from modular_converter.check.conversions import find_conversions
 from modular_converter.convert.schedule import neighbour_files
 from modular_converter.convert.source.library import Library

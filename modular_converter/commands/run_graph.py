@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import click
 
-from modular_converter.check.cache.outlines import load_outlines, store_outlines
+from modular_converter.check.cache.answers import load_outlines, store_outlines
 from modular_converter.check.cache.store import cache_folder
 from modular_converter.commands.output import progress, report
 from modular_converter.convert.source.library import Library

@@ -23,8 +23,7 @@ from modular_converter.convert.source.rename import Renamer
 from modular_converter.files.arguments import Listings, ModelFolders, discover
 from modular_converter.files.read import is_installed
 from modular_converter.findings import Edit, apply_edits, first_of, split_lines
-from modular_converter.lsp.answers import name_at
-from modular_converter.lsp.open_files import OpenFiles, Refusal
+from modular_converter.lsp.open_files import OpenFiles, Refusal, name_at
 from modular_converter.model.nodes import parse, walk
 from modular_converter.provenance.generated import words_of
 from modular_converter.settings.layout import is_modular, models_folder_of, modular_of

@@ -21,7 +21,7 @@ from pygls.workspace import PositionCodec
 from modular_converter.authoring.fixes import fixed_text, with_ignores
 from modular_converter.files.arguments import has_modular_name
 from modular_converter.findings import UNPARSABLE, ConversionError, Edit, Finding, Location, split_lines
-from modular_converter.lsp import answers
+from modular_converter.lsp import open_files
 from modular_converter.lsp.open_files import OpenFiles, Refusal, project_settings
 from modular_converter.lsp.rename import renamable, rename
 from modular_converter.provenance.generated import LineRange
@@ -279,19 +279,19 @@ def _answer_places(server: Server) -> None:
 
     @server.feature(types.TEXT_DOCUMENT_DEFINITION)
     async def definition(params: types.DefinitionParams) -> list[types.Location]:
-        return await server.ask(_locations, server, params, answers.definitions, is_modular=True)
+        return await server.ask(_locations, server, params, open_files.definitions, is_modular=True)
 
     @server.feature(types.TEXT_DOCUMENT_IMPLEMENTATION)
     async def implementation(params: types.ImplementationParams) -> list[types.Location]:
         def answer(path: str, line: int, column: int, files: OpenFiles) -> Any:
-            return answers.generated_lines(path, line, files)
+            return open_files.generated_lines(path, line, files)
 
         return await server.ask(_locations, server, params, answer, is_modular=True)
 
     @server.feature(types.TEXT_DOCUMENT_DECLARATION)
     async def declaration(params: types.DeclarationParams) -> list[types.Location]:
         def answer(path: str, line: int, column: int, files: OpenFiles) -> Any:
-            return answers.source_lines(path, line, files)
+            return open_files.source_lines(path, line, files)
 
         return await server.ask(_locations, server, params, answer, is_modular=False)
 
@@ -330,13 +330,15 @@ def _hover(server: Server, params: types.HoverParams) -> types.Hover | None:
     line, _ = server.values.place(path, params.position)
     try:
         library = server.files.library(path)
-        spot = answers.spot_at(library.module(path), line)
-        if spot is None or not (spot.method or answers.is_head(spot, line)):
+        spot = open_files.spot_at(library.module(path), line)
+        if spot is None or not (spot.method or open_files.is_head(spot, line)):
             return None
-        text = answers.generated_text(spot, server.files.conversion(path), library)
+        text = open_files.generated_text(spot, server.files.conversion(path), library)
     except (Refusal, ConversionError, *UNPARSABLE):
         return None
-    return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, f"```python\n{answers.hover_text(text)}\n```"))
+    return types.Hover(
+        types.MarkupContent(types.MarkupKind.Markdown, f"```python\n{open_files.hover_text(text)}\n```")
+    )
 
 
 def _answer_documents(server: Server) -> None:
@@ -356,7 +358,7 @@ def _lenses(server: Server, uri: str) -> list[types.CodeLens]:
     if not has_modular_name(path):
         return []
     try:
-        found = [*answers.lenses(path, server.files)]
+        found = [*open_files.lenses(path, server.files)]
     except (Refusal, ConversionError, *UNPARSABLE):
         return []
     return [
@@ -383,7 +385,10 @@ def _generated(server: Server, uri: str, name: str) -> dict[str, str]:
         statement = library.module(path).definitions.get(name)
         if statement is None:
             raise Refusal(f"{os.path.basename(path)} has no `{name}`")
-        return {"name": name, "text": answers.generated_text(answers.CodeSpot(statement), conversion, library) + "\n"}
+        return {
+            "name": name,
+            "text": open_files.generated_text(open_files.CodeSpot(statement), conversion, library) + "\n",
+        }
     except (Refusal, ConversionError, *UNPARSABLE) as error:
         raise JsonRpcInvalidRequest(str(error)) from None
 
