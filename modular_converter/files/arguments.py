@@ -293,33 +293,24 @@ def means_many(argument: str) -> bool:
 def _expand(argument: str, models: str | None, listings: Listings) -> Sequence[str]:
     if argument == ALL:
         paths = _modular_files_below(models, listings)
-        if not paths:
-            raise ConversionError(
-                input_files.nothing_to_convert(
-                    argument, reason="no folder of models found from here; give `--root DIR`"
-                )
-            )
-        return paths
-    if os.path.isdir(argument):
-        paths = _modular_files_below(argument, listings)
-        if not paths:
-            raise ConversionError(input_files.nothing_to_convert(argument, reason="no modular file in this folder"))
-        return paths
-    if os.path.isfile(argument):
+        reason = "no folder of models found from here; give `--root DIR`"
+    elif os.path.isdir(argument):
+        paths, reason = _modular_files_below(argument, listings), "no modular file in this folder"
+    elif os.path.isfile(argument):
         _refuse_other_name(argument)
         return [os.path.abspath(argument)]
-    if glob.has_magic(argument):
+    elif glob.has_magic(argument):
         for folder in glob.glob(os.path.dirname(argument), recursive=True):
             listings.of(os.path.abspath(folder))  # `glob` is silent about a folder that cannot be listed
         paths = [os.path.abspath(path) for path in glob.glob(argument, recursive=True) if has_modular_name(path)]
-        if not paths:
-            raise ConversionError(
-                input_files.nothing_to_convert(argument, reason="the pattern matches no modular file")
-            )
-        return paths
-    if os.sep in argument or argument.endswith(".py"):
+        reason = "the pattern matches no modular file"
+    elif os.sep in argument or argument.endswith(".py"):
         raise ConversionError(input_files.missing_file(Location(argument)))
-    return _by_model_name(argument, models, listings)
+    else:
+        return _by_model_name(argument, models, listings)
+    if not paths:
+        raise ConversionError(input_files.nothing_to_convert(argument, reason=reason))
+    return paths
 
 
 def _by_model_name(name: str, models: str | None, listings: Listings) -> Sequence[str]:
