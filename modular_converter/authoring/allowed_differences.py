@@ -6,7 +6,7 @@ import ast
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from modular_converter.authoring.flat_model import FlatFile, FlatModel
 from modular_converter.authoring.normal_form import normal, without_comments
@@ -127,21 +127,15 @@ def _texts_beside(path: str, stem: str, library: Library) -> Iterator[str]:
 DOCSTRINGS, COMMENTS = "docstrings", "comments"
 
 
-@dataclass(frozen=True)
-class Relaxed:
-    """A flat model with words of its parents."""
-
-    flat: FlatModel
-    accepted: Mapping[str, tuple[str, str]]
-    """Class -> its own text, and the text with its parent's words."""
-
-
 Parent = tuple[SourceFile, str]
 """A file and the name, in the target, of a class in it."""
 
 
-def relax(flat: FlatModel, parents: Mapping[str, Parent], allowed: Collection[str], names: ModelNames) -> Relaxed:
-    """Give the classes of a flat model the docstrings and comments of their parents.
+def relax(
+    flat: FlatModel, parents: Mapping[str, Parent], allowed: Collection[str], names: ModelNames
+) -> tuple[FlatModel, dict[str, tuple[str, str]]]:
+    """A flat model whose classes have the docstrings and comments of their parents; and each class that changes, with its
+    own text and the new one.
 
     Args:
         parents: the classes with the parents that they have, or may have when only code counts.
@@ -155,7 +149,7 @@ def relax(flat: FlatModel, parents: Mapping[str, Parent], allowed: Collection[st
         if new is not None and new != old:
             accepted[name] = (old, new)
     files = tuple(_with_classes(file, accepted) for file in flat.files)
-    return Relaxed(replace(flat, files=files), accepted)
+    return replace(flat, files=files), accepted
 
 
 def _with_words(text: str, parent: str, name: str, allowed: Collection[str], names: ModelNames) -> str | None:

@@ -171,20 +171,11 @@ def _changes(
     notes = ["other decorators"] * bool(decorators) + ["other docstring"] * bool(docstring)
     keywords = () if keywords == theirs_too else keywords  # such as `total=False`
     notes += ["other keywords"] * bool(keywords)
-    members = _members(own, inherited, can_lose_decorators, full, exact, bool(docstring))
-    if members is None:
+    found = _members(own, inherited, can_lose_decorators, full, exact, bool(docstring))
+    if found is None:
         return None
-    body = docstring + "".join([*members.attributes, *members.methods]) or f"{INDENT}pass\n"
-    return _Changes(decorators, keywords, body, (*notes, *members.notes))
-
-
-@dataclass(frozen=True)
-class _Body:
-    """The members of an heir as texts, with the differences from the parent in a few words each."""
-
-    attributes: list[str]
-    methods: list[str]
-    notes: list[str]
+    members, more = found
+    return _Changes(decorators, keywords, docstring + members or f"{INDENT}pass\n", (*notes, *more))
 
 
 def _members(
@@ -194,12 +185,14 @@ def _members(
     full: Collection[str],
     exact: frozenset[str],
     has_docstring: bool,
-) -> _Body | None:
-    """The members that the heir has to write; None if the merge would not give those of the class."""
+) -> tuple[str, list[str]] | None:
+    """The members that the heir has to write, attributes first, and their differences from the parent in a few words each;
+    None if the merge would not give those of the class.
+    """
     mine, theirs = members_by_key(own.members), members_by_key(inherited.members)
     if len(mine) < sum(not one.carries_nothing for one in own.members) or not _is_reachable(mine, theirs):
         return None
-    body = _Body([], [], [])
+    attributes, methods, notes = list[str](), list[str](), list[str]()
     repeated = _repeated(mine, theirs, has_docstring)
     for key, member in mine.items():
         place = theirs.get(key)
@@ -211,15 +204,15 @@ def _members(
             text = written_member(member, place, key not in full, own.bases, can_lose_decorators)
         if text is None:
             return None
-        body.notes.append(_note(key, place, text, member))
-        (body.methods if member.is_function else body.attributes).append(text)
+        notes.append(_note(key, place, text, member))
+        (methods if member.is_function else attributes).append(text)
     for key in (one for one in theirs if one not in mine):
         removal = removal_of(key, theirs[key], own.node.name)
         if removal is None:
             return None
-        body.notes.append(f"no {_name(key)}")
-        (body.methods if theirs[key].is_function else body.attributes).append(removal)
-    return body
+        notes.append(f"no {_name(key)}")
+        (methods if theirs[key].is_function else attributes).append(removal)
+    return "".join([*attributes, *methods]), notes
 
 
 def _repeated(mine: Mapping[str, Member], theirs: Mapping[str, Member], has_docstring: bool) -> str:

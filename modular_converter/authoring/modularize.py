@@ -120,13 +120,13 @@ def modularize_allowing(
         return exact
     parents = _likely_parents(flat, find_sources(flat, index, library, preferred))
     parents.update((name, (one.source, one.parent)) for name, one in exact.proof.draft.placed.items())
-    relaxed = relax(flat, parents, allowed, flat.model_names)
-    if not relaxed.accepted:
+    relaxed, accepted = relax(flat, parents, allowed, flat.model_names)
+    if not accepted:
         return exact
-    other = modularize(relaxed.flat, index, library, preferred)
+    other = modularize(relaxed, index, library, preferred)
     if other.proof is None or other.left != exact.left or other.proof.lines >= exact.proof.lines:
         return exact
-    return replace(other, flat=flat, accepted=relaxed.accepted)
+    return replace(other, flat=flat, accepted=accepted)
 
 
 def _likely_parents(flat: FlatModel, sources: Sequence[SourceFile]) -> dict[str, Parent]:
