@@ -63,11 +63,8 @@ def overriding_texts(path: str, modular: str, made: str, wanted: str, library: L
     has to prove them.
 
     Args:
-        path: the generated file.
-        modular: the modular file.
         made: the text of the generated file as a conversion gives it.
         wanted: its edited text.
-        library: reads the files as they are.
 
     Raises `ConversionError` where a text cannot be read.
     """
@@ -286,8 +283,6 @@ def absorb(path: str, settings: Settings, *, to_neighbour: bool = False, wanted:
     """Carry the edits of a generated file to its modular file, or to one neighbour.
 
     Args:
-        path: the generated file.
-        settings: those of its project.
         to_neighbour: whether a neighbour may be changed where the modular file does not do.
         wanted: the edited text; the file on disk when left out.
 

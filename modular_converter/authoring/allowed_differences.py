@@ -156,7 +156,6 @@ def _with_words(text: str, parent: str, name: str, allowed: Collection[str], nam
     """A class with the words of its parent wherever its code is the parent's; None where it cannot be read.
 
     Args:
-        text: the class.
         parent: the text of the parent, which is called `name` in it.
     """
     try:

@@ -104,11 +104,7 @@ def shorter_override(wanted: Member, parent: Member) -> str | None:
 
 
 def full_override(wanted: Member, parent: Member, bases: Sequence[str]) -> str:
-    """The text of an override with its whole body. Decorators and docstring are inherited if they are the parent's.
-
-    Args:
-        bases: the bases of the generated class.
-    """
+    """The text of an override with its whole body. Decorators and docstring are inherited if they are the parent's."""
     text = calling_base(wanted, bases)
     own, inherited = cut_method(wanted), cut_method(parent)
     if own is None or inherited is None:
@@ -138,11 +134,7 @@ def _reads_locals_of_parent(text: str, wanted: Member) -> bool:
 
 
 def calling_base(member: Member, bases: Sequence[str]) -> str:
-    """The text of an override whose `super()` calls skip the parent: they are written `Base.method(self, …)`.
-
-    Args:
-        bases: the bases of the generated class.
-    """
+    """The text of an override whose `super()` calls skip the parent: they are written `Base.method(self, …)`."""
     name, arguments = member.function.name, member.function.args.args
     if not bases or not arguments or f"super().{name}(" not in member.text:
         return member.text
@@ -289,7 +281,6 @@ def heir_of(
     """The class `wanted` written as an heir of a parent; None where no heir gives it.
 
     Args:
-        wanted: the text of the class.
         thorough: look for `super()` calls, and merge the result with the parent; else the heir is an estimate.
         exact: the parts to write in full, whatever the parent has; see `other_layout`.
     """

@@ -65,9 +65,7 @@ def fixed_text(finding: Finding, before: Conversion, settings: Settings, texts: 
     """The text of a modular file with the fix of one finding; None where the fix does not hold.
 
     Args:
-        finding: a finding with a fix.
         before: the conversion that gave it.
-        settings: those of its project.
         texts: what is read in place of files on disk, the modular file included.
     """
     fixed = _with_fix(finding, before, settings, texts)
@@ -106,7 +104,6 @@ def add_ignores(conversions: Sequence[Conversion], settings: Settings) -> tuple[
 
     Args:
         conversions: the conversions of the files as they are.
-        settings: the settings of the run.
 
     Raises `ConversionError` for a file that may not be written.
     """

@@ -223,7 +223,6 @@ def places_of_parts(text: str, abstract: str) -> Iterator[tuple[str, int, int]]:
     `__init__`'s lines. Parts overlap.
 
     Args:
-        text: the class.
         abstract: the same lines without the names of the model.
     """
     try:

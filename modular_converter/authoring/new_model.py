@@ -125,8 +125,6 @@ def new_model(model: str, cased: str, parents: Sequence[ParentModel], models: st
         model: its name, `kiwi_vl`.
         cased: its name in the names of its classes, `KiwiVL`.
         parents: the models that it inherits from, the most important one first.
-        models: the folder of models.
-        library: the sources.
 
     Raises `ConversionError` with the findings, if the modular file does not convert.
     """
@@ -325,11 +323,9 @@ def table_entries(
     and ends a line.
 
     Args:
-        models: the folder of models.
         renamer: renames the parent to the new model.
         types: `model_type` of the parent -> that of the new model, also of parts such as its vision model.
         classes: class of the parent -> class of the new model.
-        library: the sources.
     """
     folders = (os.path.join(models, name) for name in library.settings.no_models)
     listed = (os.path.join(one, name) for one in folders if os.path.isdir(one) for name in sorted(os.listdir(one)))

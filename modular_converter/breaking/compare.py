@@ -204,7 +204,6 @@ def compare_states(model: str, old: Node, new: Node, prefix: str = "", layer: st
     """The changes of one module; modules within that differ are compared in turn.
 
     Args:
-        model: its model.
         old: the module in the older tree.
         new: the module in the newer tree.
         prefix: the beginning of its entries.

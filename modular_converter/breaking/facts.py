@@ -153,8 +153,6 @@ class ModelTree:
     def __init__(self, library: Library, models: str, names: Mapping[str, Sequence[str]]) -> None:
         """
         Args:
-            library: reads the files.
-            models: the folder of models.
             names: folder of a model -> the names of its Python files, sorted.
         """
         self.library = library

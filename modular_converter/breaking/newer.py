@@ -44,8 +44,6 @@ def newer_tree(
 
     Args:
         paths: all modular files.
-        models: the folder of models.
-        settings: those of the run.
         cache: the folder that keeps conversions; None for none.
         edits: what has been edited. Other generated files are taken as they are on disk.
         answers: those of earlier runs.

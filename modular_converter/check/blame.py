@@ -51,7 +51,6 @@ class CommitHistory:
         """The reason why a generated file is out of date.
 
         Args:
-            path: the generated file.
             new: the text that it should have.
             sources: the files that it is made from, except `outdated`.
             outdated: the generated files that it is made from and that are out of date themselves.
@@ -157,9 +156,7 @@ def warnings_of_untouched(
     """The warnings of conversions whose modular and generated files are those of a commit.
 
     Args:
-        conversions: those of a check.
         different: the modular files whose generated files differ.
-        settings: of the check.
         ref: the commit. Where git knows none, nothing counts as untouched.
     """
     trees = WorkTrees()

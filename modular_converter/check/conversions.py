@@ -66,8 +66,6 @@ def find_conversions(
     """Look conversions up in the cache, convert the other files, and store what is new.
 
     Args:
-        paths: modular files.
-        settings: the settings of the run.
         cache_folder: None to go without a cache.
         errors_only: leave out the warnings of known conversions, unless the settings make errors of them.
         bar: shows the progress of the files that have to be converted.

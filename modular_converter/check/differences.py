@@ -52,7 +52,6 @@ def find_groups(stale: Sequence[StaleFile], causes: Mapping[str, Cause], setting
     Args:
         stale: files that exist, sorted by path.
         causes: their causes, by path.
-        settings: the settings of the run.
     """
     by_path = {one.path: one for one in stale}
     explained = {path for path in by_path if _is_explained(path, by_path, causes, set())}
@@ -193,7 +192,6 @@ def describe(
 
     Args:
         stale: the files, sorted by path.
-        settings: the settings of the run.
         given: the modular files whose texts are not those on disk.
         wrong: the finding about the formatter's version or the release, which keeps them from being written.
     """
@@ -283,7 +281,6 @@ def find_differences(
 
     Args:
         found: all conversions of the check.
-        settings: the settings of the run.
         wrong: the errors about the formatter's version, which keep everything from being written.
         fix_in: the folder that nothing is written out of, "" for the one of the settings; None to write nothing.
         given: the modular files whose texts are not those on disk.

@@ -482,7 +482,6 @@ def _follows(change: TreeChange, uses: Sequence[Counter[str]]) -> bool:
     """Whether an import or a definition differs because its name is used in one of the texts alone.
 
     Args:
-        change: the change.
         uses: the words of both texts, without imports and `__all__`.
     """
     own = 0 if "import" in change.kind else 1

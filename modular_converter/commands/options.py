@@ -79,7 +79,6 @@ def given_on_stdin(arguments: Sequence[str], options: Mapping[str, Any], contrad
 
     Args:
         arguments: the files that the command line names.
-        options: the options by name.
         contradicting: the names of those that would write or look at other files, with their spelling.
     """
     if arguments:

@@ -53,10 +53,8 @@ def print_diff(path: str, old: str | None, new: str, output_format: str = "text"
     number of lines.
 
     Args:
-        path: the file.
         old: the text on disk; None for a file that does not exist.
         new: the text that it should have.
-        output_format: the format of the findings.
         limit: the number of lines to print; the lines beyond are counted.
     """
     from modular_converter.reporting import wants_color

@@ -126,7 +126,6 @@ def _of_rules_off(result: CheckResult, selected: Collection[str], *, counted: bo
     no such rule is selected.
 
     Args:
-        result: the check.
         selected: the codes that the command line asks for.
         counted: whether `--statistics` counts them all.
     """
@@ -179,10 +178,8 @@ def _summarize(result: CheckResult, left_out: int, hidden: int, seconds: float) 
     """Print one line with the counts of files and findings.
 
     Args:
-        result: the check.
         left_out: how many of its warnings were not printed, since nobody works on their files.
         hidden: how many other findings were not printed.
-        seconds: how long it took.
     """
     failed = sum(conversion.failed for conversion in result.conversions)
     files = sum(len(conversion.files) for conversion in result.conversions)

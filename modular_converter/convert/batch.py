@@ -175,7 +175,6 @@ class Run:
         that have read it are converted again, and see the new text.
 
         Args:
-            paths: the modular files.
             known: conversions that hold for what is on disk; they are repeated only when this run changes a file that
                 they have read.
         """
@@ -254,10 +253,8 @@ class Run:
         withdrawn: it will never be on disk.
 
         Args:
-            batch: the conversions of this round.
             earlier: the conversions of earlier rounds, by modular file.
             given: the texts that the run was started with.
-            library: the texts that the run reads.
         """
         changed = {
             file: (conversion.path, text)

@@ -213,9 +213,7 @@ def missing_modules(target: ModularFile, kinds: Collection[str], library: Librar
     Imports that may fail, under `try` or a condition, are left out, as are neighbours, which the conversion looks for.
 
     Args:
-        target: the modular file.
         kinds: the kinds of file that it gives.
-        library: the files of the run.
     """
     folder = os.path.dirname(target.path)
     found: dict[str, MissingModule] = {}

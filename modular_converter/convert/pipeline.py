@@ -29,7 +29,6 @@ def convert(path: str, library: Library) -> Conversion:
     Faults of the input are never raised: they are in the findings, and then there are no files.
 
     Args:
-        path: the modular file.
         library: a library that observes this conversion alone (`Library.observing`).
     """
     seen = library.observations

@@ -190,7 +190,6 @@ class Schedule:
         each other although their imports form no cycle, so the number of times is limited.
 
         Args:
-            batch: the conversions of the round.
             changed: file -> the modular file that it comes from.
             done: all conversions so far.
         """

@@ -75,8 +75,6 @@ def without_silenced(findings: Sequence[Finding], path: str, text: str) -> list[
 
     Args:
         findings: all findings, sorted.
-        path: the modular file.
-        text: its text.
     """
     from modular_converter.convert.source.library import ignore_comments
 
@@ -131,13 +129,7 @@ findings.
 
 
 def with_fixes(findings: Iterable[Finding], path: str, text: str) -> list[Finding]:
-    """The findings; those about the modular file have the fixes that their rules offer.
-
-    Args:
-        findings: the findings of its conversion.
-        path: the modular file.
-        text: its text.
-    """
+    """The findings; those about the modular file have the fixes that their rules offer."""
     found = []
     offered = 0
     for one in findings:

@@ -80,7 +80,6 @@ def about_release(settings: Settings, *, keeps_files: bool = False) -> Finding |
     """The finding about an unchecked release of the package; None where all is known.
 
     Args:
-        settings: the settings of the run.
         keeps_files: whether the release has kept a file from being changed.
     """
     release = settings.package_release

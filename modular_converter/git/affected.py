@@ -73,7 +73,6 @@ def affected(
 
     Args:
         changed: paths.
-        paths: modular files.
         library: it reads them and their neighbours.
         required: `required_files` of some, which are not asked again.
         remembered: gives what a function finds, given a name for it and the library that it reads from.

@@ -44,7 +44,6 @@ def install_driver(repository: Repository, generated: Collection[str]) -> str:
     """Write the block and the configuration; returns the path of the attributes.
 
     Args:
-        repository: the work tree.
         generated: the generated files in it, as absolute paths.
     """
     path = os.path.join(repository.top, ATTRIBUTES)
@@ -157,7 +156,6 @@ def resolved(repository: Repository, path: str, base: bytes, theirs: bytes, memo
     """The text of a generated file after the merge that is under way.
 
     Args:
-        repository: the work tree.
         path: the file, below its top, with `/`.
         base: the file in the common ancestor.
         theirs: the file on the other side.

@@ -85,9 +85,7 @@ def build_graph(
     """The graph of the modular files at `paths`, and the findings about them; a bad file never stops the others.
 
     Args:
-        paths: the modular files.
         root: the folder of models, from which models are named.
-        library: what reads the files.
         outlines: those of earlier runs, which are not parsed again; those of this run take their place.
     """
     reading = _Reading(root, library, known=dict(outlines or {}))

@@ -260,7 +260,6 @@ def load_settings_of(paths: Iterable[str], has_file: Callable[[str, str], bool] 
     """The settings for modular files, given as absolute paths: for each file those that it has when it is alone.
 
     Args:
-        paths: the modular files.
         has_file: whether a folder has a file of a name, for a caller who has listed the folders.
 
     Raises `SettingsError` for a setting that cannot be obeyed, and for files of two projects with different settings.

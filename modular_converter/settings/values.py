@@ -270,7 +270,6 @@ def kind_of(name: str, cased: str, settings: Settings) -> str:
     """The kind of a class by the longest suffix of its name, which is looked at without the model's cased name.
 
     Args:
-        name: the class.
         cased: the model's cased name, `Gemma`.
     """
     rest = name.replace(cased, "")

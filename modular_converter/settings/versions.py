@@ -40,7 +40,6 @@ def pinned_formatter(
     """The version that the project names, else that of the profile; None where any version will do.
 
     Args:
-        base: the profile.
         project: the project's file with our table.
         values: that table, by field.
         ruff: the ruff configurations in force, the nearest first; none for the profile's own.

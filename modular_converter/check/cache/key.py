@@ -71,7 +71,6 @@ def packages_above(folder: str, known: MutableMapping[str, str], is_file: Callab
     """One digit for a folder and for each folder above it: `1` for a package, else `0`. Imports depend on them.
 
     Args:
-        folder: the folder.
         known: the answers so far.
         is_file: `os.path.isfile`, or the same with a memory.
     """

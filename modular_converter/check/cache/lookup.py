@@ -36,7 +36,6 @@ class CurrentHashes:
         """Whether a file has not changed since a conversion read it. A file that may not be read has changed.
 
         Args:
-            path: the file.
             value: a value of `Conversion.reads`.
         """
         if value == EXISTS:
