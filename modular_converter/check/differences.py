@@ -291,23 +291,14 @@ def find_differences(
     differences: Sequence[Difference] = ()
     if stale:
         differences = describe(stale, settings, wrong[0] if wrong else about_release(settings), given)
-    fixed = Fixed(left=differences)
+    fixed = Differences(differences)
     if fix_in is not None and not wrong:
         root = os.path.abspath(fix_in) if fix_in else settings.root
         fixed = fix(differences, found.all, replace(settings, root=root))
-    return Differences(fixed.left, fixed.written, (*unreadable, *fixed.failures), wrong)
+    return fixed._replace(failures=(*unreadable, *fixed.failures), wrong_versions=wrong)
 
 
-class Fixed(NamedTuple):
-    """The outcome of writing."""
-
-    written: Sequence[str] = ()
-    left: Sequence[Difference] = ()
-    """The differences that could not be written, sorted by path."""
-    failures: Sequence[Finding] = ()
-
-
-def fix(differences: Sequence[Difference], conversions: Sequence[Conversion], settings: Settings) -> Fixed:
+def fix(differences: Sequence[Difference], conversions: Sequence[Conversion], settings: Settings) -> Differences:
     """Write each difference: neighbours before the files that are made from them."""
     written: list[str] = []
     left: list[Difference] = []
@@ -319,7 +310,7 @@ def fix(differences: Sequence[Difference], conversions: Sequence[Conversion], se
         except ConversionError as error:
             failures += (one for one in error.findings if one not in failures)
             left.append(difference)
-    return Fixed(written, sorted(left, key=lambda one: one.path), failures)
+    return Differences(sorted(left, key=lambda one: one.path), written, failures)
 
 
 def _in_order(differences: Sequence[Difference], conversions: Sequence[Conversion]) -> list[Difference]:
