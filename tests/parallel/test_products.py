@@ -109,7 +109,9 @@ def test_a_result_of_nothing_but_nan_ends_all_stages(staged):
 
 @pytest.mark.slow
 def test_stages_are_given_the_same_batch(staged):
-    assert "processes 0 and 1 divide the same layers or stages and were given different" in staged["batches"]
+    assert (
+        "processes 0 and 1 divide the same layers, stages or sequences and were given different" in staged["batches"]
+    )
 
 
 OTHER_SHARES = "over processes that hold other shares of the model: give it the dimension for data"
@@ -132,7 +134,7 @@ WRONG = {
     "a divided backward": "schedule='ZBVZeroBubble' in a layout: choose from GPipe, 1F1B",
     "compiled stages": "compile= does not go with stages (tp2.pp2): leave it out",
     "stages of no library": "has no configuration of transformers",
-    "other batches": "processes 0 and 1 divide the same layers or stages and were given different batches",
+    "other batches": "processes 0 and 1 divide the same layers, stages or sequences and were given different batches",
 }
 
 
