@@ -116,7 +116,7 @@ def compared(family: str, variation: Variation, session: Any = None) -> str:
     try:
         model: Any = _made(family, variation)
         inputs = _inputs(model, variation)
-        plan, _ = select_plan(model, None, 2)
+        plan, *_ = select_plan(model, None, 2)
         if not plan.rules:
             return "nothing is sharded"
         verdict = check_on_threads(subject_of(copy.deepcopy(model), inputs, second=False), plan, 2)

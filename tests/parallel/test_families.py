@@ -26,5 +26,5 @@ def test_a_difference_would_be_seen(monkeypatch):
     from tests.parallel import families
 
     wrong = Plan.parse("plan x\nrule model.layers.*.mlp.up_proj colwise\n")
-    monkeypatch.setattr(families, "select_plan", lambda model, plan, size: (wrong, ""))
+    monkeypatch.setattr(families, "select_plan", lambda model, plan, size: (wrong, "", False))
     assert compared("Qwen2ForCausalLM", VARIATIONS[1]).startswith("differs: ")

@@ -253,8 +253,8 @@ dist.init_process_group("gloo")
 rank, found, select = dist.get_rank(), {}, agreed_plan.select_plan
 head = "plan x\\nrule lm_head colwise_gather_output\\n"
 
-def first_alone(model, given, ranks):
-    return select(model, given, ranks) if rank == 0 else (Plan.parse(head), "a choice of its own")
+def first_alone(*asked):
+    return select(*asked) if rank == 0 else (Plan.parse(head), "a choice of its own", False)
 
 def shapes(model):
     found = [None, None]
@@ -266,7 +266,7 @@ sharded = parallelize(copy.deepcopy(whole), device="cpu")
 found["shapes"] = shapes(sharded)
 ids = torch.arange(1, 19).view(2, 9)
 found["error"] = relative_error(sharded(ids).logits, whole(ids).logits)
-agreed_plan.select_plan = lambda model, given, ranks: (Plan.parse(head), "a choice of its own")
+agreed_plan.select_plan = lambda *asked: (Plan.parse(head), "a choice of its own", False)
 found["own"] = shapes(parallelize(copy.deepcopy(whole), device="cpu"))[0]
 if rank == 0:
     print(json.dumps(found), flush=True)

@@ -16,7 +16,7 @@ import torch
 from modular_converter.parallel.advice.recording import RecordedGroup, Recordings, RunUse, record_run
 from modular_converter.parallel.choice.fit import fit
 from modular_converter.parallel.choice.kept_answers import kept_answer
-from modular_converter.parallel.choice.select_plan import SelectedPlan, selected_expert_plan, selected_plan
+from modular_converter.parallel.choice.select_plan import SelectedPlan, select_plan
 from modular_converter.parallel.choice.sequence_parallel import (
     SequenceParallel,
     difference,
@@ -231,13 +231,13 @@ class ModelInQuestion:
     def _select(self, shares: str, ranks: int) -> SelectedPlan:
         """Layers alike are divided alike, so the first of each kind are enough."""
         short, alike = self._short
-        select = selected_expert_plan if shares == "ep" else selected_plan
+        experts = shares == "ep"
         try:
-            return select(assemble_model(short, META)[0] if alike else self.model, None, ranks)
+            return select_plan(assemble_model(short, META)[0] if alike else self.model, None, ranks, experts)
         except PlanError:  # the code counts its layers, or the reason names them all
             if not alike:
                 raise
-            return select(self.model, None, ranks)
+            return select_plan(self.model, None, ranks, experts)
 
     def use(
         self, rows: int, shares: str = "tp", ranks: int = 1, recompute: bool = False, sequence: bool = False

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -181,8 +181,7 @@ def given_plan(given: GivenPlan, name: str) -> Plan:
     return parse_plan(text, Plan) if is_text else read_plan(text, Plan)
 
 
-@dataclass(frozen=True)
-class SelectedPlan:
+class SelectedPlan(NamedTuple):
     """A plan for a number of ranks, and its origin.
 
     Attributes:
@@ -194,37 +193,31 @@ class SelectedPlan:
     restricted: bool = False
 
 
-def select_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> tuple[Plan, str]:
-    """The plan for a model on ``size`` ranks, and its origin: see ``selected_plan``."""
-    found = selected_plan(model, given, size)
-    return found.plan, found.origin
+def select_plan(model: torch.nn.Module, given: GivenPlan | None, size: int, experts: bool = False) -> SelectedPlan:
+    """The plan for a model on ``size`` ranks, or the one that has been selected for it in an earlier process.
 
+    A module with example inputs is its own small instance. A given plan is used as far as it fits, and is not kept; a
+    refusal by a small instance is only a warning. The plan in the model's classes is used if its proof holds and it leaves
+    no more bytes on a rank than the derived plan. The weights that a rank keeps are logged.
 
-def selected_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> SelectedPlan:
-    """The plan for a model on ``size`` ranks.
+    Args:
+        experts: divide only the experts, by a plan whose proof on a small instance holds.
 
-    A module with example inputs is its own small instance. A given plan is used as far as it fits; a refusal by a small instance is only a warning. The plan in the model's
-    classes is used if its proof holds and it leaves no more bytes on a rank than the derived plan. The weights that a
-    rank keeps are logged.
-
-    Raises ``PlanError`` with the reasons if no plan is proven, or the model has no configuration of transformers.
+    Raises ``PlanError`` with the reasons if no plan is proven, no experts can be divided, or the model has no configuration
+    of transformers.
     """
-    return _kept_plan(model, given, f"plan for {size}", lambda: _selected(model, given, size))
 
-
-def _kept_plan(
-    model: torch.nn.Module, given: GivenPlan | None, question: str, select: Callable[[], SelectedPlan]
-) -> SelectedPlan:
-    """What ``select`` selects, or has selected for the same model in an earlier process; given plans are not kept."""
-    if given is not None:
-        return select()
+    def selected() -> SelectedPlan:
+        return (_selected_experts if experts else _selected)(model, given, size)
 
     def values() -> list[Any]:
-        found = select()
-        return [str(found.plan), found.origin, found.restricted]
+        plan, *more = selected()
+        return [str(plan), *more]
 
-    text, origin, restricted = kept_answer(model, question, values)
-    return SelectedPlan(Plan.parse(text), origin, restricted)
+    if given is not None:
+        return selected()
+    text, *more = kept_answer(model, f"plan{' of experts' if experts else ''} for {size}", values)
+    return SelectedPlan(Plan.parse(text), *more)
 
 
 def _selected(model: torch.nn.Module, given: GivenPlan | None, size: int) -> SelectedPlan:
@@ -372,21 +365,6 @@ def committed_plan(model: Any, target: Target, overrides: dict[str, Any]) -> Pla
         return from_library(target.name, kept, trace)
     except PlanError as error:
         return f"the plan in its classes cannot be used here ({error})"
-
-
-def expert_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> tuple[Plan, str]:
-    """The plan that divides the experts of a model among ``size`` ranks, and its origin: see ``selected_expert_plan``."""
-    found = selected_expert_plan(model, given, size)
-    return found.plan, found.origin
-
-
-def selected_expert_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> SelectedPlan:
-    """The plan that divides the experts of a model among ``size`` ranks.
-
-    Raises ``PlanError`` if no experts can be divided, the proof on a small instance fails, or the given plan divides no
-    experts.
-    """
-    return _kept_plan(model, given, f"plan of experts for {size}", lambda: _selected_experts(model, given, size))
 
 
 def _selected_experts(model: torch.nn.Module, given: GivenPlan | None, size: int) -> SelectedPlan:

@@ -14,8 +14,8 @@ from modular_converter.parallel.proof.compare import decoded_whole
 from modular_converter.parallel.proof.judge import DECODING, LENGTHS, PADDING, TRAIN_MODE, Evidence
 from modular_converter.parallel.proof.numbers import watched
 from modular_converter.parallel.proof.precision import Subject, in_fitting_precision, in_float64
-from modular_converter.parallel.tiny.build import SEED, copy_of, randomise, seed_cpu
-from modular_converter.parallel.tiny.fields import config_fields, dropout_rates, is_config
+from modular_converter.parallel.tiny.build import SEED, copy_for_training, copy_of, randomise, seed_cpu
+from modular_converter.parallel.tiny.fields import config_fields, is_config
 from modular_converter.parallel.trace.record import bound_arguments, forward_names, tensors_in
 from modular_converter.parallel.trace.unchanged import unchanged
 
@@ -51,7 +51,7 @@ def other_situation(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Situat
     masked = (PADDING,) if padded.keys() != inputs.keys() else ()
     length = (LENGTHS,) if _lengths(longer) != _lengths(padded) else ()
     for given, special, train in _ladder(inputs, padded, longer, masked, length):
-        found = _training(model) if train else copy_of(model)
+        found = copy_for_training(model) if train else copy_of(model)
         if special and not _is_steady(found, given):
             continue
         return Situation(found, given, special)
@@ -98,26 +98,6 @@ def _longer(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 def _lengths(inputs: Mapping[str, Any]) -> list[tuple[int, ...]]:
     return [tuple(tensor.shape) for tensor in tensors_in(dict(inputs))]
-
-
-def _training(model: torch.nn.Module) -> torch.nn.Module:
-    """A copy in train mode without dropout, which would drop different entries on the ranks."""
-    found = copy_of(model).train()
-    records = {id(record): record for module in found.modules() for record in (module, *_configs(module))}
-    for record in records.values():
-        for name in dropout_rates(record):
-            setattr(record, name, 0.0)
-    return found
-
-
-def _configs(module: torch.nn.Module) -> Iterator[Any]:
-    """The configuration of a module, and the configurations inside it."""
-    waiting = [module.__dict__.get("config")]
-    while waiting:
-        config = waiting.pop()
-        if hasattr(config, "to_dict"):
-            yield config
-            waiting += list(vars(config).values())
 
 
 def _is_steady(model: torch.nn.Module, inputs: Mapping[str, Any]) -> bool:

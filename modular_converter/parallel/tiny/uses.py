@@ -15,8 +15,8 @@ from torch.overrides import TorchFunctionMode
 
 from modular_converter.parallel.errors import BuildError, TraceError
 from modular_converter.parallel.tiny.arguments import given_arguments
-from modular_converter.parallel.tiny.build import Small, Target, copy_of, fresh, seed_cpu
-from modular_converter.parallel.tiny.fields import config_fields, dropout_rates
+from modular_converter.parallel.tiny.build import Small, Target, copy_for_training, copy_of, fresh, seed_cpu
+from modular_converter.parallel.tiny.fields import config_fields
 from modular_converter.parallel.torch_private import TorchDispatchMode
 from modular_converter.parallel.trace.graph import Comparison, Source, Trace
 from modular_converter.parallel.trace.layer_kinds import beyond_numbers, numbers_at_positions, other_length
@@ -372,7 +372,7 @@ def _candidates(target: Target, small: Small, overrides: Mapping[str, Any]) -> I
         yield Use("padding", padded)
     if (state_kept := continued(small)) is not None:
         yield Use("state of an earlier call", state_kept)
-    yield Use("training", _training(small), learns=True)
+    yield Use("training", dataclasses.replace(small, model=copy_for_training(small.model)), learns=True)
     yield from _embedded(small)
 
 
@@ -506,11 +506,3 @@ def _embedded(small: Small) -> Iterator[Use]:
         rest = {name: value for name, value in small.inputs.items() if name != "input_ids"}
         drawn = torch.randn(*ids.shape, width, generator=torch.Generator().manual_seed(5))
         yield Use("embeddings in place of ids", dataclasses.replace(small, inputs={**rest, "inputs_embeds": drawn}))
-
-
-def _training(small: Small) -> Small:
-    model = copy_of(small.model)
-    for module in model.modules():
-        for name in dropout_rates(module):
-            setattr(module, name, 0.0)
-    return dataclasses.replace(small, model=model.train())

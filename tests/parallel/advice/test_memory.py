@@ -217,13 +217,13 @@ def test_of_layouts_as_fast_the_one_without_options_comes_first() -> None:
 def test_the_plan_of_more_ranks_is_that_of_fewer_unless_parts_stay_whole_for_their_number(
     restricted: bool, asked: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, select = list[int](), subjects.selected_plan
+    found, select = list[int](), subjects.select_plan
 
-    def counted(model: torch.nn.Module, given: None, size: int) -> subjects.SelectedPlan:
+    def counted(model: torch.nn.Module, given: None, size: int, experts: bool) -> subjects.SelectedPlan:
         found.append(size)
-        return replace(select(model, given, size), restricted=restricted)
+        return select(model, given, size, experts)._replace(restricted=restricted)
 
-    monkeypatch.setattr(subjects, "selected_plan", counted)
+    monkeypatch.setattr(subjects, "select_plan", counted)
     subject = question("llama", num_key_value_heads=4)
     advise(subject, Question(cluster_of("4xCPU"), 4))
     assert sorted(found, reverse=True) == asked

@@ -28,7 +28,7 @@ def slow(*values):
 def test_the_derived_plan_is_chosen_and_the_shares_are_logged(path, most, caplog):
     model = build(target_of(f"transformers.models.{path}")).model
     with caplog.at_level(logging.INFO, "modular_converter"):
-        plan, said = select_plan(model, None, 2)
+        plan, said, _ = select_plan(model, None, 2)
     assert said.startswith("the derived plan, verified on 2 ranks of a small instance")
     assert re.search(r"the plan in its classes leaves [89]\d\.\d% of the weights on each of 2 ranks", said)
     share = kept(model, plan, 2).share

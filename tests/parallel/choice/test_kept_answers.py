@@ -178,10 +178,10 @@ def test_a_refusal_is_not_kept(nothing_kept):
 
 
 def test_a_kept_plan_is_the_proven_one(nothing_kept, monkeypatch):
-    plan, origin = select_plan.select_plan(llama(), None, 2)
+    plan, origin, _ = select_plan.select_plan(llama(), None, 2)
     arguments = unproven_arguments(llama())
     monkeypatch.setattr(select_plan, "_selected", lambda *given: pytest.fail("it was selected again"))
-    again, same = select_plan.select_plan(llama(), None, 2)
+    again, same, _ = select_plan.select_plan(llama(), None, 2)
     assert (str(again), same, unproven_arguments(llama())) == (str(plan), origin, arguments)
     assert plan == again
 

@@ -31,7 +31,7 @@ IDS = torch.randint(5, 90, (2, 40), generator=torch.Generator().manual_seed(4))
 )
 def test_the_plan_that_is_chosen_holds(kind, most):
     model = model_of(kind)
-    plan, origin = select_plan(model, None, 2)
+    plan, origin, _ = select_plan(model, None, 2)
     assert origin.startswith("the derived plan, verified on 2 ranks of a small instance")
     assert kept(model, plan, 2).share < most
     verdict = check_model_on_threads(copy.deepcopy(model), plan, {"input_ids": IDS}, 2)
@@ -40,7 +40,7 @@ def test_the_plan_that_is_chosen_holds(kind, most):
 
 def test_attention_of_torch_stays_whole_and_the_message_names_the_line(caplog):
     with caplog.at_level(logging.INFO, "modular_converter"):
-        plan, _ = select_plan(model_of(WithTorchEncoder), None, 2)
+        plan, *_ = select_plan(model_of(WithTorchEncoder), None, 2)
     assert not [rule for rule in plan.rules if "self_attn" in rule.pattern]
     assert "layers.*.self_attn.in_proj_weight, layers.*.self_attn.out_proj.weight: attention of torch (" in caplog.text
     assert "deceptive.py:" in caplog.text and "write its projections as nn.Linear layers" in caplog.text

@@ -33,7 +33,7 @@ def holds(model, plan):
 def test_a_part_whose_numbers_differ_on_a_rank_stays_whole(name, caplog):
     model = model_of(name)
     with caplog.at_level(logging.WARNING):
-        plan, origin = select_plan(model, None, 2)
+        plan, origin, _ = select_plan(model, None, 2)
     assert "; whole, as their code computes numbers from shapes: layers.*" in origin and holds(model, plan)
     assert "layers.* stays whole on each of 2 ranks: its code computes " in caplog.text
     assert "(numbers_of_shapes.py:" in caplog.text
@@ -43,7 +43,7 @@ def test_a_part_whose_numbers_differ_on_a_rank_stays_whole(name, caplog):
 def test_a_single_layer_whose_numbers_differ_is_found_among_many(name, caplog):
     model = model_of(name, num_hidden_layers=6)
     with caplog.at_level(logging.WARNING):
-        plan, origin = select_plan(model, None, 2)
+        plan, origin, _ = select_plan(model, None, 2)
     assert "; whole, as their code computes numbers from shapes: layers.*" in origin and holds(model, plan)
     assert "its code computes " in caplog.text
 
@@ -51,20 +51,20 @@ def test_a_single_layer_whose_numbers_differ_is_found_among_many(name, caplog):
 @pytest.mark.parametrize("name", ["Bordered", "Narrowed"])
 def test_layers_that_are_cut_where_no_small_instance_is_stay_whole(name, caplog):
     with caplog.at_level(logging.WARNING):
-        plan, _ = select_plan(model_of(name), None, 2)
+        plan, *_ = select_plan(model_of(name), None, 2)
     assert "these parts stay whole, since no small instance has their kind: layers.0 (has cut slice 2)" in caplog.text
     assert "embed" in str(plan.rules) and "layers" not in str(plan.rules)
 
 
 def test_a_given_plan_stays_as_it_is_with_a_warning(caplog):
     with caplog.at_level(logging.WARNING):
-        plan, _ = select_plan(model_of("Scaled"), PLAN, 2)
+        plan, *_ = select_plan(model_of("Scaled"), PLAN, 2)
     assert len(plan.rules) == 2 and "a given plan changes the model's numbers: layers.0" in caplog.text
 
 
 def test_numbers_that_differ_on_the_small_instance_too_are_proven():
     model = model_of("Cancelled")
-    plan, origin = select_plan(model, None, 2)
+    plan, origin, _ = select_plan(model, None, 2)
     assert "numbers of shapes" not in origin and holds(model, plan)
     assert "layers.*.up" in str(plan)
 

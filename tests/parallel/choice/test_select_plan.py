@@ -32,7 +32,7 @@ def deepseek(**settings):
 @pytest.mark.slow
 @pytest.mark.parametrize("rank", [None, pytest.param(24, marks=pytest.mark.slow)])
 def test_a_part_that_is_left_out_is_left_out_of_the_small_instance(rank):
-    plan, where = select_plan(deepseek(q_lora_rank=rank), None, 2)
+    plan, where, _ = select_plan(deepseek(q_lora_rank=rank), None, 2)
     patterns = {rule.pattern for rule in plan.rules}
     assert any("q_a_proj" in p or "q_b_proj" in p for p in patterns) == (rank is not None)
     assert "verified on 2 ranks" in where and "its classes have no plan" not in where
@@ -57,7 +57,7 @@ def test_switches_that_a_configuration_does_not_declare_are_carried(shared):
     model = DebertaV2Model(DebertaV2Config(num_attention_heads=4, **sizes, **switches, **own)).eval()
     settings = small_settings(model)
     assert settings["share_att_key"] is shared and "is_of_another_program" not in settings
-    plan, _ = select_plan(model, None, 2)
+    plan, *_ = select_plan(model, None, 2)
     names = {rule.pattern.rpartition(".")[2]: rule.style for rule in plan.rules}
     assert names["query_proj"] == names["key_proj"] == "colwise" and names["dense"] == "rowwise"
     assert ("pos_key_proj" in names) is not shared
@@ -80,7 +80,7 @@ def test_a_given_plan_is_tried_and_a_wrong_one_warned_of(caplog):
     assert said.startswith("the given plan, verified on 2 ranks of a small instance (run: 2 draws of weights; ")
     wrong = "plan x\nrule layers.*.mlp.down_proj rowwise_split_input\nrule layers.*.self_attn.o_proj all_reduce\n"
     with caplog.at_level(logging.WARNING, "modular_converter"):
-        plan, where = select_plan(llama(), wrong, 2)
+        plan, where, _ = select_plan(llama(), wrong, 2)
     assert len(plan.rules) == 2 and "which a small instance refuses" in where
     assert "refused by a small instance of the model" in caplog.text
 
@@ -97,7 +97,7 @@ def test_integers_that_shrink_are_part_of_a_given_plan():
 )
 def test_the_plan_is_derived_and_proven_with_the_models_own_ratio_of_heads(groups, kept):
     model = real(TiledModel, groups)
-    plan, where = select_plan(model, None, 2)
+    plan, where, _ = select_plan(model, None, 2)
     assert small_settings(model) == ({} if kept is None else {"num_key_value_heads": kept})
     assert "the derived plan, verified on 2 ranks" in where
     assert check_model_on_threads(model, plan, {"input_ids": torch.arange(24).view(2, 12)}, 2).passed
@@ -152,7 +152,7 @@ def test_a_plan_of_the_head_alone_gives_way_to_one_that_leaves_less_on_a_rank(ca
     """The plan in the classes of DiffLlama shards the head and leaves the layers whole."""
     model = build(target_of("transformers.models.diffllama.modeling_diffllama.DiffLlamaForCausalLM")).model
     with caplog.at_level(logging.INFO, "modular_converter"):
-        plan, where = select_plan(model, None, 2)
+        plan, where, _ = select_plan(model, None, 2)
     assert "the derived plan, verified" in where and "the plan in its classes leaves" in where
     assert any("layers" in rule.pattern for rule in plan.rules)
     assert kept(model, plan, 2).share < 0.6 and "each of 2 ranks keeps" in caplog.text

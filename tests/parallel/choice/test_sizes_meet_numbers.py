@@ -29,7 +29,7 @@ def test_the_answers_are_right_beyond_every_number_of_the_code(name, caplog):
     sizes = {"hidden_size": 256, "intermediate_size": 512, "num_attention_heads": 32, "num_hidden_layers": 2}
     model = sizes_meet_numbers.STACKS[name](DeceptiveConfig(**sizes, vocab_size=96)).eval()
     with caplog.at_level(logging.WARNING):
-        plan, _ = select_plan(model, None, 2)
+        plan, *_ = select_plan(model, None, 2)
     assert (
         "stays whole on each of 2 ranks: its code" in caplog.text or "no small instance has their kind" in caplog.text
     )

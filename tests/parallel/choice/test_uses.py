@@ -79,7 +79,7 @@ def holds(model, plan, inputs):
 def test_a_plan_holds_in_each_use(name):
     model = model_of(name)
     inputs, said = USES[name]
-    plan, origin = select_plan(model, None, 2)
+    plan, origin, _ = select_plan(model, None, 2)
     assert said in origin and plan.rules
     assert holds(model, plan, inputs)
     plain = plan_of_trace(record(model_of("WithPadding").eval(), {"input_ids": IDS}))
@@ -95,7 +95,7 @@ def test_a_branch_whose_other_side_no_run_has_shown_is_warned_of(caplog):
 @pytest.mark.parametrize("method", ["forward", "generate"])
 def test_an_argument_that_no_run_was_given_is_refused(method):
     model = model_of("WithOddGate")
-    _, origin = select_plan(model, None, 2)
+    _, origin, _ = select_plan(model, None, 2)
     assert "not covered: the argument gate" in origin
     assert unproven_arguments(model) == {"gate"}
     model.__dict__[UNPROVEN] = Unproven(unproven_arguments(model), skeleton_of(model))
@@ -152,7 +152,7 @@ def test_an_argument_without_a_proof_passes_where_the_model_computes_as_it_was_p
 @pytest.mark.slow
 def test_one_key_value_head_with_padding():
     small = build(target_of("mixtral", "causal"), {"num_key_value_heads": 1})
-    plan, origin = select_plan(small.model, None, 2)
+    plan, origin, _ = select_plan(small.model, None, 2)
     padded = {**small.inputs, "attention_mask": torch.tensor([[0] * 3 + [1] * 9, [1] * 12])}
     assert "padding" in origin and holds(small.model, plan, padded)
 

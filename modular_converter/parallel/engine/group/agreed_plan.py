@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from modular_converter.parallel.choice.select_plan import GivenPlan, expert_plan, given_plan, select_plan
+from modular_converter.parallel.choice.select_plan import GivenPlan, given_plan, select_plan
 from modular_converter.parallel.choice.small_instances import unproven_arguments
 from modular_converter.parallel.engine.group.same_calls import everywhere
 from modular_converter.parallel.engine.group.same_settings import settings_of_modules
@@ -49,7 +49,7 @@ def agreed_plan(
         return Plan(type(model).__name__), "one process holds each layer"
 
     def chosen() -> tuple[str, str]:
-        plan, origin = (expert_plan if experts else select_plan)(model, given, ranks)
+        plan, origin, _ = select_plan(model, given, ranks, experts)
         return str(plan), origin
 
     text, origin = from_first_process(chosen, group)

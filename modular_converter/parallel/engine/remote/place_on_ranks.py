@@ -442,7 +442,7 @@ def _with_plan(given: Arguments) -> Arguments:
 def _prepare(given: Arguments, session: Session, checkpoint: Checkpoint | None) -> _Ready:
     model, size = given.model, len(session.devices)
     with torch.random.fork_rng(devices=[]):  # small instances are seeded: the caller's next numbers stay the caller's
-        plan, origin = select_plan(model, given.plan, size)
+        plan, origin, _ = select_plan(model, given.plan, size)
         check_text(plan)
         skeleton, tensors = dismantle(model, kept_types(model, given.weight_type))
         plan, pieces = kept_fit(model, skeleton, plan, size)
