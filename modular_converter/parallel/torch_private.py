@@ -25,6 +25,7 @@ NAMES = PrivateNames(
         "AllgatherOptions": "torch._C._distributed_c10d:AllgatherOptions",
         "AllreduceOptions": "torch._C._distributed_c10d:AllreduceOptions",
         "ConvNd": "torch.nn.modules.conv:_ConvNd",
+        "DTensorSpec": "torch.distributed.tensor._dtensor_spec:DTensorSpec",
         "DeviceContext": "torch.utils._device:DeviceContext",
         "DisableTorchFunction": "torch._C:DisableTorchFunction",
         "DisableTorchFunctionSubclass": "torch._C:DisableTorchFunctionSubclass",

@@ -8,9 +8,10 @@ refuses ids out of an embedding's range: on a GPU, such a lookup breaks the devi
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,6 +29,19 @@ class _Thread(threading.local):
 
 
 _THREAD = _Thread()
+
+
+def never_traced(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which ``torch.compile`` calls as it is: code that sends messages, or waits for other processes, has no trace."""
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            disable: Any = torch.compiler.disable  # its import of dynamo takes a second
+            return disable(function)(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    return called
 
 
 def within(group: Any) -> bool:

@@ -21,7 +21,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel.engine.arguments import BLANK_WEIGHTS
-from modular_converter.parallel.engine.group.kept_gathered import end_broken
+from modular_converter.parallel.engine.group.kept_gathered import WATCHED, end_broken
 from modular_converter.parallel.engine.group.share_tensors import for_compiled, holds_other_shares
 from modular_converter.parallel.engine.group.spread import Spread, each_once, models_of
 from modular_converter.parallel.errors import ApplyError
@@ -149,15 +149,31 @@ def groups_of(optimizer: torch.optim.Optimizer) -> Iterator[Any]:
 def checked_grad(users: Any, own: Any, outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
     """``torch.autograd.grad``, which first looks at the tensors whose gradients are wanted."""
     _refuse_spread(users, inputs, "torch.autograd.grad")
-    with _ended_if_broken(users):
+    with _ended_if_broken(users), _noted_writes(users):
         return own(outputs, inputs, *args, **kwargs)
 
 
 def checked_backward(users: Any, own: Any, *args: Any, **kwargs: Any) -> Any:
     """``torch.autograd.backward``, which also is that of a tensor."""
     _refuse_spread(users, kwargs.get("inputs"), "backward(inputs=)")
-    with for_compiled(list(users)), _ended_if_broken(users):
+    with for_compiled(list(users)), _ended_if_broken(users), _noted_writes(users):
         return own(*args, **kwargs)
+
+
+@contextlib.contextmanager
+def _noted_writes(users: Any) -> Iterator[None]:
+    """A backward, which finds writes to the weights that its forward has saved, as on one device."""
+    watched = [user.__dict__[WATCHED] for user in list(users) if WATCHED in user.__dict__]
+    noted = [one.parts.note_writes() for one in watched]
+    try:
+        yield
+    except RuntimeError as error:
+        if not any(noted) or "modified" not in str(error):
+            raise
+        raise ApplyError(
+            "weights were written between a forward and its backward, which needs them as they were: write to them after the "
+            "backward, or compute the forward again"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -209,6 +225,15 @@ def refuse_wrapped(model: torch.nn.Module) -> None:
     bare = next((name for name, one in model.named_parameters() if one.is_meta), None)
     if bare is not None and BLANK_WEIGHTS not in model.__dict__:
         raise ApplyError(f"{bare} has no data (meta device): load the weights first, or give the path of the folder")
+
+
+def refuse_hooked(model: torch.nn.Module) -> None:
+    """Raise ``ApplyError`` for a weight with a hook of the caller's, which the process's share would not have."""
+    for name, weight in model.named_parameters():
+        if weight._backward_hooks or getattr(weight, "_post_accumulate_grad_hooks", None):
+            raise ApplyError(
+                f"{name} has a hook on its gradient, and parallelize makes new parameters: put it on them afterwards"
+            )
 
 
 def checked_replicas(users: Any, own: Any, wrapper: Any, *args: Any, **kwargs: Any) -> None:

@@ -32,7 +32,7 @@ from modular_converter.parallel.choice.skeleton import Skeleton, dismantle, kept
 from modular_converter.parallel.engine.arguments import BLANK_WEIGHTS, Arguments
 from modular_converter.parallel.engine.base.adapted import keep_adapters, path_of_base, state_of_adapters, wrap
 from modular_converter.parallel.engine.base.dropout import SharedDropout
-from modular_converter.parallel.engine.base.forwards import check_ids
+from modular_converter.parallel.engine.base.forwards import check_ids, never_traced
 from modular_converter.parallel.engine.base.memory import print_usage, tell
 from modular_converter.parallel.engine.base.preflight import CHANGE_WEIGHTS, kept_fit, refusals
 from modular_converter.parallel.engine.base.unproven_arguments import (
@@ -49,7 +49,7 @@ from modular_converter.parallel.engine.group.agreed_plan import (
     refuse_difference_in_group,
     refuse_other_weights,
 )
-from modular_converter.parallel.engine.group.gradients import refuse_wrapped
+from modular_converter.parallel.engine.group.gradients import refuse_hooked, refuse_wrapped
 from modular_converter.parallel.engine.group.held_weights import (
     hide_shares,
     hide_sizes,
@@ -168,6 +168,7 @@ def parallelize_here(given: Arguments) -> Any:
     model = given.model
     if not is_folder(model):
         refuse_wrapped(model)
+        refuse_hooked(model)
     offload = given.training is not None and given.training.offload
     place = join_group(given.device, offload)
     inference = given.inference or given.compile
@@ -317,7 +318,12 @@ def _class_of(own: type[Any], given: Arguments, grid: ProcessGrid) -> type[Any]:
     if not inference:
         body.pop("requires_grad_", None)
         body |= refusals(own, ("load_state_dict",), ApplyError, _LOADED)
-    body |= {"__call__": compared_call(own.__call__), "__module__": own.__module__, "__doc__": own.__doc__}
+    call = compared_call(own.__call__)
+    body |= {
+        "__call__": call if inference else never_traced(call),
+        "__module__": own.__module__,
+        "__doc__": own.__doc__,
+    }
     return type(own.__name__, (Sharded, own), body)
 
 

@@ -323,7 +323,7 @@ def hook_gradient(parameter: Any, hook: Callable[[Any], Any]) -> None:
     """Let a hook see each gradient that comes to a parameter, also if the parameter is frozen now, and trained later."""
     trained = parameter.requires_grad
     parameter.requires_grad_(True)  # torch takes no hooks for a frozen parameter
-    parameter.register_hook(hook)
+    torch.Tensor.register_hook(parameter, hook)  # type: ignore[no-untyped-call]  # not that of weights, which refuses the caller's
     parameter.requires_grad_(trained)
 
 

@@ -14,17 +14,19 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial, wraps
-from operator import is_not
+from operator import attrgetter, is_not
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel.engine.base.settings import pickled, settings_changes, settings_of
 from modular_converter.parallel.engine.base.weights_there import stored_there
 from modular_converter.parallel.engine.group.kept_gathered import WATCHED, end_broken, keeps_gathered
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid, refuse_sparse, refuse_tables
 from modular_converter.parallel.engine.group.same_calls import digest_of, everywhere, meet
+from modular_converter.parallel.engine.group.share_tensors import note_writes
 from modular_converter.parallel.engine.group.spread import (
     free_gathered,
     gathered_weights,
@@ -41,6 +43,7 @@ from modular_converter.parallel.torch_switches import TorchSwitches
 
 
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+_VERSION = attrgetter("_version")
 _OURS = ("transformers.", "modular_converter.", "torch.distributed.")
 
 
@@ -96,6 +99,20 @@ class SameParts:
         self.blocks = [model.get_submodule(path) for path in shared if not shared[path]]
         self.hooked = [len(one) for _, one in self.hooks]
         self.counts, self.values = list(map(len, self.dicts)), self._now()
+        self._look_for_weights()
+
+    def _look_for_weights(self) -> None:
+        self.weights = [one for one in self.values if isinstance(one, DTensor) and not one.is_inference()]
+        self.versions: list[int] = []
+
+    def note_writes(self) -> bool:
+        """Before a forward and a backward; whether there were any since."""
+        now = list(map(_VERSION, self.weights))
+        wrote = now != self.versions
+        if wrote:
+            note_writes(self.weights)
+            self.versions = now
+        return wrote
 
     def _now(self) -> list[Any]:
         return list(map(dict.get, self.kept, self.names))
@@ -125,6 +142,7 @@ class SameParts:
                 "and on no gradient of the processes: change the model before parallelize (torch.func takes no sharded weights)"
             )
         self.values = now
+        self._look_for_weights()
         if others:
             mark_parts(model)
 
@@ -233,6 +251,7 @@ class SameSettings:
             yield
             return
         self.stored.hide()
+        self.parts.note_writes()
         changed = False
         try:
             if self.spread:
@@ -244,7 +263,8 @@ class SameSettings:
             if len(self.ranks) > 1:
                 self._compare(model)
             self.inside = True
-            yield
+            with self._gathering():
+                yield
         except BaseException:
             end_broken(model)
             raise
@@ -255,6 +275,15 @@ class SameSettings:
                 if self.spread:
                     self._free(model)
             self.stored.show(changed)
+
+    def _gathering(self) -> contextlib.AbstractContextManager[Any]:
+        """The block of a forward: tensors that ``fully_shard`` makes once and fills in each forward are no inference tensors."""
+        if not self.spread or not torch.is_inference_mode_enabled():
+            return contextlib.nullcontext()
+        block = contextlib.ExitStack()
+        block.enter_context(torch.inference_mode(False))
+        block.enter_context(torch.no_grad())
+        return block
 
     def _free(self, model: torch.nn.Module) -> None:
         """After a call without gradients, nothing stays gathered, so that weights can be frozen and given to optimizers."""

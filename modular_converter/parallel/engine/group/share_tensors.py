@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.autograd.graph import increment_version
 from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel.errors import ApplyError
@@ -169,6 +170,17 @@ def for_compiled(models: Iterable[Any]) -> unmarked:
 def as_plain(tensor: torch.Tensor) -> torch.Tensor:
     """The entries of a tensor, which code of ours knows to be a share."""
     return tensor.as_subclass(torch.Tensor) if isinstance(tensor, ShareTensor) else tensor
+
+
+def note_writes(weights: Iterable[Any]) -> None:
+    """Let a backward find writes to weights behind its forward, as on one device.
+
+    torch counts the writes to a DTensor at the DTensor alone, and looks at the version of what a forward has taken of it.
+    """
+    for one in weights:
+        if isinstance(one, DTensor) and not one.is_inference() and one._version != getattr(one, "_noted", 0):
+            increment_version(one._local_tensor)
+            one._noted = one._version  # type: ignore[attr-defined]
 
 
 def _shares_in(values: Iterable[Any]) -> Iterator[Any]:

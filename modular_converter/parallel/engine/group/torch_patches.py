@@ -17,6 +17,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.nn.utils.clip_grad
+import torch.nn.utils.parametrize
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate
 from torch.optim.optimizer import register_optimizer_step_pre_hook
@@ -31,8 +32,15 @@ from modular_converter.parallel.engine.group.gradients import (
 from modular_converter.parallel.engine.group.kept_gathered import note_data
 from modular_converter.parallel.engine.group.optimizer_steps import before_step, norm_of_whole
 from modular_converter.parallel.engine.group.same_calls import meet_of
+from modular_converter.parallel.engine.group.share_tensors import ShareTensor
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.torch_private import TensorBase, TracingContext, dtensor_dispatcher, pytree
+from modular_converter.parallel.torch_private import (
+    DTensorSpec,
+    TensorBase,
+    TracingContext,
+    dtensor_dispatcher,
+    pytree,
+)
 
 
 _NUMBER = torch.ops.aten._local_scalar_dense.default
@@ -140,11 +148,41 @@ def _noise(operation: Any, args: Any, kwargs: Any) -> Any:
 def _placed(own: Callable[..., Any], operation: Any, args: Any, kwargs: Any, info: Any, try_cache: bool) -> Any:
     """torch's choice of placements; where it has none, the result on whole tensors."""
     try:
-        return own(operation, args, kwargs, info, try_cache)
+        found = own(operation, args, kwargs, info, try_cache)
     except (RuntimeError, NotImplementedError):
         if TracingContext.try_get() is not None:
             raise
         return on_whole(operation, args, kwargs)
+    due = TracingContext.try_get() is None and _is_due_number(found)
+    return _summed(found, operation, args, kwargs) if due else found
+
+
+def _is_due_number(found: Any) -> bool:
+    """Whether a result is a number or a count of which each process has a term. Norms, which are stacked first, are not."""
+    spec = getattr(found, "output_spec", None)
+    if spec is None or not isinstance(spec, DTensorSpec) or spec.tensor_meta is None:
+        return False
+    kind = spec.tensor_meta.dtype
+    counts = not kind.is_floating_point and not kind.is_complex
+    return any(type(one) is Partial for one in spec.placements) and (
+        counts or not spec.shape and not found.needs_redistribute
+    )
+
+
+def _summed(found: Any, operation: Any, args: Any, kwargs: Any) -> Any:
+    """The sum of the processes' terms, at once.
+
+    torch keeps the choice for ``term + 5`` as that for ``term + count``, where ``count`` is a DTensor: each process would add
+    the 5, or fail.
+    """
+    if found.needs_redistribute:
+        return on_whole(operation, args, kwargs)
+    spec = found.output_spec
+    own_args, own_kwargs = pytree.tree_map(
+        lambda one: one.to_local() if isinstance(one, DTensor) else one, (args, kwargs)
+    )
+    terms = DTensor.from_local(operation(*own_args, **own_kwargs), spec.mesh, spec.placements, run_check=False)
+    return terms.redistribute(placements=[Replicate() if isinstance(one, Partial) else one for one in spec.placements])
 
 
 class Patch:
@@ -245,6 +283,67 @@ class AssignedData(Added):
         weight._local_tensor.detach().copy_(value._local_tensor)  # not of `data`: its writes are seen by no backward
 
 
+class HookOfWeight(Added):
+    """``weight.register_hook`` of the models' DTensors: the gradients of data ranks come to a weight past its hooks."""
+
+    def __init__(self) -> None:
+        super().__init__("register_hook", lambda weight, hook: self._register(weight, hook))
+        self.users: Any = ()
+
+    def enter(self, users: Any) -> None:
+        self.users = users
+        super().enter(users)
+
+    def leave(self) -> None:
+        self.users = ()
+        super().leave()
+
+    def _register(self, weight: Any, hook: Any) -> Any:
+        data = [user for user in self.users if user.__dict__.get("_grid") is not None and user._grid.data is not None]
+        if any(weight is one for user in data for one in user.parameters()):
+            raise ApplyError(
+                "weight.register_hook: data ranks average the gradient of a weight and put it there past such hooks: take "
+                "weight.register_post_accumulate_grad_hook, or change weight.grad before the step"
+            )
+        return torch.Tensor.register_hook(weight, hook)  # type: ignore[no-untyped-call]
+
+
+def _copied(weight: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
+    """``weight.copy_(whole)``, of which each process takes its part; torch takes DTensors alone."""
+    if type(source) in (torch.Tensor, torch.nn.Parameter) and source.dim() and not isinstance(weight, ShareTensor):
+        place = weight._local_tensor.device
+        source = _cut(source.detach().to(place).expand(weight.shape), weight.device_mesh, weight.placements)
+    return TensorBase.copy_(weight, source, *args, **kwargs)
+
+
+def _refuse_parametrization(users: Any, own: Any, module: Any, *args: Any, **kwargs: Any) -> Any:
+    """``register_parametrization``, which replaces a weight by a function of others."""
+    if any(module is one for user in users for one in user.modules()):
+        raise ApplyError(
+            f"a parametrization of a {type(module).__name__} would replace weights that processes share out: put it on the model "
+            "before parallelize, or call unshard() first"
+        )
+    return own(module, *args, **kwargs)
+
+
+def _refuse_shares(users: Any, own: Any, module: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
+    """``load_state_dict`` of a whole module, which takes no DTensors."""
+    spread = any(isinstance(one, DTensor) for one in getattr(state, "values", list)())
+    if spread and not any(isinstance(one, DTensor) for one in module.parameters()):
+        raise ApplyError(
+            "load_state_dict of a whole model with the state_dict() of a model that processes share out: take its "
+            "full_state_dict(), which all processes must call, to save it and to load it elsewhere"
+        )
+    return own(module, state, *args, **kwargs)
+
+
+def _no_array(weight: Any, *args: Any, **kwargs: Any) -> Any:
+    raise ApplyError(
+        "an array of a weight that processes share out would be of this process's part: take weight.full_tensor() for the "
+        "numbers, and write with torch.no_grad() or load_full_state_dict"
+    )
+
+
 class Patches:
     """Patches and a hook before each step of an optimizer, in place while there are users."""
 
@@ -295,8 +394,14 @@ PATCHES = Patches(
         Patch(torch.nn.utils, "get_total_norm", norm_of_whole),
         Patch(torch.autograd, "grad", checked_grad),
         Patch(torch.autograd, "backward", checked_backward),  # of a tensor, too
+        Patch(torch.nn.utils.parametrize, "register_parametrization", _refuse_parametrization),
+        Patch(torch.nn.Module, "load_state_dict", _refuse_shares),
         AssignedData(),
         Added("new", _new),
+        Added("copy_", _copied),
+        Added("numpy", _no_array),
+        Added("__array__", _no_array),
+        HookOfWeight(),
         WholeOperations(),
     ],
     before_step,

@@ -32,6 +32,7 @@ from modular_converter.parallel.engine.base.adapted import (
     state_of_adapters,
     wrap,
 )
+from modular_converter.parallel.engine.base.forwards import never_traced
 from modular_converter.parallel.engine.base.memory import MemoryFigures, without_devices
 from modular_converter.parallel.engine.base.preflight import CHANGE_WEIGHTS, refusals
 from modular_converter.parallel.engine.base.settings import pickled, settings_changes, settings_of
@@ -260,7 +261,7 @@ def _weight(placement: Placement, item: Item) -> torch.nn.Parameter:
 
 def _call_on_ranks(model: torch.nn.Module) -> None:
     """Let calls of the modules inside a model run on the ranks; those without weights run here as they are."""
-    root, inside = weakref.ref(model), _never_traced(_inside)
+    root, inside = weakref.ref(model), never_traced(_inside)
     for path, module in model.named_modules():
         if module is model:
             continue
@@ -364,20 +365,7 @@ def _route(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
         refuse_unproven(self, own, args, kwargs)
         return _call(self, name, args, kwargs)
 
-    return _never_traced(routed)
-
-
-def _never_traced(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, which ``torch.compile`` calls as it is: the code here only sends messages."""
-
-    @functools.wraps(function)
-    def called(*args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling():
-            disable: Any = torch.compiler.disable  # its import of dynamo takes a second
-            return disable(function)(*args, **kwargs)
-        return function(*args, **kwargs)
-
-    return called
+    return never_traced(routed)
 
 
 def _call(model: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any], path: str = "") -> Any:

@@ -8,6 +8,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.nn.utils import parametrizations
 
 from modular_converter.parallel import parallelize
 from modular_converter.parallel.engine.arguments import BLANK_WEIGHTS
@@ -108,3 +109,21 @@ def test_a_model_without_data_is_refused_unless_blank_weights_are_asked_for():
         refuse_wrapped(model)
     model.__dict__[BLANK_WEIGHTS] = True
     refuse_wrapped(model)
+
+
+def test_hooks_of_weights_that_no_gradient_would_reach_are_refused(alone):
+    hooked = net()
+    hooked[0].weight.register_hook(lambda gradient: 2 * gradient)
+    with pytest.raises(ApplyError, match="0.weight has a hook on its gradient, and parallelize makes new parameters"):
+        parallelize(hooked, layout="tp1", device="cpu", plan="plan x\n")
+    later = net()
+    later[1].bias.register_post_accumulate_grad_hook(lambda weight: None)
+    with pytest.raises(ApplyError, match="1.bias has a hook"):
+        parallelize(later, layout="tp1", device="cpu", plan="plan x\n")
+
+
+def test_parametrizations_are_refused_in_words(alone):
+    model = parallelize(net(), layout="tp1", device="cpu", plan="plan x\n")
+    with pytest.raises(ApplyError, match="a parametrization of a Linear would replace weights"):
+        parametrizations.orthogonal(model[0])
+    parametrizations.orthogonal(net()[0])

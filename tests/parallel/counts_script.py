@@ -1,0 +1,132 @@
+"""What code reads and writes of weights beside calls, under torchrun; the first process prints its results as JSON."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import numpy
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.tensor import DTensor
+
+from modular_converter.parallel import parallelize
+from modular_converter.parallel.errors import ApplyError
+
+
+def net():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 4))
+
+
+def numbers(model):
+    """Sums and counts in each order, since torch keeps a choice that it has made for the next."""
+    weights = [one.detach() for one in model.parameters()]
+    first, last = weights[0], weights[-1]
+    counts = [(one > 0).sum() for one in weights]
+    found = [
+        first.sum() + counts[-1],
+        counts[0] + counts[-1],
+        counts[0] + 5,
+        sum(counts),
+        5 - counts[0],
+        first.sum() + 5,
+    ]
+    found += [
+        first.sum() + 5,
+        counts[0] + 5,
+        (first > 0).sum(0).sum() + 1,
+        first.mean() * 3 + 1,
+        last.sum() + counts[0] + 2,
+    ]
+    return [float(one) for one in found]
+
+
+def said(call):
+    try:
+        return f"no error: {call()}"
+    except (ApplyError, RuntimeError) as error:
+        return str(error)
+
+
+def stepped_between(model):
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    first, second = (model(torch.full((2, 4), number)).pow(2).sum() for number in (1.0, 2.0))
+    first.backward()
+    optimizer.step()
+    return said(second.backward)
+
+
+def after_writes(model):
+    """The gradient of a forward behind a write, of modules called one by one where processes have the same batch."""
+    model.zero_grad()
+    with torch.no_grad():
+        model.get_parameter("0.weight").mul_(2)
+    inner = model(torch.ones(2, 4)) if hasattr(model, "reshard") else model[2](model[1](model[0](torch.ones(2, 4))))
+    inner.pow(2).sum().backward()
+    return whole(model.get_parameter("0.weight").grad)
+
+
+def fail(gradient):
+    raise RuntimeError("my own")
+
+
+def own_error(model):
+    loss = model(torch.ones(2, 4)).sum()
+    with torch.no_grad():
+        model.get_parameter("2.bias").mul_(2)
+    loss.register_hook(fail)
+    return said(loss.backward)
+
+
+def copied(model):
+    other = net().requires_grad_(False)
+    with torch.no_grad():
+        for own, new in zip(model.parameters(), other.parameters(), strict=True):
+            own.copy_(new.add_(1))
+        same = far(model.full_state_dict(), other.state_dict())
+        model.get_parameter("2.bias").copy_(torch.tensor(2.0))
+        model.get_parameter("0.weight").copy_(torch.arange(4.0))  # a row for all
+    state = model.full_state_dict()
+    return same, state["2.bias"].tolist(), state["0.weight"].tolist()
+
+
+def far(state, other):
+    return max(float((state[name] - value).abs().max()) for name, value in other.items())
+
+
+def whole(tensor):
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def main():
+    dist.init_process_group("gloo")
+    found = {}
+    for layout in ("fsdp2", "ddp2", "tp2"):
+        one = net()
+        model = parallelize(copy.deepcopy(one), layout=layout, device="cpu", plan="plan x\n")
+        with torch.inference_mode():  # the first forward of all
+            first = float((model(torch.ones(2, 4)) - one(torch.ones(2, 4))).abs().max())
+        model(torch.ones(2, 4)).sum().backward()
+        weight = model.get_parameter("0.weight")
+        found[layout] = {
+            "first": first,
+            "numbers": (numbers(model), numbers(one)),
+            "hook": said(lambda weight=weight: weight.register_hook(lambda gradient: gradient)),
+            "written": float((after_writes(model) - after_writes(one)).abs().max()),
+            "between": stepped_between(model),
+            "own": own_error(model),
+            "arrays": [said(weight.detach().numpy), said(lambda weight=weight: numpy.asarray(weight.detach()))],
+            "state": said(lambda model=model: net().load_state_dict(model.state_dict())),
+            "whole": said(lambda model=model: net().load_state_dict(model.full_state_dict())),
+            "copied": copied(model),
+        }
+    if dist.get_rank() == 0:
+        print(json.dumps(found), flush=True)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
