@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("transformers")
 import torch  # noqa: E402
 
-from modular_converter.parallel.choice.context_parallel import _joined, _own, difference  # noqa: E402
+from modular_converter.parallel.choice.context_parallel import _joined, _own, difference_in_parts  # noqa: E402
 from modular_converter.parallel.shard.collectives import FakeGroup  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
 from tests.parallel.launch import line_of  # noqa: E402
@@ -34,8 +34,8 @@ def test_parts_have_a_piece_from_the_front_and_one_from_the_back():
 
 
 def test_a_small_instance_proves_or_refuses():
-    assert difference(build(target_of("llama", "causal"), {}).model) == ""
-    assert "differs by" in difference(build(target_of("opt", "causal"), {}).model)  # positions by the mask
+    assert difference_in_parts(build(target_of("llama", "causal"), {}).model) == ""
+    assert "differs by" in difference_in_parts(build(target_of("opt", "causal"), {}).model)  # positions by the mask
 
 
 def test_a_gemma_trains_as_on_one_process():

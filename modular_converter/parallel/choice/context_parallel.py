@@ -366,7 +366,7 @@ _RANKS = 2
 _LENGTH = 31
 
 
-def difference(model: Any) -> str:
+def difference_in_parts(model: Any) -> str:
     """The difference between a small instance whole and in parts, in words; empty if there is none."""
     small = small_instance(target_like(model), small_settings(model))
     strange = {type(one) for one in model.modules()} - {type(one) for one in small.model.modules()}

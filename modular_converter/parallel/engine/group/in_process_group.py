@@ -17,8 +17,7 @@ import torch
 import torch.distributed as dist
 
 from modular_converter.parallel.choice.context_parallel import CURE as WITHOUT_CP
-from modular_converter.parallel.choice.context_parallel import ContextParallel
-from modular_converter.parallel.choice.context_parallel import difference as difference_in_parts
+from modular_converter.parallel.choice.context_parallel import ContextParallel, difference_in_parts
 from modular_converter.parallel.choice.select_plan import kept
 from modular_converter.parallel.choice.sequence_parallel import (
     CURE,
