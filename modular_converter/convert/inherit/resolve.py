@@ -166,10 +166,10 @@ def resolve_imports(target: ModularFile, library: Library) -> ResolvedImports:
     for base in sorted(bases):
         asked = taken.get(base)
         if asked is None or asked.name not in neighbours[asked.neighbour].module.definitions:
-            found = _handed_on(base, target, library)
-            if found is not None:
-                neighbours.setdefault(found[0].dotted, found[0])
-                taken[base] = Taken(*found[1:])
+            handed_on = _handed_on(base, target, library)
+            if handed_on is not None:
+                neighbours.setdefault(handed_on[0].dotted, handed_on[0])
+                taken[base] = Taken(*handed_on[1:])
     resolution = ResolvedImports(target, neighbours, taken)
     in_right_case = _with_parents_in_other_case(resolution, library)
     if in_right_case is not None:
