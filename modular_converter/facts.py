@@ -151,8 +151,8 @@ class Facts:
     classes: Mapping[str, ClassFacts]
     definitions: Mapping[str, Statement]
     """The definitions of the modular file."""
-    imported: Collection[str]
-    """The names that the modular file imports."""
+    imported: Mapping[str, ImportedName]
+    """The names that the modular file imports, each with its import."""
     exported: Collection[str]
     """The names in its `__all__`, in order."""
     neighbours: Collection[NeighbourFacts]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.model.module import Role
+from modular_converter.model.module import Role, Statement
+from modular_converter.model.nodes import decorators_of, parse, walk
 
 
 if TYPE_CHECKING:
@@ -58,12 +60,21 @@ def check_replaced_dependency(facts: Facts) -> Iterator[Finding]:
 def _user_of_copy(
     facts: Facts, definitions: Mapping[str, GeneratedDefinition], heir: ClassFacts, parent: Parent
 ) -> str | None:
-    """The first other class of the modular file whose generated form uses a copy of the parent."""
+    """The first other class of the modular file whose generated form uses a copy of the parent, and not as its base: two heirs
+    of one base stand beside each other.
+    """
     copy = definitions.get(parent.name)
     if copy is None or copy.copied_from != parent.neighbour.path:
         return None
     others = (other.name for other, _ in facts.heirs if other.name != heir.name)
-    return next((name for name in others if name in definitions and copy.name in definitions[name].uses), None)
+    return next((name for name in others if name in definitions and _builds(definitions[name], copy.name)), None)
+
+
+def _builds(definition: GeneratedDefinition, name: str) -> bool:
+    """Whether a class uses another one in its body or by its decorators."""
+    node = definition.members.node if name in definition.uses else None
+    parts = (*node.body, *node.decorator_list) if node is not None else ()
+    return any(isinstance(one, ast.Name) and one.id == name for one in walk(*parts))
 
 
 def _is_used(facts: Facts, name: str) -> bool:
@@ -147,18 +158,22 @@ UNUSED_DEFINITION = Rule(
 A generated file holds classes, and the functions and assignments that these classes use. No class of this modular file
 uses this definition, neither directly nor through another definition, so no generated file has it.
 
-Use the definition or remove it. If it is meant to replace a function of another model, it must have the name that this
-function has after renaming (`new_helper` for `old_helper`).
+Use the definition or remove it. To be entered in another model's table by a decorator is no use. If it is meant to
+replace a function of another model, it must have the name that this function has after renaming (`new_helper` for
+`old_helper`).
 """,
 )
 
 
-def unused_definition(location: Location, name: str) -> Finding:
-    """`name` is the function or variable."""
+def unused_definition(location: Location, name: str, registry: str = "") -> Finding:
+    """`name` is the function or variable; `registry` the neighbour's name by which its decorator may enter it somewhere."""
+    message = f"no class uses `{name}`, so it is in no generated file"
+    if not registry:
+        return UNUSED_DEFINITION.finding(location, message, help=f"Use `{name}` in a class, or remove it.")
     return UNUSED_DEFINITION.finding(
         location,
-        f"no class uses `{name}`, so it is in no generated file",
-        help=f"Use `{name}` in a class, or remove it.",
+        f"{message}: what its decorator `{registry}` enters in another model's table is lost",
+        help=f"Write the table into the modular file with all that it holds, or use `{name}` in a class by its name.",
     )
 
 
@@ -168,4 +183,12 @@ def check_unused_definition(facts: Facts) -> Iterator[Finding]:
     known = {*bases, *facts.customary_names, "__all__", "__getattr__"}
     for name, definition in facts.definitions.items():
         if definition.role is not Role.CLASS and name not in known and name not in facts.generated:
-            yield unused_definition(facts.at(name, definition.line), name)
+            yield unused_definition(facts.at(name, definition.line), name, _registry(definition, facts))
+
+
+def _registry(definition: Statement, facts: Facts) -> str:
+    """The neighbour's name by which a decorator may enter a function somewhere: `ACT` of `@ACT.register("x")`."""
+    decorators = decorators_of(parse(definition.text).body[0]) if definition.text.startswith("@") else ()
+    sources = {one.dotted for one in facts.neighbours}
+    names = (one.partition(".")[0] for one in decorators)
+    return next((one for one in names if one in facts.imported and facts.imported[one].module in sources), "")

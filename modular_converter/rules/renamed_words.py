@@ -410,7 +410,7 @@ RENAMED_FOR_OTHERS = Rule(
     severity=Severity.WARNING,
     summary="renaming changes a word that other code than the model's reads",
     explanation="""\
-Inherited code is renamed by its text, strings included. A string that a function of another library gets, bytes, and a
+Inherited code is renamed by its text, strings included. A string that code outside of the models gets, bytes, and a
 method of an object that need not be the model's may mean something else than the model: in a child of `dia`,
 `mode="dia"` would become `mode="new"`, and where the model sets `self.clip`, `x.clip(0, 1)` is renamed with it.
 
@@ -436,8 +436,8 @@ RENAMED_INTO_NAME_IN_USE = Rule(
     summary="renaming makes one name of two that the neighbour's code keeps apart",
     explanation="""\
 The neighbour's name gives way to that of your model wherever it occurs in its code. If that code has a name with your
-model's name in it already, the two become one: `old_scale` beside `new_scale`, as parameters, attributes or local
-names.
+model's name in it already, the two become one: `old_scale` beside `new_scale`, as parameters, attributes, local
+names or words in quotes, such as the keys of a table.
 
 Write the code that uses the two out in the modular file, with other names.
 """,

@@ -181,8 +181,10 @@ def _gather(statement: Statement, source: ImportSource, wanted: Collection[str],
         renamed = source.rename(name)
         if _is_needless_submodule(renamed, wanted, gathered):
             continue
-        if renamed.bound in wanted and renamed.key not in gathered.bound:
-            gathered.bound.add(renamed.key)
+        is_star = renamed.name == "*" and not renamed.is_relative  # of another library: nobody knows what it binds
+        key = f"{renamed.module}.*" if is_star else renamed.key
+        if (is_star or renamed.bound in wanted) and key not in gathered.bound:
+            gathered.bound.add(key)
             kept.append(renamed)
     lead = statement.lead
     for line in _import_lines(kept):

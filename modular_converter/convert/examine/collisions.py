@@ -19,8 +19,9 @@ from typing import NamedTuple
 from modular_converter.convert.examine.faults import compile_error, globals_read, place_in_modular, top_level_names
 from modular_converter.convert.examine.meanings import Change, find_changes, origin_of
 from modular_converter.convert.inherit.build import BuiltClass
-from modular_converter.convert.inherit.foreign_names import words_outside
+from modular_converter.convert.inherit.foreign_names import OwnModels, is_outside, words_outside
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour
+from modular_converter.convert.inherit.resolve import Neighbour
 from modular_converter.convert.inline.collect import EmittedDefinition, GeneratedFiles
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import Renamer
@@ -154,8 +155,10 @@ def _renamed_words(
         place = place_in_modular(path, text, user.origin, "")
         return renamed_words.renamed_for_others(place, old, new, where, user.name)
 
-    package = library.settings.package
-    foreign = {source: _other_libraries(one, package) for source, one in neighbours.neighbours.items()}
+    foreign = {
+        source: _from_outside(one.neighbour, OwnModels.of(one.neighbour, library))
+        for source, one in neighbours.neighbours.items()
+    }
     for definition, source, original in derived:
         renamed = neighbours.neighbours[source]
         for old, new, name in _renamed_keys(definition, original, renamed, library):
@@ -194,11 +197,10 @@ def _renamed_keys(
             yield old, new, name
 
 
-def _other_libraries(renamed: RenamedNeighbour, package: str) -> frozenset[str]:
-    """The names that a neighbour imports from other packages than its own."""
-    own = {package, renamed.neighbour.package}
-    imported = renamed.neighbour.module.imported.values()
-    return frozenset(one.bound for one in imported if not one.is_relative and one.module.partition(".")[0] not in own)
+def _from_outside(neighbour: Neighbour, own: OwnModels) -> frozenset[str]:
+    """The names that a neighbour imports from outside of the models, its own package included."""
+    imported = neighbour.module.imported.values()
+    return frozenset(one.bound for one in imported if is_outside(one, own))
 
 
 def _may_hold_words(text: str, foreign: frozenset[str], model: str) -> bool:
@@ -281,6 +283,12 @@ def _name_collisions(neighbours: Neighbourhood, derived: Iterable[_DerivedDefini
                 seen.add((source, old))
                 place = locate_word(neighbours.target.path, source, text)
                 yield renamed_words.renamed_into(place, definition.name, old, new, source)
+        if renamed.neighbour.model in original.text:
+            left = QUOTED_WORD.findall(definition.text)
+            quoted = {*QUOTED_WORD.findall(original.text)}
+            for old in sorted(one for one in quoted if rename(one) in quoted - {one} and rename(one) in left):
+                place = locate_word(neighbours.target.path, source, text)
+                yield renamed_words.renamed_into(place, definition.name, f'"{old}"', f'"{rename(old)}"', source)
 
 
 KIND_TESTS = ("isinstance", "issubclass")

@@ -86,6 +86,8 @@ def merge_class(
     if child.node.name != parent_name:
         parent_text = rename_class(parent_text, parent_name, child.node.name, names)
     parent = parse_class(_with_private_names(parent_text, child_text, child.node.name), is_own=False)
+    if (own_text := _with_own_accessors(child_text, child, parent, parent_base)) != child_text:
+        child = parse_class(own_text)
     if child.docstring:  # it is the class's `__doc__`, which an assignment of the parent would replace
         parent = replace(parent, members=tuple(one for one in parent.members if one.binds != {"__doc__"}))
     bases = merge_bases(child, parent, parent_base, around.ancestors, settings.implied_bases)
@@ -119,6 +121,20 @@ def merge_class(
     plan += (taken(one.text, False, one.line) for one in inherited)
     plan += (taken(one.text, True, one.line) for one in changes_below(child_text))
     return Merged(tuple(span for span in plan if span.text), tuple(findings))
+
+
+def _with_own_accessors(text: str, child: ClassBlock, parent: ClassBlock, base: str) -> str:
+    """The child's text with `@size.setter` for `@Parent.size.setter`: the parent's property stands above it in the generated
+    class. A name that the child binds otherwise, too, stays.
+    """
+    if f"@{base}." not in text:
+        return text
+    for name in {one.function.name for one in child.members if one.is_function} & parent.binds:
+        accessor = re.compile(rf"^([ \t]*@){re.escape(base)}\.({name}\.(?:setter|getter|deleter))(?=\s)", re.MULTILINE)
+        first = next(one for one in child.members if name in one.binds)
+        if accessor.match(first.text) and len(accessor.findall(text)) == 1:
+            text = accessor.sub(r"\1\2", text)
+    return text
 
 
 def _with_private_names(parent_text: str, child_text: str, name: str) -> str:

@@ -166,10 +166,10 @@ def resolve_imports(target: ModularFile, library: Library) -> ResolvedImports:
     for base in sorted(bases):
         asked = taken.get(base)
         if asked is None or asked.name not in neighbours[asked.neighbour].module.definitions:
-            handed_on = _handed_on(base, target, library)
-            if handed_on is not None:
-                neighbours.setdefault(handed_on[0].dotted, handed_on[0])
-                taken[base] = Taken(*handed_on[1:])
+            source = _handed_on(base, target, library)
+            if source is not None:
+                neighbours.setdefault(source[0].dotted, source[0])
+                taken[base] = Taken(source[0].dotted, source[1])
     resolution = ResolvedImports(target, neighbours, taken)
     in_right_case = _with_parents_in_other_case(resolution, library)
     if in_right_case is not None:
@@ -180,9 +180,9 @@ def resolve_imports(target: ModularFile, library: Library) -> ResolvedImports:
     return resolution
 
 
-def _handed_on(base: str, target: ModularFile, library: Library) -> tuple[Neighbour, str, str] | None:
-    """The neighbour that defines a base which the modular file names by way of another module, with its name in the modular
-    file and its own: `LlamaMLP` of the package `..llama`, `modeling_llama.LlamaMLP`, or what a neighbour itself imports.
+def _handed_on(base: str, target: ModularFile, library: Library) -> tuple[Neighbour, str] | None:
+    """The neighbour that defines a base which the modular file names by way of another module, and its name there:
+    `LlamaMLP` of the package `..llama`, `modeling_llama.LlamaMLP`, or what a neighbour itself imports.
     """
     settings, folder = library.settings, os.path.dirname(target.path)
     name = aliased(base, target.module) or base
@@ -203,7 +203,7 @@ def _handed_on(base: str, target: ModularFile, library: Library) -> tuple[Neighb
         return None
     neighbour = _open(ImportedName(dotted, place.name), target.module.statements[0], found, target, library, [])
     is_class = neighbour is not None and _is_class(neighbour.module.definitions.get(place.name))
-    return (neighbour, dotted, place.name) if neighbour is not None and is_class else None
+    return (neighbour, place.name) if neighbour is not None and is_class else None
 
 
 def modules_of(imported: ImportedName) -> tuple[str, ...]:

@@ -230,6 +230,21 @@ class _Collector:
             for bound, beside, name in self._imported_beside(source) if source else ():
                 if bound in definition.uses and bound in bindings_of(parse(definition.text)).module_reads:
                     self._carry(beside, name)
+            for beside, name in self._imported_in_bodies(definition, source) if source else ():
+                self._carry(beside, name)
+
+    def _imported_in_bodies(self, definition: EmittedDefinition, dotted: str) -> Iterator[tuple[str, str]]:
+        """The functions and assignments that the functions of a definition from a neighbour import from files beside it:
+        the other neighbour, and the name in the target.
+        """
+        renamed = self.neighbours.neighbours[dotted]
+        nodes = walk(parse(definition.text)) if "from ." in definition.text else ()
+        for node in (one for one in nodes if isinstance(one, ast.ImportFrom) and one.level == 1 and one.module):
+            split = split_stem(node.module or "", self.settings)
+            beside = f"{dotted.rpartition('.')[0]}.{module_name(split[0], renamed.neighbour.model)}" if split else OWN
+            symbols = self._symbols(beside) if beside in self.neighbours.neighbours else {}
+            names = (one.name for one in node.names)
+            yield from ((beside, one) for one in names if one in symbols and symbols[one].role is not Role.CLASS)
 
     def _carry(self, dotted: str, name: str) -> None:
         """Put a function or assignment of a neighbour into the file of its kind, with all that it needs but classes."""

@@ -199,6 +199,12 @@ MISTAKES = {
         "if True:\n    from ..llama import modeling_llama as ml\n\n\nclass YakMLP(ml.LlamaMLP)" + PASS,
         (5, "MC504", "Write `class YakMLP(LlamaMLP)`"),
     ),
+    "a function that a neighbour's decorator enters somewhere": (
+        MODELING
+        + "TABLE, LlamaMLP\n\n\n@TABLE.register\ndef yak_act(x):\n    return x\n\n\nclass YakMLP(LlamaMLP)"
+        + PASS,
+        (5, "MC308", "Write the table into the modular file with all that it holds"),
+    ),
     "a star import": (
         MODELING + "*\n\n\nclass YakMLP(LlamaMLP)" + PASS,
         (1, "MC119", "Name the classes and functions that you use"),

@@ -7,6 +7,9 @@
 import math
 
 
+EMU_LATE = 5
+
+
 EMU_WIDTH = 4
 EMU_SIZES = {"emu": EMU_WIDTH}
 

@@ -10,3 +10,8 @@ from .configuration_emu import EMU_WIDTH, EmuConfig, emu_size
 class EmuModel:
     def __init__(self, config: EmuConfig):
         self.width = config.size + EMU_WIDTH + emu_size()
+
+    def late(self):
+        from .configuration_emu import EMU_LATE
+
+        return EMU_LATE

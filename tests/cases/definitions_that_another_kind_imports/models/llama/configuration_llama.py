@@ -9,6 +9,9 @@ def llama_size(name="llama"):
     return math.floor(LLAMA_SIZES[name])
 
 
+LLAMA_LATE = 5
+
+
 def unused():
     return None
 

@@ -1,4 +1,4 @@
-from ..llama.modeling_llama import LlamaHead, LlamaMLP, LlamaNorm
+from ..llama.modeling_llama import LlamaHead, LlamaMLP, LlamaNorm, LlamaSizes
 
 
 class EmuHead(LlamaHead):
@@ -12,3 +12,7 @@ class EmuMLP(LlamaMLP):
 class EmuNorm(LlamaNorm):
     def forward(self, x):
         return x
+
+
+class EmuSizes(LlamaSizes):
+    pass
