@@ -16,8 +16,10 @@ from torch import nn
 
 from transformers.models.llama.configuration_llama import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaForCausalLM, LlamaMLP, LlamaRMSNorm
+from transformers.utils import auto_docstring
 
 
+@auto_docstring(checkpoint="acme/acme-7b")
 class AcmeConfig(LlamaConfig):
     model_type = "acme"
     gate_scale: float = 0.5

@@ -274,13 +274,14 @@ def misplaced(bodies: Bodies, lines: Sequence[Line]) -> set[Line]:
     changed = {path for line in bodies.after for path in line.effects.binds}
     for path in bodies.attributes(changed):
         found |= _differing(bodies, flat, path, ends)
-    for line in bodies.theirs if bodies.deleted else ():
+    for line in (*bodies.theirs, *bodies.after) if bodies.deleted else ():
         place = flat.place(line)
-        for path in line.effects.reads & bodies.deleted.keys() if place is not None else ():
+        needed = line.effects.reads & bodies.deleted.keys() if line in bodies.of_parent else line.deleted
+        for path in needed if place is not None else ():
             if bodies.inherited.writers(path, bodies.inherited.turn[line.origin]) and not flat.writers(
                 path, place or 0
             ):
-                found.add(bodies.deleted[path])
+                found.update(one for one in bodies.after if path in (one.deleted or one.targets))
     return found.intersection(bodies.after)
 
 

@@ -210,7 +210,7 @@ _REPLICAS = inspect.signature(torch.nn.parallel.DistributedDataParallel.__init__
 
 
 def refuse_wrapped(model: torch.nn.Module) -> None:
-    """Raise ``ApplyError`` for a model that is sharded already, wrapped, or without data."""
+    """Raise ``ApplyError`` for a model that is sharded already, wrapped, without data, or with hooks on weights."""
     kinds = (torch.nn.parallel.DistributedDataParallel, torch.nn.DataParallel)
     if isinstance(model, kinds):
         raise ApplyError(f"the model is in {type(model).__name__}: give parallelize its .module, and no wrapper")
@@ -225,11 +225,7 @@ def refuse_wrapped(model: torch.nn.Module) -> None:
     bare = next((name for name, one in model.named_parameters() if one.is_meta), None)
     if bare is not None and BLANK_WEIGHTS not in model.__dict__:
         raise ApplyError(f"{bare} has no data (meta device): load the weights first, or give the path of the folder")
-
-
-def refuse_hooked(model: torch.nn.Module) -> None:
-    """Raise ``ApplyError`` for a weight with a hook of the caller's, which the process's share would not have."""
-    for name, weight in model.named_parameters():
+    for name, weight in model.named_parameters():  # its share would not have the hook
         if weight._backward_hooks or getattr(weight, "_post_accumulate_grad_hooks", None):
             raise ApplyError(
                 f"{name} has a hook on its gradient, and parallelize makes new parameters: put it on them afterwards"

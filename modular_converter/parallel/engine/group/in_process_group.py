@@ -48,7 +48,7 @@ from modular_converter.parallel.engine.group.agreed_plan import (
     refuse_difference_in_group,
     refuse_other_weights,
 )
-from modular_converter.parallel.engine.group.gradients import refuse_hooked, refuse_wrapped
+from modular_converter.parallel.engine.group.gradients import refuse_wrapped
 from modular_converter.parallel.engine.group.held_weights import (
     hide_shares,
     hide_sizes,
@@ -167,7 +167,6 @@ def parallelize_here(given: Arguments) -> Any:
     model = given.model
     if not is_folder(model):
         refuse_wrapped(model)
-        refuse_hooked(model)
     offload = given.training is not None and given.training.offload
     place = join_group(given.device, offload)
     inference = given.inference or given.compile
@@ -179,16 +178,14 @@ def parallelize_here(given: Arguments) -> Any:
     types = kept_types(model, given.weight_type)
     said = given.verbose if dist.get_rank() == 0 else None
     tell("choosing a plan", said)
-    with torch.random.fork_rng(
-        devices=[]
-    ):  # small instances are seeded, and the caller's random state must not change
+    # Small instances are seeded, and the caller's random state must not change.
+    with torch.random.fork_rng(devices=[]):
         plan, skeleton = plan_and_skeleton(model, given, types, grid, source)
         unproven = agreed_unproven(model, given.plan, grid.everyone) if grid.group.size > 1 else frozenset()
     shapes = {name: tuple(one.shape) for name, one in model.named_parameters(remove_duplicate=False)}
     share = 1.0 if said is None else kept(model, plan, grid.group.size).share / grid.layout.shards
     tell("cutting the weights", said)
-    if grid.context is not None:
-        _prove_context(model, grid)
+    _prove_context(model, grid)
     checked = check_ids(model)
     sequence = (
         _sequence_plan(model, plan, grid, skeleton) if given.training and given.training.sequence_parallel else None
@@ -271,6 +268,8 @@ def _sequence_plan(model: Any, plan: Plan, grid: ProcessGrid, skeleton: Skeleton
 
 def _prove_context(model: Any, grid: ProcessGrid) -> None:
     """Raise ``ApplyError`` on all processes if outputs or gradients of parts of a sequence differ; all must call it."""
+    if grid.context is None:
+        return
     with torch.random.fork_rng(devices=[]):
         (said,) = from_first_process(lambda: (difference_in_parts(model),), grid.everyone)
     if said:
