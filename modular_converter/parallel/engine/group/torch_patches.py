@@ -44,6 +44,8 @@ from modular_converter.parallel.torch_private import (
 
 
 _NUMBER = torch.ops.aten._local_scalar_dense.default
+# Steps of optimizers that treat each entry alone, for which torch has no placements; on whole tensors they take their memory.
+_FUSED_STEPS = frozenset((torch.ops.aten._fused_sgd_, torch.ops.aten._fused_adagrad_))
 _DRAWN = (
     "bernoulli bernoulli_ binomial cauchy_ exponential_ geometric_ log_normal_ multinomial native_dropout normal normal_ poisson "
     "rand_like randint_like randn_like random_ uniform_"
@@ -152,9 +154,25 @@ def _placed(own: Callable[..., Any], operation: Any, args: Any, kwargs: Any, inf
     except (RuntimeError, NotImplementedError):
         if TracingContext.try_get() is not None:
             raise
+        if operation.overloadpacket in _FUSED_STEPS and _are_cut_alike(args):
+            return operation(*_shares(args), **_shares(kwargs))
         return on_whole(operation, args, kwargs)
     due = TracingContext.try_get() is None and _is_due_number(found)
     return _summed(found, operation, args, kwargs) if due else found
+
+
+def _are_cut_alike(args: Any) -> bool:
+    """Whether each weight in the lists of a fused step is cut as its gradient and its state are."""
+    lists = [[one for one in given if isinstance(one, DTensor)] for given in args if isinstance(given, (list, tuple))]
+    rows = zip(*(one for one in lists if one))
+    return len({len(one) for one in lists if one}) == 1 and all(
+        len({one.placements for one in row}) == 1 and not any(isinstance(p, Partial) for p in row[0].placements)
+        for row in rows
+    )
+
+
+def _shares(given: Any) -> Any:
+    return pytree.tree_map(lambda one: one._local_tensor if isinstance(one, DTensor) else one, given)
 
 
 def _is_due_number(found: Any) -> bool:

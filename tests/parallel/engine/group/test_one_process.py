@@ -8,11 +8,12 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import Shard, distribute_tensor
 from torch.nn.utils import parametrizations
 
 from modular_converter.parallel import parallelize
 from modular_converter.parallel.engine.arguments import BLANK_WEIGHTS
-from modular_converter.parallel.engine.group import kept_gathered, same_calls
+from modular_converter.parallel.engine.group import kept_gathered, same_calls, torch_patches
 from modular_converter.parallel.engine.group.gradients import refuse_wrapped
 from modular_converter.parallel.engine.group.sharded_model import of_same_type, until_all_are_done
 from modular_converter.parallel.errors import ApplyError
@@ -127,3 +128,19 @@ def test_parametrizations_are_refused_in_words(alone):
     with pytest.raises(ApplyError, match="a parametrization of a Linear would replace weights"):
         parametrizations.orthogonal(model[0])
     parametrizations.orthogonal(net()[0])
+
+
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adagrad])
+def test_a_fused_step_takes_shares_as_they_are(alone, monkeypatch, kind):
+    """torch has no placements for these steps; whole weights and gradients would take three times their memory."""
+    user = parallelize(net(), layout="tp1", device="cpu", plan="plan x\n")
+    monkeypatch.setattr(torch_patches, "on_whole", None)
+    mesh, start = init_device_mesh("cpu", (1,)), torch.arange(8.0).view(4, 2)
+    cut, whole = nn.Parameter(distribute_tensor(start, mesh, [Shard(0)])), nn.Parameter(start.clone())
+    for weight in (cut, whole):
+        optimizer = kind([weight], 0.1, fused=True)
+        for _ in range(2):
+            weight.pow(2).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    assert user.training and torch.equal(cut.full_tensor(), whole)
