@@ -72,7 +72,9 @@ def _required(paths: Iterable[str], models: str, library: Library, cache: str | 
             key = key_of_text(library.text(path))
             if key not in outlines:
                 outlines[key] = outline_of(library.module(path).statements)
-            found[path] = neighbour_files((name for _, name in outlines[key].imports), path, library)
+            imports, classes = outlines[key]
+            bases = [base for one in classes for base in one.bases]
+            found[path] = neighbour_files([name for _, name in imports], bases, path, library)
     if cache and outlines.keys() != known:
         store_outlines(cache, models, outlines)
     return found

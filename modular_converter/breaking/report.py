@@ -13,6 +13,7 @@ from modular_converter.breaking.compare import ModelChange
 from modular_converter.breaking.values import CodePlace
 from modular_converter.check.cache.answers import KeptAnswers
 from modular_converter.check.cache.store import digest
+from modular_converter.convert.schedule import required_files
 from modular_converter.convert.silence import is_silenced
 from modular_converter.convert.source.library import Library, ignore_comments
 from modular_converter.findings import ConversionError, Finding, Location, Severity, first_of
@@ -85,7 +86,7 @@ class Causes:
         if statement is not None and statement.role is Role.CLASS:
             wanted = self._bases(statement, modular)
         else:
-            wanted = self._copied(module, modular, place.owner)
+            wanted = self._copied(modular, place.owner)
         for path, name in wanted:
             found = self._changed.get((path, name, change.rule, change.message))
             if found is not None:
@@ -96,14 +97,10 @@ class Causes:
         found = (self._library.resolver.name_in(modular, base) for base in statement.bases)
         return [(one.path, one.name) for one in found if one is not None and one.name is not None]
 
-    def _copied(self, module: Module, modular: str, owner: str) -> Sequence[tuple[str, str]]:
+    def _copied(self, modular: str, owner: str) -> Sequence[tuple[str, str]]:
         """The classes of neighbours that a class may be a copy of, those with the longest common end of the name first."""
-        folder = os.path.dirname(modular)
-        paths = {
-            self._library.resolver.path(one.module, folder) for one in module.imported.values() if one.is_relative
-        }
         found = []
-        for path in sorted(one for one in paths if one):
+        for path in sorted(required_files(modular, self._library)):
             neighbour = self._module(path)
             for name in neighbour.classes if neighbour is not None else ():
                 shared = len(os.path.commonprefix([name[::-1], owner[::-1]]))

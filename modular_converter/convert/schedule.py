@@ -20,26 +20,29 @@ from modular_converter.settings.values import Settings
 
 
 def required_files(path: str, library: Library) -> frozenset[str]:
-    """The neighbour files that the top level of a modular file imports from, whether they exist or not. A package of a
-    model that hands on a base stands for the model's file of the default kind.
+    """The neighbour files that the top level of a modular file imports from, whether they exist or not.
 
     None for a file that cannot be read or is not Python: its conversion reports the error.
     """
-    statements, settings = _module(path, library).statements, library.settings
+    statements = _module(path, library).statements
     imported = [name for one in statements if one.role is Role.IMPORT for name in one.imports]
-    bases = {base.partition(".")[0] for one in statements for base in one.bases}
-    for module in [module for name in imported if name.bound in bases for module in modules_of(name)]:
+    return neighbour_files(imported, [base for one in statements for base in one.bases], path, library)
+
+
+def neighbour_files(
+    imported: Collection[ImportedName], bases: Iterable[str], path: str, library: Library
+) -> frozenset[str]:
+    """The neighbour files among those that a file with these bases imports from, whether they exist or not. A package of a
+    model that hands on a base stands for all files of the model.
+    """
+    settings, folder = library.settings, os.path.dirname(path)
+    modules, owners = {name.module for name in imported}, {base.partition(".")[0] for base in bases}
+    for module in {module for name in imported if name.bound in owners for module in modules_of(name)}:
         parts = parts_below_models(module, settings)
         if parts is not None and len(parts) < depth_of_files(settings):
-            imported.append(ImportedName(f"{module}.{module_name(settings.default_kind, parts[0])}", ""))
-    return neighbour_files(imported, path, library)
-
-
-def neighbour_files(imported: Iterable[ImportedName], path: str, library: Library) -> frozenset[str]:
-    """The neighbour files among those that a file imports from, whether they exist or not."""
-    names = (name for name in imported if neighbour_module(name.module, library.settings))
-    folder = os.path.dirname(path)
-    return frozenset(file for one in {name.module for name in names} if (file := library.resolver.path(one, folder)))
+            modules.update(f"{module}.{module_name(kind, parts[0])}" for kind in settings.file_kinds)
+    neighbours = (one for one in modules if neighbour_module(one, settings))
+    return frozenset(file for one in neighbours if (file := library.resolver.path(one, folder)))
 
 
 def ancestor_files(path: str, library: Library) -> frozenset[str]:

@@ -287,7 +287,14 @@ def test_an_heir_that_changes_by_itself_is_its_own_cause(published: Path, zoo: P
     assert "2 models (gemma, phi)" in str(finding["message"])
 
 
-def test_heirs_that_are_out_of_date_are_converted_first(zoo: Path) -> None:
+@pytest.mark.parametrize("by_package", [False, True])
+def test_heirs_that_are_out_of_date_are_converted_first(by_package: bool, zoo: Path) -> None:
+    if by_package:  # which hands the parents on
+        names = "from .configuration_llama import *\nfrom .modeling_llama import *\n"
+        (zoo / "models/llama/__init__.py").write_text(names)
+        for module in ("configuration_llama", "modeling_llama"):
+            edit(zoo, "modular_gemma.py", f"from ..llama.{module} ", "from ..llama ")
+        convert(zoo)
     commit(zoo, new=True)
     edit(zoo, "modeling_llama.py", "self.o_proj", "self.out_proj")
     (finding,) = told(zoo, "HEAD")

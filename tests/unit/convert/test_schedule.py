@@ -148,3 +148,14 @@ def test_a_run_ends_though_files_go_on_changing_each_other(tree, monkeypatch):
     monkeypatch.setattr(batch, "convert_safely", convert)
     paths = [str(path) for path in tree.rglob("modular_*.py")]
     assert len(batch.Run(profile_settings()).convert(paths)) == len(set(calls)) == 2 < len(calls)
+
+
+@pytest.mark.parametrize(
+    "statement", ["from ..zeta import ZetaMLP", "from .. import zeta", "from ..zeta import ZetaMLP as Z"]
+)
+def test_a_package_that_hands_on_a_base_stands_for_all_files_of_its_model(tmp_path, statement):
+    base = {"from .. import zeta": "zeta.ZetaMLP", "from ..zeta import ZetaMLP as Z": "Z"}.get(statement, "ZetaMLP")
+    text = f"{statement}\n\n\nclass AlphaMLP({base}):\n    pass\n"
+    found = required(write(tmp_path, "alpha", text))
+    assert {"modeling_zeta.py", "configuration_zeta.py", "processing_zeta.py"} <= {*found}
+    assert required(write(tmp_path, "alpha", f"{statement}\n")) == []  # no base of it
