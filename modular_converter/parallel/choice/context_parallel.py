@@ -21,7 +21,12 @@ from typing import Any
 import torch
 from torch.nn.attention.bias import causal_lower_right
 
-from modular_converter.parallel.choice.small_instances import small_instance, small_settings, target_like
+from modular_converter.parallel.choice.small_instances import (
+    small_instance,
+    small_settings,
+    target_like,
+    without_trial,
+)
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.resolve import Piece, Resolution
 from modular_converter.parallel.proof.on_ranks import check_on_threads
@@ -316,11 +321,7 @@ def _joined(part: torch.Tensor, group: Group) -> torch.Tensor:
 
 
 def _sum(tensor: torch.Tensor, group: Group) -> torch.Tensor:
-    scatter = getattr(group, "sum_of_parts", None)
-    if scatter is None:  # ranks that are threads
-        return _own(group.all_reduce(tensor), group)
-    found: torch.Tensor = scatter(_pieces(tensor.detach(), group))
-    return found
+    return group.sum_of_parts(_pieces(tensor.detach(), group))
 
 
 def refuse_forms(model: Any) -> list[Any]:
@@ -369,11 +370,8 @@ _LENGTH = 31
 def difference_in_parts(model: Any) -> str:
     """The difference between a small instance whole and in parts, in words; empty if there is none."""
     small = small_instance(target_like(model), small_settings(model))
-    strange = {type(one) for one in model.modules()} - {type(one) for one in small.model.modules()}
-    if strange:
-        return (
-            f"nothing can be tried, since a small instance of its class has no {min(one.__name__ for one in strange)}"
-        )
+    if untried := without_trial({type(one) for one in model.modules()}, {type(one) for one in small.model.modules()}):
+        return untried
     ids: Any = small.inputs.get("input_ids")
     tensors = [name for name, one in small.inputs.items() if isinstance(one, torch.Tensor)]
     if tensors != ["input_ids"] or ids.dim() != 2:

@@ -21,7 +21,12 @@ from modular_converter.parallel.choice.skeleton import (
     run_without_data,
     tried_without_data,
 )
-from modular_converter.parallel.choice.small_instances import small_instance, small_settings, target_like
+from modular_converter.parallel.choice.small_instances import (
+    small_instance,
+    small_settings,
+    target_like,
+    without_trial,
+)
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.modules import outermost_layers
 from modular_converter.parallel.plans.plan import Plan
@@ -339,11 +344,8 @@ def difference(model: Any, plan: Plan, zone: Zone) -> str:
     small = small_instance(target_like(model), small_settings(model))
     resolution = resolve(fitting(plan, small.model), small.model)
     own = zone_of(small.model, resolution)
-    strange = kinds_between(model, zone) - kinds_between(small.model, own)
-    if strange:
-        return (
-            f"nothing can be tried, since a small instance of its class has no {min(one.__name__ for one in strange)}"
-        )
+    if untried := without_trial(kinds_between(model, zone), kinds_between(small.model, own)):
+        return untried
     ids = small.inputs.get("input_ids")
     if not isinstance(ids, torch.Tensor) or ids.dim() != 2 or ids.shape[1] < _RANKS:
         return "nothing can be tried, since the model takes no input_ids"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -51,6 +51,12 @@ def target_like(model: Any) -> Target:
     paths = [f"{kind.__module__}.{kind.__qualname__}" for kind in kinds]
     alterations = tuple(one for one in (adapters_of(model), int8_layers_of(model)) if one is not None)
     return Target(type(model).__name__, paths[0], paths[1], alterations=alterations)
+
+
+def without_trial(kinds: Set[type], small: Set[type]) -> str:
+    """Why a small instance tells nothing about a model, in words: a class of module that it has not; empty if it has all."""
+    strange = sorted(one.__name__ for one in kinds - small)
+    return f"nothing can be tried, since a small instance of its class has no {strange[0]}" if strange else ""
 
 
 def small_overrides(config: Any, default: Any = None) -> dict[str, Any]:

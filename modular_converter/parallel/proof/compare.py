@@ -97,6 +97,10 @@ class Counted:
         self.calls += 1
         return self.group.all_gather(tensor)
 
+    def sum_of_parts(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
+        self.calls += 1
+        return self.group.sum_of_parts(parts)
+
 
 def run_model(
     model: torch.nn.Module,

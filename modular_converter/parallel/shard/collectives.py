@@ -31,6 +31,9 @@ class Group(Protocol):
     def all_gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
         """The tensors of all ranks, in order of rank."""
 
+    def sum_of_parts(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
+        """The reduce-scatter of tensors of the same shape: rank ``n`` gets the sum over the ranks of ``parts[n]``."""
+
 
 class Restorable(Protocol):
     """A saved state of the process."""
@@ -65,7 +68,6 @@ class ProcessGroup:
         return pieces
 
     def sum_of_parts(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
-        """The reduce-scatter of tensors of the same shape: rank ``n`` gets the sum over the ranks of ``parts[n]``."""
         self.meet()
         result = torch.empty_like(parts[0])
         dist.reduce_scatter(result, list(parts), group=self.group)
@@ -91,6 +93,9 @@ class FakeGroup:
 
     def all_gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
         return [tensor] * self.size
+
+    def sum_of_parts(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
+        return parts[self.rank].clone()
 
 
 class ThreadBoard:
@@ -147,6 +152,10 @@ class ThreadGroup:
 
     def all_gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
         return self.board.meet(self.rank, "all_gather", tensor)
+
+    def sum_of_parts(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
+        found = self.board.meet(self.rank, "reduce_scatter", torch.stack([*parts]))
+        return torch.stack([one[self.rank] for one in found]).sum(0).to(parts[0].dtype)
 
 
 def run_on_threads(
@@ -427,8 +436,4 @@ def _joined(part: torch.Tensor, group: Group) -> torch.Tensor:
 
 
 def _sum(tensor: torch.Tensor, group: Group) -> torch.Tensor:
-    scatter = getattr(group, "sum_of_parts", None)
-    if scatter is None:  # ranks that are threads
-        return _own(group.all_reduce(tensor), group)
-    found: torch.Tensor = scatter([part.contiguous() for part in tensor.detach().chunk(group.size, SEQUENCE)])
-    return found
+    return group.sum_of_parts([part.contiguous() for part in tensor.detach().chunk(group.size, SEQUENCE)])

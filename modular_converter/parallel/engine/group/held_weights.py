@@ -37,7 +37,7 @@ from modular_converter.parallel.engine.base.forwards import (
 )
 from modular_converter.parallel.engine.base.weights_there import WeightThere, weight_there
 from modular_converter.parallel.engine.group.same_calls import meet
-from modular_converter.parallel.engine.group.share_tensors import as_plain, note_writes
+from modular_converter.parallel.engine.group.share_tensors import as_plain
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.resolve import Piece
 from modular_converter.parallel.shard.apply import Applied, reassembled, sum_of_copies
@@ -200,8 +200,6 @@ class HeldWeight:
 
     def local(self, held: Any) -> Any:
         """This process's tensor, with a gradient of the form of ``held``."""
-        if not torch.compiler.is_compiling():
-            note_writes([held])
         if not under_transforms():
             return held.to_local() if isinstance(held, DTensor) else as_plain(held)
         if self.dtensor and not isinstance(held, DTensor):

@@ -11,7 +11,7 @@ import contextlib
 import functools
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -196,10 +196,9 @@ def _summed(found: Any, operation: Any, args: Any, kwargs: Any) -> Any:
     if found.needs_redistribute:
         return on_whole(operation, args, kwargs)
     spec = found.output_spec
-    own_args, own_kwargs = pytree.tree_map(
-        lambda one: one.to_local() if isinstance(one, DTensor) else one, (args, kwargs)
+    terms = DTensor.from_local(
+        operation(*_shares(args), **_shares(kwargs)), spec.mesh, spec.placements, run_check=False
     )
-    terms = DTensor.from_local(operation(*own_args, **own_kwargs), spec.mesh, spec.placements, run_check=False)
     return terms.redistribute(placements=[Replicate() if isinstance(one, Partial) else one for one in spec.placements])
 
 
@@ -247,14 +246,18 @@ class Patch:
 class Added:
     """An attribute of DTensors in place of the one that they have from plain tensors."""
 
+    users: Any = ()
+
     def __init__(self, name: str, made: Any) -> None:
         self.name, self.made = name, made
 
     def enter(self, users: Any) -> None:
+        self.users = users
         if self.name not in vars(DTensor):
             setattr(DTensor, self.name, self.made)
 
     def leave(self) -> None:
+        self.users = ()
         if vars(DTensor).get(self.name) is self.made:
             delattr(DTensor, self.name)
 
@@ -266,21 +269,16 @@ def _new(weight: Any, *size: Any) -> Any:
     return weight.new_empty(size)
 
 
+def _is_of(weight: Any, models: Iterable[Any]) -> bool:
+    return any(weight is one for model in models for one in model.parameters())
+
+
 class AssignedData(Added):
     """``weight.data = value`` of the models' DTensors: torch takes it without a word, and the weight stays as it was."""
 
     def __init__(self) -> None:
         super().__init__("data", property(self._read, self._assign))
         self.own: Any = vars(TensorBase)["data"]
-        self.users: Any = ()
-
-    def enter(self, users: Any) -> None:
-        self.users = users
-        super().enter(users)
-
-    def leave(self) -> None:
-        self.users = ()
-        super().leave()
 
     def _read(self, weight: Any) -> Any:
         found = self.own.__get__(weight)
@@ -289,7 +287,7 @@ class AssignedData(Added):
 
     def _assign(self, weight: Any, value: Any) -> None:
         """Write the value where the weight is. Raises ``ApplyError`` for one of another form."""
-        if not any(weight is one for user in self.users for one in user.parameters()):
+        if not _is_of(weight, self.users):
             self.own.__set__(weight, value)
             return
         same = isinstance(value, DTensor) and value.placements == weight.placements and value.dtype == weight.dtype
@@ -306,19 +304,10 @@ class HookOfWeight(Added):
 
     def __init__(self) -> None:
         super().__init__("register_hook", lambda weight, hook: self._register(weight, hook))
-        self.users: Any = ()
-
-    def enter(self, users: Any) -> None:
-        self.users = users
-        super().enter(users)
-
-    def leave(self) -> None:
-        self.users = ()
-        super().leave()
 
     def _register(self, weight: Any, hook: Any) -> Any:
         data = [user for user in self.users if user.__dict__.get("_grid") is not None and user._grid.data is not None]
-        if any(weight is one for user in data for one in user.parameters()):
+        if _is_of(weight, data):
             raise ApplyError(
                 "weight.register_hook: data ranks average the gradient of a weight and put it there past such hooks: take "
                 "weight.register_post_accumulate_grad_hook, or change weight.grad before the step"
