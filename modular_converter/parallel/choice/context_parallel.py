@@ -15,7 +15,7 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -30,7 +30,8 @@ from modular_converter.parallel.choice.small_instances import (
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.resolve import Piece, Resolution
 from modular_converter.parallel.proof.on_ranks import check_on_threads
-from modular_converter.parallel.proof.subject import subject_of, with_mask
+from modular_converter.parallel.proof.precision import in_fitting_precision
+from modular_converter.parallel.proof.subject import with_mask
 from modular_converter.parallel.shard.collectives import SEQUENCE, Group, exchanged, summed
 from modular_converter.parallel.styles.layout import SUMMED_GRADIENT
 from modular_converter.parallel.tiny.build import copy_of
@@ -382,8 +383,7 @@ def difference_in_parts(model: Any) -> str:
     names = [name for name, _ in small.model.named_parameters(remove_duplicate=False)]
     plan = Resolution(dict.fromkeys(names, summing), (), ())
     for given in ({"input_ids": ids, **labels}, with_mask(small.model, {"input_ids": ids})):
-        subject = subject_of(copy_of(small.model), given, second=False)
-        subject = replace(subject, whole=replace(subject.whole, tokens=[]))
+        subject = in_fitting_precision(copy_of(small.model), given)
         verdict = check_on_threads(
             subject, plan, _RANKS, lambda applied: ContextParallel(applied.model, applied.group, keeps_parts=False)
         )
