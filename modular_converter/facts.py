@@ -200,7 +200,7 @@ class Facts:
         return any(one.name not in neighbour.definitions for one in copies)
 
     def naming(self, neighbour: NeighbourFacts) -> tuple[str, str, str, str]:
-        """The names that the heirs of a neighbour's classes should have, as `rules._cures.name_heirs` takes them.
+        """The names that the heirs of a neighbour's classes should have, as `rules._words.name_heirs` takes them.
 
         If copies from another model get the same prefix, a prefix is advised that no other model can have.
         """

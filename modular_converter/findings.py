@@ -37,7 +37,7 @@ class Severity(enum.Enum):
 
 
 class Rule(NamedTuple):
-    """A mistake that an author can make: its code, its name and its explanation."""
+    """A mistake that an author can make. What its page says is a text of its own: `rules.page_text`."""
 
     code: str
     """Stable, such as `MC101`."""
@@ -46,8 +46,6 @@ class Rule(NamedTuple):
     severity: Severity
     summary: str
     """One line, without a full stop."""
-    explanation: str
-    """Markdown: what happens, why it matters, and what to write instead."""
     is_first: bool = False
     """Whether it is about a whole run, so that reports begin with it."""
     by_default: bool = True

@@ -20,7 +20,7 @@ sys.path.insert(0, ROOT)
 
 from modular_converter.findings import Rule  # noqa: E402
 from modular_converter.reporting.explain import page  # noqa: E402
-from modular_converter.rules import all_rules, example_files, fixes, place_of  # noqa: E402
+from modular_converter.rules import all_rules, fixes, page_text, place_of  # noqa: E402
 
 
 HEAD = """\
@@ -93,7 +93,7 @@ def _topics() -> Iterator[str]:
 
 def _changes(rule: Rule) -> str:
     """The lines of modular files in which the good example of a rule differs from the bad one, with those around."""
-    examples = example_files(rule)
+    examples = page_text(rule)
     good = dict(examples.good)
     found: list[str] = []
     for path, text in examples.bad:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 
 from modular_converter.findings import Rule
-from modular_converter.rules import Files, example_files, fixes
+from modular_converter.rules import Files, fixes, page_text
 
 
 _OFF = (
@@ -18,17 +18,17 @@ _OFF = (
 
 def page(rule: Rule) -> str:
     """The rule in Markdown: its explanation, files that break it, and the same files corrected."""
+    text = page_text(rule)
     parts = [
         f"# {rule.code} {rule.name}",
         f"*{rule.severity.value.capitalize()}*: {rule.summary}. It {'can' if rule.can_be_ignored else 'cannot'} be "
         f"ignored.{_cure(rule)}"
         f"{'' if rule.by_default else _OFF.format(code=rule.code)}",
-        rule.explanation.strip(),
+        text.explanation,
     ]
-    bad, good = example_files(rule)
-    if bad:
-        changed = tuple(file for file in good if file not in bad)
-        parts += ["## Instead of", _in_markdown(bad), "## Write", _in_markdown(changed)]
+    if text.bad:
+        changed = tuple(file for file in text.good if file not in text.bad)
+        parts += ["## Instead of", _in_markdown(text.bad), "## Write", _in_markdown(changed)]
     return "\n\n".join(parts) + "\n"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from modular_converter.findings import Finding, Rule
 from modular_converter.reporting.display import in_checkout, names_a_file
 from modular_converter.reporting.json_format import dump
-from modular_converter.rules import all_rules
+from modular_converter.rules import all_rules, page_text
 
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -59,12 +59,13 @@ def _version() -> dict[str, str]:
 
 
 def _descriptor(rule: Rule) -> dict[str, Any]:
+    explanation = page_text(rule).explanation
     return {
         "id": rule.code,
         "name": "".join(part.capitalize() for part in rule.name.split("-")),
         "shortDescription": {"text": rule.summary},
-        "fullDescription": {"text": rule.explanation.strip()},
-        "help": {"text": rule.explanation.strip(), "markdown": rule.explanation.strip()},
+        "fullDescription": {"text": explanation},
+        "help": {"text": explanation, "markdown": explanation},
         "defaultConfiguration": {"level": rule.severity.value},
     }
 

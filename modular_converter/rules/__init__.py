@@ -1,8 +1,8 @@
-"""The rules. Those about one subject share a file. Each has there its text (`DEL_STILL_READ = Rule(…)`), its message
-(`del_still_read`), mostly its check (`check_del_still_read` of a finished conversion, `compare_…` of a class with its
-parent), and its fix if that is plain (`fix_…`). Its examples are files in `examples/del-still-read.txt`. A mistake that the conversion itself finds while it reads or writes files
-needs no check: that code calls the function of the message. To add a rule, add it to a file, or add a file. Nothing
-else lists the rules.
+"""The rules. Those about one subject share a file. Each has there its code and name (`DEL_STILL_READ = Rule(…)`), its
+message (`del_still_read`), mostly its check (`check_del_still_read` of a finished conversion, `compare_…` of a class with
+its parent), and its fix if that is plain (`fix_…`). What its page explains and shows is a text, `texts/del-still-read.txt`.
+A mistake that the conversion itself finds while it reads or writes files needs no check: that code calls the function of
+the message. To add a rule, add it to a file, or add a file. Nothing else lists the rules.
 """
 
 from __future__ import annotations
@@ -43,9 +43,11 @@ Files = tuple[tuple[str, str], ...]
 """A tiny tree of files, each with its path below the root and its text."""
 
 
-class Examples(NamedTuple):
-    """Two trees, or none where files cannot show a rule."""
+class RuleText(NamedTuple):
+    """What the page of a rule says, with two trees, or none where files cannot show a rule."""
 
+    explanation: str
+    """Markdown: what happens, why it matters, and what to write instead."""
     bad: Files = ()
     """Files whose conversion gives the finding of the rule and no other."""
     good: Files = ()
@@ -78,22 +80,20 @@ def class_comparisons() -> tuple[Comparison, ...]:
     return tuple(_functions("compare").values())
 
 
-def example_files(rule: Rule) -> Examples:
-    """The examples of a rule, from its file in `examples/`: each text stands behind a line `=== path`, with `(bad)` or
-    `(good)` behind the path where the two trees differ, and before an empty line.
+def page_text(rule: Rule) -> RuleText:
+    """The text of a rule, from its file in `texts/`: the explanation, then the files of its examples. Each stands behind a
+    line `=== path`, with `(bad)` or `(good)` behind the path where the two trees differ, and before an empty line.
     """
-    path = os.path.join(os.path.dirname(__file__), "examples", f"{rule.name}.txt")
-    if not os.path.exists(path):
-        return Examples()
+    path = os.path.join(os.path.dirname(__file__), "texts", f"{rule.name}.txt")
     with open(path, encoding="utf-8") as file:
-        parts = re.split("^=== ", file.read(), flags=re.MULTILINE)[1:]
+        explanation, *parts = re.split("^=== ", file.read(), flags=re.MULTILINE)
     found: dict[str, list[tuple[str, str]]] = {"(bad)": [], "(good)": []}
     for part in parts:
         heading, _, text = part.partition("\n")
         name, _, tree = heading.partition(" ")
         for files in [found[tree]] if tree else found.values():
             files.append((name, text.rstrip("\n") + "\n"))
-    return Examples(*map(tuple, found.values()))
+    return RuleText(explanation.strip(), *map(tuple, found.values()))
 
 
 def place_of(rule: Rule) -> str:

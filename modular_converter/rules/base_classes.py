@@ -32,13 +32,6 @@ UNKNOWN_PARENT = Rule(
     name="unknown-parent",
     severity=Severity.ERROR,
     summary="the neighbour does not define the imported name",
-    explanation="""\
-The model file exists, but the class or function that is imported from it does not. Perhaps it was renamed, or lives
-in another file of that model, such as `configuration_old` instead of `modeling_old`.
-
-Import the name as the neighbour's source spells it. A name that the neighbour itself imports must be
-imported from the module that defines it. A name with only the model's name in another case is MC329, a warning.
-""",
 )
 
 
@@ -56,14 +49,6 @@ TWO_PARENTS = Rule(
     name="two-parents",
     severity=Severity.ERROR,
     summary="a class inherits from two classes of neighbours",
-    explanation="""\
-A generated class is the body of one parent with the child's changes. Two neighbour parents give two bodies, and a
-reader could not tell which of two methods of one name counts.
-
-Inherit from the class that gives most, and write the methods that you want from the other into the child, or a call
-such as `super().forward(…)` beside your own lines. Ordinary bases that come from no neighbour (`nn.Module`, mixins of
-the library) may be added freely.
-""",
 )
 
 
@@ -82,12 +67,6 @@ BASE_NOT_A_NAME = Rule(
     name="base-not-a-name",
     severity=Severity.ERROR,
     summary="a base of a class is not a plain or dotted name",
-    explanation="""\
-Bases decide which source a class is built from, so each must be readable without running code: a name (`OldMLP`)
-or a dotted name (`nn.Module`). A call, a subscript or a condition has a value only at run time.
-
-Give the class by its name. If the expression chooses between classes, write one class for each.
-""",
 )
 
 
@@ -105,13 +84,6 @@ DEEP_INHERITANCE = Rule(
     name="deep-inheritance",
     severity=Severity.WARNING,
     summary="the parent itself inherits from another model's class",
-    explanation="""\
-The generated class has the parent's body and the parent's bases. One of these bases is a class of a third model, so
-the generated file imports from that model, and a reader does not see all code of the class in one file.
-
-Inherit from the class that holds the code (`FirstMLP`), or first rewrite the parent's file so that it does not import
-from another model.
-""",
 )
 
 
@@ -137,13 +109,6 @@ INHERITABLE_DEFINITION = Rule(
     name="inheritable-definition",
     severity=Severity.WARNING,
     summary="a definition is written out though a neighbour has it",
-    explanation="""\
-Another model has a class or function with the same text, but for the names of the models. A correction of
-one of the two has to be repeated in the other, and a reader cannot see that they are the same.
-
-Inherit the class (`class NewMLP(OldMLP): pass`) or import the function. Where several models have the text, the oldest
-is named. What the definition uses must be the same, too: `modular-convert modularize MODEL --diff` proves the change.
-""",
     by_default=False,
 )
 
@@ -163,13 +128,6 @@ PARENT_IN_OTHER_CASE = Rule(
     name="parent-in-other-case",
     severity=Severity.WARNING,
     summary="the name of a parent has the name of its model in another case",
-    explanation="""\
-The neighbour does not define the base of this class, but exactly one class whose name differs in the case of the
-model's name alone: `PaligemmaProcessor` instead of `PaliGemmaProcessor`. The file is converted as if it wrote it
-everywhere, so what it generates is right. The modular file is not: Python raises `ImportError` where it is imported.
-
-Write the name as the neighbour does. Any other name that the neighbour does not define is MC105.
-""",
 )
 
 
@@ -200,17 +158,6 @@ BASE_ORDER = Rule(
     name="base-order",
     severity=Severity.ERROR,
     summary="the generated class would find a method in another class than with inheritance",
-    explanation="""\
-With inheritance, Python looks for a method in the bases in their order, each with its own bases. The generated class
-holds the parent's members itself, so they come first: before those of a base that your class names in front of the
-parent. It is generated without those that such a base gives in their place; but where the base calls on with
-`super()`, where the parent's lines use the member, or where the base cannot be read, one class cannot say it. And a
-class of the modular file takes the place of the parent's base whose name ends like its own, even if it does not
-inherit from it.
-
-Name such a base behind the parent, define the method in your class, or let the replacing class inherit from the
-replaced one.
-""",
     formerly="MC204",
 )
 
@@ -272,32 +219,11 @@ def _lost_bases(classes: TwoClasses) -> Iterator[Obstacle]:
             yield Obstacle(node, classes.name, reason, cure)
 
 
-MODULAR = """\
-from torch import nn
-
-from ..old.modeling_old import OldMLP
-
-
-class NewMLP(OldMLP, nn.Module):
-    @classmethod
-    def load(cls, path):
-        {0}
-
-
-__all__ = ["NewMLP"]
-"""
-
 BASE_IN_CLASS_METHOD = Rule(
     code="MC340",
     name="base-in-class-method",
     severity=Severity.WARNING,
     summary="a base called in a class method would get another class",
-    explanation="""\
-`Base.load(path)` in a class method `load` becomes `super().load(path)`, as in the published files. With the base's
-name, its method gets the base as `cls`; through `super()` it gets the class on which it was called.
-
-Write the call in another method, or silence the finding if the class is meant.
-""",
 )
 
 
@@ -333,13 +259,6 @@ INCONSISTENT_BASES = Rule(
     name="inconsistent-bases",
     severity=Severity.ERROR,
     summary="the bases of a generated class have no order",
-    explanation="""\
-Python lays the bases of a class out in one order in which every class stands before its own bases. Here there is
-none, so the generated file would raise a `TypeError` when it is imported: a base is named before a class that inherits
-from it, or twice.
-
-Write the more special class first, as in `class NewMLP(NewMixin, OldMLP)`.
-""",
 )
 
 
@@ -357,14 +276,6 @@ FOREIGN_BASE = Rule(
     name="foreign-base",
     severity=Severity.ERROR,
     summary="a generated class still inherits from a class of another model",
-    explanation="""\
-A generated file stands alone: a class of another model is flattened into it. This base was left as it is. The
-converter follows a parent of a class at the top level to the file of the other model that defines it, also through a
-package or a module that hands it on (`from ..old import OldMLP`, `modeling_old.OldMLP`): but not an import under `if`
-or `try`, one that it does not find, or one from a modular file.
-
-Import the class by its name and inherit from it: `from ..old.modeling_old import OldMLP`.
-""",
 )
 
 

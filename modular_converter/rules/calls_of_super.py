@@ -23,12 +23,6 @@ SUPER_KWARGS_WITHOUT_PARENT = Rule(
     name="super-kwargs-without-parent",
     severity=Severity.ERROR,
     summary="`**super_kwargs` in a method that the parent does not define",
-    explanation="""\
-`**super_kwargs` in the signature of an override stands for the parameters of the parent's method of that name. The
-parent itself does not define this method, so there are no parameters to insert.
-
-Write the parameters out, use an ordinary `**kwargs`, or correct the name of the method.
-""",
 )
 
 
@@ -62,14 +56,6 @@ PARAMETER_WITHOUT_VALUE = Rule(
     name="parameter-without-value",
     severity=Severity.ERROR,
     summary="the parent's lines read a parameter of their method for which the override has no value",
-    explanation="""\
-The parent's lines stand in the override, in place of the `super()` call, and read the parameters of their method. An
-argument of the call becomes an assignment above them. Where neither a parameter of the override nor an argument has
-the name, or where the value is in an unpacked argument (`*args`), there is nothing to read. With `**super_kwargs`,
-the parent's parameters and yours have to be a signature together.
-
-Pass each argument by itself, or take the parameter into your signature.
-""",
     formerly="MC204",
 )
 
@@ -113,13 +99,6 @@ SUPER_CALL_NOT_IN_PARENT = Rule(
     name="super-call-not-in-parent",
     severity=Severity.WARNING,
     summary="`super().m()` where the parent does not define `m` itself",
-    explanation="""\
-The body of the parent's `m` replaces a statement `super().m(…)`. This parent inherits `m` and does not define it, so
-it has no body to copy. The call stays, and in the generated class it reaches the parent's bases, as it would in
-Python.
-
-If you want the method of a base, name the base: `nn.Module.m(self, …)`. Otherwise check the name of the method.
-""",
 )
 
 
@@ -148,15 +127,6 @@ SUPER_CALL_NOT_A_STATEMENT = Rule(
     name="super-call-not-a-statement",
     severity=Severity.WARNING,
     summary="`super().m()` is part of another statement, so it is not replaced",
-    explanation="""\
-The parent's code replaces only a statement `super().m(…)` or `return super().m(…)` at the top level of the method `m`.
-In an expression, an assignment or a block, in a method under `if`, or in another method, the call stays. The generated
-class does not inherit from your parent, but from the parent's bases, so the call reaches those: most likely it fails
-or does something else.
-
-Write the parent's lines out and change what you need, or put the call on a line of its own and your lines around it.
-In another method `self.m(…)` reaches the parent's lines, where your class has no `m`.
-""",
 )
 
 
@@ -244,16 +214,6 @@ SUPER_ARGUMENT_IGNORED = Rule(
     name="super-argument-ignored",
     severity=Severity.WARNING,
     summary="an argument of `super().m(…)` differs from the name that the parent's code will read",
-    explanation="""\
-The parent's lines take the place of the call, and there they read your method's own parameters and variables. An
-argument that is anything else than the name of the parent's parameter has no effect where your method has a name of
-that kind. Where it has none, the converter writes the assignment `name = argument` for you. A parameter that the call
-leaves out does not get the parent's default, but your value of that name. So it is with `*args` and `**kwargs`. An
-argument that the parent's method does not take, for which Python would raise a `TypeError`, is dropped.
-
-Assign the value to that name before the call, and pass it: with one tuple assignment (`q, k = k, q`) where arguments
-read each other's names.
-""",
 )
 
 

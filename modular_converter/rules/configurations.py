@@ -20,12 +20,6 @@ REMOVED_SETTING_READ = Rule(
     name="removed-setting-read",
     severity=Severity.WARNING,
     summary="generated code reads an attribute that the configuration no longer has",
-    explanation="""\
-`mlp_bias = AttributeError()` removes the attribute from the configuration class. A generated class still reads
-`config.mlp_bias`, mostly in a method that it inherits, and would fail with an `AttributeError`.
-
-Override that method without the attribute, or keep the attribute.
-""",
 )
 
 
@@ -91,12 +85,6 @@ MODEL_TYPE_OF_ANOTHER = Rule(
     name="model-type-of-another",
     severity=Severity.WARNING,
     summary="a configuration has the `model_type` of another model",
-    explanation="""\
-The library finds the classes of a model by the `model_type` of its configuration. This configuration writes that of
-the neighbour that it inherits from, so a saved model of it would be loaded as the neighbour.
-
-Drop the line: the parent's `model_type` is renamed by itself. Or write the type of your model.
-""",
 )
 
 
@@ -126,13 +114,6 @@ UNKNOWN_SETTING = Rule(
     name="unknown-setting",
     severity=Severity.WARNING,
     summary="code reads a setting that the model's configuration does not have, under a name close to one that it has",
-    explanation="""\
-A class of the modular file reads `config.x`. The generated configuration has no `x`, nor has a class that it inherits
-from, as far as these can be read, but it has an attribute of nearly that name. The read would fail with an
-`AttributeError`.
-
-Correct the name, or add the attribute to the configuration.
-""",
 )
 
 

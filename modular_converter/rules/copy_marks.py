@@ -15,15 +15,6 @@ DRIFTED_COPY = Rule(
     name="drifted-copy",
     severity=Severity.ERROR,
     summary="a definition with a mark `# Copied from …` differs from its source",
-    explanation="""\
-The comment says that the definition below it is a copy, with the replacements that stand behind `with`. The source has
-changed since, or the copy was edited, so that a correction of one does not reach the other.
-
-`modular-convert marks --diff` shows the difference, and `--write` writes what the source says. It leaves a copy whose
-calls, in the files that are audited, would not fit its new parameters: `--write-unsafe` writes it, too. Where the copy
-is meant to differ, put `# Ignore copy` above the method, or remove the mark. A modular file says the same by
-inheritance, and cannot drift: `modular-convert modularize` writes it.
-""",
 )
 
 
@@ -52,12 +43,6 @@ DANGLING_COPY = Rule(
     name="dangling-copy",
     severity=Severity.ERROR,
     summary="the source of a mark `# Copied from …` does not exist",
-    explanation="""\
-The comment names a definition that is not there: it was renamed, moved or removed. Nothing can say any more whether
-the copy below is up to date.
-
-Correct the name, or remove the comment.
-""",
 )
 
 
@@ -75,14 +60,6 @@ INVISIBLE_COPY = Rule(
     name="invisible-copy",
     severity=Severity.WARNING,
     summary="a comment about a copy has not the form of a mark, so that no check sees it",
-    explanation="""\
-A mark is a comment of its own, directly above the `def` or `class`, in this form:
-`# Copied from transformers.models.bert.modeling_bert.BertLayer with Bert->Roberta`.
-
-This comment has another form. A reader takes it for a mark, but nothing compares the copy with its source.
-
-Write it in this form, or say in other words where the code comes from.
-""",
 )
 
 

@@ -22,14 +22,6 @@ IMPORTED_AGAIN = Rule(
     name="imported-again",
     severity=Severity.ERROR,
     summary="a name is imported below its own definition, or from two places",
-    explanation="""\
-The imports of a generated file stand on top, and its definitions below them. In Python the last statement decides what
-a name means: where a file defines `scale` and imports `scale` further down, its code calls the imported function, and
-the generated code the defined one. `fast = None` above a protected import of `fast` is such a pair. Of two imports of
-one name from two places the generated file has the first.
-
-Import a name once, and above its definition if it has one. Alternatives belong into one `try` or `if`.
-""",
 )
 
 
@@ -58,15 +50,6 @@ PARENT_AS_CLASS = Rule(
     name="parent-as-class",
     severity=Severity.ERROR,
     summary="code uses the parent as a class of its own, which the generated class does not inherit from",
-    explanation="""\
-The generated class stands for two: it does not inherit from the parent, whose members it holds. Code that needs the
-parent as a class finds none: `OldMLP.forward(self, x)`, `isinstance(x, OldMLP)`, `super()` as a value, `__class__` in
-the parent's methods, `__mro__`, `__bases__` and `__subclasses__`. `vars(cls)` and `cls.__annotations__` would hold the
-members of both. (Annotations may name the parent, and its class attributes, nested classes, static and class methods
-can be read by its name, if nothing changes them: the generated file imports it.)
-
-Call the parent's method by `super()` in a statement of its own, or write out what you take from it.
-""",
     formerly="MC204",
 )
 
@@ -210,15 +193,6 @@ CHANGED_MEANING = Rule(
     name="changed-meaning",
     severity=Severity.WARNING,
     summary="a name means something else in generated code than where that code was written",
-    explanation="""\
-A generated file has one name space, but its code comes from several files. Where two of them give one name two
-meanings, only one gets into the generated file: the other file's code then calls a function, inherits from a class or
-reads a constant that it was not written for. Two neighbours with an `eager_attention_forward` each are the usual case.
-
-Keep the two apart. Classes get other names when the modular file names the heirs of one neighbour with a prefix of
-their own (`NewTextAttention`). A function or constant has to be written out in the modular file under another name,
-and the method that uses it as well.
-""",
 )
 
 
@@ -262,14 +236,6 @@ CLASS_BESIDE_ITS_COPY = Rule(
     name="class-beside-its-copy",
     severity=Severity.WARNING,
     summary="a generated file uses a neighbour's class and a copy or an heir of it, which are two classes",
-    explanation="""\
-If your code uses a neighbour's class under its own name, and inherited code uses a copy of it, the generated file has
-two classes: a member of one enumeration is no member of the other, and an instance of one is none of the other. The
-same holds for `isinstance(x, OldMLP)` and `except OldError` where the generated heir of that class is meant: it does
-not inherit from it.
-
-Inherit from a class that is copied, and use the heir; or ask for the heir.
-""",
     formerly="MC320",
 )
 
@@ -297,12 +263,6 @@ NAME_DEFINED_TWICE = Rule(
     name="name-defined-twice",
     severity=Severity.WARNING,
     summary="a definition reads a name that its file defines again further down, and a generated file has the last one",
-    explanation="""\
-A class or function that Python makes between two definitions of a name uses the first of them in its bases,
-decorators, defaults and class body. A generated file has one definition for each name, the last.
-
-Give the two different names. If they are a neighbour's, write the definition that uses the first one out.
-""",
     formerly="MC320",
 )
 

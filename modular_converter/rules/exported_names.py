@@ -21,13 +21,6 @@ MISSING_FROM_ALL = Rule(
     severity=Severity.WARNING,
     summary="a public class is missing from `__all__`",
     unsafe_fix=True,
-    explanation="""\
-The package exports the names in `__all__`. This class is not in the `__all__` of the modular file, so users cannot
-import it from the package, although its parent is in the `__all__` of its own file, or it is a model for a task
-(`NewForTagging`). A modular file without any `__all__` is reported once, at its first such class.
-
-Add its name to `__all__`.
-""",
 )
 
 
@@ -96,12 +89,6 @@ UNKNOWN_IN_ALL = Rule(
     severity=Severity.WARNING,
     summary="`__all__` lists a name that the generated file does not define",
     unsafe_fix=True,
-    explanation="""\
-No generated file defines this name. `from package.models.new.modeling_new import *` would fail, and so would the lazy
-imports of the package.
-
-Correct its spelling, define it, or take it out of `__all__`.
-""",
 )
 
 
@@ -152,13 +139,6 @@ UNKNOWN_CLASS_LISTED = Rule(
     name="unknown-class-listed",
     severity=Severity.WARNING,
     summary="a list of classes names a class that the model does not have",
-    explanation="""\
-`_no_split_modules` (and whatever else the setting `class-lists` names) lists classes of the model by their names. The
-name of this entry begins with that of the model, and no generated file has such a class, so the entry means nothing:
-the class is misspelt, or was renamed.
-
-Correct the entry.
-""",
 )
 
 

@@ -10,15 +10,6 @@ UNDEFINED_NAME = Rule(
     name="undefined-name",
     severity=Severity.ERROR,
     summary="generated code uses a name that it neither defines nor imports",
-    explanation="""\
-The generated file would fail with a `NameError` when it reaches this name, so nothing is written. The finding stands
-at the place in the modular file from which the code comes, and names the cause if it is known: a name that is not
-imported, a parameter that the override lacks, a helper that was renamed together with its model, a class in its own
-annotations, which `from __future__ import annotations` at the top of the modular file allows. A name that only stands
-in a quoted annotation, which Python does not evaluate, is a warning.
-
-Import the name in the modular file or define it there: what a class uses is carried along with it.
-""",
 )
 
 
@@ -42,13 +33,6 @@ INVALID_RESULT = Rule(
     name="invalid-result",
     severity=Severity.ERROR,
     summary="the generated code is not valid Python",
-    explanation="""\
-The text that the converter put together does not compile, so nothing is written. Its parts come from two files, of
-which each compiles alone: renaming, for example, may give two parameters of the parent one name. The finding points
-at the class of the modular file from which the text comes. A mistake in one of the two files is MC101.
-
-Write the method out, without `super()`, so that nothing of the parent's is put into it.
-""",
 )
 
 
@@ -66,13 +50,6 @@ TYPING_ONLY_NAME = Rule(
     name="typing-only-name",
     severity=Severity.ERROR,
     summary="generated code reads a name that only type checkers import",
-    explanation="""\
-Python up to 3.13 evaluates the annotations of a signature when the file is imported, and an import under
-`if TYPE_CHECKING:` has not run then: a `NameError`.
-
-Write `from __future__ import annotations` at the top of the modular file: it is carried into the generated files whose
-annotations need it. Or write the annotation in quotes, or import the name outside of `if TYPE_CHECKING:`.
-""",
 )
 
 
@@ -90,13 +67,6 @@ MISSING_IN_SIBLING = Rule(
     name="missing-in-sibling",
     severity=Severity.ERROR,
     summary="a generated file imports a name that its sibling does not have",
-    explanation="""\
-A generated file imports a name from another generated file of its model, which does not have it, so the import
-fails. Most often the name stands in an annotation of an inherited method: `OldConfig | OldTextConfig` becomes
-`NewConfig | NewTextConfig`, but the modular file defines `NewConfig` alone.
-
-Define the name in the modular file, or override the method with an annotation of names that the model has.
-""",
 )
 
 

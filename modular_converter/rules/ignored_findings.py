@@ -12,13 +12,6 @@ UNUSED_IGNORE = Rule(
     name="unused-ignore",
     severity=Severity.WARNING,
     summary="a comment `# modular: ignore[…]` silences nothing",
-    explanation="""\
-The line of the comment has no finding of the rule that the comment names. Most often the cause of the finding is gone.
-A comment that stays would silence the next finding there, which nobody has looked at.
-
-Remove the rule from the comment, and a comment without rules as a whole. If the finding still exists, move the comment
-to the line that the finding names.
-""",
 )
 
 
@@ -55,14 +48,6 @@ BAD_IGNORE = Rule(
     name="bad-ignore",
     severity=Severity.WARNING,
     summary="a comment `# modular: ignore[…]` names no rule, or a rule that cannot be ignored",
-    explanation="""\
-A comment `# modular: ignore[MC307]` silences this rule on its line. Several rules are separated by commas. A rule is
-named by its code, by its name (`colliding-prefix`), or together with others by the beginning of the code (`MC3`).
-
-This comment names no rule, or a rule that does not exist, or an error. Errors mean that the generated code would be
-wrong, so no comment and no setting silences them: cure the error instead. Name each rule that you mean: a comment
-without names would also silence what nobody has seen yet.
-""",
 )
 
 

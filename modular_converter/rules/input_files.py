@@ -13,14 +13,6 @@ SYNTAX_ERROR = Rule(
     name="syntax-error",
     severity=Severity.ERROR,
     summary="the file is not valid Python",
-    explanation="""\
-A modular file, or a neighbour that it takes code from, cannot be parsed, so there is nothing to build on.
-The place is the one that Python's own parser gives; the mistake is there or just above, often a bracket or a quote
-that was never closed.
-
-Correct the file first: `python -m py_compile FILE` must pass. When the file uses syntax of a newer Python than the
-one that runs the converter, run the converter with that newer Python.
-""",
 )
 
 
@@ -40,13 +32,6 @@ NOT_UTF8 = Rule(
     name="not-utf8",
     severity=Severity.ERROR,
     summary="the file is not encoded in UTF-8",
-    explanation="""\
-Sources are read and written as UTF-8 on every platform, so that a generated file is the same wherever it is made.
-This file holds bytes that are not UTF-8. Usually an editor has saved it in a local encoding such as Latin-1 or
-Windows-1252.
-
-Save it as UTF-8 in the editor, or convert it: `iconv -f latin1 -t utf-8 FILE > FILE.new`.
-""",
 )
 
 
@@ -84,13 +69,6 @@ MISSING_FILE = Rule(
     name="missing-file",
     severity=Severity.ERROR,
     summary="a file or folder does not exist or cannot be read",
-    explanation="""\
-A path on the command line leads to no file, or to a file that may not be read. Or a folder that is searched for models
-cannot be listed: a model in it would go unchecked.
-
-Paths are taken relative to the current directory. A bare model name (`gemma`) is looked up under the models folder of
-the package instead: say which package with `--package NAME` or `--root DIR` when it is not found from the files.
-""",
 )
 
 
@@ -138,13 +116,6 @@ NOTHING_TO_CONVERT = Rule(
     name="nothing-to-convert",
     severity=Severity.ERROR,
     summary="an argument leads to no modular file",
-    explanation="""\
-An argument may be a path, a glob, a folder, the name of a model, or `all`. This one leads to no file named
-`modular_<model>.py` (or as `modular-kind` says), and quietly doing nothing would look like success.
-
-Check the spelling. A model name is looked up under the models folder of the package: give `--package NAME` or
-`--root DIR` when that folder is elsewhere. Quote a glob that the shell should not expand.
-""",
 )
 
 
@@ -174,15 +145,6 @@ TOO_LARGE = Rule(
     name="too-large",
     severity=Severity.ERROR,
     summary="a source file is larger than the limit",
-    explanation="""\
-Time and memory of a conversion grow with the sources that it reads, and the check may run on strangers' pull requests.
-So no source larger than `max-file-bytes` is read. The largest published model files are far below the default.
-
-If the file is meant to be that large, raise the limit:
-
-    [tool.modular-converter]
-    max-file-bytes = 8_000_000
-""",
 )
 
 
@@ -200,14 +162,6 @@ READ_ONLY_TARGET = Rule(
     name="read-only-target",
     severity=Severity.ERROR,
     summary="a generated file cannot be written",
-    explanation="""\
-The conversion went well, but its result cannot be put in place: the file or its folder is read-only, something else
-stands at that path, the disk is full, or two models with one folder name go to one `--output-dir`. The old file, if
-there was one, is untouched.
-
-Make the target writable (`chmod u+w`), or write elsewhere with `--output-dir DIR`. An installed package is always
-treated as read-only.
-""",
 )
 
 
@@ -257,13 +211,6 @@ OUTSIDE_ROOT = Rule(
     name="outside-root",
     severity=Severity.ERROR,
     summary="a path leads out of the root",
-    explanation="""\
-Once symbolic links and `..` are followed, this path lies outside the folder that the run may read from or write to. A
-link in a stranger's pull request must not make the converter overwrite a file of yours, or copy your files into the
-tree.
-
-Remove the link, or name the folder that holds both ends with `--root DIR` or `--output-dir DIR`.
-""",
 )
 
 
@@ -281,14 +228,6 @@ UNKNOWN_REVISION = Rule(
     name="unknown-revision",
     severity=Severity.ERROR,
     summary="git cannot tell what has changed since a revision",
-    explanation="""\
-`--changed-since REF` asks git which files differ from that commit. Here git has no answer: it is not installed, the
-files lie in no git work tree, or this clone does not have the commit. Checking nothing would look like success.
-
-Fetch the commit first. `git fetch origin main` brings `origin/main`, `git fetch --unshallow` the rest of a shallow
-clone; in GitHub Actions, `actions/checkout` fetches a single commit unless it is given `fetch-depth: 0`. Without
-`--changed-since` everything is checked, and git is not needed.
-""",
 )
 
 
@@ -307,12 +246,6 @@ UNKNOWN_LINE = Rule(
     name="unknown-line",
     severity=Severity.ERROR,
     summary="a line is asked for that the file does not have",
-    explanation="""\
-`modular-convert where FILE:LINE` tells where a line comes from. Lines count from 1, and this file has fewer of them.
-
-The number may be that of an older version of the file: a traceback of an installed library, for example, speaks of the
-installed file and not of the one in the checkout.
-""",
 )
 
 
@@ -330,13 +263,6 @@ UNKNOWN_OLDER_TREE = Rule(
     name="unknown-older-tree",
     severity=Severity.ERROR,
     summary="the tree that `--against` names cannot be read",
-    explanation="""\
-`check-modular-conversion --breaking --against REF` compares with a commit or tag of git, a folder, a wheel, or a
-release of the package index (`package==version`). Here none of these could be read. Comparing with nothing would look
-like success.
-
-Fetch the commit first (`git fetch origin main`, or `fetch-depth: 0` in GitHub Actions), or give the path of a wheel.
-""",
 )
 
 

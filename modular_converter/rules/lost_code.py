@@ -20,14 +20,6 @@ REPLACED_DEPENDENCY = Rule(
     name="replaced-dependency",
     severity=Severity.ERROR,
     summary="a class derived from a dependency is not used by the model that inherits the dependency",
-    explanation="""\
-`NewModel(OldModel)` copies the classes that `OldModel` uses, under new names: `OldEmbeddings` becomes `NewEmbeddings`.
-If you derive a class with another name from `OldEmbeddings`, it is a second class: the generated model uses the
-unchanged copy `NewEmbeddings`, and your change has no effect.
-
-Either give your class the name of the copy (`NewEmbeddings`), so that it replaces the copy everywhere, or assign your
-class in the `__init__` of the model: `self.embeddings = NewRotaryTable()`.
-""",
 )
 
 
@@ -87,16 +79,6 @@ LOST_STATEMENT = Rule(
     name="lost-statement",
     severity=Severity.ERROR,
     summary="a statement at the top level would reach no generated file",
-    explanation="""\
-A generated file is put together from imports and definitions: functions, classes, assignments, and blocks (`if`,
-`for`, `with`) that bind names, each with the changes that follow it (`TABLE["x"] = 1`, `helper.calls = 0`, a loop
-that fills `TABLE`). Any other statement has no name by which a generated file could include it: a call, a block that
-no class uses. A change of a neighbour's definition (`TABLE["x"] = 1` below an import of `TABLE`) has no place either,
-nor has a change of an imported object that no class uses. A function that a decorator registers is lost, too, if its
-name is defined again, and so is a change below the parent of an heir that the heir's own lines stand against.
-
-Write each definition at the top level, and what belongs to a class inside of it.
-""",
 )
 
 
@@ -154,14 +136,6 @@ UNUSED_DEFINITION = Rule(
     name="unused-definition",
     severity=Severity.WARNING,
     summary="a function or assignment is used by no class, so it is not generated",
-    explanation="""\
-A generated file holds classes, and the functions and assignments that these classes use. No class of this modular file
-uses this definition, neither directly nor through another definition, so no generated file has it.
-
-Use the definition or remove it. To be entered in another model's table by a decorator is no use. If it is meant to
-replace a function of another model, it must have the name that this function has after renaming (`new_helper` for
-`old_helper`).
-""",
 )
 
 

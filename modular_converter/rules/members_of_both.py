@@ -52,15 +52,6 @@ CLASS_MADE_OTHERWISE = Rule(
     name="class-made-otherwise",
     severity=Severity.ERROR,
     summary="Python would make the generated class otherwise than the two that inherit",
-    explanation="""\
-Python does something when it makes a class, and the generated class is made once where inheritance makes two. It
-calls `__init_subclass__` of the parent, and a metaclass, for each heir; `__slots__` of both add up; a class with
-`__eq__` and without `__hash__` has no hash; named tuples, protocols and typed dictionaries allow in their own body
-what an heir may not have, or the reverse; keywords in the header (`total=`, `tag=`) count for the class that has
-them.
-
-Write the class out, or do as the message says.
-""",
     formerly="MC204",
 )
 
@@ -187,13 +178,6 @@ CLASS_DECORATORS = Rule(
     name="class-decorators",
     severity=Severity.WARNING,
     summary="a decorator of the class counts for both classes, or only for one",
-    explanation="""\
-`@dataclass` of your class counts for the parent's fields too, and the parent's options (`kw_only`, `order`, `frozen`)
-are gone. Where your class has decorators, the parent's are gone altogether, and with them the methods that
-`@total_ordering` has made.
-
-Repeat the parent's decorators and options, or write the class out.
-""",
     formerly="MC323",
 )
 
@@ -298,14 +282,6 @@ NAME_OF_BOTH_CLASSES = Rule(
     name="name-of-both-classes",
     severity=Severity.ERROR,
     summary="a name in the body of the class would mean something else than with inheritance",
-    explanation="""\
-Two classes have two name spaces, the generated class has one. A statement of your class that reads `size` while the
-class is made reads the `size` of the module, and in the generated class that of the parent's class. A decorator or a
-default that an override takes from the parent's method reads the names of the parent's class. And the parent's private
-names (`self.__x`), into which Python puts the name of the class, have that of your class.
-
-Give your name another spelling.
-""",
     formerly="MC204",
 )
 
@@ -358,14 +334,6 @@ HALF_OVERRIDDEN = Rule(
     name="half-overridden",
     severity=Severity.WARNING,
     summary="an override of one half of a member, where the other half does not follow",
-    explanation="""\
-Some members of a class have two halves: a field of a dataclass has an annotation and a value, a property has a getter
-and a setter. `width = 32` takes the place of the parent's `width: int = 16`, and the generated class has no such field
-any more. A getter without a setter takes the place of the parent's getter alone, and the parent's setter stays, where
-inheritance would leave the property without one.
-
-Write both halves.
-""",
 )
 
 
@@ -422,13 +390,6 @@ METHOD_DECORATORS = Rule(
     name="method-decorators",
     severity=Severity.WARNING,
     summary="an override takes a decorator of the parent's method, or the parent's lines in it lose one",
-    explanation="""\
-A method without decorators takes those of the parent's method. `@property`, `@lru_cache` and their like make
-something else of it, which inheritance would not do. Where your method has decorators of its own, those of the
-parent's do not apply to the parent's lines in it.
-
-Write the decorator, or `@no_inherit_decorator` for none.
-""",
     formerly="MC323",
 )
 
@@ -497,13 +458,6 @@ SHARED_CLASS_ATTRIBUTE = Rule(
     name="shared-class-attribute",
     severity=Severity.WARNING,
     summary="two classes would no longer share an object of their parent",
-    explanation="""\
-A list or dictionary in the body of a class is one object for all its heirs: what one of them puts into `self.cache` is
-seen by the others. Each generated class has the parent's body, and so an object of its own.
-
-Give each class an object of its own, which has the same meaning in both, or put the object at the top level of the
-modular file, and use it in the methods.
-""",
 )
 
 MUTABLE = frozenset(["Counter", "OrderedDict", "bytearray", "defaultdict", "deque", "dict", "list", "set"])

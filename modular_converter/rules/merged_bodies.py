@@ -11,15 +11,6 @@ OVERRIDE_NOT_MERGEABLE = Rule(
     name="override-not-mergeable",
     severity=Severity.ERROR,
     summary="an override cannot be merged with the parent's code without a change of its meaning",
-    explanation="""\
-The generated class has one body where inheritance has two methods, one of which calls the other. Some pairs cannot be
-written as one body: lines behind `super().f()` that the parent's `return` would skip; an `async` method of a plain
-one; a generator as a statement; an assignment that would take the place of several which build on each other.
-
-Write the parent's lines out in the override, and change what you need. Other obstacles have codes of their own: MC206
-(the parent as a class), MC207 (the order of bases), MC208 (how the class is made), MC209 (names in the class), MC210
-(parameters without a value), MC211 (local names of both methods).
-""",
 )
 
 
@@ -75,14 +66,6 @@ LOCAL_NAME_OF_BOTH = Rule(
     name="local-name-of-both",
     severity=Severity.ERROR,
     summary="a local name would mean something else where two methods are one",
-    explanation="""\
-Two methods have two sets of local names, the merged body has one. If your method assigns to `residual` above the call
-and reads it below, and the parent's lines assign to a `residual` of theirs, yours is gone. A local name of one method
-hides the function of that name which the other calls, an inner function sees the assignments of both, and `locals()`
-has the names of both. Where only the values differ, MC321 warns.
-
-Give your name another spelling.
-""",
     formerly="MC204",
 )
 
@@ -142,17 +125,6 @@ SEVERAL_ASSIGNMENTS_REPLACED = Rule(
     name="several-assignments-replaced",
     severity=Severity.WARNING,
     summary="an assignment behind `super()` takes the place of several, of one in another method, or of an object set up below",
-    explanation="""\
-An assignment behind a `super()` call takes the place of the parent's assignment to the same name. Where the parent
-assigns that name more than once, each becomes your statement. It also counts in later methods of the class that
-call `super()`.
-
-The parent's lines below go on with your object: `self.places.requires_grad_(False)` freezes your embedding too, where
-inheritance would leave it as you made it, and `self.tokenizer.decoder = decoder` gives your tokenizer this decoder.
-(Where a line fills the object, as `self.layers.append(…)` does, your assignment stays behind the parent's lines.)
-
-Use another name if you mean a value of your own, or write the parent's lines out.
-""",
 )
 
 
@@ -182,13 +154,6 @@ SHARED_LOCAL_NAME = Rule(
     name="shared-local-name",
     severity=Severity.WARNING,
     summary="a line of an override reads a local name that the parent's lines have too",
-    explanation="""\
-The parent's lines take the place of a `super()` call, so the local names of both methods become one set. An assignment
-behind the call takes the place of the parent's. A line that reads a name there may find the parent's value of that
-name, or the value from before your own assignment to it further down.
-
-Use another name, assign it above the call, or write the parent's lines out.
-""",
 )
 
 
@@ -216,12 +181,6 @@ STATEMENT_NOT_REPEATED = Rule(
     name="statement-not-repeated",
     severity=Severity.WARNING,
     summary="a statement behind `super()` is in the parent's lines too, and is not repeated",
-    explanation="""\
-A statement that the parent's lines contain word for word is not repeated behind them. For most assignments that makes
-no difference. A statement that appends, counts or calls something would run twice with inheritance, and runs once.
-
-Leave it out if once is enough. If you mean it twice, write it in another way.
-""",
 )
 
 

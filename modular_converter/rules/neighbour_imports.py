@@ -17,15 +17,6 @@ UNKNOWN_NEIGHBOUR = Rule(
     name="unknown-neighbour",
     severity=Severity.ERROR,
     summary="the imported model file does not exist",
-    explanation="""\
-The modular file imports from a model file that is neither on disk nor generated in this run, so the code that its
-classes inherit cannot be read.
-
-Neighbours are found from the place of the modular file and the root of the package; nothing is imported. Check the
-spelling of the model and of the file (`..llama.modeling_llama`). If the neighbour is itself generated, convert its
-modular file in the same run. If it belongs to another package, install that package in the environment that runs this
-tool: with pip, and in a hook of pre-commit by `additional_dependencies: ["transformers==5.24.0"]`.
-""",
 )
 
 
@@ -54,14 +45,6 @@ CONFIG_FROM_MODELING = Rule(
     name="config-from-modeling",
     severity=Severity.ERROR,
     summary="a configuration class is imported from a modeling file",
-    explanation="""\
-A modeling file imports its configuration class, it does not define it. The converter reads definitions, so it would
-find no source for the class here, and the class would not go to the configuration file.
-
-Import it from the file that defines it:
-
-    from ..old.configuration_old import OldConfig
-""",
 )
 
 
@@ -80,16 +63,6 @@ IMPORT_FROM_PACKAGE_ROOT = Rule(
     name="import-from-package-root",
     severity=Severity.ERROR,
     summary="a name is imported from the package root instead of its defining module",
-    explanation="""\
-`from transformers import X` loads names through the package's lazy table. In a generated file, which is itself a part
-of the package, this makes an import cycle; and the converter, which runs nothing, cannot tell from it which file
-defines `X`.
-
-Import from the module that defines the name:
-
-    from transformers.modeling_utils import PreTrainedModel
-    from transformers.models.llama.modeling_llama import LlamaMLP
-""",
 )
 
 
@@ -102,39 +75,11 @@ def import_from_package_root(location: Location, name: str, package: str, *, mod
     )
 
 
-FIRST = (
-    "models/first/modular_first.py",
-    """\
-from torch import nn
-
-from ..second.modeling_second import SecondMLP
-
-
-class FirstAttention(nn.Module):
-    def forward(self, hidden_states):
-        return hidden_states
-
-
-class FirstMLP(SecondMLP):
-    pass
-
-
-__all__ = ["FirstAttention", "FirstMLP"]
-""",
-)
-
 CYCLE = Rule(
     code="MC110",
     name="cycle",
     severity=Severity.ERROR,
     summary="modular files depend on each other in a circle",
-    explanation="""\
-A modular file builds on the generated files of the models that it imports from, so these must be generated
-first. In a circle there is no first file.
-
-Break the circle at one place: let one of the files import from a model outside it, or write the class out in full
-there.
-""",
 )
 
 
@@ -152,12 +97,6 @@ STAR_IMPORT = Rule(
     name="star-import",
     severity=Severity.ERROR,
     summary="everything is imported from a neighbour",
-    explanation="""\
-The names that a modular file imports from another model decide which parents are merged and which functions are
-copied. `from ..old.modeling_old import *` names none of them, so `OldMLP` would be unknown in the generated file.
-
-Name what you use: `from ..old.modeling_old import OldMLP`.
-""",
 )
 
 
@@ -175,18 +114,6 @@ MISSING_MODULE = Rule(
     name="missing-module",
     severity=Severity.WARNING,
     summary="generated code imports from a module beside it that does not exist",
-    explanation="""\
-Generated files have the imports of the modular file, and those of the neighbours that inherited code needs. If one of
-them names a module in the folder of this model or of another model, and the module neither exists nor is generated,
-the generated file cannot be imported.
-
-A neighbour's relative imports lead to the files of the new model. Where only the neighbour's folder has such a file,
-import the name in the modular file: `from ..llama.helpers import scale` takes the place of the neighbour's import.
-
-Otherwise correct the name, write the module, or define the class in the modular file: a class `NewConfig` gives
-`configuration_new.py`. Imports under `try`, or under a condition at the top level, are not checked, nor are modules
-above the folder of models, which a part of a library may lack.
-""",
 )
 
 

@@ -33,14 +33,6 @@ REMOVE_UNKNOWN_ATTRIBUTE = Rule(
     name="remove-unknown-attribute",
     severity=Severity.ERROR,
     summary="`x = AttributeError()` names an attribute that the parent does not have",
-    explanation="""\
-`x = AttributeError()` in a class body takes the attribute `x` of the parent out of the generated class. Here the
-parent has no such attribute: it is misspelt, or the parent has changed since, and the line does nothing. Where the
-source of an ancestor cannot be read (`nn.Module`), a name that is close to one of the parent's is a warning.
-
-Correct the name, or drop the line. An attribute that is assigned in a method (`self.x = …`) is removed with
-`del self.x` after the `super()` call in that method.
-""",
 )
 
 
@@ -81,13 +73,6 @@ DEL_UNKNOWN_ATTRIBUTE = Rule(
     name="del-unknown-attribute",
     severity=Severity.WARNING,
     summary="`del self.x` names an attribute that the parent does not assign",
-    explanation="""\
-After a `super()` call, `del self.x` takes the parent's statement `self.x = …` out of the body that replaces the call.
-The parent's method has no such statement at its top level, so nothing is taken out, and the `del` is dropped.
-
-Correct the name. Where a base of the parent sets the attribute, or the parent's method sets it within an `if` or a
-loop or together with others, the `del` stays in the generated method, and there is no finding.
-""",
 )
 
 
@@ -158,12 +143,6 @@ DEL_STILL_READ = Rule(
     name="del-still-read",
     severity=Severity.WARNING,
     summary="`del self.x` while another method still reads `self.x`",
-    explanation="""\
-The assignment of `self.x` is gone from the generated class, but a method that it inherits still reads `self.x` and
-would fail with an `AttributeError` when it is called.
-
-Override that method too, without the attribute, or keep the attribute.
-""",
 )
 
 
@@ -203,13 +182,6 @@ STUB_STILL_CALLED = Rule(
     name="stub-still-called",
     severity=Severity.WARNING,
     summary="a raising stub removes a method that the generated file still calls",
-    explanation="""\
-An override that only raises (`raise AttributeError("…")`), behind a blank line, removes the parent's method from the
-generated class. The generated file still calls it, so the call would fail, or reach a method of that name in a base
-class.
-
-Override the caller as well, or keep the method.
-""",
 )
 
 
@@ -259,13 +231,6 @@ STUB_STAYS = Rule(
     severity=Severity.WARNING,
     summary="a raising stub does not remove the parent's method, but takes its place",
     unsafe_fix=True,
-    explanation="""\
-An override that only raises (`raise AttributeError("…")`) removes the parent's method, if one blank line stands above
-it and it has no docstring. This one is directly below `class`, or another line stands between it and the blank line,
-so the generated class has a method that raises.
-
-Put one blank line above the stub, and a docstring or another member between it and `class`.
-""",
 )
 
 
@@ -304,12 +269,6 @@ REMOVAL_WITHOUT_CALL = Rule(
     severity=Severity.WARNING,
     summary="`x = AttributeError` lacks the parentheses with which it removes `x`",
     unsafe_fix=True,
-    explanation="""\
-`x = AttributeError()` in a class body takes the attribute `x` of the parent out of the generated class. Without the
-parentheses, the attribute stays, and its value is the exception class.
-
-Write `AttributeError()`.
-""",
 )
 
 

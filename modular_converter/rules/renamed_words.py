@@ -25,19 +25,6 @@ AMBIGUOUS_PREFIX = Rule(
     name="ambiguous-prefix",
     severity=Severity.WARNING,
     summary="classes derived from one neighbour begin with different names",
-    explanation="""\
-The classes and functions that a parent needs are copied from its file under new names. Your class names decide the
-prefix of the new names: `class NewTextMLP(OldMLP)` asks for `NewText…`. Here two classes ask for different prefixes,
-but all copies from one file get the same prefix: the one that most classes ask for; on a tie the model's own name if a
-class asks for it, else the prefix of the last class.
-
-With two parts of one model from one file (`NewTextMLP`, `NewTextLayer`, `NewVisionMLP`, `NewVisionLayer`), the code
-that `NewVisionLayer` inherits would use `NewTextMLP`.
-
-Give all classes that inherit from one file the same prefix. Where two parts of a model need different prefixes, take
-the second part from another model's file, or from a class of this file,
-or override the code that uses the class of the other part.
-""",
 )
 
 
@@ -104,14 +91,6 @@ COLLIDING_PREFIX = Rule(
     name="colliding-prefix",
     severity=Severity.WARNING,
     summary="the prefix of a class is already taken in the neighbour",
-    explanation="""\
-The classes and functions that a parent needs are copied from its file under new names. Your class name decides the
-prefix of the new names: `NewTextMLP(OldMLP)` asks for `NewText…`. But the parent's file has an `OldTextMLP` beside its
-`OldMLP`, and with this prefix both would become `NewTextMLP`. The copies get the model's own name (`New…`) instead.
-
-Choose a prefix that the other file does not use, usually the model's own name (`NewMLP`), or inherit from the class
-with the matching name (`OldTextMLP`).
-""",
 )
 
 
@@ -146,13 +125,6 @@ RENAMED_ATTRIBUTE = Rule(
     name="renamed-attribute",
     severity=Severity.WARNING,
     summary="a class uses a member of its parent under the name that it had before renaming",
-    explanation="""\
-Inherited code is renamed: `self.old_proj` of a class of the model `old` becomes `self.new_proj`, and the key
-`"old_proj"` becomes `"new_proj"`. Your own code is not renamed. Where it says `self.old_proj`, it reads an attribute
-that does not exist, or sets one that inherited code does not read; a method of the old name overrides nothing.
-
-Write the name that the generated class has.
-""",
 )
 
 _WORD = re.compile(r"\w+")
@@ -314,14 +286,6 @@ LOOKUP_BY_TEXT = Rule(
     name="lookup-by-text",
     severity=Severity.WARNING,
     summary="generated code looks names up by their text",
-    explanation="""\
-A generated file holds the definitions that its code names. A name in a text that `globals()`, `eval` or `exec` looks
-up is not seen: its definition is not carried along, or has another name. The text of an f-string is not renamed
-either, so `getattr(self, f"old_{name}")` and `states[f"old_{name}"]` do not find the attributes and keys that were
-renamed.
-
-Override the method, and name what it uses in code.
-""",
 )
 
 LOOKUPS = frozenset({"globals", "eval", "exec"})
@@ -409,14 +373,6 @@ RENAMED_FOR_OTHERS = Rule(
     name="renamed-for-others",
     severity=Severity.WARNING,
     summary="renaming changes a word that other code than the model's reads",
-    explanation="""\
-Inherited code is renamed by its text, strings included. A string that code outside of the models gets, bytes, and a
-method of an object that need not be the model's may mean something else than the model: in a child of `dia`,
-`mode="dia"` would become `mode="new"`, and where the model sets `self.clip`, `x.clip(0, 1)` is renamed with it.
-
-If the word means the model, silence this finding. Else override what uses it, or write `torch.clip(x)`: attributes of
-what the neighbour imports are not renamed.
-""",
 )
 
 
@@ -434,13 +390,6 @@ RENAMED_INTO_NAME_IN_USE = Rule(
     name="renamed-into-name-in-use",
     severity=Severity.WARNING,
     summary="renaming makes one name of two that the neighbour's code keeps apart",
-    explanation="""\
-The neighbour's name gives way to that of your model wherever it occurs in its code. If that code has a name with your
-model's name in it already, the two become one: `old_scale` beside `new_scale`, as parameters, attributes, local
-names or words in quotes, such as the keys of a table.
-
-Write the code that uses the two out in the modular file, with other names.
-""",
     formerly="MC320",
 )
 

@@ -12,15 +12,6 @@ BAD_SETTING = Rule(
     name="bad-setting",
     severity=Severity.ERROR,
     summary="a setting in pyproject.toml or a profile is unknown, missing, or has the wrong type",
-    explanation="""\
-`[tool.modular-converter]` holds a key that the tool does not know, or a value that it cannot use. A misspelt key that
-is passed over would look as if it had been obeyed, so the run stops.
-
-The keys are those of the profile (`modular_converter/settings/profiles/transformers.py` explains each), and those of
-a project: `profile`, `root`, `output-dir`, `workers`, `strict`, `ruff-config` and others. `required-version` names the
-versions of this tool that a project accepts; another one stops the run. A profile of your own, the
-folder that `profile` names, has to say all its conventions.
-""",
 )
 
 
@@ -87,16 +78,6 @@ UNCHECKED_RELEASE = Rule(
     severity=Severity.WARNING,
     is_first=True,
     summary="the package has a newer release than the profile has been checked with",
-    explanation="""\
-A release may bring a convention that this tool does not know: a decorator that is kept, another order of members. Then
-the files of the package are right, and the conversion is not. So in a release that is newer than those the profile has
-been checked with, `--write`, `--watch` and `modular-convert` change no file that exists; new files are written, and
-the check compares as usual. A development version counts as the release it leads to, an unreadable one as newer.
-
-Update modular-converter. If there is no version yet that knows the release, read the differences that the check finds,
-and accept the release: `accept-release = "5.25"` in `[tool.modular-converter]` (5.25.x and older; `"5"`: all of 5.x),
-or `--accept-release 5.25` for one run. The finding is an error where it has kept a file from being changed.
-""",
 )
 
 

@@ -18,13 +18,6 @@ GENERATED_FILE_DIFFERS = Rule(
     name="generated-file-differs",
     severity=Severity.ERROR,
     summary="a generated file differs from the conversion of its modular file",
-    explanation="""\
-Either the generated file was edited by hand, or the modular file or a file that it builds on has changed since the
-last conversion. The next conversion would overwrite the generated file.
-
-Put edits into the modular file; `modular-convert absorb FILE` does so where it can prove the result. Then run
-`check-modular-conversion --write`, and commit the files that it writes.
-""",
 )
 
 
@@ -62,11 +55,6 @@ GENERATED_FILE_MISSING = Rule(
     name="generated-file-missing",
     severity=Severity.ERROR,
     summary="a modular file was never converted, or its generated file was removed",
-    explanation="""\
-The conversion of the modular file gives a file that does not exist, so the model cannot be imported.
-
-Run `check-modular-conversion --write`, and commit the files that it writes.
-""",
 )
 
 
@@ -84,13 +72,6 @@ GENERATED_FILE_ORPHANED = Rule(
     name="generated-file-orphaned",
     severity=Severity.ERROR,
     summary="no modular file generates a file with the banner of generated files",
-    explanation="""\
-The comment at the top names a modular file that does not exist, or that no longer generates this file. No check keeps
-the file up to date, but the comment forbids editing it.
-
-Remove the file, restore the modular file, or remove the comment and maintain the file by hand. `--write` never deletes
-files.
-""",
 )
 
 
@@ -112,16 +93,6 @@ FILES_DIFFER_ALIKE = Rule(
     severity=Severity.ERROR,
     is_first=True,
     summary="many generated files differ from their conversions in the same way",
-    explanation="""\
-At least three models differ by the same kind of change: a decorator, a comment or a docstring is missing, methods have
-another order, a word is written for another. Names do not count, so the change is told once, with its first place and
-one example. A file that differs in another way, too, also has MC401.
-
-Such files have one cause. If the release is newer than the tool knows (MC394), a convention has probably changed: the
-files are right, and `--write` would damage them. If all are made from one file, that file may have changed, and then
-`--write` writes them anew. Files that git proves to be edited by hand, or made from a changed file, have MC401 alone,
-unless three other models have the same change.
-""",
 )
 
 
@@ -179,13 +150,6 @@ MERGE_SETUP_MISSING = Rule(
     name="merge-setup-missing",
     severity=Severity.WARNING,
     summary="the project lets git resolve generated files, and this clone is not set up for it",
-    explanation="""\
-`modular-convert merge-driver install` has named the generated files in `.gitattributes`, so that git resolves
-conflicts in them by converting from the merged modular files. The block there names other files than today's, or the
-configuration of this clone lacks the driver, which git never takes from a repository.
-
-Run `modular-convert merge-driver install`, and commit `.gitattributes` where it changes.
-""",
 )
 
 

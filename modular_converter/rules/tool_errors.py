@@ -13,15 +13,6 @@ FORMATTER_FAILED = Rule(
     name="formatter-failed",
     severity=Severity.ERROR,
     summary="the formatter is missing or failed",
-    explanation="""\
-Every generated file is formatted as the project formats its own files; unformatted code would show up as a difference
-in each check. The formatter could not be started, or ended with an error, so nothing is written.
-
-`ruff` is installed together with this tool: `pip install ruff`. For black and isort, `pip install black` and
-`pip install isort`.
-When the formatter rejects its configuration, correct the file that the message names, or choose another one with
-`ruff-config` in `[tool.modular-converter]`. `--formatter none` leaves the code as it is generated.
-""",
 )
 
 
@@ -48,17 +39,6 @@ FORMATTER_VERSION = Rule(
     name="formatter-version",
     severity=Severity.ERROR,
     summary="the formatter has another version than the library is formatted with",
-    explanation="""\
-Two versions of a formatter can lay out the same code differently, so the version decides the bytes of generated files.
-`formatter-version` in `[tool.modular-converter]` names it, else `required-version` in the settings of ruff (those of a
-model's own folder, where it has some) or black, else the profile (`transformers`: ruff 0.14.10); `post-format` names
-that of isort. This environment has another version, so nothing is written. The check goes on: it reports files whose
-code differs, and counts those that differ by formatting alone.
-
-Install the named version wherever the tool runs: `pip install ruff==0.14.10`, in a hook of pre-commit
-`additional_dependencies: ["ruff==0.14.10"]`. The first `ruff` on `PATH` is used if it has this version and lies
-outside of the project. To change versions, set `formatter-version`, install it, and run `--write`; `""` accepts any.
-""",
 )
 
 
@@ -90,13 +70,6 @@ INTERNAL_ERROR = Rule(
     name="internal-error",
     severity=Severity.ERROR,
     summary="the converter itself failed",
-    explanation="""\
-The converter met something that it was not written for. This is a mistake in the converter, not in your file, even if
-a small change of the file may avoid it. Nothing was written for the file; the others went on.
-
-Please report it with the modular file, or the named class and its parent, and with the traceback, which
-`modular-convert --verbose` prints.
-""",
 )
 
 

@@ -25,7 +25,7 @@ from modular_converter.findings import (
 )
 
 
-RULE = Rule("MC000", "a-rule", Severity.WARNING, "a summary", "an explanation")
+RULE = Rule("MC000", "a-rule", Severity.WARNING, "a summary")
 
 
 def test_a_location_reads_as_editors_expect() -> None:

@@ -128,13 +128,6 @@ PLAN_NAMES_MISSING_LAYER = Rule(
     name="plan-names-missing-layer",
     severity=Severity.WARNING,
     summary="an entry of a parallel plan names a layer that the generated model does not have",
-    explanation="""\
-The configuration, often inherited whole, says how each layer is split over devices. This entry names a layer that the
-generated model no longer has. Such an entry matches nothing and is passed over at run time, so the layer that took
-its place is not split at all, or is split the wrong way.
-
-Override the plan in the configuration of the modular file, with the names that the generated model has.
-""",
 )
 
 
@@ -187,15 +180,6 @@ PLAN_LACKS_NEW_LAYER = Rule(
     name="plan-lacks-new-layer",
     severity=Severity.WARNING,
     summary="an inherited parallel plan has no entry for a new layer beside the layers that it splits",
-    explanation="""\
-The modular file adds a linear layer to a class. Another layer of this class, with the same features in and out, is
-split over devices by a plan that the configuration inherits, but the plan has no entry for the new one. It then stays
-whole on every device beside layers that are split: the model needs more memory than it should, and where the two
-meet, the shapes do not fit.
-
-Override the plan in the configuration of the modular file, with an entry for the new layer.
-`modular-plan write` finds the plan that the model needs and puts it there.
-""",
 )
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from modular_converter import convert_source
 from modular_converter.commands.convert import convert_command
 from modular_converter.findings import Edit, Finding, Fix, Rule, apply_edits
-from modular_converter.rules import by_code, example_files, fixes
+from modular_converter.rules import by_code, fixes, page_text
 
 
 PARENT = """\
@@ -107,7 +107,7 @@ def test_a_missing_name_is_added_to_the_exports(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rule", [by_code(code) for code in fixes()], ids=lambda rule: rule.name)
 def test_every_offered_fix_parses(rule: Rule, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[tool.modular-converter]\nruff-config = "profile"\n')
-    for name, text in example_files(rule).bad:
+    for name, text in page_text(rule).bad:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     (path,) = tmp_path.glob("**/modular_*.py")

@@ -11,7 +11,7 @@ from modular_converter.reporting import render
 from modular_converter.rules import lost_code
 
 
-RULE = Rule("MC902", "a-warning", Severity.WARNING, "a summary", "an explanation")
+RULE = Rule("MC902", "a-warning", Severity.WARNING, "a summary")
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.reporting import FORMATS, render, wants_color
 
 
-ERROR = Rule("MC901", "an-error", Severity.ERROR, "a summary", "an explanation")
-WARNING = Rule("MC902", "a-warning", Severity.WARNING, "a summary", "an explanation")
+ERROR = Rule("MC901", "an-error", Severity.ERROR, "a summary")
+WARNING = Rule("MC902", "a-warning", Severity.WARNING, "a summary")
 
 
 def text(finding: Finding) -> list[str]:

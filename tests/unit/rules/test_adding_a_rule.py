@@ -1,4 +1,4 @@
-"""A new rule is one new file, and one of examples: it is listed, explained, documented, reported and run without any other change."""
+"""A new rule is one new file, and one with its text: it is listed, explained, documented, reported and run without any other change."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ RULE = Rule(
     name="no-docstring",
     severity=Severity.WARNING,
     summary="a class has no docstring",
-    explanation="Readers\\nneed\\none.",
 )
 
 
@@ -35,7 +34,9 @@ def check_no_docstring(facts):
 '''
 
 
-EXAMPLES = '''\
+TEXT = '''\
+Readers need one.
+
 === models/new/modular_new.py (bad)
 class NewMLP:
     pass
@@ -55,7 +56,7 @@ def tool(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     shutil.copytree(PACKAGE.parent / "docs", folder / "docs")
     shutil.copy(PACKAGE.parent / "zensical.toml", folder)
     (folder / PACKAGE.name / "rules" / "no_docstring.py").write_text(NEW_RULE)
-    (folder / PACKAGE.name / "rules" / "examples" / "no-docstring.txt").write_text(EXAMPLES)
+    (folder / PACKAGE.name / "rules" / "texts" / "no-docstring.txt").write_text(TEXT)
     (folder / "models" / "new").mkdir(parents=True)
     (folder / "models" / "new" / "modular_new.py").write_text("class NewMLP:\n    pass\n")
     return folder

@@ -49,7 +49,7 @@ def test_the_hundreds_say_how_heavy_a_rule_is(rule: Rule) -> None:
 
 @ALL
 def test_an_explanation_teaches_in_a_few_lines(rule: Rule) -> None:
-    lines = rule.explanation.strip().splitlines()
+    lines = rules.page_text(rule).explanation.splitlines()
     assert 3 <= len(lines) <= 11
     assert max(map(len, lines)) < 120
     assert not rule.summary.endswith(".") and "\n" not in rule.summary
@@ -57,7 +57,7 @@ def test_an_explanation_teaches_in_a_few_lines(rule: Rule) -> None:
 
 @ALL
 def test_examples_are_small_trees_with_a_modular_file(rule: Rule) -> None:
-    bad, good = rules.example_files(rule)
+    _, bad, good = rules.page_text(rule)
     assert bool(bad) == bool(good)
     for example in filter(None, (bad, good)):
         paths = [path for path, _ in example]
@@ -71,7 +71,7 @@ def test_examples_are_small_trees_with_a_modular_file(rule: Rule) -> None:
 
 @ALL
 def test_good_and_bad_differ_in_the_modular_file_alone(rule: Rule) -> None:
-    bad, good = map(dict, rules.example_files(rule))
+    bad, good = map(dict, rules.page_text(rule)[1:])
     changed = [path for path, text in bad.items() if path in good and good[path] != text]
     assert all("/modular_" in path for path in changed)
     assert changed or not bad
@@ -123,6 +123,6 @@ def test_a_profile_may_make_a_warning_of_a_replaced_dependency() -> None:
     assert not lost_code.replaced_dependency(Location("modular"), *names, severity=Severity.WARNING).is_error
 
 
-def test_every_file_of_examples_is_of_a_rule() -> None:
-    folder = pathlib.Path(rules.__file__).parent / "examples"
-    assert {path.stem for path in folder.iterdir()} <= {rule.name for rule in rules.all_rules()}
+def test_every_text_is_of_a_rule() -> None:
+    folder = pathlib.Path(rules.__file__).parent / "texts"
+    assert {path.stem for path in folder.iterdir()} == {rule.name for rule in rules.all_rules()}

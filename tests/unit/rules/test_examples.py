@@ -16,7 +16,7 @@ from modular_converter.settings.load import profile_settings
 WHOLE_RUN = {"cycle"}
 """Rules about several modular files at once: their examples are converted in `tests/unit/convert/test_batch.py`."""
 
-WITH_EXAMPLES = [rule for rule in rules.all_rules() if rules.example_files(rule).bad and rule.name not in WHOLE_RUN]
+WITH_EXAMPLES = [rule for rule in rules.all_rules() if rules.page_text(rule).bad and rule.name not in WHOLE_RUN]
 OFF = {"inheritable-definition": find_inheritable}
 """Rules that are off by default, each with the function that finds what breaks them."""
 
@@ -38,7 +38,7 @@ def findings_of(example: rules.Files, folder: pathlib.Path) -> tuple[list[str], 
 
 @pytest.mark.parametrize("rule", WITH_EXAMPLES, ids=lambda rule: rule.name)
 def test_a_bad_example_breaks_its_rule_alone(rule: Rule, tmp_path: pathlib.Path) -> None:
-    codes, found = findings_of(rules.example_files(rule).bad, tmp_path)
+    codes, found = findings_of(rules.page_text(rule).bad, tmp_path)
     assert codes == [rule.code]
     for finding in found:
         assert finding.severity is rule.severity
@@ -48,7 +48,7 @@ def test_a_bad_example_breaks_its_rule_alone(rule: Rule, tmp_path: pathlib.Path)
 
 @pytest.mark.parametrize("rule", WITH_EXAMPLES, ids=lambda rule: rule.name)
 def test_a_good_example_breaks_no_rule(rule: Rule, tmp_path: pathlib.Path) -> None:
-    codes, _ = findings_of(rules.example_files(rule).good, tmp_path)
+    codes, _ = findings_of(rules.page_text(rule).good, tmp_path)
     assert codes == []
 
 
@@ -58,4 +58,4 @@ def test_every_rule_that_is_off_can_be_asked_for() -> None:
 
 @pytest.mark.parametrize("rule", rules.all_rules(), ids=lambda rule: rule.name)
 def test_every_rule_has_a_page(rule: Rule) -> None:
-    assert rule.summary.strip() and rule.explanation.strip()
+    assert rule.summary.strip() and rules.page_text(rule).explanation
