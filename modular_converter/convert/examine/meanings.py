@@ -177,7 +177,7 @@ class _Names:
         wanted = self.meaning(name, source)
         if wanted is None:
             return None
-        found = self._found(name, file)
+        found = self._found(name, user, file)
         if found is None or is_replacement(wanted, found, self.library.settings, self._is_import(name, source)):
             return None
         if wanted.source == found.source and wanted.imported == found.imported:
@@ -249,7 +249,7 @@ class _Names:
         """Imports of the modular file whose new names belong to other code in a generated file."""
         for clash in self.neighbours.clashes:
             user, wanted = file.definitions.get(clash.user), self.meaning(clash.new, clash.neighbour)
-            found = self._found(clash.new, file)
+            found = self._found(clash.new, user, file) if user is not None else None
             if user is None or wanted is None or found is None or wanted.source == found.source:
                 continue
             if not self.does_the_same(wanted, found):
@@ -291,9 +291,9 @@ class _Names:
             for dotted, renamed in self.neighbours.neighbours.items()
         }
 
-    def _found(self, name: str, file: GeneratedFile) -> Meaning | None:
-        """The meaning of a name in a generated file; None for a definition of another generated file."""
-        definition = self._binder(name, file)
+    def _found(self, name: str, user: EmittedDefinition, file: GeneratedFile) -> Meaning | None:
+        """The meaning of a name for a definition of a generated file; None for a definition of another generated file."""
+        definition = self._binder(name, user, file)
         inner = next((one for one in definition.inner_imports if one.bound == name), None) if definition else None
         if inner is not None:
             return imported(inner)
@@ -307,17 +307,26 @@ class _Names:
                 return imported(bound[name])
         return None
 
-    def _binder(self, name: str, file: GeneratedFile) -> EmittedDefinition | None:
-        """The definition of a generated file that binds a name, perhaps beside others: `LOW, HIGH = 1, 2`."""
-        if name in file.definitions:
-            return file.definitions[name]
+    def _binder(self, name: str, user: EmittedDefinition, file: GeneratedFile) -> EmittedDefinition | None:
+        """The definition of a generated file that binds a name for another, perhaps beside others: `LOW, HIGH = 1, 2`.
+
+        Of several the last one counts, and for what is read at once the last one above it.
+        """
         own = self.neighbours.target.module.definitions
         named = {OWN: own[name].name} if name in own else {}
         for source, renamed in self.neighbours.neighbours.items():
             if name in renamed.definitions:
                 named[source] = renamed.definitions.main_name(name)
-        binders = ((source, file.definitions.get(main)) for source, main in named.items())
-        return next((one for source, one in binders if one and origin_of(one, self.neighbours) == source), None)
+        mains = ((source, file.definitions.get(main)) for source, main in named.items())
+        binders = [one for source, one in mains if one and origin_of(one, self.neighbours) == source]
+        if name in file.definitions and file.definitions[name] not in binders:
+            binders.append(file.definitions[name])
+        if len(binders) < 2:
+            return binders[0] if binders else None
+        turn = {one.name: place for place, one in enumerate(file.ordered)}
+        binders.sort(key=lambda one: turn[one.name])
+        above = [one for one in binders if turn[one.name] < turn[user.name]] if name in user.bindings.needs else []
+        return (above or binders)[-1]
 
 
 def _statement(definition: EmittedDefinition) -> Statement:

@@ -116,6 +116,8 @@ class Bodies:
     """The parent's lines."""
     after: Sequence[Line]
     """The child's lines behind its `super()` statement."""
+    first: Sequence[Line] = ()
+    """The parent's call of its base, where it runs above the child's lines."""
     _set: dict[Line, frozenset[str]] = field(default_factory=dict)
 
     @property
@@ -153,17 +155,22 @@ class Bodies:
     @cached_property
     def of_parent(self) -> frozenset[Line]:
         """The parent's lines."""
-        return frozenset(self.theirs)
+        return frozenset((*self.first, *self.theirs))
+
+    @property
+    def above(self) -> Sequence[Line]:
+        """The lines above the parent's body."""
+        return (*self.first, *self.before)
 
     @cached_property
     def inherited(self) -> Execution:
         """All lines in order. For the child's lines, local names and returns of the parent's do not count."""
-        return Execution([*self.before, *self.theirs, *self.after], self.instance, self._writes_for_child)
+        return Execution([*self.above, *self.theirs, *self.after], self.instance, self._writes_for_child)
 
     @cached_property
     def run(self) -> Execution:
         """All lines in order, with all that they write."""
-        return self.flat([*self.before, *self.theirs, *self.after])
+        return self.flat([*self.above, *self.theirs, *self.after])
 
     def flat(self, lines: Sequence[Line]) -> Execution:
         """The lines of one body."""

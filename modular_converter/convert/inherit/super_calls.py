@@ -59,13 +59,13 @@ def merge_statements(
     if before and _calls_base_first(bodies) and not _reads_changes(theirs[0], bodies):
         first.append(theirs.pop(0))
     after = _without_repeated(bodies, inherited.lines)
-    bodies = replace(bodies, before=[*first, *before], theirs=theirs, after=after)
+    bodies = replace(bodies, first=first, theirs=theirs, after=after)
     body = _merge_behind(bodies)
     merged, appended = body.merged, body.appended
     merge.findings.extend(_check_set_up(bodies, body))
     differing = [*_check_replacements(bodies, body.replaced)] or [
         *_check_local_names(bodies, body),
-        *check_names(bodies, [*bodies.before, *merged, *appended], merged, merge.around.module_names),
+        *check_names(bodies, [*bodies.above, *merged, *appended], merged, merge.around.module_names),
     ]
     merge.findings.extend(differing)
     if appended:
@@ -76,7 +76,7 @@ def merge_statements(
     nodes = {id(node) for node in parent.body}
     merge.findings.extend(check_scopes(bodies, [part for part in merged if id(part.origin) in nodes]))
     bindings = bind_arguments(bodies, [*first, *merged], merge.findings)
-    result = [*bodies.before, *bindings, *merged, *appended]
+    result = [*bodies.above, *bindings, *merged, *appended]
     return _moved_last(result, merge.settings.last_statement) if name == "__init__" else result
 
 
@@ -137,7 +137,7 @@ def _merge_behind(bodies: Bodies) -> _Merged:
     kept_behind |= {part for part in bodies.after if _removes_too_much(bodies, part)}
     for _ in range(ROUNDS):
         body = _proposed(bodies, kept_behind)
-        more = misplaced(bodies, [*bodies.before, *body.merged, *body.appended]) - kept_behind
+        more = misplaced(bodies, [*bodies.above, *body.merged, *body.appended]) - kept_behind
         if not more:
             return body
         kept_behind |= more
