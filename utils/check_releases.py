@@ -43,10 +43,9 @@ from modular_converter.convert.emit.banner import is_generated  # noqa: E402
 from modular_converter.convert.schedule import required_files  # noqa: E402
 from modular_converter.convert.source.library import Library  # noqa: E402
 from modular_converter.files.arguments import discover  # noqa: E402
-from modular_converter.settings.load import load_settings  # noqa: E402
+from modular_converter.settings.load import load_settings, parse_release  # noqa: E402
 from modular_converter.settings.toml_files import read_toml  # noqa: E402
 from modular_converter.settings.values import Settings  # noqa: E402
-from modular_converter.settings.versions import parse_release  # noqa: E402
 
 
 PACKAGE = "transformers"

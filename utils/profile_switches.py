@@ -13,10 +13,10 @@ from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.format import FormatMemory
 from modular_converter.convert.source.library import Library
 from modular_converter.settings.keys import read_table
+from modular_converter.settings.load import conventions, parse_release
 from modular_converter.settings.profiles.transformers import TABLE
 from modular_converter.settings.toml_files import TomlFile
 from modular_converter.settings.values import Settings
-from modular_converter.settings.versions import conventions, parse_release
 
 
 NO_CONVENTIONS = frozenset(

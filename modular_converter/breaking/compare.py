@@ -16,8 +16,7 @@ from modular_converter.breaking.facts import (
     PublicClass,
     Signature,
 )
-from modular_converter.breaking.state import Node, Part, keys_of
-from modular_converter.breaking.values import CodePlace
+from modular_converter.breaking.values import CodePlace, Node, Part, keys_of
 
 
 MOST = 60

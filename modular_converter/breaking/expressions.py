@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from modular_converter.breaking import layers
 from modular_converter.breaking.conventions import POST_INIT, Conventions, is_configuration
-from modular_converter.breaking.module_tree import call_on_tree, is_instance
+from modular_converter.breaking.layers import call_on_tree, is_instance
 from modular_converter.breaking.names import Follower, Frame
 from modular_converter.breaking.values import (
     NONE,

@@ -17,8 +17,17 @@ from typing import NamedTuple
 from modular_converter.breaking.conventions import default_of
 from modular_converter.breaking.interpret import Interpreter
 from modular_converter.breaking.names import Frame, Names
-from modular_converter.breaking.state import Node, StateReader
-from modular_converter.breaking.values import Ancestors, ClassValue, CodePlace, Expression, External, Value, plain
+from modular_converter.breaking.values import (
+    Ancestors,
+    ClassValue,
+    CodePlace,
+    Expression,
+    External,
+    Node,
+    StateReader,
+    Value,
+    plain,
+)
 from modular_converter.convert.source.library import Library, Observations
 from modular_converter.findings import UNPARSABLE, ConversionError
 from modular_converter.model.bindings import EMPTY, Function, signature_of

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from modular_converter.breaking import expressions, layers
 from modular_converter.breaking.conventions import POST_INIT, Conventions, is_configuration
-from modular_converter.breaking.module_tree import HELD, exchange
+from modular_converter.breaking.layers import HELD, exchange
 from modular_converter.breaking.names import Frame, Names
 from modular_converter.breaking.values import (
     NONE,

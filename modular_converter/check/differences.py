@@ -21,8 +21,8 @@ from modular_converter.findings import UNPARSABLE, ConversionError, Finding, Loc
 from modular_converter.model.index import index_module
 from modular_converter.rules import stale_files, tool_errors
 from modular_converter.rules.stale_files import Reason
+from modular_converter.settings.load import is_unchecked
 from modular_converter.settings.values import Settings
-from modular_converter.settings.versions import is_unchecked
 
 
 FEWEST = 3

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modular_converter.commands.entry_point import run_command
 from modular_converter.commands.options import (
     CONTEXT_SETTINGS,
     FilesCommand,
@@ -18,6 +17,7 @@ from modular_converter.commands.options import (
     files_argument,
     format_option,
     given_on_stdin,
+    run_command,
     stdin_option,
     strict_option,
     tree_options,

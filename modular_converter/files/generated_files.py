@@ -12,8 +12,8 @@ from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.rules import input_files, settings_tables
 from modular_converter.settings.disk import is_below
 from modular_converter.settings.layout import is_modular, models_folder_of
+from modular_converter.settings.load import is_unchecked
 from modular_converter.settings.values import Settings
-from modular_converter.settings.versions import is_unchecked
 
 
 def path_of_generated(path: str, settings: Settings) -> str:

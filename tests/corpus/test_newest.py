@@ -10,8 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from modular_converter.commands.check import check_command
-from modular_converter.settings.load import profile_settings
-from modular_converter.settings.versions import parse_release
+from modular_converter.settings.load import parse_release, profile_settings
 from tests.unit.trees import BASE, add, edit
 
 

@@ -46,7 +46,6 @@ FLOORS = {
         "profiles",
         "toml_files",
         "keys",
-        "versions",
         "load",
     ),
     "modular_converter.convert": (

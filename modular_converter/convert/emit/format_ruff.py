@@ -24,8 +24,8 @@ from modular_converter.files.atomic_write import is_abandoned
 from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.rules import tool_errors
 from modular_converter.settings.disk import is_below
+from modular_converter.settings.load import REQUIRED
 from modular_converter.settings.values import Settings
-from modular_converter.settings.versions import REQUIRED
 
 
 SECONDS, SECONDS_PER_FILE = 60.0, 0.5

@@ -18,8 +18,8 @@ from typing import NamedTuple, Protocol, cast
 from modular_converter.files.read import SUFFIX, program_on_path
 from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.rules import tool_errors
+from modular_converter.settings.load import allows
 from modular_converter.settings.values import Settings
-from modular_converter.settings.versions import allows
 
 
 class UndefinedName(NamedTuple):

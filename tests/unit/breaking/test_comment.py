@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from modular_converter.breaking.comment import MOST_CHARACTERS, comment
 from modular_converter.breaking.report import CauseGroup
 from modular_converter.breaking.values import CodePlace
 from modular_converter.check.compare import Difference
+from modular_converter.commands.run_breaking import MOST_CHARACTERS, comment
 from modular_converter.findings import Finding, Location
 from modular_converter.rules import by_code
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from modular_converter.breaking.facts import PublicClass
 from modular_converter.breaking.older import tree_at
-from modular_converter.breaking.state import keys_of
+from modular_converter.breaking.values import keys_of
 from modular_converter.settings.load import profile_settings
 
 

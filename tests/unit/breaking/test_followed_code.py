@@ -9,7 +9,7 @@ import pytest
 from modular_converter.breaking.compare import changes_of_model
 from modular_converter.breaking.facts import ModelFacts
 from modular_converter.breaking.older import tree_at
-from modular_converter.breaking.state import keys_of, unknown_parts
+from modular_converter.breaking.values import keys_of, unknown_parts
 from modular_converter.settings.load import profile_settings
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from modular_converter.check.run import CheckOptions, CheckResult, check
-from modular_converter.settings.load import profile_settings
-from modular_converter.settings.versions import parse_release
+from modular_converter.settings.load import parse_release, profile_settings
 from tests.unit.trees import add, commit, edit, fix, git, run
 
 

@@ -11,8 +11,7 @@ from click.testing import CliRunner, Result
 
 from modular_converter.check.run import CheckOptions, check
 from modular_converter.commands.convert import convert_command
-from modular_converter.settings.load import load_settings, profile_settings
-from modular_converter.settings.versions import is_unchecked, parse_release
+from modular_converter.settings.load import is_unchecked, load_settings, parse_release, profile_settings
 from tests.unit.trees import BASE, add, commit, edit, fix, run
 
 

@@ -20,7 +20,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 SLOW = """
 import time
 import click
-from modular_converter.commands.entry_point import run_command
+from modular_converter.commands.options import run_command
 
 @click.command()
 def slow():
@@ -74,7 +74,7 @@ def test_files_behind_an_option_are_plain_arguments(given, plain):
 PRINTS = """
 import sys
 import click
-from modular_converter.commands.entry_point import run_command
+from modular_converter.commands.options import run_command
 
 @click.command()
 def prints():

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from modular_converter.settings.load import SettingsError, load_settings, profile_settings
-from modular_converter.settings.versions import allows
+from modular_converter.settings.load import SettingsError, allows, load_settings, profile_settings
 
 
 TABLE = "[tool.modular-converter]\n"

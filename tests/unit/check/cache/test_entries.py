@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from modular_converter.check.cache import store
-from modular_converter.check.cache.entries import pack_finding, unpack_finding
+from modular_converter.check.cache.lookup import pack_finding, unpack_finding
 from modular_converter.check.cache.store import clear
 from modular_converter.check.run import CheckOptions, check
 from modular_converter.findings import Finding, Location, Severity
