@@ -27,15 +27,16 @@ from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.collect import GeneratedFile
 from modular_converter.convert.pipeline import first_steps
 from modular_converter.convert.source.library import Library
+from modular_converter.convert.source.rename import Renamer
 from modular_converter.findings import UNPARSABLE, ConversionError, Location
 from modular_converter.model import lexer
 from modular_converter.model.class_blocks import ClassBlock, block_lines
 from modular_converter.model.index import index_module
 from modular_converter.model.module import ImportedName, Module, Role, Statement
 from modular_converter.provenance.generated import LineRange, LineSource, line_sources
-from modular_converter.reporting.diffs import matching_blocks
+from modular_converter.reporting.diffs import differing_parts
 from modular_converter.rules import input_files
-from modular_converter.settings.layout import modular_of
+from modular_converter.settings.layout import models_folder_of, modular_of
 from modular_converter.settings.values import Settings
 
 
@@ -302,8 +303,10 @@ def absorb(path: str, settings: Settings, *, to_neighbour: bool = False, wanted:
     if wanted == expected:
         return Absorbed({})
     sources = line_sources(modular, before.files, library)[path]
-    hunks = list(_hunks(expected.split("\n"), wanted.split("\n")))
-    targets = [modular, *(sorted(_neighbours(hunks, sources, modular)) if to_neighbour else ())]
+    old, new = expected.split("\n"), wanted.split("\n")
+    hunks = [Hunk(start, end, tuple(new[first:last])) for start, end, first, last in differing_parts(old, new)]
+    places = tuple(dict.fromkeys(place for hunk in hunks for place in _places(hunk, sources)))
+    targets = [modular, *(sorted({one.path for one in places} - {modular}) if to_neighbour else ())]
     aim = {**before.files, path: wanted}
     refusals: list[str] = []
     for target, proposal in _proposed(targets, path, expected, wanted, hunks, sources, library):
@@ -311,7 +314,6 @@ def absorb(path: str, settings: Settings, *, to_neighbour: bool = False, wanted:
         if made.files == aim:
             return Absorbed({target: proposal})
         refusals += [one.message for one in made.findings if one.is_error]
-    places = tuple(dict.fromkeys(place for hunk in hunks for place in _places(hunk, sources)))
     reason = "no edit of the modular file was found that gives this text"
     return Absorbed({}, places, f"{reason}; a conversion says: {refusals[0]}" if refusals else reason)
 
@@ -326,8 +328,11 @@ def _proposed(
     library: Library,
 ) -> Iterator[tuple[str, str]]:
     """Files with new texts for them: the edited lines in their place, then overrides in the modular file, `targets[0]`."""
+    names = library.names(models_folder_of(path, library.settings))
     for target in targets:
-        proposals = _proposals(library.text(target), target, hunks, sources, _renaming(path, target))
+        models = (os.path.basename(os.path.dirname(one)) for one in (path, target))
+        renamer = Renamer.between_models(names, *models)  # the proof says whether its words are right
+        proposals = _proposals(library.text(target), target, hunks, sources, renamer)
         yield from ((target, one) for one in itertools.islice(dict.fromkeys(proposals), MOST_TRIALS))
     overriding = overriding_texts(path, targets[0], expected, wanted, library)
     yield from ((targets[0], one) for one in itertools.islice(overriding, MOST_TRIALS))
@@ -335,17 +340,6 @@ def _proposed(
 
 def _convert(modular: str, settings: Settings, overlay: dict[str, str]) -> Conversion:
     return Run(settings, overlay, workers=1).convert([modular])[0]
-
-
-def _hunks(old: Sequence[str], new: Sequence[str]) -> Iterator[Hunk]:
-    """The parts of a text that differ."""
-    at, other = 0, 0
-    for block in [*matching_blocks(old, new), None]:
-        start, end = (block.a, block.b) if block is not None else (len(old), len(new))
-        if start > at or end > other:
-            yield Hunk(at, start, tuple(new[other:end]))
-        if block is not None:
-            at, other = block.a + block.size, block.b + block.size
 
 
 def _places(hunk: Hunk, sources: Sequence[LineSource]) -> Iterator[LineRange]:
@@ -356,17 +350,8 @@ def _places(hunk: Hunk, sources: Sequence[LineSource]) -> Iterator[LineRange]:
             yield from sources[number].places
 
 
-def _neighbours(hunks: Sequence[Hunk], sources: Sequence[LineSource], modular: str) -> set[str]:
-    return {place.path for hunk in hunks for place in _places(hunk, sources)} - {modular}
-
-
-def _renaming(path: str, target: str) -> tuple[str, str]:
-    """The names of the generated file's model and of the target's."""
-    return os.path.basename(os.path.dirname(path)), os.path.basename(os.path.dirname(target))
-
-
 def _proposals(
-    text: str, target: str, hunks: Sequence[Hunk], sources: Sequence[LineSource], names: tuple[str, str]
+    text: str, target: str, hunks: Sequence[Hunk], sources: Sequence[LineSource], renamer: Renamer
 ) -> Iterator[str]:
     """New texts of a file: each hunk in the lines that it comes from, insertions above or below."""
     ways = [list(_spans(hunk, target, sources)) for hunk in hunks]
@@ -375,7 +360,7 @@ def _proposals(
     for spans in itertools.islice(itertools.product(*ways), MOST_TRIALS):
         lines = text.split("\n")
         for (start, end), hunk in sorted(zip(spans, hunks), reverse=True):
-            lines[start:end] = [_renamed(line, names) for line in hunk.lines]
+            lines[start:end] = [renamer.between(line, 0, len(line)) for line in hunk.lines]
         yield "\n".join(lines)
 
 
@@ -400,12 +385,3 @@ def _line_in(target: str, sources: Sequence[LineSource], number: int) -> int | N
         return None
     own = [one for one in sources[number].places if one.path == target]
     return own[0].first if own else None
-
-
-def _renamed(line: str, names: tuple[str, str]) -> str:
-    """A line of the generated file in the words of the target. The proof says whether that was right."""
-    old, new = names
-    if old == new:
-        return line
-    cased, other = ("".join(part.title() for part in name.split("_")) for name in names)
-    return line.replace(cased, other).replace(old, new).replace(old.upper(), new.upper())

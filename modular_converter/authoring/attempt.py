@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from modular_converter.authoring.allowed_differences import is_idle
 from modular_converter.authoring.draft import Draft, closed, modular_text
 from modular_converter.authoring.flat_model import FlatFile, FlatModel, import_origin
 from modular_converter.authoring.normal_form import ORIGIN, normal, squeezed, texts_of
@@ -19,6 +19,7 @@ from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import in_own_terms
 from modular_converter.model.index import index_module
 from modular_converter.model.module import ImportedName, Module, Role, Statement, has_unread_names
+from modular_converter.model.nodes import parse
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,18 @@ def _compare(file: FlatFile, text: str, library: Library) -> FileDifference:
         bytes_differ=True,
         is_layout=squeezed(text) == squeezed(file.text),
     )
+
+
+def is_idle(statement: Statement) -> bool:
+    """Whether a statement does nothing: `if TYPE_CHECKING: pass`, which is left where imports were removed."""
+    return statement.role is Role.OTHER and not statement.name and _is_idle(parse(statement.text).body[0])
+
+
+def _is_idle(node: ast.stmt) -> bool:
+    if isinstance(node, ast.If):
+        is_plain = isinstance(node.test, (ast.Name, ast.Attribute))
+        return is_plain and all(map(_is_idle, (*node.body, *node.orelse)))
+    return isinstance(node, ast.Pass)
 
 
 def _is_unused(name: str, file: FlatFile) -> bool:

@@ -32,14 +32,6 @@ class How(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Import:
-    """A function or constant that is taken from a neighbour by name."""
-
-    dotted: str
-    original: str
-
-
-@dataclass(frozen=True)
 class Draft:
     """The choices for a modular file."""
 
@@ -50,7 +42,7 @@ class Draft:
     """Class -> its parent, where it has one."""
     others: Mapping[str, tuple[Placed, ...]]
     """Class -> the parents that it could have instead."""
-    imports: Mapping[str, tuple[Import, ...]]
+    imports: Mapping[str, tuple[ImportedName, ...]]
     """Function or constant -> the places it could be imported from; the first counts."""
     needed: frozenset[str] = frozenset()
     """Names of imports that the file needs although its own code does not use them."""
@@ -65,7 +57,7 @@ class Draft:
         """The draft with some definitions in another form."""
         return replace(self, how={**self.how, **changes})
 
-    def imported(self, name: str, taken: Import) -> Draft:
+    def imported(self, name: str, taken: ImportedName) -> Draft:
         """The draft with a function or constant imported from a certain place."""
         others = (one for one in self.imports[name] if one != taken)
         return replace(self.with_how({name: How.IMPORTED}), imports={**self.imports, name: (taken, *others)})
@@ -207,7 +199,7 @@ def _covers(one: Statement, other: Statement) -> bool:
 
 def import_line(name: ImportedName) -> str:
     """The statement that imports a name."""
-    alias = f" as {name.asname}" if name.asname else ""
+    alias = f" as {name.asname}" if name.asname not in ("", name.name) else ""
     return f"from {name.module} import {name.name}{alias}" if name.name else f"import {name.module}{alias}"
 
 
@@ -215,14 +207,13 @@ def _from_neighbours(draft: Draft, used: Collection[str]) -> Iterator[str]:
     for name, how in draft.how.items():
         if how is How.HEIR:
             placed = draft.placed[name]
-            alias = f" as {placed.base}" if placed.base != placed.original else ""
-            yield f"from {draft.flat.module_as_written(placed.source.dotted)} import {placed.original}{alias}\n"
+            module = draft.flat.module_as_written(placed.source.dotted)
+            yield f"{import_line(ImportedName(module, placed.original, placed.base))}\n"
             yield from placed.heir.imported
         elif how is How.IMPORTED:
             taken = draft.imports[name][0]
-            alias = f" as {name}" if taken.original != name else ""
-            module = draft.flat.module_as_written(taken.dotted)
-            yield f"from {module} import {taken.original}{alias}{'' if name in used else _UNUSED}\n"
+            module = draft.flat.module_as_written(taken.module)
+            yield f"{import_line(ImportedName(module, taken.name, name))}{'' if name in used else _UNUSED}\n"
 
 
 def definitions_of(files: Iterable[FlatFile]) -> Iterator[str]:
@@ -248,7 +239,7 @@ def first_draft(
     """The shortest draft: every definition that can be inherited or copied is."""
     used_sources = list({id(one.source): one.source for one in placed.values()}.values())
     how: dict[str, How] = {}
-    imports: dict[str, tuple[Import, ...]] = {}
+    imports: dict[str, tuple[ImportedName, ...]] = {}
     for name in definitions_of(flat.files):
         statement = flat.definitions[name][1]
         if statement.role is Role.CLASS:
@@ -260,7 +251,7 @@ def first_draft(
             continue
         givers = [one for one in used_sources if gives(one, name, statement)]
         further = [one for one in sources if one not in givers and gives(one, name, statement)]
-        found = tuple(dict.fromkeys(Import(one.dotted, one.originals[name]) for one in (*givers, *further)))
+        found = tuple(dict.fromkeys(ImportedName(one.dotted, one.originals[name]) for one in (*givers, *further)))
         if found and (flat.is_generated or "__name__" not in statement.uses):  # not the logger of another file
             imports[name] = found[:MOST_ORIGINS]
         is_shorter = bool(found) and statement.role is Role.FUNCTION
@@ -276,12 +267,12 @@ def _comes_along_in_each_file(name: str, flat: FlatModel, used_sources: Sequence
     return all(any(gives(one, name, statement) for one in used_sources) for statement in wanted)
 
 
-def _from_own_file(name: str, flat: FlatModel) -> Import:
+def _from_own_file(name: str, flat: FlatModel) -> ImportedName:
     """The import of a definition from the model's own generated file. A conversion drops it, so each generated file
     keeps the definition that its own parents give; linters of the modular file see the name.
     """
     file, _ = flat.definitions[name]
-    return Import("." + module_name(file.kind, flat.model), name)
+    return ImportedName("." + module_name(file.kind, flat.model), name)
 
 
 def how_of_class(name: str, flat: FlatModel, placed: dict[str, Placed]) -> How:

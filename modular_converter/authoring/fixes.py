@@ -88,11 +88,14 @@ def _converted(path: str, settings: Settings, texts: dict[str, str]) -> Conversi
 
 
 def _holds(finding: Finding, before: Conversion, after: Conversion) -> bool:
-    if after.failed:
-        return False
-    old, new = (Counter(map(_key, one.findings)) for one in (before, after))
     is_same = finding.rule.unsafe_fix or after.files == before.files
-    return is_same and new[_key(finding)] < old[_key(finding)] and not new - old
+    return not after.failed and is_same and _key(finding) in _gone(before, after)
+
+
+def _gone(before: Conversion, after: Conversion) -> Counter[tuple[str, str]]:
+    """The findings that a change of a file cures, and how often; none where one is new."""
+    old, new = (Counter(map(_key, one.findings)) for one in (before, after))
+    return Counter() if new - old else old - new
 
 
 def _key(finding: Finding) -> tuple[str, str]:
@@ -111,16 +114,16 @@ def add_ignores(conversions: Sequence[Conversion], settings: Settings) -> tuple[
     library = Library(settings)
     texts: dict[str, str] = {}
     for one in conversions:
-        found = [finding for finding in one.findings if _can_be_silenced(finding, one.path)]
+        found = [some for some in one.findings if some.rule.can_be_ignored and some.location.path == one.path]
         if found:
             texts[one.path] = with_ignores(library.text(one.path), found)
     before = {one.path: one for one in Run(settings).convert(texts)}
     silenced = files = 0
     for after in Run(settings, dict(texts)).convert(texts):
-        gone = _silenced(before[after.path], after)
-        if gone:
+        gone = _gone(before[after.path], after)
+        if gone and after.files == before[after.path].files:
             write_modular(after.path, texts[after.path], settings)
-            silenced, files = silenced + gone, files + 1
+            silenced, files = silenced + gone.total(), files + 1
     return silenced, files
 
 
@@ -146,10 +149,6 @@ def with_ignores(text: str, findings: Iterable[Finding]) -> str:
     return "\n".join(lines)
 
 
-def _can_be_silenced(finding: Finding, path: str) -> bool:
-    return finding.rule.can_be_ignored and finding.location.path == path
-
-
 def _lines_within_strings(text: str) -> set[int]:
     """The lines at whose end no comment can stand: within a string, or before a line that continues them."""
     closed = {number for number, line in enumerate(text.split("\n"), 1) if line.endswith("\\")}
@@ -161,14 +160,6 @@ def _lines_within_strings(text: str) -> set[int]:
         if name == "STRING" or name.endswith("STRING_END"):
             closed.update(range(started if name != "STRING" else token.start[0], token.end[0]))
     return closed
-
-
-def _silenced(before: Conversion, after: Conversion) -> int:
-    """How many findings are gone; 0 where the generated files have changed or a finding is new."""
-    old, new = (Counter((one.code, one.message) for one in some.findings) for some in (before, after))
-    if after.files != before.files or new - old:
-        return 0
-    return sum((old - new).values())
 
 
 def write_modular(path: str, text: str, settings: Settings) -> None:

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from modular_converter.authoring.normal_form import Abstraction, squeezed
+from modular_converter.check.cache.key import tool_stamp
 from modular_converter.check.cache.store import cache_folder, digest, keep_values, read_values
 from modular_converter.convert.batch import without_collector
 from modular_converter.convert.schedule import reached, required_files
@@ -28,8 +29,6 @@ from modular_converter.settings.layout import folders_of_models, is_modular, spl
 from modular_converter.settings.values import Settings
 
 
-FORMAT = 1
-"""The version of the form of a cache file."""
 MOST_OWNERS = 1500
 """A part with more definitions than this is too common to show where a definition may come from."""
 
@@ -98,7 +97,7 @@ def hash_of(form: str) -> int:
 @without_collector()
 def read_index(models: str, library: Library, cached: bool = True) -> LibraryIndex:
     """Index the flat files below a folder of models. Files that the cache knows by their content are not read again."""
-    key = digest(f"authoring {FORMAT} {_tool()} {models}".encode())
+    key = digest(f"authoring {tool_stamp()!r} {models}".encode("utf-8", "surrogatepass"))
     known = read_values(cache_folder(), key) if cached else {}
     names = library.names(models)
     names_key = digest(repr(sorted(names.by_type.items())).encode())[:16]
@@ -114,17 +113,6 @@ def read_index(models: str, library: Library, cached: bool = True) -> LibraryInd
     if cached and found.keys() != known.keys():
         keep_values(cache_folder(), key, found)
     return _index(facts, library.settings)
-
-
-def _tool() -> str:
-    """A hash of the files of this tool that decide the content of the index."""
-    folder = os.path.dirname(os.path.abspath(__file__))
-    names = ("library_index.py", "normal_form.py")
-    texts = []
-    for name in names:
-        with open(os.path.join(folder, name), "rb") as file:
-            texts.append(digest(file.read()))
-    return "".join(texts)
 
 
 def _files(models: str, settings: Settings) -> Iterable[str]:

@@ -270,16 +270,11 @@ def _init(
 
 def _without_missing(text: str, defined: Collection[str]) -> str:
     """The text without the imports from modules of its folder that do not exist."""
-    lines = text.split("\n")
+    dropped: set[int] = set()
     for node in walk(*parse(text).body):
         if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module and node.module not in defined:
-            lines[node.lineno - 1 : node.end_lineno] = [""] * ((node.end_lineno or node.lineno) - node.lineno + 1)
-    dropped = {number for number, line in enumerate(lines) if not line} - _empty_lines(text)
-    return "\n".join(line for number, line in enumerate(lines) if number not in dropped)
-
-
-def _empty_lines(text: str) -> set[int]:
-    return {number for number, line in enumerate(text.split("\n")) if not line}
+            dropped.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return "\n".join(line for number, line in enumerate(text.split("\n"), 1) if number not in dropped)
 
 
 def _is_whole(text: str, defined: Mapping[str, Collection[str]]) -> bool:

@@ -9,13 +9,13 @@ from dataclasses import replace
 from modular_converter.authoring.attempt import FileDifference, Proof, attempt, format_ahead, guarded_keys, plain_keys
 from modular_converter.authoring.choice import Placed, inherit_from, is_worth_it
 from modular_converter.authoring.class_changes import other_layout
-from modular_converter.authoring.draft import Draft, How, Import, explicit, head_text, headers
+from modular_converter.authoring.draft import Draft, How, explicit, head_text, headers
 from modular_converter.authoring.flat_model import FlatFile, FlatModel
 from modular_converter.convert.emit.format import format_files
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import Location
 from modular_converter.model.index import index_module
-from modular_converter.model.module import Module, Role
+from modular_converter.model.module import ImportedName, Module, Role
 from modular_converter.settings.values import Settings
 
 
@@ -25,7 +25,7 @@ MOST_ROUNDS = 40
 """The most conversions of one draft; each makes at least one definition longer."""
 
 
-Change = tuple[str, How, "Import | None"]
+Change = tuple[str, How, "ImportedName | None"]
 """A definition, its new form, and the place to import it from."""
 
 

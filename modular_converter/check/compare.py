@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import inspect
 import io
-import itertools
+import os
 import re
 import tokenize
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from modular_converter.convert.conversion import EXISTS, MISSING, Conversion
@@ -80,7 +80,9 @@ def differ_by_layout_alone(old: str, new: str) -> bool:
     """
     for before, after in (_differing_parts(old, new), (old, new)):
         try:
-            return _tree(before) == _tree(after) and _comments(before) == _comments(after)
+            if _tree(before) != _tree(after):
+                return False
+            return [one for _, one in comments_of(before)] == [one for _, one in comments_of(after)]
         except (*UNPARSABLE, tokenize.TokenError):
             continue  # cut within a statement, or no Python at all
     return False
@@ -93,19 +95,14 @@ def _differing_parts(old: str, new: str) -> tuple[str, str]:
     Most stale files differ in one class, and the trees of two whole files take 0.1 s.
     """
     olds, news = re.split(_BETWEEN, old), re.split(_BETWEEN, new)
-    first = _number_of_same(olds, news)
-    last = _number_of_same(olds[:first:-1], news[:first:-1])
+    first = len(os.path.commonprefix([olds, news]))
+    last = len(os.path.commonprefix([olds[:first:-1], news[:first:-1]]))
     try:
         parse("\n\n\n".join(olds[:first]))
     except UNPARSABLE:
         return old, new
     before, after = ("\n\n\n".join(some[first : len(some) - last]) for some in (olds, news))
     return before, after
-
-
-def _number_of_same(olds: Sequence[str], news: Sequence[str]) -> int:
-    """The number of equal parts at the start of both."""
-    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(olds, news)))
 
 
 def _tree(text: str) -> str:
@@ -120,7 +117,7 @@ def _tree(text: str) -> str:
     return ast.dump(tree)
 
 
-def _comments(text: str) -> list[str]:
-    """The comments in order, without the blanks around their words."""
+def comments_of(text: str) -> list[tuple[int, str]]:
+    """The comments in order, each with its line and without the blanks around its words."""
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    return [token.string.lstrip("#").strip() for token in tokens if token.type == tokenize.COMMENT]
+    return [(one.start[0], one.string.lstrip("#").strip()) for one in tokens if one.type == tokenize.COMMENT]

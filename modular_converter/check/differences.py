@@ -238,17 +238,12 @@ def _own_finding(stale: StaleFile, cause: Cause | None, line: int | None) -> Fin
         return stale_files.generated_file_missing(Location(stale.target), modular)
     old = stale.old or ""
     changed = None if old.splitlines() == stale.new.splitlines() else changed_definitions(old, stale.new)
-    place = Location(stale.target, line or _first_difference(old.split("\n"), stale.new.split("\n")))
+    lines = old.split("\n")
+    same = len(os.path.commonprefix([lines, stale.new.split("\n")]))
+    place = Location(stale.target, line or min(same + 1, len(lines)))
     in_layout = differ_by_layout_alone(old, stale.new)
     finding = stale_files.generated_file_differs(place, modular, changed, cause.text, in_layout=in_layout)
     return finding.with_source(old)
-
-
-def _first_difference(old: Sequence[str], new: Sequence[str]) -> int:
-    """The number of the first line of `old` that differs, or of its last line."""
-    shorter = min(len(old), len(new))
-    same = next((number for number in range(shorter) if old[number] != new[number]), shorter)
-    return min(same + 1, len(old))
 
 
 def changed_definitions(old: str, new: str) -> list[str]:

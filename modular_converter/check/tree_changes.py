@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import bisect
-import io
 import os
 import re
 import tokenize
@@ -17,12 +16,13 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from modular_converter.check.compare import comments_of
 from modular_converter.findings import UNPARSABLE
+from modular_converter.model.bindings import FUNCTIONS
 from modular_converter.model.nodes import parse, top_line
-from modular_converter.reporting.diffs import matching_blocks
+from modular_converter.reporting.diffs import differing_parts, matching_blocks
 
 
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 DEFINITIONS = (ast.ClassDef, *FUNCTIONS)
 IMPORTS = (ast.Import, ast.ImportFrom)
 MOST_WORDS = 3
@@ -200,9 +200,7 @@ class _Comparison:
     def _sources(self, old: ast.ImportFrom, new: ast.ImportFrom) -> None:
         before, after = ("." * one.level + (one.module or "") for one in (old, new))
         if before != after:
-            start = len(_common(before, after))
-            end = len(_common(before[start:][::-1], after[start:][::-1]))
-            first, second = before[start : len(before) - end], after[start : len(after) - end]
+            first, second = _cut(before, after)
             self._add("imports from `{}` in place of `{}`", None, None, words=(second, first))
 
     def _constants(self, before: object, after: object) -> None:
@@ -214,15 +212,9 @@ class _Comparison:
     def _texts(self, before: str, after: str, noun: str) -> None:
         """Compare the words of two texts."""
         words, new_words = before.split(), after.split()
-        position, new_position = 0, 0
-        for block in [*matching_blocks(words, new_words), None]:
-            end, new_end = (block.a, block.b) if block else (len(words), len(new_words))
-            gone, come = words[position:end], new_words[new_position:new_end]
-            if gone or come:
-                kind, changed = _changed_words(gone, come, noun)
-                self._add(kind, None, None, words=changed)
-            if block:
-                position, new_position = block.a + block.size, block.b + block.size
+        for start, end, first, last in differing_parts(words, new_words):
+            kind, changed = _changed_words(words[start:end], new_words[first:last], noun)
+            self._add(kind, None, None, words=changed)
 
     def _within(self, old: ast.AST, new: ast.AST, compare: Callable[[], None]) -> None:
         """Compare parts of two nodes, which give the place of what has none itself."""
@@ -397,9 +389,7 @@ def _plural(node: ast.AST, owners: Sequence[ast.AST]) -> str:
 def _changed_words(gone: Sequence[str], come: Sequence[str], noun: str) -> tuple[str, tuple[str, ...]]:
     """What happens to words of a text, and these words. Many words are not named."""
     before, after = " ".join(gone), " ".join(come)
-    start = len(_common(before, after))
-    end = len(_common(before[start:][::-1], after[start:][::-1]))
-    signs, new_signs = before[start : len(before) - end], after[start : len(after) - end]
+    signs, new_signs = _cut(before, after)
     if not re.search(r"[\w\s]", signs + new_signs):  # the words stay, and only signs differ
         gone, come = signs.split(), new_signs.split()
         before, after = signs, new_signs
@@ -413,10 +403,11 @@ def _changed_words(gone: Sequence[str], come: Sequence[str], noun: str) -> tuple
     return (f"writes `{{}}` for `{{}}` in {noun}", (after, before)) if gone else (f"adds `{{}}` in {noun}", (after,))
 
 
-def _common(one: str, other: str) -> str:
-    """The common beginning of two texts."""
-    length = next((at for at, pair in enumerate(zip(one, other)) if pair[0] != pair[1]), min(len(one), len(other)))
-    return one[:length]
+def _cut(before: str, after: str) -> tuple[str, str]:
+    """Two texts without their common beginning and end."""
+    start = len(os.path.commonprefix((before, after)))
+    end = len(os.path.commonprefix((before[start:][::-1], after[start:][::-1])))
+    return before[start : len(before) - end], after[start : len(after) - end]
 
 
 MOST = 1000
@@ -493,7 +484,7 @@ def _comments(old: str, new: str, trees: Iterable[TreeChange]) -> list[FileChang
     """The changes of comments, but for those that stand in or above what has come or gone."""
     if [one for one in old.split("\n") if "#" in one] == [one for one in new.split("\n") if "#" in one]:
         return []  # the tokenizer takes longer than all else
-    olds, news = _comments_of(old), _comments_of(new)
+    olds, news = comments_of(old), comments_of(new)
     gone = [with_comments(one.old, old) for one in trees if one.kind.startswith("leaves out")]
     come = [with_comments(one.new, new) for one in trees if one.kind.startswith("adds")]
     olds = [one for one in olds if not any(start <= one[0] < end for start, end in gone)]
@@ -514,12 +505,6 @@ def _comments(old: str, new: str, trees: Iterable[TreeChange]) -> list[FileChang
         if text not in texts
     ]
     return found
-
-
-def _comments_of(text: str) -> list[tuple[int, str]]:
-    """The comments with their lines."""
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    return [(one.start[0], one.string.lstrip("#").strip()) for one in tokens if one.type == tokenize.COMMENT]
 
 
 def with_comments(span: LineSpan, text: str) -> LineSpan:

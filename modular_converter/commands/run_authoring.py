@@ -251,7 +251,7 @@ def _definition_values(proof: Proof) -> list[dict[str, Any]]:
             entry |= {"parent": f"{placed.source.dotted}.{placed.original}", "differences": list(placed.heir.notes)}
         if how is How.IMPORTED:
             taken = draft.imports[name][0]
-            entry["from"] = f"{taken.dotted}.{taken.original}"
+            entry["from"] = f"{taken.module}.{taken.name}"
         if name in proof.reasons:
             entry["reason"] = proof.reasons[name]
         found.append(entry)

@@ -105,12 +105,8 @@ class Values:
 def changed_lines(old: str, new: str) -> list[Edit]:
     """The edit that makes one text of another: the lines between the first and the last that differ."""
     before, after = old.split("\n"), new.split("\n")
-    first = next(
-        (n for n, (one, other) in enumerate(zip(before, after)) if one != other), min(len(before), len(after))
-    )
-    last = 0
-    while last < min(len(before), len(after)) - first and before[-1 - last] == after[-1 - last]:
-        last += 1
+    first = len(os.path.commonprefix([before, after]))
+    last = len(os.path.commonprefix([before[first:][::-1], after[first:][::-1]]))
     if old == new:
         return []
     end = len(before) - last

@@ -61,14 +61,22 @@ class _Matcher(difflib.SequenceMatcher[str]):
         return self._found
 
 
+def differing_parts(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
+    """The parts of two lists that differ: first and end, exclusive, in the old one and in the new one."""
+    return (
+        (start, end, first, last)
+        for tag, start, end, first, last in _Matcher(old, new).get_opcodes()
+        if tag != "equal"
+    )
+
+
 def matching_blocks(old: Sequence[str], new: Sequence[str]) -> list[difflib.Match]:
     """The blocks of equal lines, in order: the common start and end, and the blocks that difflib finds between them.
 
     Where the search might take long, there are no blocks between start and end: this part then counts as replaced.
     """
-    shorter = min(len(old), len(new))
-    head = next((number for number in range(shorter) if old[number] != new[number]), shorter)
-    tail = next((number for number in range(shorter - head) if old[-1 - number] != new[-1 - number]), shorter - head)
+    head = len(os.path.commonprefix([[*old], [*new]]))
+    tail = len(os.path.commonprefix([[*old[head:]][::-1], [*new[head:]][::-1]]))
     olds, news = old[head : len(old) - tail], new[head : len(new) - tail]
     found = [difflib.Match(0, 0, head)]
     if _most_steps(olds, news) <= MOST_STEPS:

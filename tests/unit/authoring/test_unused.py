@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from modular_converter.authoring.allowed_differences import is_idle, unused_definitions
+from modular_converter.authoring.attempt import is_idle
 from modular_converter.authoring.flat_model import read_flat_model
+from modular_converter.authoring.modularize import unused_definitions
 from modular_converter.commands.run_authoring import changes_of
 from modular_converter.commands.subcommands import modularize_command
 from modular_converter.convert.source.library import Library
