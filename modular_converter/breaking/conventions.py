@@ -6,21 +6,26 @@ import ast
 import functools
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from modular_converter.breaking.names import Follower, Frame
+from modular_converter.breaking.interpret import StatementInterpreter
+from modular_converter.breaking.names import Frame, Names
 from modular_converter.breaking.values import (
     CONFIG_BASES,
     NONE,
+    POST_INIT,
     ClassValue,
+    CodePlace,
     Either,
     Expression,
+    External,
     FunctionValue,
     Items,
     ObjectValue,
     Value,
     either,
+    is_configuration,
     mapping,
     plain,
     truth,
@@ -30,7 +35,6 @@ from modular_converter.model.nodes import dotted
 
 SET_AT_RUN_TIME: Mapping[str, object] = {"num_labels": 2, "output_attentions": False, "is_decoder": False}
 """Settings that no text gives a default as a plain value."""
-POST_INIT = "__post_init__"
 SUB_CONFIGS = "sub_configs_defaults"
 BACKBONE = "backbone_config"
 """The setting whose type decides even where a class is named."""
@@ -42,75 +46,82 @@ TEXT_CONFIGS = ("text_config", "decoder", "generator", "text_encoder")
 """The settings that `get_text_config` looks at, in order."""
 
 
-def is_configuration(value: Value) -> bool:
-    """Whether a value is a configuration."""
-    return isinstance(value, ObjectValue) and value.ancestors.is_configuration
+class LibraryInterpreter(StatementInterpreter):
+    """The same, with configurations that have the values of their defaults, and classes that tables name."""
 
-
-class Conventions:
-    """Configurations with the values of their defaults, and classes that tables name."""
-
-    def __init__(self, run: Follower) -> None:
-        self._run = run
+    def __init__(self, names: Names, models: str, files_in: Callable[[str], Sequence[str]]) -> None:
+        """See `StatementInterpreter`."""
+        super().__init__(names, models, files_in)
         self._tables: dict[str, dict[str, str]] = {}
-        self._made: dict[int, bool] = {}
+        self._complete: dict[int, bool] = {}
         """The attributes of configurations that are complete, and whether they are a copy."""
-        self.writes: Counter[int] = Counter()
+        self._writes: Counter[int] = Counter()
         """Those that were written to afterwards, as by `config.is_decoder = False` in a model, and how often."""
         self.lasting_writes = 0
         """The number of those writes that were to no copy."""
 
-    def is_model_base(self, cls: ClassValue) -> bool:
+    def _is_model_base(self, cls: ClassValue | External) -> bool:
         """Whether this is the base of all models, whose own `__init__` makes no parameters."""
-        return cls.name == self._run.names.library.settings.model_base
+        return isinstance(cls, ClassValue) and cls.name == self.names.library.settings.model_base
 
-    def makes_nothing(self, owner: ClassValue, method: str) -> bool:
-        """Whether this is what every model calls at the end of its `__init__`: it fills what is there already."""
-        return method == "post_init" and self.is_model_base(owner)
+    def call_function(self, function: FunctionValue, arguments: Sequence[Value], named: Mapping[str, Value]) -> Value:
+        """The value that a function of the tree returns."""
+        if function.owner is not None and function.text == "post_init" and self._is_model_base(function.owner):
+            return NONE  # what every model calls at the end of its `__init__`: it fills what is there already
+        return super().call_function(function, arguments, named)
 
     # configurations
 
-    def configuration(
-        self, instance: ObjectValue, arguments: Sequence[Value] = (), named: Mapping[str, Value] | None = None
+    def instantiate(
+        self, cls: ClassValue, arguments: Sequence[Value], named: Mapping[str, Value], text: str = ""
+    ) -> Value:
+        """An object of a class, after its `__init__`: a configuration with the defaults of its class."""
+        ancestors = self.names.ancestors(cls)
+        if not ancestors.is_configuration:
+            return super().instantiate(cls, arguments, named, text)
+        with self.certain():
+            return self._configuration(ObjectValue(cls, ancestors, text or cls.name), arguments, named)
+
+    def _configuration(
+        self, instance: ObjectValue, arguments: Sequence[Value], named: Mapping[str, Value]
     ) -> ObjectValue:
-        """A configuration with the defaults of its class and the given settings."""
-        run = self._run
         for cls in reversed(instance.ancestors):
             if isinstance(cls, ClassValue):
                 self._fields(instance, cls)
-        given = dict(named or {})
+        given = dict(named)
         rest = {name: one for name, one in given.items() if name not in instance.attributes}
         instance.attributes |= given
         own = [one for one in instance.ancestors if isinstance(one, ClassValue) and one.short_name not in CONFIG_BASES]
         if any("__init__" in one.members.by_name for one in own):
-            self.initialise(instance, 0, "__init__", arguments, given)
+            self.initialise(instance, 0, arguments, given)
         else:
-            self.initialise(instance, 0, POST_INIT, arguments, rest)
+            self.initialise(instance, 0, arguments, rest, POST_INIT)
         for name, value in SET_AT_RUN_TIME.items():
             instance.attributes.setdefault(name, Expression(name, value))
-        run.kept(instance)
-        self._made[id(instance.attributes)] = False
+        self.kept(instance)
+        self._complete[id(instance.attributes)] = False
         return instance
 
-    def initialise(
-        self, instance: ObjectValue, start: int, method: str, arguments: Sequence[Value], named: Mapping[str, Value]
-    ) -> None:
-        """`super().__init__(…)` or `super().__post_init__(…)` of a configuration. What that of the base of all does is
-        known; its `__init__`, which `@dataclass` makes, calls the other.
-        """
-        for cls in instance.ancestors[start:]:
-            if cls.short_name in CONFIG_BASES:
-                instance.attributes |= {name: one for name, one in named.items() if name != "kwargs"}
-                if method == POST_INIT:
-                    self._sub_configs(instance)
-                else:
-                    self.initialise(instance, 0, POST_INIT, (), {})
-                return
-            if isinstance(cls, ClassValue) and method in cls.members.by_name:
-                node = cls.members.by_name[method].node
-                above = cls.above
-                self._run.call_function(FunctionValue(cls.path, node, above, instance, cls), arguments, named)
-                return
+    def is_known_base(
+        self,
+        instance: ObjectValue,
+        cls: ClassValue | External,
+        method: str,
+        arguments: Sequence[Value],
+        named: Mapping[str, Value],
+    ) -> bool:
+        """What the base of all configurations does is known; its `__init__`, which `@dataclass` makes, calls the other."""
+        if is_configuration(instance) and cls.short_name in CONFIG_BASES:
+            instance.attributes |= {name: one for name, one in named.items() if name != "kwargs"}
+            if method == POST_INIT:
+                self._sub_configs(instance)
+            else:
+                self.initialise(instance, 0, (), {}, POST_INIT)
+            return True
+        if is_configuration(instance) or not self._is_model_base(cls):
+            return False
+        instance.attributes["config"] = arguments[0] if arguments else named.get("config", NONE)
+        return True
 
     def _fields(self, instance: ObjectValue, cls: ClassValue) -> None:
         frame = Frame(cls.path, cls.above)
@@ -118,11 +129,11 @@ class Conventions:
             if isinstance(node, (ast.AnnAssign, ast.Assign)) and node.value is not None:
                 for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                     if isinstance(target, ast.Name):
-                        instance.attributes[target.id] = self._run.evaluate(default_of(node.value), frame)
+                        instance.attributes[target.id] = self.evaluate(default_of(node.value), frame)
         if cls.short_name in CONFIG_BASES and "__init__" in cls.members.by_name:
             args = cls.members.by_name["__init__"].node.args
             for parameter, default in zip([*args.args[::-1]], args.defaults[::-1]):
-                instance.attributes[parameter.arg] = self._run.evaluate(default, frame)
+                instance.attributes[parameter.arg] = self.evaluate(default, frame)
 
     def _sub_configs(self, instance: ObjectValue) -> None:
         """The configurations within a configuration for which its class names defaults, where nothing else has given
@@ -147,9 +158,9 @@ class Conventions:
         wanted = {"config_class": spec} if isinstance(spec, ClassValue) else getattr(spec, "attributes", {})
         settings = wanted.get("init_kwargs", NONE) if known is None else given
         cls, kind = wanted.get("config_class"), wanted.get("model_type", NONE)
-        is_own = isinstance(cls, ClassValue) and self._run.names.ancestors(cls).is_configuration
+        is_own = isinstance(cls, ClassValue) and self.names.ancestors(cls).is_configuration
         if isinstance(cls, ClassValue) and is_own and plain(kind) is None:
-            kind = self._run.attribute(cls, "model_type")
+            kind = self.attribute(cls, "model_type")
         items = Items([], is_mapping=True) if plain(settings) is None else mapping(settings)
         named = dict(items.items) if items is not None else None
         if named is not None and (not is_own or name == BACKBONE):
@@ -157,12 +168,21 @@ class Conventions:
             cls = self.config_class(kind) if isinstance(kind, str) else None
         made: Value = Expression(f"{spec.text} of {name}")
         if named is not None and isinstance(cls, ClassValue):
-            made = self._run.instantiate(cls, [], named)
+            made = self.instantiate(cls, [], named)
         optional = truth(wanted.get("optional", Expression("False", False))) if known is None and wanted else False
         return made if optional is False else given if optional else either(given, made)
 
-    def setting(self, config: ObjectValue, name: str) -> Value:
-        """`config.name`, in the words of the code, with the value of the default."""
+    def key(self, value: Value) -> object:
+        """What two arguments must share so that they make the same object: also how often a configuration was written to."""
+        if isinstance(value, ObjectValue) and is_configuration(value):
+            return value.text, id(value.attributes), self._writes[id(value.attributes)]
+        return super().key(value)
+
+    def of_instance(self, instance: ObjectValue, name: str) -> Value:
+        """The attribute of an object, of a configuration in the words of the code, with the value of the default."""
+        return self._setting(instance, name) if is_configuration(instance) else super().of_instance(instance, name)
+
+    def _setting(self, config: ObjectValue, name: str) -> Value:
         renamed = config.attributes.get("attribute_map")
         if isinstance(renamed, Items):
             name = next((one.value for key, one in renamed.items if key == name and isinstance(one, Expression)), name)  # type: ignore[assignment]
@@ -172,36 +192,35 @@ class Conventions:
             if isinstance(value, ObjectValue):
                 return replace(value, text=text) if is_configuration(value) else value
             return Expression(text, plain(value))
-        found = self._run.of_class(config.ancestors, name, config)
+        found = self.of_class(config.ancestors, name, config)
         if isinstance(found, Expression):
             return Expression(text, found.value)
         return found if found is not None else Expression(text)
 
-    def written_to(self, config: Value, name: str) -> Value | None:
-        """What `config.name[…] = …` changes."""
-        return config.attributes.get(name) if isinstance(config, ObjectValue) and is_configuration(config) else None
-
-    def set(self, config: ObjectValue, name: str, value: Value, *, doubtful: bool) -> None:
-        """`self.name = value` in a configuration."""
-        known = config.attributes.get(name)
-        config.attributes[name] = either(known, value) if doubtful and known is not None else value
-        is_copy = self._made.get(id(config.attributes))
+    def hold(self, holder: ObjectValue, name: str, value: Value, place: CodePlace) -> None:
+        """`holder.name = value`."""
+        if not is_configuration(holder):
+            super().hold(holder, name, value, place)
+            return
+        known = holder.attributes.get(name)
+        holder.attributes[name] = either(known, value) if self.in_doubt and known is not None else value
+        is_copy = self._complete.get(id(holder.attributes))
         if is_copy is not None:
-            self.writes[id(config.attributes)] += 1
+            self._writes[id(holder.attributes)] += 1
             self.lasting_writes += not is_copy
 
     def copied(self, config: ObjectValue) -> ObjectValue:
         """`copy.deepcopy(config)`: what is written to it does not reach the original."""
         made = replace(config, attributes=dict(config.attributes))
-        self._run.kept(made)
-        self._made[id(made.attributes)] = True
+        self.kept(made)
+        self._complete[id(made.attributes)] = True
         return made
 
     def has(self, value: Value, name: str) -> bool:
         """Whether an object has an attribute."""
         if not isinstance(value, ObjectValue):
             return True
-        found = name in value.attributes or self._run.of_class(value.ancestors, name, None) is not None
+        found = name in value.attributes or self.of_class(value.ancestors, name, None) is not None
         renamed = value.attributes.get("attribute_map")
         return found or (isinstance(renamed, Items) and any(key == name for key, _ in renamed.items))
 
@@ -212,17 +231,17 @@ class Conventions:
         if isinstance(holder, ObjectValue) and method == "get_text_config":
             found = (holder.attributes.get(name) for name in TEXT_CONFIGS)
             name = next((name for name, one in zip(TEXT_CONFIGS, found) if isinstance(one, ObjectValue)), "")
-            return self.setting(holder, name) if name else holder
+            return self._setting(holder, name) if name else holder
         if isinstance(holder, ClassValue) and method in ("from_config", "_from_config"):
             rest = dict(named)
             config = arguments[0] if arguments else rest.pop("config", NONE)
-            if self._run.of_class(self._run.names.ancestors(holder), "_model_mapping", None) is None:
-                return self._run.instantiate(holder, [config], rest)
+            if self.of_class(self.names.ancestors(holder), "_model_mapping", None) is None:
+                return self.instantiate(holder, [config], rest)
             return self._automatic(holder, config, rest)
         if method == "for_model" and isinstance(holder, ClassValue) and arguments:
             kind = getattr(arguments[0], "value", None)
             cls = self.config_class(kind) if isinstance(kind, str) else None
-            return self._run.instantiate(cls, [], named) if cls is not None else None
+            return self.instantiate(cls, [], named) if cls is not None else None
         return None
 
     def _automatic(self, holder: ClassValue, config: Value, named: Mapping[str, Value]) -> Value:
@@ -236,34 +255,33 @@ class Conventions:
             )
         if not isinstance(config, ObjectValue):
             return Expression(f"{holder.name}.from_config({config.text})", may_be_module=True)
-        mapping = self._run.of_class(self._run.names.ancestors(holder), "_model_mapping", None)
-        table = self._table(mapping.text) if isinstance(mapping, Expression) else {}
+        mapping = self.of_class(self.names.ancestors(holder), "_model_mapping", None)
+        table = self._tables.get(mapping.text, {}) if isinstance(mapping, Expression) else {}
         kind = config.attributes.get("model_type")
         name = table.get(str(getattr(kind, "value", "")), "")
         for one in name.split("|"):
             cls = self._class_in(os.path.dirname(config.cls.path), "modeling_", one)
             if cls is not None:
-                return self._run.instantiate(cls, [config], named)
+                return self.instantiate(cls, [config], named)
         return Expression(f"{holder.name}.from_config({config.text})", may_be_module=True)
 
-    def mapping(self, path: str, name: str, node: ast.expr) -> Value | None:
-        """A table of automatic classes, `MODEL_MAPPING = _LazyAutoMapping(CONFIG_MAPPING_NAMES, MODEL_MAPPING_NAMES)`."""
+    def of_assignment(self, path: str, name: str, node: ast.expr, above: int) -> Value:
+        """The value that an assignment at the top level of a file gives a name, as a table of automatic classes,
+        `MODEL_MAPPING = _LazyAutoMapping(CONFIG_MAPPING_NAMES, MODEL_MAPPING_NAMES)`.
+        """
         if not isinstance(node, ast.Call) or not dotted(node.func).startswith("_Lazy"):
-            return None
+            return super().of_assignment(path, name, node, above)
         listed = dotted(node.args[-1])
-        self._tables[name] = self._run.names.remembered(self._pairs, path, listed)
+        self._tables[name] = self.names.remembered(self._pairs, path, listed)
         return Expression(name)
-
-    def _table(self, name: str) -> dict[str, str]:
-        return self._tables.get(name, {})
 
     def _pairs(self, path: str, name: str) -> dict[str, str]:
         """The texts of a table that a file has, or imports; several classes of one type are joined by `|`."""
-        found = self._run.names.meaning(path, name)
+        found = self.names.meaning(path, name)
         if not isinstance(found, tuple):
             return {}
         where, node, above = found
-        value = plain(self._run.evaluate(node, Frame(where, above)))
+        value = plain(self.evaluate(node, Frame(where, above)))
         pairs = value.items() if isinstance(value, dict) else ()
         return {str(key): one if isinstance(one, str) else "|".join(map(str, one or ())) for key, one in pairs}
 
@@ -275,28 +293,23 @@ class Conventions:
 
     def config_class(self, kind: str) -> ClassValue | None:
         """The configuration of a type of model."""
-        library = self._run.names.library
+        library = self.names.library
         tables = [
             os.path.join(self.models, *table.split("/"))
             for table in (*library.settings.auto_tables, "auto/configuration_auto.py")
         ]
-        pairs = functools.partial(self._run.names.remembered, self._pairs)
+        pairs = functools.partial(self.names.remembered, self._pairs)
         name = next((found for path in tables if (found := pairs(path, TABLES[1]).get(kind))), "")
         folder = next((one for path in tables if (one := pairs(path, FOLDERS).get(kind))), kind)
         return self._class_in(os.path.join(self.models, folder.replace("-", "_")), "configuration_", name)
-
-    @property
-    def models(self) -> str:
-        """The folder of models."""
-        return self._run.models
 
     def _class_in(self, folder: str, beginning: str, name: str) -> ClassValue | None:
         """A class of a model's folder, in the files whose names begin in a way."""
         if not name:
             return None
-        for path in self._run.files_in(folder):
+        for path in self.files_in(folder):
             if os.path.basename(path).startswith(beginning):
-                found = self._run.names.class_named(path, name)
+                found = self.names.class_named(path, name)
                 if found is not None and found.path == path:
                     return found
         return None

@@ -6,15 +6,16 @@ import ast
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from modular_converter.breaking import layers
-from modular_converter.breaking.conventions import POST_INIT, Conventions, is_configuration
+from modular_converter.breaking.conventions import LibraryInterpreter
 from modular_converter.breaking.layers import call_on_tree, is_instance
-from modular_converter.breaking.names import Follower, Frame
+from modular_converter.breaking.names import Frame
 from modular_converter.breaking.values import (
     NONE,
     NOT_KNOWN,
+    POST_INIT,
     Ancestors,
     ClassValue,
     CodePlace,
@@ -29,18 +30,14 @@ from modular_converter.breaking.values import (
     Partial,
     Value,
     either,
+    is_configuration,
     is_module,
+    key_text,
     mapping,
     plain,
     truth,
 )
 from modular_converter.model.nodes import super_attribute
-
-
-class RunWithConventions(Follower, Protocol):
-    """The same, with the conventions of the library."""
-
-    conventions: Conventions
 
 
 MOST_SIZE = 1 << 40
@@ -77,54 +74,46 @@ _NO_MODULES = ("builtins.", "torch.", "numpy.", "math.", "copy.", "os.", "warnin
 """Packages whose functions make no modules, but for `torch.nn`, whose layers are known, or said not to be."""
 
 
-def follow_expression(run: RunWithConventions, node: ast.expr, frame: Frame) -> Value:
-    """The value of an expression."""
-    reader = _READERS.get(type(node))
-    return reader(run, node, frame) if reader is not None else Expression(ast.unparse(node))
-
-
-def _constant(run: RunWithConventions, node: ast.Constant, frame: Frame) -> Value:
+def _constant(run: LibraryInterpreter, node: ast.Constant, frame: Frame) -> Value:
     return Expression(repr(node.value), node.value)
 
 
-def _name(run: RunWithConventions, node: ast.Name, frame: Frame) -> Value:
+def _name(run: LibraryInterpreter, node: ast.Name, frame: Frame) -> Value:
     return run.name(node.id, frame)
 
 
-def _attribute(run: RunWithConventions, node: ast.Attribute, frame: Frame) -> Value:
-    value = follow_expression(run, node.value, frame)
+def _attribute(run: LibraryInterpreter, node: ast.Attribute, frame: Frame) -> Value:
+    value = run.evaluate(node.value, frame)
     if isinstance(value, ObjectValue) and node.attr == "__class__":
         return value.cls
     return run.attribute(value, node.attr)
 
 
-def _sequence(run: RunWithConventions, node: ast.List | ast.Tuple | ast.Set, frame: Frame) -> Value:
+def _sequence(run: LibraryInterpreter, node: ast.List | ast.Tuple | ast.Set, frame: Frame) -> Value:
     items: list[Value] = []
     for one in node.elts:
         if isinstance(one, ast.Starred):
-            spread = follow_expression(run, one.value, frame)
+            spread = run.evaluate(one.value, frame)
             items += [item for _, item in spread.items] if isinstance(spread, Items) else run.turns(spread)
         else:
-            items.append(follow_expression(run, one, frame))
+            items.append(run.evaluate(one, frame))
     return Items([(str(number), item) for number, item in enumerate(items)])
 
 
-def _dict(run: RunWithConventions, node: ast.Dict, frame: Frame) -> Value:
+def _dict(run: LibraryInterpreter, node: ast.Dict, frame: Frame) -> Value:
     items: list[tuple[str, Value]] = []
     for key, one in zip(node.keys, node.values):
-        value = follow_expression(run, one, frame)
+        value = run.evaluate(one, frame)
         if key is None:
             spread = mapping(value)
             items += spread.items if spread is not None else []
         else:
-            items.append((_text_of(follow_expression(run, key, frame)), value))
+            items.append((key_text(run.evaluate(key, frame)), value))
     return Items(items, is_mapping=True)
 
 
-def _operation(run: RunWithConventions, node: ast.BinOp, frame: Frame) -> Value:
-    return _combined(
-        node.op, follow_expression(run, node.left, frame), follow_expression(run, node.right, frame), node
-    )
+def _operation(run: LibraryInterpreter, node: ast.BinOp, frame: Frame) -> Value:
+    return _combined(node.op, run.evaluate(node.left, frame), run.evaluate(node.right, frame), node)
 
 
 def _combined(op: ast.AST, left: Value, right: Value, node: ast.expr) -> Value:
@@ -150,17 +139,17 @@ def _combined(op: ast.AST, left: Value, right: Value, node: ast.expr) -> Value:
     return Expression(text, NOT_KNOWN if is_large else found)
 
 
-def _compare(run: RunWithConventions, node: ast.Compare, frame: Frame) -> Value:
+def _compare(run: LibraryInterpreter, node: ast.Compare, frame: Frame) -> Value:
     if len(node.ops) > 1:
         return Expression(ast.unparse(node))
     if (
         counted := _counted(node)
     ) is not None:  # of a list that a loop made, the number is not known, but that it has some
-        listed = follow_expression(run, counted, frame)
+        listed = run.evaluate(counted, frame)
         if isinstance(listed, Items):
             return Expression(f"len({listed.text}) > 0", truth(listed))
-    left = follow_expression(run, node.left, frame)
-    right = follow_expression(run, node.comparators[0], frame)
+    left = run.evaluate(node.left, frame)
+    right = run.evaluate(node.comparators[0], frame)
     if isinstance(right, Expression) and right.value is None:
         right = NONE
     return _combined(node.ops[0], left, right, node)
@@ -175,12 +164,12 @@ def _counted(node: ast.Compare) -> ast.expr | None:
     return call.args[0] if isinstance(call, ast.Call) and is_length and len(call.args) == 1 else None
 
 
-def _bool(run: RunWithConventions, node: ast.BoolOp, frame: Frame) -> Value:
+def _bool(run: LibraryInterpreter, node: ast.BoolOp, frame: Frame) -> Value:
     ends = isinstance(node.op, ast.Or)
     found: Value | None = None
     doubtful = False
     for one in node.values:
-        value = follow_expression(run, one, frame)
+        value = run.evaluate(one, frame)
         known = truth(value)
         found = value if found is None or not doubtful else either(found, value)
         if known is ends:
@@ -189,8 +178,8 @@ def _bool(run: RunWithConventions, node: ast.BoolOp, frame: Frame) -> Value:
     return found if found is not None else NONE
 
 
-def _unary(run: RunWithConventions, node: ast.UnaryOp, frame: Frame) -> Value:
-    value = follow_expression(run, node.operand, frame)
+def _unary(run: LibraryInterpreter, node: ast.UnaryOp, frame: Frame) -> Value:
+    value = run.evaluate(node.operand, frame)
     if isinstance(node.op, ast.Not):
         known = truth(value)
         return Expression(f"not {value.text}", NOT_KNOWN if known is None else not known)
@@ -199,57 +188,57 @@ def _unary(run: RunWithConventions, node: ast.UnaryOp, frame: Frame) -> Value:
     return Expression(f"-{value.text}")
 
 
-def _choice(run: RunWithConventions, node: ast.IfExp, frame: Frame) -> Value:
-    known = truth(follow_expression(run, node.test, frame))
+def _choice(run: LibraryInterpreter, node: ast.IfExp, frame: Frame) -> Value:
+    known = truth(run.evaluate(node.test, frame))
     if known is not None:
-        return follow_expression(run, node.body if known else node.orelse, frame)
-    return either(follow_expression(run, node.body, frame), follow_expression(run, node.orelse, frame))
+        return run.evaluate(node.body if known else node.orelse, frame)
+    return either(run.evaluate(node.body, frame), run.evaluate(node.orelse, frame))
 
 
-def _joined(run: RunWithConventions, node: ast.JoinedStr, frame: Frame) -> Value:
+def _joined(run: LibraryInterpreter, node: ast.JoinedStr, frame: Frame) -> Value:
     parts = []
     for one in node.values:
-        value = follow_expression(run, one.value if isinstance(one, ast.FormattedValue) else one, frame)
-        parts.append(_text_of(value))
+        value = run.evaluate(one.value if isinstance(one, ast.FormattedValue) else one, frame)
+        parts.append(key_text(value))
     return Expression(repr("".join(parts)), "".join(parts))
 
 
 def _comprehension(
-    run: RunWithConventions, node: ast.ListComp | ast.GeneratorExp | ast.SetComp, frame: Frame
+    run: LibraryInterpreter, node: ast.ListComp | ast.GeneratorExp | ast.SetComp, frame: Frame
 ) -> Value:
     items: list[Value] = []
-    _turn(run, node.generators, 0, frame, lambda: items.append(follow_expression(run, node.elt, frame)))
+    _turn(run, node.generators, 0, frame, lambda: items.append(run.evaluate(node.elt, frame)))
     return Items([(str(number), one) for number, one in enumerate(items)])
 
 
-def _dict_comprehension(run: RunWithConventions, node: ast.DictComp, frame: Frame) -> Value:
+def _dict_comprehension(run: LibraryInterpreter, node: ast.DictComp, frame: Frame) -> Value:
     items: list[tuple[str, Value]] = []
 
     def add() -> None:
-        items.append((_text_of(follow_expression(run, node.key, frame)), follow_expression(run, node.value, frame)))
+        items.append((key_text(run.evaluate(node.key, frame)), run.evaluate(node.value, frame)))
 
     _turn(run, node.generators, 0, frame, add)
     return Items(items, is_mapping=True)
 
 
 def _turn(
-    run: RunWithConventions, generators: list[ast.comprehension], depth: int, frame: Frame, add: Callable[[], None]
+    run: LibraryInterpreter, generators: list[ast.comprehension], depth: int, frame: Frame, add: Callable[[], None]
 ) -> None:
     if depth == len(generators):
         add()
         return
     one = generators[depth]
-    for item in run.turns(follow_expression(run, one.iter, frame)):
+    for item in run.turns(run.evaluate(one.iter, frame)):
         run.assign(one.target, item, frame)
-        if all(truth(follow_expression(run, test, frame)) is not False for test in one.ifs):
+        if all(truth(run.evaluate(test, frame)) is not False for test in one.ifs):
             _turn(run, generators, depth + 1, frame, add)
 
 
-def _subscript(run: RunWithConventions, node: ast.Subscript, frame: Frame) -> Value:
-    value = follow_expression(run, node.value, frame)
+def _subscript(run: LibraryInterpreter, node: ast.Subscript, frame: Frame) -> Value:
+    value = run.evaluate(node.value, frame)
     if isinstance(node.slice, ast.Slice):
         return _slice(run, value, node, frame)
-    key = follow_expression(run, node.slice, frame)
+    key = run.evaluate(node.slice, frame)
     known = plain(key)
     text = f"{value.text}[{key.text}]"
     if isinstance(value, Items):
@@ -266,7 +255,7 @@ def _subscript(run: RunWithConventions, node: ast.Subscript, frame: Frame) -> Va
         except Exception:  # whatever a stranger's values do
             return Expression(text)
     if isinstance(value, (External, Expression)):
-        return run.conventions.looked_up(value, known) or Expression(text)
+        return run.looked_up(value, known) or Expression(text)
     return Expression(text)
 
 
@@ -274,11 +263,10 @@ def _are_things(options: list[Value]) -> bool:
     return all(isinstance(one, (ClassValue, FunctionValue, External)) or is_module(one) for one in options)
 
 
-def _slice(run: RunWithConventions, value: Value, node: ast.Subscript, frame: Frame) -> Value:
+def _slice(run: LibraryInterpreter, value: Value, node: ast.Subscript, frame: Frame) -> Value:
     assert isinstance(node.slice, ast.Slice)
     ends: list[Any] = [
-        None if one is None else plain(follow_expression(run, one, frame))
-        for one in (node.slice.lower, node.slice.upper)
+        None if one is None else plain(run.evaluate(one, frame)) for one in (node.slice.lower, node.slice.upper)
     ]
     if isinstance(value, Items) and NOT_KNOWN not in ends and node.slice.step is None:
         return Items(value.items[slice(*ends)])
@@ -287,30 +275,30 @@ def _slice(run: RunWithConventions, value: Value, node: ast.Subscript, frame: Fr
     return Expression(f"{value.text}[{ast.unparse(node.slice)}]")
 
 
-def _walrus(run: RunWithConventions, node: ast.NamedExpr, frame: Frame) -> Value:
-    value = follow_expression(run, node.value, frame)
+def _walrus(run: LibraryInterpreter, node: ast.NamedExpr, frame: Frame) -> Value:
+    value = run.evaluate(node.value, frame)
     run.assign(node.target, value, frame)
     return value
 
 
-def _lambda(run: RunWithConventions, node: ast.Lambda, frame: Frame) -> Value:
+def _lambda(run: LibraryInterpreter, node: ast.Lambda, frame: Frame) -> Value:
     return FunctionValue(frame.path, node, frame.above, closure=dict(frame.names))
 
 
-def _call(run: RunWithConventions, node: ast.Call, frame: Frame) -> Value:
+def _call(run: LibraryInterpreter, node: ast.Call, frame: Frame) -> Value:
     arguments, named = _arguments(run, node, frame)
     name = super_attribute(node.func)
     if name:
         found = run.call_super(name, frame, arguments, named)
         return found if found is not None else NONE
     if isinstance(node.func, ast.Attribute):
-        holder = follow_expression(run, node.func.value, frame)
+        holder = run.evaluate(node.func.value, frame)
         done = _method(run, holder, node, arguments, named, frame)
         if done is not None:
             return done
         function = run.attribute(holder, node.func.attr)
     else:
-        function = follow_expression(run, node.func, frame)
+        function = run.evaluate(node.func, frame)
         if isinstance(function, External) and function.name.startswith("builtins."):
             done = _builtin(run, function.name, node, arguments, frame)
             if done is not None:
@@ -319,17 +307,17 @@ def _call(run: RunWithConventions, node: ast.Call, frame: Frame) -> Value:
     return run.call(function, arguments, named, f"{function.text}({shown})")
 
 
-def _arguments(run: RunWithConventions, node: ast.Call, frame: Frame) -> tuple[list[Value], dict[str, Value]]:
+def _arguments(run: LibraryInterpreter, node: ast.Call, frame: Frame) -> tuple[list[Value], dict[str, Value]]:
     arguments: list[Value] = []
     for one in node.args:
         if isinstance(one, ast.Starred):
-            listed = follow_expression(run, one.value, frame)
+            listed = run.evaluate(one.value, frame)
             arguments += [item for _, item in listed.items] if isinstance(listed, Items) else []
         else:
-            arguments.append(follow_expression(run, one, frame))
+            arguments.append(run.evaluate(one, frame))
     named: dict[str, Value] = {}
     for keyword in node.keywords:
-        value = follow_expression(run, keyword.value, frame)
+        value = run.evaluate(keyword.value, frame)
         if keyword.arg is not None:
             named[keyword.arg] = value
         elif (spread := mapping(value)) is not None:
@@ -338,7 +326,7 @@ def _arguments(run: RunWithConventions, node: ast.Call, frame: Frame) -> tuple[l
 
 
 def _method(
-    run: RunWithConventions,
+    run: LibraryInterpreter,
     holder: Value,
     node: ast.Call,
     arguments: list[Value],
@@ -370,7 +358,7 @@ def _method(
     if isinstance(holder, External) and method == "__init__" and isinstance(instance, ObjectValue):
         run.initialise(replace(instance, ancestors=Ancestors((holder,))), 0, arguments[1:], named)
         return NONE
-    return run.conventions.method(holder, method, arguments, named)
+    return run.method(holder, method, arguments, named)
 
 
 def _change_items(holder: Items, method: str, arguments: list[Value]) -> Value | None:
@@ -385,7 +373,7 @@ def _change_items(holder: Items, method: str, arguments: list[Value]) -> Value |
         holder.items.extend(arguments[0].items)
         return NONE
     if method == "add_module" and len(arguments) == 2:
-        holder.items.append((_text_of(arguments[0]), arguments[1]))
+        holder.items.append((key_text(arguments[0]), arguments[1]))
         return NONE
     return None
 
@@ -395,7 +383,7 @@ def _of_mapping(holder: Items, method: str, arguments: list[Value], *, in_doubt:
         holder.items.extend((name, either(NONE, one) if in_doubt else one) for name, one in more.items)
         return NONE
     if method == "pop" and arguments and holder.is_module:
-        taken = _text_of(arguments[0])
+        taken = key_text(arguments[0])
         popped = next((one for name, one in holder.items if name == taken), NONE)
         kept = [(name, either(NONE, one)) if name == taken else (name, one) for name, one in holder.items]
         holder.items[:] = kept if in_doubt else [(name, one) for name, one in kept if name != taken]
@@ -407,7 +395,7 @@ def _of_mapping(holder: Items, method: str, arguments: list[Value], *, in_doubt:
     if method == "values":
         return Items([(str(n), one) for n, (_, one) in enumerate(holder.items)])
     if method in ("get", "pop") and arguments:
-        found = next((one for name, one in holder.items if name == _text_of(arguments[0])), None)
+        found = next((one for name, one in holder.items if name == key_text(arguments[0])), None)
         if found is not None:
             return found
         return arguments[1] if len(arguments) > 1 else NONE
@@ -415,7 +403,7 @@ def _of_mapping(holder: Items, method: str, arguments: list[Value], *, in_doubt:
 
 
 def _register(
-    run: RunWithConventions,
+    run: LibraryInterpreter,
     holder: ObjectValue,
     method: str,
     arguments: list[Value],
@@ -428,37 +416,33 @@ def _register(
         flag = arguments[2] if len(arguments) > 2 else named.get("persistent", layers.TRUE)
         persistent = truth(flag)
         if value is NONE or plain(value) is None or persistent is False:
-            holder.attributes[_text_of(name)] = value
+            holder.attributes[key_text(name)] = value
             return NONE
-        run.hold(holder, _text_of(name), layers.held(value, persistent=persistent), place)
+        run.hold(holder, key_text(name), layers.held(value, persistent=persistent), place)
         return NONE
     if method in ("register_parameter", "add_module", "register_module"):
-        run.hold(holder, _text_of(name), value, place)
+        run.hold(holder, key_text(name), value, place)
         return NONE
     return None
 
 
-def _builtin(run: RunWithConventions, name: str, node: ast.Call, arguments: list[Value], frame: Frame) -> Value | None:
+def _builtin(run: LibraryInterpreter, name: str, node: ast.Call, arguments: list[Value], frame: Frame) -> Value | None:
     if name == "builtins.getattr" and len(arguments) > 1:
         word = plain(arguments[1])
         if not isinstance(word, str):
             return Expression(f"getattr({arguments[0].text}, {arguments[1].text})")
-        if (
-            isinstance(arguments[0], ObjectValue)
-            and len(arguments) > 2
-            and not run.conventions.has(arguments[0], word)
-        ):
+        if isinstance(arguments[0], ObjectValue) and len(arguments) > 2 and not run.has(arguments[0], word):
             return arguments[2]
         return run.attribute(arguments[0], word)
     if name == "builtins.setattr" and len(arguments) == 3 and isinstance(arguments[0], ObjectValue):
-        run.hold(arguments[0], _text_of(arguments[1]), arguments[2], run.place(node, frame))
+        run.hold(arguments[0], key_text(arguments[1]), arguments[2], run.place(node, frame))
         return NONE
     if name == "builtins.hasattr" and len(arguments) == 2 and isinstance(arguments[0], External):
         return Expression(
             f"hasattr({arguments[0].text}, {arguments[1].text})", True
         )  # that is asked of older releases
     if name == "builtins.hasattr" and len(arguments) == 2 and isinstance(arguments[0], ObjectValue):
-        known = run.conventions.has(arguments[0], _text_of(arguments[1]))
+        known = run.has(arguments[0], key_text(arguments[1]))
         return Expression(f"hasattr({arguments[0].text}, {arguments[1].text})", known)
     if name == "builtins.isinstance" and len(arguments) == 2:
         value = plain(arguments[0])
@@ -474,8 +458,8 @@ def _builtin(run: RunWithConventions, name: str, node: ast.Call, arguments: list
     return None
 
 
-def call_external(
-    run: RunWithConventions, name: str, arguments: list[Value], named: dict[str, Value], text: str
+def _call_external(
+    run: LibraryInterpreter, name: str, arguments: list[Value], named: dict[str, Value], text: str
 ) -> Value:
     """The value of a call of something that is not of the tree."""
     if name in layers.OF_PARAMETERS:
@@ -526,7 +510,7 @@ def call_external(
     if name.startswith("copy.") and arguments:
         copied = arguments[0]
         is_config = isinstance(copied, ObjectValue) and is_configuration(copied)
-        return run.conventions.copied(copied) if isinstance(copied, ObjectValue) and is_config else copied
+        return run.copied(copied) if isinstance(copied, ObjectValue) and is_config else copied
     return Expression(text.replace("builtins.", ""), may_be_module=not name.startswith(_NO_MODULES))
 
 
@@ -545,10 +529,10 @@ def _container(name: str, arguments: list[Value]) -> Items:
 def _pairs(given: Items) -> list[tuple[str, Value]]:
     """The entries of a mapping that is given as pairs."""
     pairs = [one.items for _, one in given.items if isinstance(one, Items) and len(one.items) == 2]
-    return [(_text_of(key[1]), value[1]) for key, value in pairs]
+    return [(key_text(key[1]), value[1]) for key, value in pairs]
 
 
-def _iterated(run: RunWithConventions, name: str, arguments: list[Value], text: str) -> Value:
+def _iterated(run: LibraryInterpreter, name: str, arguments: list[Value], text: str) -> Value:
     turns = [run.turns(one) for one in arguments]
     if name == "builtins.reversed":
         return Items([(str(n), one) for n, one in enumerate(reversed(turns[0]))]) if turns else NONE
@@ -562,12 +546,7 @@ def _iterated(run: RunWithConventions, name: str, arguments: list[Value], text: 
     return Items([(str(number), row) for number, row in enumerate(rows)])
 
 
-def _text_of(value: Value) -> str:
-    known = plain(value)
-    return "*" if known is NOT_KNOWN else str(known)
-
-
-_Reader = Callable[[RunWithConventions, Any, Frame], Value]
+_Reader = Callable[[LibraryInterpreter, Any, Frame], Value]
 _READERS: Mapping[type[ast.expr], _Reader] = {
     ast.Constant: _constant,
     ast.Name: _name,
@@ -591,3 +570,16 @@ _READERS: Mapping[type[ast.expr], _Reader] = {
     ast.Lambda: _lambda,
     ast.Call: _call,
 }
+
+
+class Interpreter(LibraryInterpreter):
+    """Follows bodies of one tree with all that decides names and shapes."""
+
+    def evaluate(self, node: ast.expr, frame: Frame) -> Value:
+        """The value of an expression."""
+        reader = _READERS.get(type(node))
+        return reader(self, node, frame) if reader is not None else Expression(ast.unparse(node))
+
+    def call_external(self, name: str, arguments: list[Value], named: dict[str, Value], text: str) -> Value:
+        """The value of a call of something that is not of the tree."""
+        return _call_external(self, name, arguments, named, text)

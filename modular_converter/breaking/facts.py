@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from modular_converter.breaking.conventions import default_of
-from modular_converter.breaking.interpret import Interpreter
+from modular_converter.breaking.expressions import Interpreter
 from modular_converter.breaking.names import Frame, Names
 from modular_converter.breaking.values import (
     Ancestors,
@@ -275,9 +275,9 @@ class _Reader:
         return _Own(methods, dict(_fields(cls, methods, written)), dict(_variables(cls)))
 
     def _state(self, cls: ClassValue, ancestors: Sequence[ClassValue | External]) -> Node:
-        before = self._run.conventions.lasting_writes
+        before = self._run.lasting_writes
         made = self._run.instantiate(cls, [self._config(ancestors)], {})
-        if self._run.conventions.lasting_writes != before:
+        if self._run.lasting_writes != before:
             self._configs.clear()
         return self._states.node(made, CodePlace(cls.path, cls.line, cls.name))
 

@@ -8,18 +8,21 @@ compared.
 
 from __future__ import annotations
 
+import abc
 import ast
+import contextlib
+import functools
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from modular_converter.breaking import expressions, layers
-from modular_converter.breaking.conventions import POST_INIT, Conventions, is_configuration
+from modular_converter.breaking import layers
 from modular_converter.breaking.layers import HELD, exchange
 from modular_converter.breaking.names import Frame, Names
 from modular_converter.breaking.values import (
     NONE,
     NOT_KNOWN,
+    POST_INIT,
     ClassValue,
     CodePlace,
     Either,
@@ -34,7 +37,9 @@ from modular_converter.breaking.values import (
     Slot,
     Value,
     either,
+    is_configuration,
     is_module,
+    key_text,
     plain,
     truth,
 )
@@ -51,15 +56,14 @@ _ANY = Expression("*")
 _NUMBER = re.compile(r"\d+")
 
 
-class Interpreter:
-    """Follows bodies of one tree."""
+class StatementInterpreter(abc.ABC):
+    """Follows bodies of one tree: statements, and calls of its functions and classes."""
 
     def __init__(self, names: Names, models: str, files_in: Callable[[str], Sequence[str]]) -> None:
         """`models` is the folder of models; `files_in` gives the files of a model's folder."""
         self.names = names
         self.models = models
         self.files_in = files_in
-        self.conventions = Conventions(self)
         self._made: dict[tuple[object, ...], ObjectValue] = {}
         self._kept: list[object] = []
         """The arguments of objects that were made: they are told apart by their identity."""
@@ -98,11 +102,14 @@ class Interpreter:
             found = self.names.meaning(path, name)
             if isinstance(found, tuple):
                 where, node, above = found
-                known = self.conventions.mapping(where, name, node)
-                found = known if known is not None else self.evaluate(node, Frame(where, above))
+                found = self.of_assignment(where, name, node, above)
                 found = replace(found, text=name) if isinstance(found, Expression) else found
             self._constants[key] = Expression(name) if found is None else found
         return self._constants[key]
+
+    def of_assignment(self, path: str, name: str, node: ast.expr, above: int) -> Value:
+        """The value that an assignment at the top level of a file gives a name. `above` is the line above it."""
+        return self.evaluate(node, Frame(path, above))
 
     def attribute(self, value: Value, name: str) -> Value:
         """`value.name`."""
@@ -111,23 +118,18 @@ class Interpreter:
                 return self.constant(value.name.removeprefix("file:"), name)
             return External(f"{value.name}.{name}")
         if isinstance(value, ObjectValue):
-            return self._of_instance(value, name)
+            return self.of_instance(value, name)
         if isinstance(value, ClassValue):
             found = self.of_class(self.names.ancestors(value), name, None)
             return found if found is not None else Expression(f"{value.name}.{name}")
         if isinstance(value, Layer) and name in value.given:
             return value.given[name]
         if isinstance(value, Either):
-            options = [self.attribute(one, name) for one in value.options]
-            found = options[0]
-            for one in options[1:]:
-                found = either(found, one)
-            return found
+            return functools.reduce(either, [self.attribute(one, name) for one in value.options])
         return Expression(f"{value.text}.{name}")
 
-    def _of_instance(self, instance: ObjectValue, name: str) -> Value:
-        if is_configuration(instance):
-            return self.conventions.setting(instance, name)
+    def of_instance(self, instance: ObjectValue, name: str) -> Value:
+        """The attribute of an object."""
         if name in instance.attributes:
             return instance.attributes[name]
         if (numbered := _NUMBER.sub("*", name)) in instance.attributes:  # `self.part_0`, made in a loop
@@ -150,9 +152,9 @@ class Interpreter:
                 return self.evaluate(cls.variables[name], Frame(cls.path, cls.above))
         return None
 
+    @abc.abstractmethod
     def evaluate(self, node: ast.expr, frame: Frame) -> Value:
         """The value of an expression."""
-        return expressions.follow_expression(self, node, frame)
 
     # calls
 
@@ -165,14 +167,14 @@ class Interpreter:
         if isinstance(function, Partial):
             return self.call(function.function, [*function.arguments, *arguments], {**function.named, **named}, text)
         if isinstance(function, External):
-            return expressions.call_external(self, function.name, arguments, named, text)
+            return self.call_external(function.name, arguments, named, text)
         if isinstance(function, Either):
-            found: Value | None = None
-            for one in function.options:
-                made = self.call(one, arguments, named, text)
-                found = made if found is None else either(found, made)
-            return found if found is not None else Expression(text, may_be_module=True)
+            return functools.reduce(either, [self.call(one, arguments, named, text) for one in function.options])
         return Expression(text, may_be_module=True)
+
+    @abc.abstractmethod
+    def call_external(self, name: str, arguments: list[Value], named: dict[str, Value], text: str) -> Value:
+        """The value of a call of something that is not of the tree."""
 
     def call_function(self, function: FunctionValue, arguments: Sequence[Value], named: Mapping[str, Value]) -> Value:
         """The value that a function of the tree returns."""
@@ -182,8 +184,6 @@ class Interpreter:
             and function.text != "__init__"
             and self._is_active(node, function.path, arguments)
         )
-        if function.owner is not None and self.conventions.makes_nothing(function.owner, function.text):
-            return NONE
         if not isinstance(node, (*FUNCTIONS, ast.Lambda)) or is_again or len(self._active) > MOST_DEPTH:
             return Expression(f"{function.text}()", may_be_module=True)
         frame = Frame(function.path, function.above, dict(function.closure), function.instance, function.owner)
@@ -201,10 +201,7 @@ class Interpreter:
             self.body(node.body, frame)
         finally:
             self._active.pop()
-        found: Value = NONE
-        for number, one in enumerate(frame.returned):
-            found = one if number == 0 else either(found, one)
-        return found
+        return functools.reduce(either, frame.returned) if frame.returned else NONE
 
     def _call_lambda(
         self, node: ast.Lambda, arguments: Sequence[Value], named: Mapping[str, Value], frame: Frame
@@ -249,34 +246,33 @@ class Interpreter:
         self, cls: ClassValue, arguments: Sequence[Value], named: Mapping[str, Value], text: str = ""
     ) -> Value:
         """An object of a class, after its `__init__`."""
-        key = (cls, *map(self._key, arguments), *((name, self._key(one)) for name, one in sorted(named.items())))
+        key = (cls, *map(self.key, arguments), *((name, self.key(one)) for name, one in sorted(named.items())))
         known = self._made.get(key)
         if known is None:
-            instance = ObjectValue(cls, self.names.ancestors(cls), text or cls.name)
-            doubts, self._doubts = self._doubts, 0
-            try:
-                if is_configuration(instance):
-                    return self.conventions.configuration(instance, arguments, named)
-                self._made[key] = known = instance
-                self._kept.append((arguments, named))
-                if len(self._active) > MOST_DEPTH:
-                    instance.is_complete = False
-                else:
-                    self._unfinished.add(id(instance.attributes))
-                    instance.attributes |= {} if instance.is_module else named
-                    self.initialise(instance, 0, arguments, named)
-                    self._unfinished.discard(id(instance.attributes))
-            finally:
-                self._doubts = doubts
+            self._made[key] = known = ObjectValue(cls, self.names.ancestors(cls), text or cls.name)
+            self._kept.append((arguments, named))
+            if len(self._active) > MOST_DEPTH:
+                known.is_complete = False
+            else:
+                self._unfinished.add(id(known.attributes))
+                known.attributes |= {} if known.is_module else named
+                with self.certain():
+                    self.initialise(known, 0, arguments, named)
+                self._unfinished.discard(id(known.attributes))
         return replace(known, attributes=dict(known.attributes), slots=dict(known.slots))
 
-    def _key(self, value: Value) -> object:
+    @contextlib.contextmanager
+    def certain(self) -> Iterator[None]:
+        """A time in which no condition stands around what is followed."""
+        doubts, self._doubts = self._doubts, 0
+        try:
+            yield
+        finally:
+            self._doubts = doubts
+
+    def key(self, value: Value) -> object:
         """What two arguments must share so that they make the same object."""
-        if isinstance(value, Expression):
-            return value.text, repr(value.value)
-        if isinstance(value, ObjectValue) and is_configuration(value):
-            return value.text, id(value.attributes), self.conventions.writes[id(value.attributes)]
-        return id(value)
+        return (value.text, repr(value.value)) if isinstance(value, Expression) else id(value)
 
     def initialise(
         self,
@@ -287,10 +283,9 @@ class Interpreter:
         method: str = "__init__",
     ) -> None:
         """Run the first `__init__` among the ancestors of an object, from a position on; of a configuration `method`."""
-        if is_configuration(instance):
-            self.conventions.initialise(instance, start, method, arguments, named)
-            return
         for cls in instance.ancestors[start:]:
+            if self.is_known_base(instance, cls, method, arguments, named):
+                return
             if isinstance(cls, External):
                 if made := layers.layer(cls.name, arguments, named):
                     for name, (shape, present) in made.tensors.items():
@@ -303,18 +298,26 @@ class Interpreter:
                     self._container(cls.name, instance, arguments)
                     return
                 continue
-            if self.conventions.is_model_base(cls):
-                instance.attributes["config"] = arguments[0] if arguments else named.get("config", NONE)
-                return
-            if "__init__" in cls.members.by_name:
-                node = cls.members.by_name["__init__"].node
+            if method in cls.members.by_name:
+                node = cls.members.by_name[method].node
                 function = FunctionValue(cls.path, node, cls.above, instance, cls)
                 self.call_function(function, arguments, named)
                 return
 
+    @abc.abstractmethod
+    def is_known_base(
+        self,
+        instance: ObjectValue,
+        cls: ClassValue | External,
+        method: str,
+        arguments: Sequence[Value],
+        named: Mapping[str, Value],
+    ) -> bool:
+        """Whether what a class does in its `method` is known without following it; it is done then."""
+
     def _container(self, name: str, instance: ObjectValue, arguments: Sequence[Value]) -> None:
         if name in layers.CONTAINERS:
-            made = expressions.call_external(self, name, list(arguments), {}, name)
+            made = self.call_external(name, list(arguments), {}, name)
             if isinstance(made, Items):
                 place = CodePlace(instance.cls.path, instance.cls.line, instance.cls.name)
                 for key, value in made.items:
@@ -463,15 +466,16 @@ class Interpreter:
             key = self.evaluate(target.slice, frame)
             if isinstance(target.value, ast.Attribute) and target.value.attr == HELD:
                 holder = self.evaluate(target.value.value, frame)
-                if exchange(holder, _written(key), value, is_certain=self._doubts == 0):
+                if exchange(holder, key_text(key), value, is_certain=self._doubts == 0):
                     return
             if isinstance(holder, Expression) and isinstance(target.value, ast.Attribute):
                 owner = self.evaluate(target.value.value, frame)
-                holder = self.conventions.written_to(owner, target.value.attr) or holder
+                if isinstance(owner, ObjectValue) and is_configuration(owner):
+                    holder = owner.attributes.get(target.value.attr, holder)
             if isinstance(holder, Items):
-                holder.items.append((_written(key), value))
+                holder.items.append((key_text(key), value))
             elif isinstance(holder, ObjectValue) and holder.is_module:  # of a class that is a `ModuleDict`
-                self.hold(holder, _written(key), value, self.place(target, frame))
+                self.hold(holder, key_text(key), value, self.place(target, frame))
 
     def _hold_in_layer(self, holder: Layer, name: str, value: Value) -> None:
         """`layer.bias = value`. Other models must not share a layer that was changed."""
@@ -496,9 +500,6 @@ class Interpreter:
 
     def hold(self, holder: ObjectValue, name: str, value: Value, place: CodePlace) -> None:
         """`holder.name = value`: modules, parameters and buffers stand in its state dict under the name."""
-        if is_configuration(holder):
-            self.conventions.set(holder, name, value, doubtful=self._doubts > 0)
-            return
         if holder.is_module and id(holder.attributes) not in self._unfinished:
             self._made.clear()  # other models must not share a module that this one changes
         known = holder.attributes.get(name)
@@ -524,7 +525,3 @@ def _is_of_item(target: ast.Attribute) -> bool:
 def _is_held(value: Value) -> bool:
     """Whether a module that has this attribute has it in its state dict."""
     return is_module(value) or (isinstance(value, HeldTensor) and value.is_persistent is not False)
-
-
-def _written(value: Value) -> str:
-    return str(value.value) if isinstance(value, Expression) and value.is_known else "*"

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from modular_converter.breaking.facts import ModelTree
 from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import Listings, required_models_folder
+from modular_converter.files.read import text_of_content
 from modular_converter.findings import ConversionError
 from modular_converter.git.work_tree import GitError, WorkTrees
 from modular_converter.rules import input_files
@@ -69,11 +70,11 @@ def _of_texts(label: str, models: str, texts: Iterable[tuple[str, bytes]], setti
     overlay: dict[str, str] = {}
     names: dict[str, list[str]] = {}
     for name, content in texts:
+        path = os.path.join(top, *name.split("/"))
         try:
-            text = content.decode("utf-8-sig")
-        except UnicodeDecodeError:
+            overlay[path] = text_of_content(path, content)
+        except ConversionError:
             continue  # the check of that file tells of it
-        overlay[os.path.join(top, *name.split("/"))] = text.replace("\r\n", "\n").replace("\r", "\n")
         folder, _, last = name.rpartition("/")
         above, _, model = folder.rpartition("/")
         if above == models:

@@ -49,14 +49,10 @@ class Causes:
             module = self._module(modular)
             if module is None:
                 return place
-            own = self._own_line(module, modular, place, change)
-            source = (
-                None
-                if own is not None and self._says(module, place.owner, change.word)
-                else self._source(module, modular, place, change)
-            )
+            line, is_named = _line_of(change.word, module.definitions.get(place.owner or "__all__"))
+            source = None if is_named else self._source(module, modular, place, change)
             if source is None:
-                return own or CodePlace(modular, 1, place.owner)
+                return CodePlace(modular, line, place.owner)
             place = source.place
         return place
 
@@ -65,20 +61,6 @@ class Causes:
             return self._library.module(path) if path and self._library.exists(path) else None
         except ConversionError:
             return None
-
-    def _says(self, module: Module, owner: str, word: str) -> bool:
-        """Whether the class of the modular file, or the file for a change of no class, names what has changed."""
-        statement = module.definitions.get(owner or "__all__")
-        return statement is not None and re.search(rf"\b{re.escape(word)}\b", statement.text) is not None
-
-    def _own_line(self, module: Module, path: str, place: CodePlace, change: ModelChange) -> CodePlace | None:
-        statement = module.definitions.get(place.owner or "__all__")
-        if statement is None:
-            return None
-        lines = statement.text.split("\n")
-        pattern = re.compile(rf"\b{re.escape(change.word)}\b")
-        first = next((number for number, line in enumerate(lines) if pattern.search(line)), 0)
-        return CodePlace(path, statement.line + first, place.owner)
 
     def _source(self, module: Module, modular: str, place: CodePlace, change: ModelChange) -> ModelChange | None:
         """The same change in the neighbour that the class is taken from."""
@@ -107,6 +89,16 @@ class Causes:
                 if shared >= LEAST_SUFFIX:
                     found.append((-shared, path, name))
         return [(path, name) for _, path, name in sorted(found)]
+
+
+def _line_of(word: str, statement: Statement | None) -> tuple[int, bool]:
+    """The line of a class of the modular file, or of `__all__` for a change of no class, that names what has changed, else its
+    first one; and whether it names it.
+    """
+    if statement is None:
+        return 1, False
+    found = re.search(rf"\b{re.escape(word)}\b", statement.text)
+    return statement.line + (statement.text.count("\n", 0, found.start()) if found else 0), found is not None
 
 
 NAMED = 6

@@ -28,6 +28,7 @@ class _NotKnown:
 NOT_KNOWN = _NotKnown()
 CONFIG_BASES = frozenset({"PreTrainedConfig", "PretrainedConfig"})
 """The bases of all configurations."""
+POST_INIT = "__post_init__"
 PROPERTY = "property"
 """The end of the names of decorators of methods that are read as attributes, as `cached_property` and `classproperty`;
 a setter of the same name stands below."""
@@ -284,6 +285,11 @@ def is_module(value: Value) -> bool:
     return isinstance(value, Layer) or (isinstance(value, (Items, ObjectValue)) and value.is_module)
 
 
+def is_configuration(value: Value) -> bool:
+    """Whether a value is a configuration."""
+    return isinstance(value, ObjectValue) and value.ancestors.is_configuration
+
+
 def either(one: Value, other: Value) -> Value:
     """One of two values."""
     if one is other or (isinstance(one, Expression) and isinstance(other, Expression) and one.text == other.text):
@@ -318,6 +324,12 @@ def plain(value: Value) -> object:
             return NOT_KNOWN
         return dict(zip([name for name, _ in value.items], items)) if value.is_mapping else items
     return NOT_KNOWN
+
+
+def key_text(value: Value) -> str:
+    """The text of a name or a key; `*` for one that is not known."""
+    known = plain(value)
+    return "*" if known is NOT_KNOWN else str(known)
 
 
 def mapping(value: Value) -> Items | None:

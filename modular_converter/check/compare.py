@@ -78,7 +78,7 @@ def differ_by_layout_alone(old: str, new: str) -> bool:
 
     The indentation of docstrings, line breaks, quotes and parentheses are layout. A text that is not Python has none.
     """
-    for before, after in (_differing_parts(old, new), (old, new)):
+    for before, after in (differing_texts(old, new), (old, new)):
         try:
             if _tree(before) != _tree(after):
                 return False
@@ -88,7 +88,7 @@ def differ_by_layout_alone(old: str, new: str) -> bool:
     return False
 
 
-def _differing_parts(old: str, new: str) -> tuple[str, str]:
+def differing_texts(old: str, new: str) -> tuple[str, str]:
     """The texts without their common definitions at the start and the end; the whole texts if the common start ends in
     a string.
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from modular_converter.check.blame import Cause, CommitHistory
-from modular_converter.check.compare import Difference, StaleFile, compare, differ_by_layout_alone
+from modular_converter.check.compare import Difference, StaleFile, compare, differ_by_layout_alone, differing_texts
 from modular_converter.check.conversions import Conversions, Differences
 from modular_converter.check.tree_changes import FileChange, file_changes
 from modular_converter.convert.conversion import Conversion
@@ -177,10 +177,6 @@ def _lines(text: str, span: tuple[int, int]) -> str:
     return "\n".join(text.split("\n")[span[0] - 1 : span[1] - 1])
 
 
-BETWEEN = "\n\n\n"
-"""The blank lines between the classes and functions of a formatted file."""
-
-
 GIVEN = Cause("the given text of the modular file is not the one on disk", is_in_sources=True)
 """The cause where git need not be asked."""
 
@@ -213,7 +209,8 @@ def _describe(
 ) -> Difference:
     """The findings about one stale file."""
     shared = [one for one in groups if stale.path in one.members]
-    own = [change for change in (shared[0].changes[stale.path] if shared else ()) if not _is_in(change.kind, shared)]
+    kinds = {one.kind for one in shared}
+    own = [change for change in (shared[0].changes[stale.path] if shared else ()) if change.kind not in kinds]
     findings = [one.finding for one in shared]
     if not shared or own:
         line = own[0].old.start if own else None
@@ -225,10 +222,6 @@ def _describe(
         findings.insert(0, finding)
     is_shown = not shared or bool(own) or any(one.first == stale.path for one in shared)
     return Difference(stale.target, stale.conversion.path, stale.old, stale.new, tuple(findings), is_shown=is_shown)
-
-
-def _is_in(kind: str, groups: Sequence[AlikeFiles]) -> bool:
-    return any(kind == one.kind for one in groups)
 
 
 def _own_finding(stale: StaleFile, cause: Cause | None, line: int | None) -> Finding:
@@ -248,10 +241,8 @@ def _own_finding(stale: StaleFile, cause: Cause | None, line: int | None) -> Fin
 
 def changed_definitions(old: str, new: str) -> list[str]:
     """The top-level definitions whose code differs, or that only one of the texts has, in order of the new text."""
-    olds, news = old.split(BETWEEN), new.split(BETWEEN)
-    same = set(olds).intersection(news)  # the equal parts, mostly nearly all, are not parsed
-    before, after = (_definitions(BETWEEN.join(one for one in some if one not in same)) for some in (olds, news))
-    if before is None or after is None:  # the cut was inside of a string
+    before, after = map(_definitions, differing_texts(old, new))
+    if before is None or after is None:  # no Python, or the cut was inside of a string
         before, after = _definitions(old) or {}, _definitions(new) or {}
     return [name for name in {**after, **before} if before.get(name) != after.get(name)]
 
@@ -331,7 +322,11 @@ def leave_out_formatting(
     """
     left = [one for one in stale if one.old is None or not differ_by_layout_alone(one.old, one.new)]
     again = _format_again(left, settings)
-    left = [one for one in left if one.target not in again or not _same(again[one.target], one.new)]
+    left = [
+        one
+        for one in left
+        if (text := again.get(one.target)) is None or not (text == one.new or differ_by_layout_alone(text, one.new))
+    ]
     return left, (tool_errors.with_count(wrong[0], len(stale) - len(left)), *wrong[1:])
 
 
@@ -351,7 +346,3 @@ def _format_again(stale: Sequence[StaleFile], settings: Settings) -> dict[str, s
         with contextlib.suppress(ConversionError):
             again.update(format_files(texts, formattings[folder]).texts)
     return again
-
-
-def _same(old: str, new: str) -> bool:
-    return old == new or differ_by_layout_alone(old, new)

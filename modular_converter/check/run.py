@@ -83,7 +83,7 @@ class CheckResult(NamedTuple):
 
 def check(options: CheckOptions) -> CheckResult:
     """Check that generated files equal their conversion. Nothing is written without `fix`."""
-    listings = Listings(_Unignored())
+    listings = Listings(_unignored())
     unchecked: list[Finding] = []
     try:
         selection = _select(options, listings)
@@ -138,17 +138,16 @@ def _findings_of(differences: Sequence[Difference]) -> list[Finding]:
     return [*(one for one in found if one.related), *(one for one in found if not one.related)]
 
 
-class _Unignored:
+def _unignored() -> Unignored:
     """`UnignoredFiles`, imported only for a hidden folder or an output folder: an ordinary check needs no git."""
 
-    @functools.cached_property
-    def _files(self) -> Unignored:
+    @functools.cache
+    def files() -> Unignored:
         from modular_converter.git.work_tree import UnignoredFiles
 
         return UnignoredFiles()
 
-    def __call__(self, folder: str, names: Sequence[str]) -> Collection[str] | None:
-        return self._files(folder, names)
+    return lambda folder, names: files()(folder, names)
 
 
 def _select(options: CheckOptions, listings: Listings) -> Selection:

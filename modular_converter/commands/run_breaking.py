@@ -59,17 +59,14 @@ def run(
     if markdown:
         checked = check(CheckOptions(arguments, *tree, workers=others["workers"], cache=cache))
         shown = functools.partial(shown_posix, folder=os.getcwd())
-        _write(markdown, comment(checked.differences, result.groups, shown))
+        text = comment(checked.differences, result.groups, shown)
+        if markdown == "-":
+            click.echo(text, nl=False)
+        else:
+            replace_file(os.path.abspath(markdown), text.encode("utf-8", "backslashreplace"))
     if not quiet:
         _summarize(result, against, time.perf_counter() - started)
     return exit_code(result.findings, incomplete=result.incomplete)
-
-
-def _write(path: str, text: str) -> None:
-    if path == "-":
-        click.echo(text, nl=False)
-    else:
-        replace_file(os.path.abspath(path), text.encode("utf-8", "backslashreplace"))
 
 
 def _summarize(result: BreakingResult, against: str, seconds: float) -> None:

@@ -74,7 +74,8 @@ def run(
     if statistics:
         print_statistics([*result.findings, *(() if is_reported else extra)])
     if not quiet:
-        _report_cache(result, cache)
+        if cache is not None and result.converted and (reason := unusable(cache)):
+            _warn_of_cache(cache, f"remembers nothing for the next run: {reason}")
         _summarize(result, len(left_out), len(reported) - len(shown), time.perf_counter() - started)
     return result.exit_code
 
@@ -154,12 +155,6 @@ def _code_of_rule_off(entry: str) -> str:
             f"{rule.code} is reported anyway; --select is for rules that are off by default: {off}."
         )
     return rule.code
-
-
-def _report_cache(result: CheckResult, cache: str | None) -> None:
-    """Print why nothing could be stored, if the next run must therefore convert the same files again."""
-    if cache is not None and result.converted and (reason := unusable(cache)):
-        _warn_of_cache(cache, f"remembers nothing for the next run: {reason}")
 
 
 def _warn_of_cache(folder: str, trouble: str) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import click
 
@@ -15,7 +13,7 @@ from modular_converter.files.arguments import ALL
 from modular_converter.files.atomic_write import replace_file
 from modular_converter.findings import ConversionError
 from modular_converter.git import merge_driver
-from modular_converter.git.merge_driver import Unresolved, resolved
+from modular_converter.git.merge_driver import OutcomeCache, Unresolved, resolved
 from modular_converter.git.work_tree import GitError, Repository, WorkTrees
 from modular_converter.reporting.display import count, report_line, shown_path
 
@@ -24,21 +22,15 @@ NOTE = "# modular-converter: "
 """The beginning of the line that stands above a file which could not be resolved."""
 
 
-class _Memory(NamedTuple):
+def _outcomes(folder: str) -> OutcomeCache:
     """The files of merges in the folder of the cache, for this tool as it is."""
 
-    folder: str
-
-    def read(self, name: str) -> Mapping[str, Sequence[str]]:
-        """What was written."""
-        return read_values(self.folder, self._entry(name))
-
-    def write(self, name: str, values: Mapping[str, Sequence[str]]) -> None:
-        """Remember it."""
-        keep_values(self.folder, self._entry(name), values)
-
-    def _entry(self, name: str) -> str:
+    def entry(name: str) -> str:
         return digest(f"merge {tool_stamp()!r} {name}".encode("utf-8", "surrogatepass"))
+
+    return OutcomeCache(
+        lambda name: read_values(folder, entry(name)), lambda name, values: keep_values(folder, entry(name), values)
+    )
 
 
 def set_up(root: str | None, package: str | None, *, yes: bool) -> int:
@@ -77,7 +69,7 @@ def resolve_versions(base: str, ours: str, theirs: str, path: str) -> int:
     with open(base, "rb") as file, open(theirs, "rb") as other:
         versions = file.read(), other.read()
     try:
-        text = resolved(_repository(os.getcwd()), path, *versions, _Memory(cache_folder()))
+        text = resolved(_repository(os.getcwd()), path, *versions, _outcomes(cache_folder()))
     except (Unresolved, GitError, ConversionError) as error:
         with open(ours, encoding="utf-8", errors="surrogateescape", newline="") as old:
             kept = old.read()

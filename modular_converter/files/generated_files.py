@@ -7,10 +7,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
-from modular_converter.files.read import is_installed, refuse_link_out, root_of
+from modular_converter.files.read import is_installed, read_inside, root_of
 from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.rules import input_files, settings_tables
-from modular_converter.settings.disk import is_below
+from modular_converter.settings.disk import FileTooLarge, is_below
 from modular_converter.settings.layout import is_modular, models_folder_of
 from modular_converter.settings.load import is_unchecked
 from modular_converter.settings.values import Settings
@@ -41,16 +41,10 @@ def current_text(target: str, settings: Settings) -> str | None:
 
     Raises `ConversionError` for a link out of the root, and for a file over the size limit.
     """
-    refuse_link_out(target, settings)
-    if not os.path.isfile(target):  # a device or a pipe might never end
-        return None
     try:
-        with open(target, "rb") as file:
-            content = file.read(settings.max_file_bytes + 1)
-        if len(content) > settings.max_file_bytes:
-            size = os.path.getsize(target)
-            raise ConversionError(input_files.too_large(Location(target), size, settings.max_file_bytes))
-        return content.decode("utf-8")
+        return read_inside(target, settings).decode("utf-8")
+    except FileTooLarge as error:
+        raise ConversionError(input_files.too_large(Location(target), error.size, settings.max_file_bytes)) from None
     except (OSError, UnicodeDecodeError):
         return None
 

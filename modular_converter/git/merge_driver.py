@@ -15,9 +15,9 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from modular_converter.convert.source.library import Library
 from modular_converter.files.atomic_write import replace_file
@@ -142,14 +142,11 @@ class _Outcome(NamedTuple):
     reason: str = ""
 
 
-class OutcomeCache(Protocol):
-    """Remembers the files of a merge, which git asks for one by one."""
+class OutcomeCache(NamedTuple):
+    """Remembers the files of a merge, which git asks for one by one, by the name of the merge."""
 
-    def read(self, name: str) -> Mapping[str, Sequence[str]]:
-        """What was written."""
-
-    def write(self, name: str, values: Mapping[str, Sequence[str]]) -> None:
-        """Remember it, if that is possible."""
+    read: Callable[[str], Mapping[str, Sequence[str]]]
+    write: Callable[[str, Mapping[str, Sequence[str]]], None]
 
 
 def resolved(repository: Repository, path: str, base: bytes, theirs: bytes, memory: OutcomeCache) -> str:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import io
-import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Severity
 from modular_converter.reporting import display
 from modular_converter.reporting.display import names_a_file, shown_path
 
-
-if TYPE_CHECKING:
-    from rich.text import Text
 
 TAB = "    "
 BEFORE = 100
@@ -23,7 +18,7 @@ STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow"}
 
 def render(findings: Iterable[Finding], folder: str) -> str:
     """Plain text, for files and other programs."""
-    return "".join(_plain(finding, folder) for finding in findings)
+    return "".join(text for finding in findings for text, _ in _pieces(finding, folder))
 
 
 def render_rich(findings: Sequence[Finding], folder: str) -> str:
@@ -31,11 +26,12 @@ def render_rich(findings: Sequence[Finding], folder: str) -> str:
     if not findings:
         return ""
     from rich.console import Console
+    from rich.text import Text
 
     buffer = io.StringIO()
     console = Console(file=buffer, force_terminal=True, color_system="standard", highlight=False, soft_wrap=True)
     for finding in findings:
-        console.print(_styled(finding, folder), end="")
+        console.print(Text.assemble(*_pieces(finding, folder)), end="")
     return buffer.getvalue()
 
 
@@ -54,22 +50,12 @@ def excerpt(finding: Finding) -> tuple[str, str, str] | None:
     last = first + display.WIDEST
     before, marked = ("…" if first else "") + line[first:start], line[start : min(end, last)]
     after = line[min(end, last) : last] + ("…" if len(line) > last else "")
-    before, marked, after = (_untabbed(display.escaped(piece)) for piece in (before, marked, after))
+    before, marked, after = (display.escaped(piece).replace("\t", TAB) for piece in (before, marked, after))
     return (
         str(location.line),
         display.harmless(before + marked + after),
         " " * _width(before) + "^" * max(1, _width(marked)),
     )
-
-
-def _plain(finding: Finding, folder: str) -> str:
-    return "".join(text for text, _ in _pieces(finding, folder))
-
-
-def _styled(finding: Finding, folder: str) -> Text:
-    from rich.text import Text
-
-    return Text.assemble(*_pieces(finding, folder))
 
 
 def _pieces(finding: Finding, folder: str) -> list[tuple[str, str]]:
@@ -101,18 +87,10 @@ def _end(location: Location, length: int) -> int:
     return location.end_column - 1 if location.end_line == location.line else length
 
 
-def _untabbed(text: str) -> str:
-    return text.replace("\t", TAB)
-
-
 def _width(text: str) -> int:
     """How many cells a text takes on a terminal: East Asian characters two, combining ones none."""
     if text.isascii():
-        return len(_untabbed(text))
-    return sum(_cells(character) for character in _untabbed(text))
+        return len(text)
+    from rich.cells import cell_len
 
-
-def _cells(character: str) -> int:
-    if unicodedata.combining(character):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+    return cell_len(text)

@@ -299,9 +299,13 @@ def _settings(start: str, project: TomlFile | None, ruff: str, black: TomlFile |
         base = replace(base, pyproject=project.path, **changed)
         _refuse_overwriting(base, project)
     followed = toml_files.follow_extend(toml_files.read_toml(ruff)) if ruff else None
+    isort: dict[str, Any] = {}
+    if base.post_format:
+        isort_folder, options = isort_options(start, _upwards(start))
+        isort = {"isort_folder": isort_folder, "isort_options": json.dumps(options, sort_keys=True)}
     return replace(
         base,
-        **(_isort_fields(start) if base.post_format else {}),
+        **isort,
         black_config_path=black.path if black else "",
         project_folder=_project_folder(start),
         pinned_formatter=pinned_formatter(base, project, values, followed.files if followed else (), black),
@@ -396,12 +400,6 @@ def _ruff_options(followed: RuffFiles, folder: str) -> dict[str, Any]:
     }
 
 
-def _isort_fields(start: str) -> dict[str, Any]:
-    """The fields that follow from the project's options of isort."""
-    folder, options = isort_options(start, _upwards(start))
-    return {"isort_folder": folder, "isort_options": json.dumps(options, sort_keys=True)}
-
-
 _NAMES = (*RUFF_NAMES, "pyproject.toml")
 
 
@@ -413,7 +411,7 @@ def load_settings_of(paths: Iterable[str], has_file: Callable[[str, str], bool] 
 
     Raises `SettingsError` for a setting that cannot be obeyed, and for files of two projects with different settings.
     """
-    has_file = has_file or _has_file
+    has_file = has_file or (lambda folder, name: os.path.lexists(os.path.join(folder, name)))
     folders = sorted({os.path.dirname(path) for path in paths})
     own = {folder for folder in folders if any(has_file(folder, name) for name in _NAMES)}
     known: dict[str, Settings] = {}
@@ -433,7 +431,3 @@ def _of(folder: str, has_own: bool, known: dict[str, Settings]) -> Settings:
     if start not in known:
         known[start] = load_settings(start)
     return known[start]
-
-
-def _has_file(folder: str, name: str) -> bool:
-    return os.path.lexists(os.path.join(folder, name))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from modular_converter.breaking.interpret import Interpreter
+from modular_converter.breaking.expressions import Interpreter
 from modular_converter.breaking.names import Names
 from modular_converter.breaking.older import tree_at
 from modular_converter.breaking.values import Either, ObjectValue, Value, plain
