@@ -12,9 +12,10 @@ from datetime import date
 import torch
 from torch import nn
 
-from modular_converter.parallel.engine.base.settings import TorchSwitches, refuse_modes
+from modular_converter.parallel.engine.base.settings import refuse_modes
 from modular_converter.parallel.engine.base.watched_code import WatchedCode
 from modular_converter.parallel.engine.base.watched_state import WatchedState
+from modular_converter.parallel.torch_switches import TorchSwitches
 
 
 class Block(nn.Module):

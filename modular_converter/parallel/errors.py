@@ -18,7 +18,7 @@ class MissingLibraryError(ImportError):
         super().__init__(f"{name} is not installed; {advice}", name=name)
 
 
-def one_line(error: Exception, most: int = 160) -> str:
+def one_line(error: BaseException, most: int = 160) -> str:
     """The class of an error and at most ``most`` characters of its message, on one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:most]}"
 

@@ -1,4 +1,4 @@
-"""Settings that one process alone changes between the calls of a model that all run; the first process prints what happened."""
+"""What one process alone does between the calls of a model that all run; the first process prints what all were told."""
 
 from __future__ import annotations
 
@@ -51,14 +51,15 @@ def call(model):
 
 
 def main(layout, change, undo):
-    """What process 1 is told that has made a change alone, in its next call too, when it has undone it, and when all make it."""
+    """What this process is told when process 1 makes a change alone, in the next call too, when it has undone it, and when all make it."""
     model, alone = parallelize(llama(), layout=layout, device="cpu", probe=False), dist.get_rank() == 1
     said = [call(model)]
     if alone:
         change(model)
-        said += [call(model), call(model)]
+    said += [call(model), call(model)]
+    if alone:
         undo(model)
-    said.append(call(model))  # in which the other process waits
+    said.append(call(model))
     for one in (change, undo):
         one(model)
         said.append(call(model))
@@ -82,6 +83,24 @@ def resized(layout):
     return said, call(model)
 
 
+def caught(layout, fails):
+    """What is told when process 1 alone has caught an error, and leaves out the rest of its step: in its next call, and again."""
+    model = parallelize(llama(), layout=layout, device="cpu", probe=False)
+    said = [call(model)]
+    try:
+        if dist.get_rank() == 1:
+            fails(model)
+        said.append(call(model))
+    except (ApplyError, ValueError):
+        said.append("caught")
+    said.append(call(model) if said[-1] == "caught" else "")
+    return [*said, call(model)]
+
+
+def not_an_array(model):
+    model.lm_head.weight.numpy()[...] = 0.0
+
+
 def built(layout):
     model = llama()
     model.model.layers[0].mlp.train(dist.get_rank() == 1)
@@ -98,9 +117,10 @@ if __name__ == "__main__":
     found |= {"different": different(sys.argv[1]), "built": built(sys.argv[1])}
     if sys.argv[1] == "tp2":
         found["resized"] = resized(sys.argv[1])
+    found["caught"] = caught(sys.argv[1], not_an_array)
     everyone = [None, None]
     dist.all_gather_object(everyone, found)
     if dist.get_rank() == 0:
-        print(json.dumps(everyone[1]), flush=True)
+        print(json.dumps({name: [one[name] for one in everyone] for name in found}), flush=True)
     dist.barrier()
     dist.destroy_process_group()

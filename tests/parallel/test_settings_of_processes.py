@@ -1,25 +1,40 @@
 """Under torchrun: settings that processes change between calls must be the same where they compute one call together."""
 
+import json
+
 import pytest
 
 
 pytest.importorskip("transformers")
-from tests.parallel.launch import line_of  # noqa: E402
+from tests.parallel.launch import launch, line_of  # noqa: E402
 
 
 @pytest.mark.parametrize("layout", ["tp2", "fsdp2"])
-def test_a_process_that_alone_changes_a_setting_is_told_before_the_call(layout):
+def test_what_a_process_alone_has_set_is_told_to_all_before_the_call(layout):
     found = line_of(2, "tests/parallel/settings_script.py", layout)
-    different, built = found.pop("different"), found.pop("built")
+    different, built, caught = found.pop("different"), found.pop("built"), found.pop("caught")
     if layout == "tp2":
-        resized, undone = found.pop("resized")
-        assert "self_attn.head_dim was set, but processes share out the sizes" in resized and undone == ""
-    for name, said in found.items():
-        first, *refused, undone, both, both_undone = said
-        assert len(refused) == 2 and first == undone == both == both_undone == "", (name, said)
-        assert all("process 1 has set " in one and "process 0 has not" in one for one in refused), (name, said)
-    assert "model.layers.1.training to True" in found["mode inside"][1]
-    assert "config.output_hidden_states to True" in found["config"][1]
-    assert "torch's dtype to torch.float64" in found["type"][1]
-    assert "scaling to 2.0" in different and "process 0 has set others" in different
-    assert "model.layers.0.mlp.training True" in built or "model.layers.0.mlp.training False" in built
+        for resized, undone in found.pop("resized"):
+            assert "self_attn.head_dim was set, but processes share out the sizes" in resized and undone == ""
+    for name, told in found.items():
+        for first, *refused, undone, both, both_undone in told:
+            assert len(refused) == 2 and first == undone == both == both_undone == "", (name, told)
+            assert all("process 1 has set " in one and "process 0 has not" in one for one in refused), (name, told)
+    assert "model.layers.1.training to True" in found["mode inside"][0][1]
+    assert "config.output_hidden_states to True" in found["config"][0][1]
+    assert "torch's dtype to torch.float64" in found["type"][0][1]
+    assert "scaling to 2.0" in different[1] and "process 0 has set others" in different[1]
+    assert "model.layers.0.mlp.training True" in built[1] or "model.layers.0.mlp.training False" in built[1]
+    # Process 0 begins the call that process 1 has left out; the next call, of both, goes on.
+    (_, before, _, after), (_, own, next_call, _) = caught
+    assert own == "caught" and "process 1 alone was refused something" in before == next_call and after == ""
+    assert "an array of a weight" in before
+
+
+@pytest.mark.parametrize("layout", ["tp2", pytest.param("fsdp2", marks=pytest.mark.slow)])
+def test_a_process_that_has_left_a_forward_alone_ends_the_others(layout):
+    found = launch(2, "tests/parallel/left_script.py", layout)
+    told = {one["process"]: one for one in map(json.loads, found.output.splitlines()) if "process" in one}
+    assert all(told[rank]["within"] for rank in (0, 1)), found.errors[-2000:]
+    assert all("process 1 was refused something alone" in told[rank]["said"] for rank in (0, 1)), told
+    assert all("ValueError: of one process" in told[rank]["said"] for rank in (0, 1)), told

@@ -36,7 +36,7 @@ from modular_converter.parallel.engine.base.forwards import (
     within,
 )
 from modular_converter.parallel.engine.base.weights_there import WeightThere, weight_there
-from modular_converter.parallel.engine.group.same_calls import meet
+from modular_converter.parallel.engine.group.same_calls import meet, refused_here
 from modular_converter.parallel.engine.group.share_tensors import as_plain
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.resolve import Piece
@@ -388,7 +388,7 @@ def _unread(held: HeldWeight, stored: torch.Tensor, name: str) -> torch.Tensor:
     """A share that no placement of torch describes, for code outside of a forward: its facts, and an error for its numbers."""
 
     def refuse() -> torch.Tensor:
-        raise ApplyError(
+        raise refused_here(
             f"{name} is this process's share, and code outside of a forward would take it for the whole weight: read it from "
             "full_state_dict(), or the share with model.get_parameter(name).as_subclass(torch.Tensor)"
         )

@@ -1,15 +1,23 @@
-"""All processes must make the same calls: one that calls alone is told, and different arguments are refused."""
+"""All processes must make the same calls: one that calls alone is told, and different arguments are refused.
+
+A call that processes compute together begins on all of them, or is refused on all (`CallsOfAll`).
+"""
 
 from __future__ import annotations
 
 import datetime
 import hashlib
+import json
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
+from weakref import WeakSet
 
 import torch
 import torch.distributed as dist
 
-from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.errors import ApplyError, one_line
 from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.torch_private import default_store, pytree
 
@@ -63,6 +71,181 @@ def _withdraw(name: str, met: int, rank: int) -> None:
     """Remove a process's keys of a meeting."""
     for turn in ("here", "go"):
         default_store().delete_key(f"modular_converter/{name}/{met}/{turn}/{rank}")
+
+
+# Seconds in which all must begin a call: those of a collective of NCCL.
+CALL_LIMIT_S = 600.0
+# Seconds in which a process that was refused something must go on as the others do.
+REFUSED_LIMIT_S = 5.0
+_MADE: Counter[str] = Counter()
+"""The number of models that processes have made, by their ranks."""
+_CALLS: WeakSet[CallsOfAll] = WeakSet()
+_NOTED = 2**32
+"""What a process with a note adds to the number of those that have begun a call."""
+
+
+_ENDED = ("closed by peer", "reset by peer", "remote process exited")
+"""In torch's errors of a collective in which a process waits for one that has ended."""
+
+
+class CallsOfAll:
+    """The calls of a model that processes compute together: each begins on all of them, or is refused on all.
+
+    Otherwise those that were not refused would wait in the call's first collective, and the one that was refused would meet
+    them there with its next call, of another batch. Before a call each process counts itself in the store, with a note if
+    it refuses, has changed settings, or was refused something since the last call. The notes are read if there are any.
+
+    Args:
+        ranks: all of them make it, in the same order.
+    """
+
+    def __init__(self, ranks: Sequence[int]) -> None:
+        self.ranks, self.own = list(ranks), dist.get_rank()
+        name = hashlib.sha256(repr(self.ranks).encode()).hexdigest()[:16]
+        _MADE[name] += 1  # processes make their models together; each model has its own keys in the store
+        self.key, self.number, self.noted = f"modular_converter/calls/{name}/{_MADE[name]}", 0, 0
+        self.refused_before = ""
+        _CALLS.add(self)
+
+    def begin(self, said: Mapping[str, str], refused: ApplyError | None = None) -> None:
+        """Wait until all begin the next call.
+
+        Args:
+            said: what this process has set since the last call.
+            refused: the error of this process, which it raises.
+
+        Raises ``ApplyError`` on all processes if one refuses, was refused something alone, or has set something else.
+        """
+        if len(self.ranks) > 1:
+            own = {"refused": str(refused or ""), "before": self.refused_before, "said": dict(said)}
+            try:
+                notes = self._met(json.dumps(own) if any(own.values()) else "", refused)
+            except ApplyError as error:
+                self.left(error)
+                raise
+            self._clear()
+            if refused is None and notes:
+                _refuse_notes(notes, self.own)
+        if refused is not None:
+            raise refused
+
+    def left(self, error: BaseException) -> ApplyError | None:
+        """Note an error by which this process has left what all do; if it was alone, the next call is refused on all.
+
+        Returns what to raise in its place, if another process has left, and has then closed its connection.
+        """
+        if len(self.ranks) == 1 or self.refused_before:
+            return None
+        ended = isinstance(error, RuntimeError) and any(text in str(error) for text in _ENDED)
+        found = self._of_missing(0.0) if ended else None
+        self.refused_before = one_line(found or error, 600)
+        default_store().set(f"{self.key}/refused/{self.own}", self.refused_before)
+        return found
+
+    def _clear(self) -> None:
+        if self.refused_before:
+            self.refused_before = ""
+            default_store().delete_key(f"{self.key}/refused/{self.own}")
+
+    def _met(self, note: str, refused: ApplyError | None) -> dict[int, dict[str, Any]]:
+        """The notes of all processes, once all begin this call; empty if no process has one."""
+        store, place = default_store(), f"{self.key}/{self.number + 1}"
+        if note:
+            store.set(f"{place}/{self.own}", note)
+        term = 1 + _NOTED * bool(note)
+        noted, begun = divmod(store.add(f"{self.key}/begun", term), _NOTED)
+        if begun == (self.number + 1) * len(self.ranks):  # the last one
+            store.set(f"{place}/go", str(noted))
+            store.delete_key(f"{self.key}/{self.number}/go")
+        else:
+            self._wait(place, term, refused)
+            noted = int(store.get(f"{place}/go"))
+        self.number += 1
+        if noted == self.noted:
+            return {}
+        self.noted = noted
+        keys = {rank: f"{place}/{rank}" for rank in self.ranks}
+        return {rank: json.loads(store.get(key)) if store.check([key]) else {} for rank, key in keys.items()}
+
+    def _wait(self, place: str, term: int, refused: ApplyError | None) -> None:
+        """Until the last process begins. Raises ``ApplyError``, also that of this process, if one does not come."""
+        store, start = default_store(), time.monotonic()
+        told = start + REFUSED_LIMIT_S
+        while not store.check([f"{place}/go"]):
+            now = time.monotonic()
+            if now > told:
+                told = now + 1.0
+                found = refused or self._of_missing(now - start)
+                if found and self._withdrawn(term):
+                    raise found
+            time.sleep(min(max((now - start) / 8, 5e-5), 0.01))
+
+    def _of_missing(self, waited_s: float) -> ApplyError | None:
+        """The error about processes that do not come; None if they still may."""
+        store = default_store()
+        found = {rank: key for rank in self.ranks if store.check([key := f"{self.key}/refused/{rank}"])}
+        if found and len(found) < len(self.ranks):  # else the same has happened to all
+            rank = next((rank for rank in found if rank != self.own), self.own)
+            return ApplyError(
+                f"process {rank} was refused something alone, and no longer makes the same calls as the others: "
+                f"{store.get(found[rank]).decode()}"
+            )
+        if waited_s > CALL_LIMIT_S:
+            return ApplyError(
+                f"not all of processes {self.ranks} have called the model within {CALL_LIMIT_S:.0f} s, and this one has"
+            )
+        return None
+
+    def _withdrawn(self, term: int) -> bool:
+        """Whether this process was in time to begin this call no more."""
+        store = default_store()
+        begun = store.add(f"{self.key}/begun", -term) % _NOTED
+        if begun < (self.number + 1) * len(self.ranks) - 1:
+            return True
+        store.add(f"{self.key}/begun", term)
+        return False
+
+
+def _refuse_notes(notes: Mapping[int, Mapping[str, Any]], own: int) -> None:
+    """Raise ``ApplyError`` if a process refuses the call, was refused something alone, or has set something else."""
+    refused = next((rank for rank, note in notes.items() if note.get("refused")), None)
+    if refused is not None:
+        raise ApplyError(
+            f"process {refused} refuses this call, which all compute together: {notes[refused]['refused']}"
+        )
+    before = [rank for rank, note in notes.items() if note.get("before")]
+    if before and len(before) < len(notes):
+        raise ApplyError(
+            f"process {before[0]} alone was refused something since the last call, so that it may have done less than the others: "
+            f"{notes[before[0]]['before']} (an error must end a step on all processes, or on none; the next call goes on)"
+        )
+    said = {rank: note.get("said", {}) for rank, note in notes.items()}
+    one = own if said[own] else next((rank for rank in said if said[rank]), own)
+    other = next((rank for rank in said if said[rank] != said[one]), None)
+    if other is not None:
+        found = ", ".join(f"{name} to {value}" for name, value in list(said[one].items())[:3])
+        raise ApplyError(
+            f"process {one} has set {found}, and process {other} has {'set others' if said[other] else 'not'}: they compute "
+            "this call together, so settings must be the same on all"
+        )
+
+
+def left_by_all(error: BaseException) -> None:
+    """Note for all models of this process an error behind which it may do less than other processes.
+
+    Raises ``ApplyError`` in its place where it only follows from that of another process.
+    """
+    found = [told for one in list(_CALLS) if (told := one.left(error)) is not None]
+    if found:
+        raise found[0] from error
+
+
+def refused_here(words: str) -> ApplyError:
+    """An error about weights that other code has, which this process may get alone; the next call tells the others."""
+    found = ApplyError(words)
+    if dist.is_initialized():
+        left_by_all(found)
+    return found
 
 
 def everywhere(value: Any, group: ProcessGroup) -> list[Any]:

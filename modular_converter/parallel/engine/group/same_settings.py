@@ -1,17 +1,13 @@
 """What must stay the same on all processes between calls: settings, modules and weights, and tensors that forwards store.
 
-Each process looks at its own settings before a call, and notes in the store of the process group that it begins the call,
-and what has changed. Only one that finds a change waits for the others' notes. So a call without a change waits for
-nothing.
+Each process looks at its own settings before a call, and tells the others what has changed, or why it refuses the call
+(`CallsOfAll`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import pickle
-import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial, wraps
 from operator import attrgetter, is_not
@@ -25,7 +21,7 @@ from modular_converter.parallel.engine.base.settings import pickled, settings_ch
 from modular_converter.parallel.engine.base.weights_there import stored_there
 from modular_converter.parallel.engine.group.kept_gathered import WATCHED, end_broken, keeps_gathered
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid, refuse_sparse, refuse_tables
-from modular_converter.parallel.engine.group.same_calls import digest_of, everywhere, meet
+from modular_converter.parallel.engine.group.same_calls import CallsOfAll, digest_of, everywhere, meet
 from modular_converter.parallel.engine.group.share_tensors import note_writes
 from modular_converter.parallel.engine.group.spread import (
     free_gathered,
@@ -38,7 +34,6 @@ from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.modules import OF_TORCH, is_plain, is_same_value, own_attributes
 from modular_converter.parallel.shard.apply import cut_sizes, modules_of_cut_sizes
 from modular_converter.parallel.shard.collectives import ProcessGroup
-from modular_converter.parallel.torch_private import default_store
 from modular_converter.parallel.torch_switches import TorchSwitches
 
 
@@ -199,13 +194,6 @@ class StoredShares:
         return own
 
 
-# Seconds: that of a collective of NCCL.
-LIMIT_S = 600.0
-
-_MADE: Counter[str] = Counter()
-"""The number of models that processes have made, by their ranks."""
-
-
 class SameSettings:
     """Plain attributes of modules, ``training`` among them, its configuration, and torch's settings of this process.
 
@@ -217,10 +205,7 @@ class SameSettings:
 
     def __init__(self, model: torch.nn.Module, grid: ProcessGrid) -> None:
         group = grid.everyone if grid.layout.shards > 1 else grid.group
-        self.ranks, self.place = dist.get_process_group_ranks(group.group), grid.place
-        ranks = hashlib.sha256(repr(self.ranks).encode()).hexdigest()[:16]
-        _MADE[ranks] += 1  # processes make their models together; each model has its own keys in the store
-        self.key = f"modular_converter/settings/{ranks}/{_MADE[ranks]}"
+        self.calls = CallsOfAll(dist.get_process_group_ranks(group.group))
         found = [
             (path, name, vars(module))
             for path, module in model.named_modules()
@@ -232,7 +217,7 @@ class SameSettings:
         pieces = model.__dict__["_applied"].resolution.pieces
         sizes = cut_sizes(model, pieces)
         self.sizes = [(path, name) in sizes for path, name, _ in found]
-        self.values, self.call, self.inside = self._now(), 0, False
+        self.values, self.inside = self._now(), False
         self.parts = SameParts(model)
         shared = [(path, model.get_submodule(path)) for path in modules_with_shares(model)]
         tables = [module for module in model.modules() if isinstance(module, torch.nn.Embedding)]
@@ -254,19 +239,14 @@ class SameSettings:
         self.parts.note_writes()
         changed = False
         try:
-            if self.spread:
-                refuse_tables(self.tables)
-            elif torch.is_grad_enabled():
-                refuse_sparse(self.tables)
-            refuse_half_frozen(model)
-            self.parts.refuse_others(model)
-            if len(self.ranks) > 1:
-                self._compare(model)
+            self._begin(model)
             self.inside = True
             with self._gathering():
                 yield
-        except BaseException:
+        except BaseException as error:
             end_broken(model)
+            if self.inside and (told := self.calls.left(error)) is not None:
+                raise told from error
             raise
         finally:
             if self.inside:
@@ -290,18 +270,25 @@ class SameSettings:
         if not self.inside and not torch.is_grad_enabled() and not keeps_gathered(model):
             free_gathered(model)
 
-    def _compare(self, model: torch.nn.Module) -> None:
-        before, store, own = (self.values, self.switches, self.settings), default_store(), dist.get_rank()
-        said = self._changes(model)
-        self.call += 1
-        place = f"{self.key}/{self.call}/{own}"
-        if said:
-            store.set(place, repr(said))
-        store.set(f"{self.key}/{own}", str(self.call))
-        if said and (other := self._difference(said)):
-            self.call -= 1  # the others may wait in this call
+    def _begin(self, model: torch.nn.Module) -> None:
+        """Begin the call together with all processes, or refuse it on all."""
+        before, refused, said = (self.values, self.switches, self.settings), None, dict[str, str]()
+        try:
+            if self.spread:
+                refuse_tables(self.tables)
+            elif torch.is_grad_enabled():
+                refuse_sparse(self.tables)
+            refuse_half_frozen(model)
+            self.parts.refuse_others(model)
+            if len(self.calls.ranks) > 1:
+                said = self._changes(model)
+        except ApplyError as error:
+            refused = error
+        try:
+            self.calls.begin(said, refused)
+        except ApplyError:
             self.values, self.switches, self.settings = before  # a setting that stays is an error again
-            raise ApplyError(other)
+            raise
 
     def _now(self) -> list[Any]:
         return list(map(dict.get, self.owners, self.names))
@@ -333,29 +320,6 @@ class SameSettings:
             for path, values, _ in settings_changes(pickle.loads(known), settings_of(model)):
                 found |= {".".join((*path, name)): repr(value)[:200] for name, value in values.items()}
         return found
-
-    def _difference(self, said: dict[str, str]) -> str:
-        """What another process has set instead, in words; empty if all have set the same."""
-        store, own = default_store(), dist.get_rank()
-        for rank in self.ranks:
-            self._wait_for(rank)
-            place = f"{self.key}/{self.call}/{rank}"
-            other = store.get(place).decode() if store.check([place]) else ""
-            if other != repr(said):
-                found = ", ".join(f"{name} to {value}" for name, value in list(said.items())[:3])
-                return (
-                    f"process {own} has set {found}, and process {rank} has {'set others' if other else 'not'}: they compute "
-                    "this call together, so settings must be the same on all"
-                )
-        return ""
-
-    def _wait_for(self, rank: int) -> None:
-        """Until a process has begun this call. Raises ``ApplyError`` after the time in which a collective would fail."""
-        store, place, end = default_store(), f"{self.key}/{rank}", time.monotonic() + LIMIT_S
-        while not store.check([place]) or int(store.get(place)) < self.call:
-            if time.monotonic() > end:
-                raise ApplyError(f"process {rank} has not called the model within {LIMIT_S:.0f} s, and this one has")
-            time.sleep(0.001)
 
 
 def with_new_parts(own: Callable[..., Any]) -> Callable[..., Any]:

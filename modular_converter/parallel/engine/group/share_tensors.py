@@ -21,6 +21,7 @@ import torch.distributed as dist
 from torch.autograd.graph import increment_version
 from torch.distributed.tensor import DTensor
 
+from modular_converter.parallel.engine.group.same_calls import refused_here
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.torch_private import TracingContext
 
@@ -93,7 +94,7 @@ class ShareTensor:
         by_mask = func is torch.Tensor.__setitem__ and isinstance(args[1], ShareTensor)
         if not by_mask and not _treats_each_entry(func) and not _is_among_equals(func, args, kwargs or {}, shares):
             name = "the transpose" if func in _TRANSPOSED else func.__name__
-            raise ApplyError(
+            raise refused_here(
                 f"{name} of {shares[0]._whole[0]}, of its gradient or of their state: a process has its share as a tensor that is "
                 "no DTensor, and would take that for the whole: take model.clip_grad_norm_(max_norm) for norms, "
                 "full_state_dict() for the weight, an optimizer such as AdamW or SGD that treats each entry alone, or a "

@@ -31,7 +31,7 @@ from modular_converter.parallel.engine.group.gradients import (
 )
 from modular_converter.parallel.engine.group.kept_gathered import note_data
 from modular_converter.parallel.engine.group.optimizer_steps import before_step, norm_of_whole
-from modular_converter.parallel.engine.group.same_calls import meet_of
+from modular_converter.parallel.engine.group.same_calls import left_by_all, meet_of, refused_here
 from modular_converter.parallel.engine.group.share_tensors import ShareTensor
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.torch_private import (
@@ -292,7 +292,7 @@ class AssignedData(Added):
             return
         same = isinstance(value, DTensor) and value.placements == weight.placements and value.dtype == weight.dtype
         if not same or value.shape != weight.shape or value.device_mesh != weight.device_mesh:
-            raise ApplyError(
+            raise refused_here(
                 "weight.data = value: the value must be a DTensor with the weight's shape, type and placements, as "
                 "computed from the weight itself; for a whole tensor take load_full_state_dict"
             )
@@ -345,7 +345,7 @@ def _refuse_shares(users: Any, own: Any, module: Any, state: Any, *args: Any, **
 
 
 def _no_array(weight: Any, *args: Any, **kwargs: Any) -> Any:
-    raise ApplyError(
+    raise refused_here(
         "an array of a weight that processes share out would be of this process's part: take weight.full_tensor() for the "
         "numbers, and write with torch.no_grad() or load_full_state_dict"
     )
@@ -388,7 +388,11 @@ class Patches:
             self.users.clear()
             self._look()
             return
-        self.before_step(self.users, optimizer, args, kwargs)
+        try:
+            self.before_step(self.users, optimizer, args, kwargs)
+        except ApplyError as error:
+            left_by_all(error)
+            raise
 
 
 PATCHES = Patches(
