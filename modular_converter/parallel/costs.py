@@ -30,7 +30,7 @@ from modular_converter.parallel.tiny.saved_config import class_for, nested_value
 from modular_converter.parallel.tiny.shrink import BATCH
 from modular_converter.parallel.tiny.target import Target, is_type
 from modular_converter.parallel.torch_private import TorchDispatchMode, storage_number
-from modular_converter.parallel.trace.record import record, tensors_in
+from modular_converter.parallel.trace.record import attention_arguments, record, tensors_in
 
 
 class PlainInputs(TorchFunctionMode):
@@ -64,25 +64,14 @@ class FusedAttention(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is not torch.nn.functional.scaled_dot_product_attention:
             return func(*args, **(kwargs or {}))
-        return self._fused(*args, **(kwargs or {}))
-
-    def _fused(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        attn_mask: torch.Tensor | None = None,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        **_: Any,
-    ) -> torch.Tensor:
-        self.dropout = max(self.dropout, dropout_p)
+        given = attention_arguments(args, kwargs or {})
+        query, key, value = given["query"], given["key"], given["value"]
+        self.dropout = max(self.dropout, given["dropout_p"])
         rows = math.prod(query.shape[:-1])
-        pairs = rows * key.shape[-2] * (0.5 if is_causal else 1.0)
+        pairs = rows * key.shape[-2] * (0.5 if given["is_causal"] else 1.0)
         flops = 2 * pairs * (query.shape[-1] + value.shape[-1])
         self.count(flops)
-        found: torch.Tensor = _Fused.apply(query, key, value, self.count, flops)  # type: ignore[no-untyped-call]
-        return found
+        return _Fused.apply(query, key, value, self.count, flops)  # type: ignore[no-untyped-call]
 
 
 class _Fused(torch.autograd.Function):

@@ -17,16 +17,9 @@ if TYPE_CHECKING:
 
 _WORDS = {
     "bf16": "bfloat16",
-    "fp16": "float16",
-    "f16": "float16",
-    "half": "float16",
-    "fp32": "float32",
-    "f32": "float32",
-    "float": "float32",
-    "single": "float32",
-    "fp64": "float64",
-    "f64": "float64",
-    "double": "float64",
+    **dict.fromkeys(("fp16", "f16", "half"), "float16"),
+    **dict.fromkeys(("fp32", "f32", "float", "single"), "float32"),
+    **dict.fromkeys(("fp64", "f64", "double"), "float64"),
 }
 
 

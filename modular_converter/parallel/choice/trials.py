@@ -36,8 +36,7 @@ from modular_converter.parallel.trace.record import record
 
 # The model's own types, and the type in which all operations run without data, such as grouped products.
 TYPES = (None, torch.bfloat16)
-# The latest results: the choice of a plan and the hand-over need the same.
-_INPUTS: dict[tuple[Skeleton, torch.dtype | None], dict[str, Any] | str] = {}
+# The latest results that are kept: the choice of a plan and the hand-over need the same.
 _MOST_LATEST = 8
 
 
@@ -50,24 +49,21 @@ def model_without_data(skeleton: Skeleton, kind: torch.dtype | None) -> torch.nn
 def inputs_without_data(skeleton: Skeleton, kind: torch.dtype | None) -> dict[str, Any]:
     """The first inputs with which a model runs without data, floating tensors converted to ``kind`` unless it is None.
 
-    Tensors are kept for the next rank, and the error if no inputs are known: to try four layouts of images of 1540
-    pixels takes 0.8 s.
+    They are kept for the next rank, and the error if no inputs are known: to try four layouts of images of 1540 pixels takes
+    0.8 s. Runs without data take copies of them.
     """
-    key = skeleton, kind
-    found = _INPUTS.get(key)
-    if found is None:
-        try:
-            found = inputs_on_meta(model_without_data(skeleton, kind).eval(), kind)
-        except Exception as error:  # raised by the model's own code, or there are no inputs for it
-            found = one_line(error)
-        values = found.values() if isinstance(found, dict) else ()
-        if all(isinstance(value, (torch.Tensor, bool, int, type(None))) for value in values):  # no caches
-            _INPUTS[key] = found
-        for oldest in list(_INPUTS)[:-_MOST_LATEST]:
-            del _INPUTS[oldest]
+    found = _inputs_or_reason(skeleton, kind)
     if isinstance(found, str):
         raise ApplyError(f"no inputs are known: {found}")
     return dict(found)
+
+
+@functools.lru_cache(_MOST_LATEST)
+def _inputs_or_reason(skeleton: Skeleton, kind: torch.dtype | None) -> dict[str, Any] | str:
+    try:
+        return inputs_on_meta(model_without_data(skeleton, kind).eval(), kind)
+    except Exception as error:  # raised by the model's own code, or there are no inputs for it
+        return one_line(error)
 
 
 def inputs_on_meta(model: torch.nn.Module, kind: torch.dtype | None) -> dict[str, Any]:
@@ -111,8 +107,7 @@ def _layout(inputs: Mapping[str, Any]) -> dict[str, Any]:
 _NO_SWITCHES = ("training",)
 # Arguments of torch's own modules that decide their arithmetic.
 _OPTIONS = ("max_norm",)
-# The latest results: the choice of a plan and the probe need the same, and 32 layers take 1.3 s.
-_KNOWN_KINDS: dict[Skeleton, dict[str, Kind] | None] = {}
+# The latest results that are kept: the choice of a plan and the probe need the same, and 32 layers take 1.3 s.
 _MOST_KINDS = 4
 
 
@@ -143,17 +138,18 @@ def traced_kinds(model: torch.nn.Module) -> dict[str, Kind] | None:
 
 
 def _kinds_of_skeleton(skeleton: Skeleton, model: torch.nn.Module) -> dict[str, Kind] | None:
-    if skeleton not in _KNOWN_KINDS:
-        try:
-            _KNOWN_KINDS[skeleton] = kinds_of_call(skeleton, inputs_without_data(skeleton, None))
-        except Exception:  # raised by the model's own code for unexpected inputs, or without data
-            _KNOWN_KINDS[skeleton] = None
-    found = _KNOWN_KINDS[skeleton]
-    for oldest in list(_KNOWN_KINDS)[:-_MOST_KINDS]:
-        del _KNOWN_KINDS[oldest]
+    found = _kinds_without_data(skeleton)
     if found is None:
         return None
     return {path: kind | _facts_of(model.get_submodule(path)) if path else kind for path, kind in found.items()}
+
+
+@functools.lru_cache(_MOST_KINDS)
+def _kinds_without_data(skeleton: Skeleton) -> dict[str, Kind] | None:
+    try:
+        return kinds_of_call(skeleton, inputs_without_data(skeleton, None))
+    except Exception:  # raised by the model's own code for unexpected inputs, or without data
+        return None
 
 
 def kinds_of_call(
@@ -349,18 +345,14 @@ def trial_with_data(skeleton: Skeleton, model: torch.nn.Module) -> Trial | None:
     return None if filled is None else Trial(skeleton, filled=filled)
 
 
-# The latest results: 48 layers of GPT-2 take 0.4 s a run, of which a choice needs 25.
-_SHORT: dict[Skeleton, Skeleton] = {}
-
-
+@functools.lru_cache(_MOST_LATEST)
 def _short(skeleton: Skeleton) -> Skeleton:
-    """The model with the first and the last layer of each kind and size; the whole one if its runs are not known."""
-    if skeleton not in _SHORT:
-        model = model_without_data(skeleton, None)
-        _SHORT[skeleton] = skeleton_of(ends_of_each_size(model, kinds_in(skeleton, model)))
-        for oldest in list(_SHORT)[:-_MOST_LATEST]:
-            del _SHORT[oldest]
-    return _SHORT[skeleton]
+    """The model with the first and the last layer of each kind and size; the whole one if its runs are not known.
+
+    The latest are kept: 48 layers of GPT-2 take 0.4 s a run, of which a choice needs 25.
+    """
+    model = model_without_data(skeleton, None)
+    return skeleton_of(ends_of_each_size(model, kinds_in(skeleton, model)))
 
 
 def with_data(model: torch.nn.Module, most: float) -> torch.nn.Module | None:

@@ -17,7 +17,7 @@ import torch
 
 from modular_converter.parallel.errors import BuildError, one_line
 from modular_converter.parallel.int8 import Int8Linear
-from modular_converter.parallel.tiny.fields import check_fields, dropout_rates, explained
+from modular_converter.parallel.tiny.fields import check_fields, configs_within, dropout_rates, explained
 from modular_converter.parallel.tiny.inputs import candidates
 from modular_converter.parallel.tiny.shrink import STRATEGIES, shrink
 from modular_converter.parallel.tiny.target import Target, target_of, targets_of_folder
@@ -185,14 +185,13 @@ _OWN_WAYS = ("__deepcopy__", "__reduce_ex__", "__reduce__", "__getstate__", "__n
 def copy_for_training(model: _Model) -> _Model:
     """A copy in train mode without dropout in modules and configurations, which would drop different entries on ranks."""
     found = copy_of(model).train()
-    waiting: list[Any] = list(found.modules())
-    while waiting:
-        holder = waiting.pop()
-        is_module = isinstance(holder, torch.nn.Module)
-        inner = [holder.__dict__.get("config")] if is_module else vars(holder).values()
-        waiting += [one for one in inner if hasattr(one, "to_dict")]
-        for name in dropout_rates(holder):
-            setattr(holder, name, 0.0)
+    for module in found.modules():
+        for holder in (
+            module,
+            *(one for _, one in configs_within(module.__dict__.get("config")) if hasattr(one, "to_dict")),
+        ):
+            for name in dropout_rates(holder):
+                setattr(holder, name, 0.0)
     return found
 
 

@@ -105,24 +105,17 @@ def is_list_of_ints(value: Any) -> bool:
 
 def sub(config: Any, *names: str) -> Any:
     """The first existing sub-configuration of these names, here or one level below; else the configuration itself."""
-    for name in names:
-        found = getattr(config, name, None)
-        if is_config(found):
-            return found
-    for name in names:
-        for inner in inner_configs(config):
-            found = getattr(inner, name, None)
-            if is_config(found):
-                return found
-    return config
+    levels = [[config], [one for prefix, one in configs_within(config) if prefix.count(".") == 1]]
+    found = (getattr(one, name, None) for level in levels for name in names for one in level)
+    return next(filter(is_config, found), config)
 
 
-def inner_configs(config: Any) -> Iterator[Any]:
-    """The sub-configurations, in the order of their fields."""
-    for field in config_fields(config):
-        value = config.__dict__.get(field.name)
+def configs_within(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """(Prefix of dotted names, configuration) of a configuration and of all inside it, from the outside in."""
+    yield prefix, config
+    for name, value in list(getattr(config, "__dict__", {}).items()):
         if is_config(value):
-            yield value
+            yield from configs_within(value, f"{prefix}{name}.")
 
 
 def raw(config: Any, name: str) -> Any:
@@ -161,7 +154,7 @@ def token(config: Any, kind: str) -> int:
     """The id of the placeholder token for a kind of input (``image``, ``video``, ``audio``); -1 if there is none."""
     suffixes = ("_token_id", "_token_index", "_patch_token_id", "_patch_id", "_soft_token_id")
     names = [kind + suffix for suffix in suffixes] + ["media_placeholder_token_id"]
-    for owner in (config, sub(config, *TEXT), *inner_configs(config)):
+    for owner in (config, sub(config, *TEXT), *(one for _, one in configs_within(config))):
         found = integer(owner, tuple(names), -1)
         if found >= 0:
             return found

@@ -21,6 +21,7 @@ from modular_converter.parallel.tiny.fields import (
     HEAD_FIELDS,
     KV_FIELDS,
     config_fields,
+    configs_within,
     is_config,
     is_list_of_ints,
     raw,
@@ -516,11 +517,10 @@ def published(target: Target, overrides: Mapping[str, Any] | None = None) -> tor
     return model.eval()
 
 
-def _wide(default: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _wide(default: Any) -> Iterator[tuple[str, Any]]:
     """The fields for vocabularies, numbers of experts and parts of a width (reformer), with their default values."""
-    for item in config_fields(default):
-        value = raw(default, item.name)
-        if is_config(value):
-            yield from _wide(value, f"{prefix}{item.name}.")
-        elif type(value) in (int, list, tuple) and _KEPT_WIDTHS.search(item.name):
-            yield f"{prefix}{item.name}", value
+    for prefix, config in configs_within(default):
+        for item in config_fields(config):
+            value = raw(config, item.name)
+            if type(value) in (int, list, tuple) and _KEPT_WIDTHS.search(item.name):
+                yield f"{prefix}{item.name}", value

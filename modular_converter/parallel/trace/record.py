@@ -317,6 +317,13 @@ def _signature_of_method(function: Any) -> inspect.Signature:
     return inspect.signature(types.MethodType(function, object()))
 
 
+def attention_arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """All arguments of a call of ``scaled_dot_product_attention`` by name, by torch's schema: it has no Python signature."""
+    known = torch.ops.aten.scaled_dot_product_attention.default._schema.arguments
+    names = [one.name for one in known]
+    return {one.name: one.default_value for one in known} | dict(zip(names, args)) | dict(kwargs)
+
+
 def bound_arguments(module: torch.nn.Module, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a call by their names in the forward; ``**kwargs`` by their own names."""
     signature = _signature(module)

@@ -137,18 +137,14 @@ def _give_entries(value: Any, was: Mapping[Any, Any]) -> None:
         base.__setitem__(value, key, entry)
 
 
-def _give_list(value: Any, was: Any) -> None:
-    list.__setitem__(value, slice(None), was)
+def _refill(base: Any, fill: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+    """Restore what a container holds by the methods of its plain class."""
 
+    def give(value: Any, was: Any) -> None:
+        base.clear(value)
+        fill(value, was)
 
-def _give_set(value: Any, was: Any) -> None:
-    set.clear(value)
-    set.update(value, was)
-
-
-def _give_deque(value: Any, was: Any) -> None:
-    collections.deque.clear(value)
-    collections.deque.extend(value, was)
+    return give
 
 
 def _give_numbers(value: Any, was: Any) -> None:
@@ -245,9 +241,9 @@ _SLOTS = Handling(_take_slots, _give_slots, lambda value, was: was.values())
 _LRU: type = type(functools.lru_cache(_nothing))
 _KINDS: dict[type, Handling] = {
     dict: Handling(lambda value: dict(_base(value).items(value)), _give_entries, _entries),
-    list: Handling(list, _give_list, _items),
-    set: Handling(list, _give_set, _items),
-    collections.deque: Handling(list, _give_deque, _items),
+    list: Handling(list, _refill(list, list.extend), _items),
+    set: Handling(list, _refill(set, set.update), _items),
+    collections.deque: Handling(list, _refill(collections.deque, collections.deque.extend), _items),
     tuple: Handling(_nothing, _nothing, lambda value, was: value),
     frozenset: Handling(_nothing, _nothing, lambda value, was: value),
     bytearray: Handling(bytes, _give_buffer, _nothing),

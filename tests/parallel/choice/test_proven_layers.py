@@ -184,7 +184,7 @@ def test_a_plan_without_parts_names_the_others():
 
 def test_a_model_is_run_without_data_once_and_again_when_it_changes(monkeypatch):
     run, runs = trials.kinds_of_call, []
-    monkeypatch.setattr(trials, "_KNOWN_KINDS", {})
+    trials._kinds_without_data.cache_clear()
     monkeypatch.setattr(
         trials, "kinds_of_call", lambda skeleton, inputs: runs.append(skeleton) or run(skeleton, inputs)
     )
@@ -195,4 +195,4 @@ def test_a_model_is_run_without_data_once_and_again_when_it_changes(monkeypatch)
     assert trials.traced_kinds(model) != first and len(runs) == 2
     for layers in range(3, 8):
         trials.traced_kinds(_llama(num_hidden_layers=layers))
-    assert len(trials._KNOWN_KINDS) == trials._MOST_KINDS
+    assert trials._kinds_without_data.cache_info().currsize == trials._MOST_KINDS

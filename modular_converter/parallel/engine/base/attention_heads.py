@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
+import re
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,14 +14,17 @@ import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
 from modular_converter.parallel.plans.resolve import Piece
-from modular_converter.parallel.shard.collectives import Group
+from modular_converter.parallel.shard.collectives import Group, borders_of, gathered
 from modular_converter.parallel.shard.shares import is_uneven
 from modular_converter.parallel.styles.layout import COLWISE, SHARE
+from modular_converter.parallel.tiny.fields import configs_within, raw
 
 
 # Weights of this rank's heads, (batch, heads, queries, keys), and each rank's number of heads -> weights of all heads.
 Gather = Callable[[torch.Tensor, tuple[int, ...]], torch.Tensor]
 Owners = MutableMapping[torch.Tensor, bool]  # by identity
+# In the name of a number of heads: not of query heads.
+_OF_OTHERS = re.compile("dim|key|kv")
 
 
 def local_modules(model: torch.nn.Module, pieces: Mapping[str, Piece]) -> set[int]:
@@ -63,14 +67,9 @@ def wants_attentions(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
     """Whether a call may ask for attention weights, by its arguments or the model's settings."""
     if kwargs.get("output_attentions") or any(value is True for value in args):
         return True
-    settings = (kwargs.get("generation_config"), getattr(model, "generation_config", None))
-    return any(getattr(scope, "output_attentions", None) for scope in (*settings, *_configs(model)))
-
-
-def _configs(model: Any) -> list[Any]:
-    config = getattr(model, "config", None)
-    own = vars(config).values() if hasattr(config, "__dict__") else ()
-    return [config, *(value for value in own if hasattr(value, "model_type"))]
+    settings = [kwargs.get("generation_config"), getattr(model, "generation_config", None)]
+    settings += [config for _, config in configs_within(getattr(model, "config", None))]
+    return any(getattr(scope, "output_attentions", None) for scope in settings)
 
 
 @contextlib.contextmanager
@@ -102,12 +101,17 @@ def heads_recorded(local: set[int]) -> Iterator[Owners]:
 
 
 @contextlib.contextmanager
-def attentions_whole(model: torch.nn.Module, local: set[int], counts: HeadCounts, gather: Gather) -> Iterator[None]:
-    """Let all models inside ``model`` return the attention weights of all heads, to each other too.
+def attentions_whole(model: torch.nn.Module, pieces: Mapping[str, Piece], group: Group) -> Iterator[None]:
+    """Let all models inside ``model`` return the attention weights of all heads, to each other too, with gradients.
 
     Args:
-        local: the result of ``local_modules``.
+        pieces: name of a parameter -> its cut over the group.
     """
+
+    def gather(value: torch.Tensor, counts: tuple[int, ...]) -> torch.Tensor:
+        return gathered(value, group, 1, borders_of(counts))
+
+    local, counts = local_modules(model, pieces), HeadCounts.of(pieces, group)
     models = [
         module for module in model.modules() if hasattr(module, "config") and hasattr(module, "base_model_prefix")
     ]
@@ -173,14 +177,10 @@ def _mapped(value: Any, whole: Callable[[torch.Tensor, bool], torch.Tensor], nam
 def _query_heads(config: Any) -> set[int]:
     """All numbers of query heads in the configuration and in the configurations inside it."""
     found: set[int] = set()
-    for name, value in getattr(config, "__dict__", {}).items():
-        if "head" in name and "dim" not in name and "key" not in name and "kv" not in name:
-            values = value if isinstance(value, (list, tuple)) else (value,)
-            found |= {number for number in values if isinstance(number, int) and not isinstance(number, bool)}
-        elif hasattr(value, "model_type"):
-            found |= _query_heads(value)
-    try:
-        attribute = getattr(config, "num_attention_heads", None)
-    except Exception:  # raised by configurations whose layers have different numbers
-        attribute = None
-    return found | ({attribute} if isinstance(attribute, int) else set())
+    for _, one in configs_within(config):
+        named = {name: value for name, value in getattr(one, "__dict__", {}).items() if "head" in name}
+        values = [raw(one, "num_attention_heads"), *(named[name] for name in named if not _OF_OTHERS.search(name))]
+        for value in values:
+            numbers = value if isinstance(value, (list, tuple)) else (value,)
+            found |= {number for number in numbers if isinstance(number, int) and not isinstance(number, bool)}
+    return found

@@ -26,6 +26,8 @@ from modular_converter.parallel.choice.skeleton import (
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.shard.collectives import ProcessGroup, borders_of
 from modular_converter.parallel.tiny.fields import dropout_rates, skips_layers
+from modular_converter.parallel.torch_private import math_attention
+from modular_converter.parallel.trace.record import attention_arguments
 
 
 # The path of the module with the dropout, and the number of the dropout within the module's call.
@@ -102,7 +104,7 @@ class _Drops(TorchFunctionMode):
         if name == "dropout" and args and isinstance(args[0], torch.Tensor):
             return self._dropout(func, *args, **kwargs)
         if name == "scaled_dot_product_attention":
-            return self._attention(func, *args, **kwargs)
+            return self._attention(func, args, kwargs)
         return func(*args, **kwargs)
 
     def _dropout(
@@ -125,36 +127,16 @@ class _Drops(TorchFunctionMode):
         mask = F.dropout(torch.ones(shape, dtype=like.dtype, device=like.device), p, True)
         return mask.narrow(dim, borders[self.watch.rank], like.shape[dim])
 
-    def _attention(
-        self,
-        func: Any,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        attn_mask: torch.Tensor | None = None,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        **more: Any,
-    ) -> torch.Tensor:
-        given = {"attn_mask": attn_mask, "is_causal": is_causal, **more}
-        shared = self.watch.found(self.watch.next_place(), query) if dropout_p else None
+    def _attention(self, func: Any, args: Any, kwargs: Any) -> torch.Tensor:
+        given = attention_arguments(args, kwargs)
+        query, key, rate = given["query"], given["key"], given["dropout_p"]
+        shared = self.watch.found(self.watch.next_place(), query) if rate else None
         if shared is None:
-            found: torch.Tensor = func(query, key, value, dropout_p=dropout_p, **given)
+            found: torch.Tensor = func(*args, **kwargs)
             return found
-        if more.get("enable_gqa"):
-            times = query.shape[-3] // key.shape[-3]
-            key, value = (tensor.repeat_interleave(times, -3) for tensor in (key, value))
-        scale = more.get("scale") or query.shape[-1] ** -0.5
-        scores = query @ key.transpose(-2, -1) * scale
-        if is_causal:
-            attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
-        if attn_mask is not None:
-            scores = (
-                scores.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
-            )
-        weights = scores.softmax(-1)
-        result: torch.Tensor = weights * self._share_of_mask(weights, dropout_p, shared) @ value
-        return result
+        scores = query.new_empty(*query.shape[:-1], key.shape[-2])
+        kept = self._share_of_mask(scores, rate, shared) != 0
+        return math_attention(**given, dropout_mask=kept)[0]  # type: ignore[no-any-return]
 
 
 class SharedDropout:

@@ -16,6 +16,7 @@ import torch
 
 from modular_converter.parallel.choice.trials import inputs_with_data, kinds_of, one_of_each_kind
 from modular_converter.parallel.errors import one_line
+from modular_converter.parallel.proof.subject import with_mask
 from modular_converter.parallel.trace.record import tensors_in
 from modular_converter.parallel.trace.unchanged import same_attributes
 
@@ -95,13 +96,9 @@ def _answered(candidate: Any, model: Any) -> Iterator[tuple[dict[str, Any], list
     kind = next(iter(types)) if len(types) == 1 else torch.float32
     floating = {n: v for n, v in given.items() if isinstance(v, torch.Tensor) and v.is_floating_point()}
     given |= {name: value.to(kind) for name, value in floating.items()}
-    ids = given.get("input_ids")
-    if isinstance(ids, torch.Tensor) and ids.dim() == 2 and "attention_mask" not in given:
-        mask = torch.ones_like(ids)
-        # At the end: for a first token that attends to no token, kernels give different results.
-        mask[0, ids.shape[1] - ids.shape[1] // 4 :] = 0
-        padded = {**given, "attention_mask": mask}
-        with contextlib.suppress(Exception):  # its forward takes no mask
+    padded = with_mask(model, given)
+    if padded.keys() != given.keys():
+        with contextlib.suppress(Exception):  # the model's own code may take no such mask
             yield padded, _answer(candidate, padded)
     yield given, _answer(candidate, given)
 

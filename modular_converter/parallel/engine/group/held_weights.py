@@ -20,7 +20,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -51,7 +51,7 @@ from modular_converter.parallel.shard.collectives import (
     same,
     under_transforms,
 )
-from modular_converter.parallel.shard.role_parameters import SCATTERS, RoleOwner, stays_whole, with_role
+from modular_converter.parallel.shard.role_parameters import SCATTERS, stays_whole, with_role
 from modular_converter.parallel.shard.shares import block_lengths, share_lengths
 from modular_converter.parallel.styles import acting
 from modular_converter.parallel.styles.forward import layer_product
@@ -87,19 +87,7 @@ def chunk_lengths(length: int, size: int) -> tuple[int, ...]:
     return tuple(max(0, min(each, length - rank * each)) for rank in range(size))
 
 
-class _Held(RoleOwner, Protocol):
-    @property
-    def of_product(self) -> WeightLayout | None: ...
-    @property
-    def copies(self) -> bool: ...
-    @property
-    def summed(self) -> bool: ...
-    @property
-    def is_part(self) -> bool: ...
-    def local(self, held: Any) -> Any: ...
-
-
-def product_forward(kind: type[Any], held: Mapping[str, _Held]) -> Callable[..., Any] | None:
+def product_forward(kind: type[Any], held: Mapping[str, HeldWeight]) -> Callable[..., Any] | None:
     """The forward for modules of a class with these weights; None if they keep their own."""
     weight = held.get("weight")
     if weight is None or weight.of_product is None or any(one.copies or one.summed for one in held.values()):

@@ -16,13 +16,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel.engine.base.adapted import let_go, refuse_saving_adapters
-from modular_converter.parallel.engine.base.attention_heads import (
-    HeadCounts,
-    heads_recorded,
-    local_modules,
-    wants_attentions,
-    whole_heads,
-)
+from modular_converter.parallel.engine.base.attention_heads import attentions_whole, wants_attentions
 from modular_converter.parallel.engine.base.forwards import forward_of, uncheck_ids
 from modular_converter.parallel.engine.base.memory import MemoryFigures, usage, without_devices
 from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN
@@ -45,7 +39,7 @@ from modular_converter.parallel.engine.group.whole_state import (
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.int8 import is_unpacked, pack_layers, packed_state
 from modular_converter.parallel.shard.apply import Applied, undo
-from modular_converter.parallel.shard.collectives import borders_of, forget_entered, gathered
+from modular_converter.parallel.shard.collectives import forget_entered
 from modular_converter.parallel.torch_private import in_no_pass, pytree
 
 
@@ -285,15 +279,7 @@ def _called(own: Callable[..., Any], self: Any, args: Any, kwargs: Any) -> Any:
         return _refusing_spread_gradients(result)
     self.__dict__["_recording"] = True
     try:
-        pieces = self._applied.resolution.pieces
-        with heads_recorded(local_modules(self, pieces)) as owners:
-            result = own(self, *args, **kwargs)
-        return whole_heads(
-            result,
-            self,
-            HeadCounts.of(pieces, group),
-            owners,
-            lambda value, counts: gathered(value, group, 1, borders_of(counts)),
-        )
+        with attentions_whole(self, self._applied.resolution.pieces, group):
+            return getattr(self, own.__name__)(*args, **kwargs)
     finally:
         del self.__dict__["_recording"]

@@ -15,12 +15,7 @@ import torch
 from torch.profiler import ProfilerActivity
 
 from modular_converter.parallel.choice.skeleton import Skeleton, assemble_model
-from modular_converter.parallel.engine.base.attention_heads import (
-    HeadCounts,
-    attentions_whole,
-    local_modules,
-    wants_attentions,
-)
+from modular_converter.parallel.engine.base.attention_heads import attentions_whole, local_modules, wants_attentions
 from modular_converter.parallel.engine.base.dropout import SharedDropout
 from modular_converter.parallel.engine.base.forwards import check_ids
 from modular_converter.parallel.engine.base.memory import usage
@@ -60,7 +55,6 @@ from modular_converter.parallel.ranks.answering import Answering, DifferentAnswe
 from modular_converter.parallel.ranks.packing import COPY, read_tensor
 from modular_converter.parallel.ranks.protocol import EVENT
 from modular_converter.parallel.shard.apply import apply
-from modular_converter.parallel.shard.collectives import borders_of
 from modular_converter.parallel.shard.shares import share_shape
 from modular_converter.parallel.torch_switches import TorchSwitches
 
@@ -320,8 +314,7 @@ class Worker(Answering):
             return paged_batches(loaded.model, type(loaded.model), self.group, self.device, loaded.copies)
         if not wants_attentions(loaded.model, called.args, called.kwargs):
             return contextlib.nullcontext()
-        counts = HeadCounts.of(loaded.resolution.pieces if loaded.resolution else {}, self.group)
-        return attentions_whole(loaded.model, loaded.local, counts, self._all_heads)
+        return attentions_whole(loaded.model, loaded.resolution.pieces if loaded.resolution else {}, self.group)
 
     def on_trial(self, number: int) -> None:
         """From now on, answers of this model that differ between the ranks are an ordinary error."""
@@ -351,9 +344,6 @@ class Worker(Answering):
         if not self.answer(answer, {id(v): k for k, v in held.items()}, share, check):
             for unnamed in new:
                 del loaded.held[unnamed]
-
-    def _all_heads(self, value: torch.Tensor, counts: tuple[int, ...]) -> torch.Tensor:
-        return self.group.gather_last(value.movedim(1, -1).contiguous(), borders_of(counts)).movedim(-1, 1)
 
     def _event(self, kind: str, value: Any) -> None:
         if self.group.rank == 0:

@@ -6,6 +6,7 @@ and numpy arrays are compared, too: they may be lengths of a share.
 
 from __future__ import annotations
 
+import functools
 import zlib
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -27,7 +28,6 @@ _TOLERANCES = {torch.float16: 2e-2, torch.bfloat16: 2e-2}
 _TOLERANCE = 1e-3
 _PLAIN = (bool, int, float, complex, str)
 _CPU = torch.device("cpu")
-_WEIGHTS: dict[tuple[torch.device, int], torch.Tensor] = {}
 
 Gather = Callable[[torch.Tensor], torch.Tensor]
 Path = tuple[str, ...]
@@ -127,7 +127,7 @@ def _numbers(tensor: torch.Tensor) -> torch.Tensor:
     flat = flat[:: max(1, flat.numel() // _SAMPLE)]
     if flat.is_complex():
         flat = torch.view_as_real(flat.resolve_conj()).reshape(-1)
-    weights = _weights(flat.device, flat.numel())
+    weights = _weights(flat.device, 1 << max(12, (flat.numel() - 1).bit_length()))[:, : flat.numel()]
     if flat.is_floating_point():
         values = flat.double().nan_to_num(1e5, 2e5, -2e5).asinh()  # the huge values of masks must not set the scale
         sums = torch.cat((weights @ values, torch.linalg.vector_norm(values)[None]))
@@ -137,13 +137,11 @@ def _numbers(tensor: torch.Tensor) -> torch.Tensor:
     return torch.cat((torch.full((1,), head, dtype=torch.float64, device=flat.device), sums))
 
 
-def _weights(device: torch.device, count: int) -> torch.Tensor:
+@functools.cache
+def _weights(device: torch.device, size: int) -> torch.Tensor:
     """Two rows of random numbers, the same on each rank."""
-    size = 1 << max(12, (count - 1).bit_length())
-    if (device, size) not in _WEIGHTS:
-        generator = torch.Generator().manual_seed(17)
-        _WEIGHTS[device, size] = torch.randn(2, size, generator=generator, dtype=torch.float64).to(device)
-    return _WEIGHTS[device, size][:, :count]
+    generator = torch.Generator().manual_seed(17)
+    return torch.randn(2, size, generator=generator, dtype=torch.float64).to(device)
 
 
 def shares_that_stay(result: Any, shares: Collection[Path], takes: Collection[str]) -> dict[str, Any]:
