@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from modular_converter.convert.batch import convert_all
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.format import FormatMemory
+from modular_converter.convert.processes import Workers
 from modular_converter.convert.source.library import Library
 from modular_converter.settings.keys import read_table
 from modular_converter.settings.load import conventions, parse_release
@@ -146,7 +147,8 @@ class Trials:
         settings = with_switches(self.settings, self.release, switches)
         library = replace(self.library, settings=settings)  # what was read is the same under all conventions
         workers = self.workers if len(modular) > FEW else 1  # one process reads and parses each file once
-        conversions = convert_all(sorted(modular), library, workers, lambda number: None)
+        with Workers(library, workers) as processes:
+            conversions = convert_all(sorted(modular), processes, lambda number: None)
         given = {path: text for one in conversions for path, text in one.files.items()}
         texts = self.memory.format(given, settings).texts
         folders = {os.path.dirname(one) for one in modular}

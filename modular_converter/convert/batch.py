@@ -4,32 +4,22 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
-import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 
 from modular_converter.convert.conversion import EXISTS, Conversion
 from modular_converter.convert.emit.format import FormatResult, format_files
 from modular_converter.convert.examine.report import examine
 from modular_converter.convert.pipeline import convert
+from modular_converter.convert.processes import Progress, Workers
 from modular_converter.convert.schedule import Schedule, cycles, dependencies, required_files
 from modular_converter.convert.silence import with_fixes, with_selected_findings, without_silenced
 from modular_converter.convert.source.library import Library, Observations
 from modular_converter.findings import ConversionError, Finding, Location, locate_word
 from modular_converter.rules import neighbour_imports, tool_errors
 from modular_converter.settings.values import Settings
-
-
-FILES_PER_WORKER = {"fork": 2, "spawn": 12}
-"""Fewer files than this do not justify a process: forking takes 0.03 s, spawning as long as converting three files."""
-
-Progress = Callable[[int], None]
-S = TypeVar("S")
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 @contextmanager
@@ -44,50 +34,11 @@ def without_collector() -> Iterator[None]:
             gc.enable()
 
 
-def convert_all(paths: Sequence[str], library: Library, workers: int, progress: Progress) -> list[Conversion]:
-    """Convert files, in their order.
-
-    Args:
-        paths: modular files whose neighbours can be read.
-        library: the sources of the run; other processes get a copy.
-        workers: processes at most; 0 stands for one a core.
-        progress: called with the number of files converted since the last call.
+def convert_all(paths: Sequence[str], workers: Workers[Library], progress: Progress) -> list[Conversion]:
+    """Convert files whose neighbours can be read, in their order. `progress` is called with the number of files converted
+    since the last call.
     """
-    return in_processes(_convert_each, library, paths, workers, progress)
-
-
-def in_processes(
-    work: Callable[[Iterable[T], S, Progress], list[R]],
-    shared: S,
-    items: Sequence[T],
-    workers: int,
-    progress: Progress,
-) -> list[R]:
-    """The results for some items in their order, made in this process or in several, where there are enough items.
-
-    Args:
-        work: a function of a module: the results for a share of the items.
-        shared: what it also gets; other processes get a copy.
-        items: each share holds every n-th of them, so that those of one level are spread.
-        workers: processes at most; 0 stands for one a core.
-        progress: called with the number of items done since the last call.
-    """
-    worth = len(items) // FILES_PER_WORKER[_start_method()]
-    processes = min(workers or os.cpu_count() or 1, worth)
-    if processes <= 1:
-        return work(items, shared, progress)
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor, as_completed  # takes longer than converting a file
-
-    parts = processes * 4
-    found: dict[int, list[R]] = {}
-    context = multiprocessing.get_context(_start_method())
-    with ProcessPoolExecutor(processes, context, initializer=_start_worker, initargs=(work, shared)) as pool:
-        futures = {pool.submit(_work_on, items[number::parts]): number for number in range(parts)}
-        for future in as_completed(futures):
-            found[futures[future]] = future.result()
-            progress(len(found[futures[future]]))
-    return [found[number % parts][number // parts] for number in range(len(items))]
+    return workers.do(_convert_each, paths, progress)
 
 
 def _convert_each(paths: Iterable[str], library: Library, progress: Progress) -> list[Conversion]:
@@ -116,27 +67,6 @@ def _place_of(class_name: str, path: str, library: Library) -> Location:
         return locate_word(path, class_name, library.text(path)) if class_name else Location(path)
     except ConversionError:
         return Location(path)
-
-
-def _start_method() -> str:
-    """The way to start processes: forked if that is safe (a progress bar runs in a thread), else spawned."""
-    return "fork" if sys.platform == "linux" and threading.active_count() == 1 else "spawn"
-
-
-_worker: tuple[Callable[..., list[Any]], Any] | None = None
-"""In a worker process: what to do, and what it gets: the library of the run, with everything that was read before."""
-
-
-def _start_worker(work: Callable[..., list[Any]], shared: object) -> None:
-    global _worker
-    gc.disable()
-    _worker = work, shared
-
-
-def _work_on(items: Sequence[Any]) -> list[Any]:
-    assert _worker is not None, "the pool calls `_start_worker` first"
-    work, shared = _worker
-    return work(items, shared, lambda done: None)
 
 
 class KeptConversions(Protocol):
@@ -193,18 +123,19 @@ class Run:
         schedule = Schedule(
             required, needs, known, refused, library.exists, speculates=not known and self.stale is None
         )
-        while ready := schedule.next_round():
-            batch = [replace(one, requires=required[one.path]) for one in self._batch(ready, library)]
-            changed = self._lay_over(batch, done, given, library)
-            done.update({conversion.path: conversion for conversion in batch})
-            schedule.settle(batch, changed, done)
+        with Workers(library, self.workers) as workers:
+            while ready := schedule.next_round():
+                batch = [replace(one, requires=required[one.path]) for one in self._batch(ready, library, workers)]
+                changed = self._lay_over(batch, done, given, library, workers)
+                done.update({conversion.path: conversion for conversion in batch})
+                schedule.settle(batch, changed, done)
         return [done[path] for path in sorted(done)]
 
-    def _batch(self, paths: Sequence[str], library: Library) -> list[Conversion]:
+    def _batch(self, paths: Sequence[str], library: Library, workers: Workers[Library]) -> list[Conversion]:
         """Convert files and format all results together, but for those that are kept."""
         kept = {path: one for path in paths if self.kept and (one := self.kept.find(path, library)) is not None}
         paths = [path for path in paths if path not in kept]
-        conversions = convert_all(paths, library, self.workers, self.progress)
+        conversions = convert_all(paths, workers, self.progress)
         by_settings: dict[int, list[Conversion]] = {}
         formattings = dict(enumerate(self.settings.formattings))
         numbers = {folder: number for number, (folder, _) in enumerate(self.settings.by_folder, 1)}
@@ -246,6 +177,7 @@ class Run:
         earlier: Mapping[str, Conversion],
         given: Mapping[str, str],
         library: Library,
+        workers: Workers[Library],
     ) -> dict[str, str]:
         """Make the texts of a batch visible to their dependents; return the files that change, each with its source.
 
@@ -269,10 +201,15 @@ class Run:
             for file in earlier[one.path].files
             if file not in one.files and library.overlay.get(file) != given.get(file)
         }
-        library.take_back(gone)
-        library.put({file: given[file] for file in gone if file in given})
-        library.put({file: text for file, (_, text) in changed.items()})
+        restored = {file: given[file] for file in gone if file in given}
+        workers.tell(_exchange, frozenset(gone), restored | {file: text for file, (_, text) in changed.items()})
         return {**gone, **{file: path for file, (path, _) in changed.items()}}
+
+
+def _exchange(library: Library, gone: Collection[str], new: Mapping[str, str]) -> None:
+    """Withdraw texts, and lay others over the files on disk."""
+    library.take_back(gone)
+    library.put(new)
 
 
 def _merged(reads: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:

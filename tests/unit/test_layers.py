@@ -51,6 +51,7 @@ FLOORS = {
     "modular_converter.convert": (
         "__init__",
         "conversion",
+        "processes",
         "source",
         "inherit",
         "inline",
