@@ -30,7 +30,7 @@ class BreakingOptions(NamedTuple):
     arguments: tuple[str, ...] = (ALL,)
     package: str | None = None
     root: str | None = None
-    workers: int = 0
+    workers: int | None = None
     strict: bool = False
     cache: str | None = None
 
@@ -59,9 +59,8 @@ class _Known(NamedTuple):
 def compare_trees(options: BreakingOptions) -> BreakingResult:
     """What an edit changes for those who use the models, itself and its heirs."""
     try:
-        selection = select_files(
-            options.arguments, package=options.package, root=options.root, overrides={"strict": options.strict}
-        )
+        overrides = {"workers": options.workers, "strict": options.strict}
+        selection = select_files(options.arguments, package=options.package, root=options.root, overrides=overrides)
         settings, models = selection.settings, selection.models or ""
         if not models:
             return BreakingResult(findings=selection.findings, incomplete=True)
@@ -75,10 +74,10 @@ def compare_trees(options: BreakingOptions) -> BreakingResult:
         if not shared:
             reason = f"it has no model of those in {models}"
             return BreakingResult(findings=[input_files.unknown_older_tree(options.against, reason)], incomplete=True)
-        known, made = _compared(shared, old, new, entry, options.workers)
+        known, made = _compared(shared, old, new, entry, settings.workers)
         if any(not edits.methods.isdisjoint(one.followed) for one in made.values()):  # some are called only now
             new, failures = newer_tree(selection.paths, models, settings, options.cache, edits.all_read, answers)
-            known, made = _compared(shared, old, new, entry, options.workers)
+            known, made = _compared(shared, old, new, entry, settings.workers)
     except ConversionError as error:
         return BreakingResult(findings=error.findings, incomplete=True)
     entry.store(made, new)

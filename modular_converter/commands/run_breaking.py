@@ -53,8 +53,8 @@ def run(
         raise click.UsageError(f"--breaking does not go with --{given[0].replace('_', '-')}.")
     cache, tree = None if no_cache else cache_folder(), (others["package"], others["root"])
     with without_collector():
-        strict, workers = others["strict"], others["workers"] or 0
-        result = compare_trees(BreakingOptions(against, arguments, *tree, workers, strict, cache))
+        options = BreakingOptions(against, arguments, *tree, others["workers"], others["strict"], cache)
+        result = compare_trees(options)
     report(result.findings, output_format, quiet=quiet)
     if markdown:
         checked = check(CheckOptions(arguments, *tree, workers=others["workers"], cache=cache))

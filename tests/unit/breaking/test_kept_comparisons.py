@@ -15,6 +15,7 @@ from modular_converter.breaking.newer import Edits, edits_since
 from modular_converter.breaking.run import BreakingOptions, BreakingResult, compare_trees
 from modular_converter.check.cache import stale, store
 from modular_converter.convert import batch
+from modular_converter.convert.processes import Workers
 from modular_converter.files.arguments import ALL, select_files
 from tests.unit.breaking.test_compare_trees import CONFIG, LLAMA, convert, library
 from tests.unit.trees import commit
@@ -225,6 +226,9 @@ def test_what_was_made_of_stale_files_is_made_once(
     path = zoo / "models/llama/modeling_llama.py"
     path.write_text(path.read_text().replace("self.o_proj", "self.out_proj"))
     made: list[str] = []
+    most: list[int] = []
+    begin = Workers.__init__
+    monkeypatch.setattr(Workers, "__init__", lambda self, *given: most.append(given[1]) or begin(self, *given))
     really = batch.convert_safely
     monkeypatch.setattr(batch, "convert_safely", lambda path, library: made.append(path) or really(path, library))
     first = compared(zoo, published, cache)
@@ -234,6 +238,7 @@ def test_what_was_made_of_stale_files_is_made_once(
     heir.write_text(heir.read_text() + "\n\nSIZE = 1\n")
     compared(zoo, published, cache)
     assert [Path(one).name for one in made[2:]] == ["modular_phi.py"]
+    assert {*most} == {1}  # as the option says, of the comparison and of conversions
 
 
 def test_an_edit_that_nothing_reads_converts_no_heir(
