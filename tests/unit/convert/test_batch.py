@@ -105,6 +105,18 @@ def test_processes_are_started_either_way(monkeypatch, method):
     assert texts(run.convert(ZOO)) == texts(convert_paths(ZOO, workers=1))
 
 
+def test_processes_see_what_earlier_rounds_have_generated(tmp_path, monkeypatch):
+    links = [(f"{name}{number}", f"{name}{number - 1}" if number else "base") for name in "abc" for number in range(3)]
+    paths = [str(path) for path in chain(tmp_path, *links)]
+    expected = texts(convert_paths(paths, workers=1))
+    monkeypatch.setattr(processes, "ITEMS_PER_PROCESS", {"fork": 1, "spawn": 1})
+    started = []
+    begin = processes.Workers._start
+    monkeypatch.setattr(processes.Workers, "_start", lambda self, *given: started.append(self) or begin(self, *given))
+    assert texts(convert_paths(paths, workers=2)) == expected
+    assert (len(expected), len(started), len({*started})) == (9, 3, 1)
+
+
 def profile_settings_of_zoo():
     from modular_converter import load_settings
 
