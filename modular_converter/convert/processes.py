@@ -43,9 +43,9 @@ class Workers(Generic[S]):
 
     def __exit__(self, *_: object) -> None:
         for process, connection in self._started:
-            connection.close()
             process.terminate()
             process.join()
+            connection.close()
 
     def do(
         self,
