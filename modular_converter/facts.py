@@ -111,24 +111,6 @@ class Parent(_Parsed):
 
 
 @dataclass(frozen=True)
-class MissingModule:
-    """A module that a modular file imports and that does not exist."""
-
-    module: str
-    """As written, with its dots."""
-    path: str
-    """Where it was looked for, relative to the modular file."""
-    line: int
-    """The line of the import; for an import of a neighbour, the line of the modular file's import from that neighbour.
-    """
-    comes_from: str = ""
-    """The place of the neighbour's import (`modeling_llama.py:3`); "" for an import of the modular file."""
-    instead: str = ""
-    """The import of the modular file that would replace the neighbour's; "" for an import in the body of a function.
-    """
-
-
-@dataclass(frozen=True)
 class ClassFacts(_Parsed):
     """A class of the modular file, with its parent."""
 
@@ -164,8 +146,6 @@ class Facts:
     """Gives the class attributes and methods of a parent and of its ancestors."""
     renamed: Callable[[Parent, str], str]
     """Gives the name in generated code of a member of a parent."""
-    missing_modules: Collection[MissingModule] = ()
-    """Modules beside the model that generated code imports and that do not exist."""
     cased: str = ""
     """The name of the model in its classes: `Emu`."""
     customary_names: Collection[str] = ()

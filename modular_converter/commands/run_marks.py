@@ -19,7 +19,7 @@ from modular_converter.marks.audit import Audited, MarkVerdict, audit
 from modular_converter.marks.fix import Repair, repair
 from modular_converter.marks.units import differing
 from modular_converter.reporting.display import count
-from modular_converter.rules import copy_marks, input_files
+from modular_converter.rules import input_files, stale_files
 from modular_converter.settings.load import load_settings
 
 
@@ -110,11 +110,11 @@ def _findings(done: Repair, library: Library) -> Iterator[Finding]:
             signature = not members and [unit.lines for unit in one.source.body] == [
                 unit.lines for unit in one.copy.body
             ]
-            finding = copy_marks.drifted_copy(place, one.name, mark.source, members, refusal, signature=signature)
+            finding = stale_files.drifted_copy(place, one.name, mark.source, members, refusal, signature=signature)
         elif one.verdict is MarkVerdict.DANGLING:
-            finding = copy_marks.dangling_copy(place, mark.source, one.reason)
+            finding = stale_files.dangling_copy(place, mark.source, one.reason)
         elif one.verdict is MarkVerdict.INVISIBLE:
-            finding = copy_marks.invisible_copy(place, one.reason)
+            finding = stale_files.invisible_copy(place, one.reason)
         else:
             continue
         yield finding.with_source(library.text(one.path))

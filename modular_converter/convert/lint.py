@@ -19,15 +19,14 @@ from modular_converter.facts import (
     Facts,
     GeneratedDefinition,
     KnownAttributes,
-    MissingModule,
     NeighbourFacts,
     Parent,
 )
-from modular_converter.findings import Finding
+from modular_converter.findings import Finding, Location
 from modular_converter.model.class_blocks import names_in_class
 from modular_converter.model.index import relative_imports
 from modular_converter.model.module import ImportedName, Module, Role, Statement
-from modular_converter.rules import checks
+from modular_converter.rules import checks, neighbour_imports
 from modular_converter.settings.layout import modular_of, split_stem
 
 
@@ -36,7 +35,12 @@ def lint(
 ) -> tuple[Finding, ...]:
     """The findings of one modular file, in the order of its lines."""
     facts = gather_facts(neighbours, classes, collection, library)
-    found = list(itertools.chain.from_iterable(check(facts) for check in checks()))
+    kinds = [file.kind for file in collection.files]
+    found = [
+        *itertools.chain.from_iterable(check(facts) for check in checks()),
+        *missing_modules(neighbours.target, kinds, library),
+        *_inherited_missing_modules(neighbours, collection, kinds, library),
+    ]
     return tuple(sorted((one.with_source(facts.source) for one in found), key=lambda one: one.sort_key))
 
 
@@ -59,10 +63,6 @@ def gather_facts(
         exports_of=lambda neighbour: originals[neighbour.dotted].exported,
         attributes_of=lambda parent: _attributes(parent, renamed[parent.neighbour.dotted], library),
         renamed=lambda parent, name: renamed[parent.neighbour.dotted].definitions.renamer.name(name),
-        missing_modules=[
-            *missing_modules(target, [file.kind for file in collection.files], library),
-            *inherited_missing_modules(neighbours, collection, library),
-        ],
         cased=target.cased,
         customary_names=[*library.settings.customary_names, *_left_to_neighbour(target.module, library)],
         plan_names=library.settings.plan_names,
@@ -134,19 +134,18 @@ def _attributes(parent: Parent, renamed: RenamedNeighbour, library: Library) -> 
     return KnownAttributes(found | renamed.definitions.renamer.names(found), None not in above)
 
 
-def inherited_missing_modules(
-    neighbours: Neighbourhood, files: GeneratedFiles, library: Library
-) -> Iterator[MissingModule]:
-    """The modules that a neighbour imports from beside it and that are not beside the new model, one for each module.
+def _inherited_missing_modules(
+    neighbours: Neighbourhood, files: GeneratedFiles, kinds: Collection[str], library: Library
+) -> Iterator[Finding]:
+    """A finding for each module that a neighbour imports from beside it and that is not beside the new model.
 
     Modules that the neighbour's own folder lacks are left out: the tree may be a part of a library.
     """
     target = neighbours.target
     folder = os.path.dirname(target.path)
-    kinds = [file.kind for file in files.files]
     bound = {name.bound for name in target.module.imported.values()}
     for dotted, renamed in neighbours.neighbours.items():
-        found: dict[str, MissingModule] = {}
+        found: dict[str, Finding] = {}
         for statement, name in _relative_imports(renamed):
             here, is_top = renamed.import_in_target(name), statement.role is Role.IMPORT
             if here.module in found or (is_top and here.bound in bound):
@@ -160,7 +159,7 @@ def inherited_missing_modules(
                 instead = _instead(name, here, renamed) if is_top else ""
                 line = next(one.line for one in target.module.statements if _imports_from(one.imports, dotted))
                 module = here.module if here.module.strip(".") else here.module + here.name
-                found[here.module] = MissingModule(module, looked_for(path, folder), line, place, instead)
+                found[here.module] = _missing(target, line, module, path, place, instead)
         bound |= {renamed.import_in_target(name).bound for name in renamed.neighbour.module.imported.values()}
         yield from found.values()
 
@@ -207,8 +206,8 @@ MODEL, MODELS = 1, 2
 """
 
 
-def missing_modules(target: ModularFile, kinds: Collection[str], library: Library) -> list[MissingModule]:
-    """The modules that a modular file imports and that neither exist nor will be generated.
+def missing_modules(target: ModularFile, kinds: Collection[str], library: Library) -> list[Finding]:
+    """A finding for each module that a modular file imports and that neither exists nor will be generated.
 
     Imports that may fail, under `try` or a condition, are left out, as are neighbours, which the conversion looks for.
 
@@ -216,12 +215,12 @@ def missing_modules(target: ModularFile, kinds: Collection[str], library: Librar
         kinds: the kinds of file that it gives.
     """
     folder = os.path.dirname(target.path)
-    found: dict[str, MissingModule] = {}
+    found: dict[str, Finding] = {}
     for statement in target.module.statements:
         for name in relative_imports(statement):
             path = _path(name, folder, library)
             if path and not exists(path, name.name, library) and not is_given(path, target, kinds, library):
-                found[name.module] = MissingModule(name.module, looked_for(path, folder), statement.line)
+                found[name.module] = _missing(target, statement.line, name.module, path)
     return [*found.values()]
 
 
@@ -237,9 +236,10 @@ def is_given(path: str, target: ModularFile, kinds: Collection[str], library: Li
     return kind in kinds if giver == target.path else bool(giver) and library.exists(giver)
 
 
-def looked_for(path: str, folder: str) -> str:
-    """The file that was looked for, relative to a folder."""
-    return os.path.relpath(f"{path}.py", folder).replace(os.sep, "/")
+def _missing(target: ModularFile, line: int, module: str, path: str, *inherited: str) -> Finding:
+    """The finding at a line of the modular file; `path` has no suffix. See `neighbour_imports.missing_module`."""
+    looked = os.path.relpath(f"{path}.py", os.path.dirname(target.path)).replace(os.sep, "/")
+    return neighbour_imports.missing_module(Location(target.path, line), module, looked, *inherited)
 
 
 def _path(name: ImportedName, folder: str, library: Library) -> str:

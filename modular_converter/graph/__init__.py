@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from modular_converter.graph import dot, json_format, page, text
+from modular_converter.graph import page
+from modular_converter.graph.formats import as_dot, as_json, as_text
 from modular_converter.graph.records import Graph
 
 
@@ -12,5 +13,5 @@ SORTS = ("heirs", "saved", "name")
 
 def render(format: str, graph: Graph, *, sort: str = "heirs") -> str:
     """The graph in one of `FORMATS`, ending with a line break; `sort`, one of `SORTS`, orders the table of the text."""
-    renderers = {"dot": dot.render, "json": json_format.render, "html": page.render}
-    return renderers[format](graph) if format in renderers else text.render(graph, sort)
+    renderers = {"dot": as_dot, "json": as_json, "html": page.render}
+    return renderers[format](graph) if format in renderers else as_text(graph, sort)

@@ -269,10 +269,29 @@ def block_lines(text: str) -> tuple[ast.ClassDef, list[str]]:
     node, lines, changes = _parse(text)
     first = node.body[0]
     if lines[first_line(first, lines) - 1][: first.col_offset] != INDENT:
-        from modular_converter.model.indentation import with_standard_indentation
-
         node, lines, _ = _parse(with_standard_indentation("".join(lines), INDENT))
     return node, [*lines, *changes]
+
+
+def with_standard_indentation(text: str, indentation: str) -> str:
+    """The text with the indentation given for each level; the insides of strings stay as they are.
+
+    Raises:
+        SyntaxError: libcst does not know the syntax, although Python does.
+    """
+    import libcst as cst  # takes as long as converting a model
+
+    class Reindent(cst.CSTTransformer):
+        def leave_IndentedBlock(
+            self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
+        ) -> cst.IndentedBlock:
+            return updated_node.with_changes(indent=None)
+
+    try:
+        module = cst.parse_module(text)
+    except cst.ParserSyntaxError as error:
+        raise SyntaxError(error.message) from None
+    return module.visit(Reindent()).with_changes(default_indent=indentation).code
 
 
 def lines_of(text: str) -> list[str]:

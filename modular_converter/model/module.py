@@ -30,49 +30,36 @@ def exported_names(text: str) -> tuple[str, ...]:
 
 def has_unread_names(text: str) -> bool:
     """Whether an `__all__` holds names that `exported_names` cannot read, such as computed ones."""
-    return any(not _is_read(node) for node in parse(text).body)
-
-
-def _is_read(node: ast.stmt) -> bool:
-    """Whether `exported_constants` reads all that a statement adds: only strings."""
-    if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
-        return node.value is None or _are_strings(node.value)
-    call = node.value if isinstance(node, ast.Expr) else None
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
-        return isinstance(call, ast.Constant)
-    if call.func.attr == "append":
-        return _are_strings(ast.List(call.args))
-    return call.func.attr == "extend" and all(map(_are_strings, call.args))
-
-
-def _are_strings(node: ast.expr) -> bool:
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return _are_strings(node.left) and _are_strings(node.right)
-    if not isinstance(node, (ast.List, ast.Tuple)):
-        return False
-    return all(isinstance(item, ast.Constant) and isinstance(item.value, str) for item in node.elts)
+    return any(one is None for node in parse(text).body for one in _listed(node))
 
 
 def exported_constants(node: ast.stmt) -> Iterator[ast.Constant]:
     """The names that `__all__ = […]`, `__all__ += […]`, `__all__.extend([…])` or `__all__.append("…")` adds."""
-    if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and node.value is not None:
-        yield from _strings(node.value)
-    elif (
-        isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute)
-    ):
-        if node.value.func.attr == "append":
-            yield from _strings(ast.List(node.value.args))
-        elif node.value.func.attr == "extend":
-            yield from (name for argument in node.value.args for name in _strings(argument))
+    return (one for one in _listed(node) if one is not None)
 
 
-def _strings(node: ast.expr) -> Iterator[ast.Constant]:
+def _listed(node: ast.stmt) -> Iterator[ast.Constant | None]:
+    """The names that a statement adds to `__all__`; None for each part that cannot be read."""
+    if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+        yield from _strings(node.value) if node.value is not None else ()
+        return
+    call = node.value if isinstance(node, ast.Expr) else None
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in ("append", "extend"):
+        for argument in [ast.List(call.args)] if call.func.attr == "append" else call.args:
+            yield from _strings(argument)
+    elif not isinstance(call, ast.Constant):
+        yield None
+
+
+def _strings(node: ast.expr) -> Iterator[ast.Constant | None]:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         yield from _strings(node.left)
         yield from _strings(node.right)
-    for item in node.elts if isinstance(node, (ast.List, ast.Tuple)) else []:
-        if isinstance(item, ast.Constant) and isinstance(item.value, str):
-            yield item
+    elif isinstance(node, (ast.List, ast.Tuple)):
+        for item in node.elts:
+            yield item if isinstance(item, ast.Constant) and isinstance(item.value, str) else None
+    else:
+        yield None
 
 
 class Role(enum.Enum):

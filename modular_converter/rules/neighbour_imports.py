@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from modular_converter.findings import Finding, Location, Rule, Severity, did_you_mean
-
-
-if TYPE_CHECKING:
-    from modular_converter.facts import Facts
 
 
 UNKNOWN_NEIGHBOUR = Rule(
@@ -135,9 +130,3 @@ def missing_module(location: Location, module: str, path: str, comes_from: str =
         f"`{module}`{whose} does not exist: there is no {path}, and none is generated",
         help=help,
     )
-
-
-def check_missing_module(facts: Facts) -> Iterator[Finding]:
-    """Find imports of modules that do not exist."""
-    for one in facts.missing_modules:
-        yield missing_module(Location(facts.path, one.line), one.module, one.path, one.comes_from, one.instead)

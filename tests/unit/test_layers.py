@@ -138,7 +138,7 @@ MAY_IMPORT = {
     "modular_converter.convert.emit.format_black": {"black"},
     "modular_converter.convert.emit.format_isort": {"isort"},
     "modular_converter.convert.source.rename": {"libcst"},
-    "modular_converter.model.indentation": {"libcst"},
+    "modular_converter.model.class_blocks": {"libcst"},
     "modular_converter.convert.inherit.rewrite": {"libcst"},
 }
 

@@ -21,7 +21,7 @@ from modular_converter.convert.inline.collect import EmittedDefinition, Generate
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import folder_name, in_own_terms, with_absolute_imports
 from modular_converter.model import lexer
-from modular_converter.model.class_blocks import INDENT, class_node
+from modular_converter.model.class_blocks import INDENT, class_node, with_standard_indentation
 from modular_converter.model.module import POSTPONED, ImportedName, Module, Role, has_postponed, needs_postponed
 from modular_converter.model.nodes import parse
 from modular_converter.settings.layout import module_name
@@ -108,8 +108,6 @@ class _Assembler:
         """
         if self.settings.formatter != "none" or (found := _indentation(self.target.module)) in ("", INDENT):
             return text
-        from modular_converter.model.indentation import with_standard_indentation  # imports libcst
-
         return with_standard_indentation(text, found)
 
     def _postponed(self, text: str) -> str:

@@ -44,15 +44,14 @@ def report_changed_meanings(
     for change in find_changes(neighbours, classes, files, library):
         changes.setdefault((change.name, str(change.wanted), str(change.found)), []).append(change)
     derived = _derived_definitions(neighbours, classes, files)
-    found = (
+    return [
         *(_changed_meaning(same, path, text, neighbours) for same in changes.values()),
         *_not_imported(neighbours, classes, text),
         *_copied_classes(neighbours, files, text),
         *_lost_parents(neighbours, classes, files, text),
         *_name_collisions(neighbours, derived, text),
         *_renamed_words(neighbours, derived, library),
-    )
-    return [finding.with_source(text) for finding in found]
+    ]
 
 
 def _changed_meaning(changes: Sequence[Change], path: str, text: str, neighbours: Neighbourhood) -> Finding:

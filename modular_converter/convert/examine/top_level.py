@@ -37,10 +37,10 @@ def report_lost_statements(neighbours: Neighbourhood, files: GeneratedFiles, lib
     own = {name for file in files.files for name, one in file.definitions.items() if one.origin.path == target.path}
     exports = target.module.definitions.get("__all__")
     if exports is not None and has_unread_names(exports.text):
-        yield lost_code.computed_names(Location(target.path, exports.line)).with_source(text)
+        yield lost_code.computed_names(Location(target.path, exports.line))
     for statement in (one for one in target.module.statements if one is not exports):
         if _is_registration_lost(statement, target.module):
-            yield lost_code.registered(Location(target.path, statement.line), statement.name).with_source(text)
+            yield lost_code.registered(Location(target.path, statement.line), statement.name)
         is_lost = statement.name not in own if statement.is_store else _is_lost(statement, own)
         if is_lost or (statement.role is Role.PROTECTED_IMPORT and _is_lost_with_imports(statement, used)):
             # The statement itself has the names of the generated files.
@@ -50,10 +50,10 @@ def report_lost_statements(neighbours: Neighbourhood, files: GeneratedFiles, lib
             shown = first if len(first) <= SHOWN else first[:SHOWN] + "…"
             place, role = Location(target.path, statement.line), _taken_role(statement.name, neighbours)
             if role is None:
-                yield lost_code.lost_statement(place, shown).with_source(text)
+                yield lost_code.lost_statement(place, shown)
             else:
                 is_class = role is Role.CLASS
-                yield lost_code.of_neighbours(place, shown, statement.name, is_class=is_class).with_source(text)
+                yield lost_code.of_neighbours(place, shown, statement.name, is_class=is_class)
     yield from _changed_parents(neighbours, files, text)
 
 
@@ -82,11 +82,11 @@ def _changed_parents(neighbours: Neighbourhood, files: GeneratedFiles, text: str
                     place = f"{os.path.basename(renamed.neighbour.path)}:{line}"
                     where = locate_word(neighbours.target.path, of_class[0].name if of_class else one, text)
                     is_class = module.definitions[one].role is Role.CLASS
-                    yield lost_code.in_neighbour(where, one, place, is_class=is_class).with_source(text)
+                    yield lost_code.in_neighbour(where, one, place, is_class=is_class)
         for holder, statement in _entries_displaced(renamed, copied, files):
             place = f"{os.path.basename(renamed.neighbour.path)}:{statement.line}"
             where = locate_word(neighbours.target.path, rename(statement.name), text)
-            yield lost_code.in_neighbour(where, holder, place, is_class=False).with_source(text)
+            yield lost_code.in_neighbour(where, holder, place, is_class=False)
         for parent in (one for one in module.statements if one.role is Role.CLASS and one.joined):
             of_class = heirs.get((dotted, rename(parent.name)), [])
             is_shared = len(of_class) > 1 or rename(parent.name) in copied
@@ -100,10 +100,9 @@ def _changed_parents(neighbours: Neighbourhood, files: GeneratedFiles, text: str
                 if lacking is not None:
                     place = f"{os.path.basename(renamed.neighbour.path)}:{_line_of(change, parent)}"
                     where = locate_word(neighbours.target.path, lacking, text)
-                    told = lost_code.in_neighbour(
+                    yield lost_code.in_neighbour(
                         where, parent.name, place, is_class=True, is_bound_anew=change.binds_anew
                     )
-                    yield told.with_source(text)
 
 
 def _leaves(heir: Statement, change: ClassChange, inherited: Set[str], parents: RenamedModule) -> bool | None:
@@ -236,12 +235,12 @@ def report_redefined(neighbours: Neighbourhood, files: GeneratedFiles, library: 
         for name, (line, kind, imported) in below.items():
             if any(name in (*one.uses, one.name) for one, _ in used):
                 place = there or Location(path, imported)
-                yield double_meanings.imported_again(place, name, file, line, kind, imported).with_source(text)
+                yield double_meanings.imported_again(place, name, file, line, kind, imported)
         for statement, user in used:
             for name in sorted(again & statement.uses):
                 if lines := _made_between(module, statement, name):
                     place = there or Location(path, statement.line)
-                    yield double_meanings.redefined(place, user, name, file, *lines).with_source(text)
+                    yield double_meanings.redefined(place, user, name, file, *lines)
 
 
 def _users(neighbours: Neighbourhood, files: GeneratedFiles) -> dict[tuple[str, int], str]:

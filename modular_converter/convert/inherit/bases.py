@@ -186,11 +186,9 @@ def _pairs(members: Sequence[Member], names: frozenset[str]) -> Iterator[tuple[M
 
 
 def merge_members(
-    child: ClassBlock,
-    parent: ClassBlock,
-    override: Callable[[Member, Member], Member],
-    new: Callable[[Member], Member],
-    added: AddedDecorators,
+    merge: ClassMerge,
+    override: Callable[[Member, Member, ClassMerge], Member],
+    new: Callable[[Member, ClassMerge], Member],
 ) -> list[Member]:
     """Attributes, then methods: the parent's in their order, overridden in place, then the child's new ones.
 
@@ -201,7 +199,7 @@ def merge_members(
         override: merges a method of the child with the parent's.
         new: finishes a method that only the child has.
     """
-    merger = _Merger(child, parent, override, new, added)
+    merger = _Merger(merge, override, new)
     for member in merger.own:
         merger.add(member)
     return merger.members()
@@ -212,16 +210,15 @@ class _Merger:
 
     def __init__(
         self,
-        child: ClassBlock,
-        parent: ClassBlock,
-        override: Callable[[Member, Member], Member],
-        new: Callable[[Member], Member],
-        added: AddedDecorators,
+        merge: ClassMerge,
+        override: Callable[[Member, Member, ClassMerge], Member],
+        new: Callable[[Member, ClassMerge], Member],
     ) -> None:
-        self.override, self.new = override, new
+        self.merge, self.override, self.new = merge, override, new
+        child, parent = merge.classes.child, merge.classes.parent
         self.own = _effective([member for member in child.members if not member.carries_nothing])
         self.inherited = _effective([member for member in parent.members if not member.carries_nothing])
-        self.gone = _replaced(self.own, self.inherited, added)
+        self.gone = _replaced(self.own, self.inherited, merge.around.added)
         self.methods = {method_key(member.function): member for member in self.inherited if member.is_function}
         self.attributes: dict[str, tuple[int, Member]] = {}
         """Name -> position and member of the first attribute of the parent that binds it and is removed."""
@@ -257,13 +254,13 @@ class _Merger:
         key = method_key(member.function)
         place = self.methods.get(key)
         if self.last[key] is not member:  # such as an `@overload`: it stands before the definition that counts
-            self.waiting.setdefault(key, []).append(self.new(member))
+            self.waiting.setdefault(key, []).append(self.new(member, self.merge))
         elif place is None:
-            self._put([*self.waiting.get(key, ()), self.new(member)], None)
+            self._put([*self.waiting.get(key, ()), self.new(member, self.merge)], None)
         elif is_raising_stub(member):
             self._put(self._deletions(member, member.binds) if place not in self.gone else [], None)
         else:
-            merged = replace(self.override(member, place), inherited_reads=place.reads)
+            merged = replace(self.override(member, place, self.merge), inherited_reads=place.reads)
             self._put([*self.waiting.get(key, ()), merged], place)
 
     def _put(self, members: list[Member], place: Member | None) -> None:

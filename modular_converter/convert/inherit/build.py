@@ -99,13 +99,7 @@ def merge_class(
         classes = replace(classes, parent=parent)
     findings = [finding for compare in class_comparisons() for finding in compare(classes)]
     merge = ClassMerge(classes, settings, findings)
-    members = merge_members(
-        child,
-        parent,
-        lambda own, inherited: merge_override(own, inherited, merge),
-        lambda own: finish_new(own, merge),
-        around.added,
-    )
+    members = merge_members(merge, merge_override, finish_new)
     plan = [
         _decorators(child, parent),
         ClassSpan(
@@ -271,11 +265,6 @@ def build_classes(neighbours: Neighbourhood, library: Library) -> Mapping[str, B
         built[name] = (
             _merge(statement, found, ancestors, built, neighbours, library) if found else _as_written(statement)
         )
-    if not any(one.findings for one in built.values()):
-        return built
-    source = library.text(neighbours.target.path)
-    for name, one in built.items():
-        built[name] = replace(one, findings=tuple(finding.with_source(source) for finding in one.findings))
     errors = [finding for one in built.values() for finding in one.findings if finding.is_error]
     if errors:
         raise ConversionError(*errors)

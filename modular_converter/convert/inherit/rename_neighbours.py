@@ -39,11 +39,6 @@ class Prefix:
     collides_with: str = ""
     """The neighbour's class with which the wanted prefix would collide, if this has decided."""
 
-    @property
-    def is_ambiguous(self) -> bool:
-        """Whether the classes ask for more than one."""
-        return len(self.asked) > 1 and not self.collides_with
-
 
 def asked_prefix(child: str, parent: str, own: str, neighbour: str) -> str | None:
     """The prefix that `class child(parent)` asks for; None if the two names do not tell.

@@ -14,7 +14,16 @@ from functools import cached_property
 from modular_converter.findings import character_column
 from modular_converter.model import lexer
 from modular_converter.model.bindings import Bindings, Effects, Function, bindings_of, covers, fills, targets_of
-from modular_converter.model.class_blocks import INDENT, ClassSpan, Member, SourceLines, cut_block, lines_of, taken
+from modular_converter.model.class_blocks import (
+    INDENT,
+    ClassSpan,
+    Member,
+    SourceLines,
+    cut_block,
+    lines_of,
+    taken,
+    with_standard_indentation,
+)
 from modular_converter.model.index import first_line, is_docstring
 from modular_converter.model.nodes import dotted, parse, super_attribute, walk, written
 from modular_converter.model.overriding import first_parameter
@@ -149,8 +158,6 @@ def body_of(method: Member) -> Body:
 
 
 def _with_usual_indentation(method: Member) -> Member:
-    from modular_converter.model.indentation import with_standard_indentation
-
     heading = "class _:\n"
     text = with_standard_indentation(heading + method.text, INDENT)
     (block,) = parse("\n" * (method.line - 2) + text).body

@@ -110,10 +110,6 @@ class GeneratedFiles:
     kinds: Mapping[str, str] = field(default_factory=dict)
     """The kind of file of each class of the modular file."""
 
-    def file(self, kind: str) -> GeneratedFile | None:
-        """The file of a kind."""
-        return next((file for file in self.files if file.kind == kind), None)
-
 
 def with_bases_first(definitions: Sequence[EmittedDefinition]) -> list[EmittedDefinition]:
     """The definitions, each behind those that Python needs when it creates it: the bases and decorators of a class, even
@@ -167,8 +163,7 @@ def collect_definitions(
         owns = {name for name, kind in collector.kinds.items() if kind == file.kind}
         if any(classes[name].uses & owns for name in names):
             text, path = library.text(neighbours.target.path), neighbours.target.path
-            found = faulty_results.circular(locate_word(path, names[0], text), names[0], file.name)
-            raise ConversionError(found.with_source(text))
+            raise ConversionError(faulty_results.circular(locate_word(path, names[0], text), names[0], file.name))
         moved.update(dict.fromkeys(names, file.kind))
 
 
@@ -355,9 +350,8 @@ class _Collector:
     def _symbols(self, dotted: str) -> Mapping[str, Symbol]:
         symbols = self._symbol_tables.get(dotted)
         if symbols is None:
-            symbols = self._symbol_tables[dotted] = _RenamedSymbols(
-                dotted, self.neighbours.neighbours[dotted].definitions, self.settings
-            )
+            definitions = self.neighbours.neighbours[dotted].definitions
+            symbols = self._symbol_tables[dotted] = dict(_symbols_of(dotted, definitions, self.settings))
         return symbols
 
     @cached_property
@@ -446,31 +440,12 @@ class _Collector:
         )
 
 
-class _RenamedSymbols(Mapping[str, Symbol]):
-    """The symbols of a renamed neighbour, each created on first use, since renaming the names that it uses takes time."""
-
-    def __init__(self, dotted: str, definitions: RenamedModule, settings: Settings) -> None:
-        self.dotted, self.definitions, self.settings = dotted, definitions, settings
-        self.made: dict[str, Symbol] = {}
-
-    def __getitem__(self, name: str) -> Symbol:
-        symbol = self.made.get(name)
-        if symbol is None:
-            role, uses = self.definitions.role(name), self.definitions.uses(name) | self.definitions.registered(name)
-            main = self.definitions.main_name(name)
-            symbol = self.made[name] = Symbol(
-                main, self.dotted, role, uses, _is_overriding(main, role, False, self.settings)
-            )
-        return symbol
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.definitions
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.definitions)
-
-    def __len__(self) -> int:
-        return len(self.definitions)
+def _symbols_of(dotted: str, definitions: RenamedModule, settings: Settings) -> Iterator[tuple[str, Symbol]]:
+    """The symbols of a renamed neighbour by name."""
+    for name in definitions:
+        role, main = definitions.role(name), definitions.main_name(name)
+        uses = definitions.uses(name) | definitions.registered(name)
+        yield name, Symbol(main, dotted, role, uses, _is_overriding(main, role, False, settings))
 
 
 def _own_symbol(statement: Statement, entered: frozenset[str], settings: Settings) -> Symbol:

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from modular_converter.graph.dot import quoted, render
+from modular_converter.graph.formats import as_dot, quoted
 from modular_converter.graph.records import Edge, Graph, InheritedClass, Model
 
 
@@ -36,7 +36,7 @@ def test_every_line_is_a_statement(graph):
         r"  }",
         r"}",
     ]
-    for text in (render(graph), render(hostile())):
+    for text in (as_dot(graph), as_dot(hostile())):
         unknown = [line for line in text.splitlines() if not any(re.fullmatch(one, line) for one in statements)]
         assert not unknown
 
@@ -48,7 +48,7 @@ def test_a_quoted_string_shows_the_text_as_it_is(name):
 
 
 def test_arrows_count_classes_and_those_without_are_dashed(graph):
-    text = render(graph)
+    text = as_dot(graph)
     assert re.search(r'"gemma" -> "llama" \[.*label="2"\]', text)
     assert re.search(r'"gemma2" -> "llama" \[.*style="dashed"\]', text)
     assert re.search(r'"llama" \[label="llama\\n3 heirs", tooltip="written by hand", style="rounded,dashed"\]', text)
@@ -56,6 +56,6 @@ def test_arrows_count_classes_and_those_without_are_dashed(graph):
 
 @pytest.mark.skipif(shutil.which("dot") is None, reason="graphviz is not installed")
 def test_graphviz_accepts_it():
-    done = subprocess.run(["dot", "-Tplain"], input=render(hostile()), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["dot", "-Tplain"], input=as_dot(hostile()), capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and not done.stderr
     assert len([line for line in done.stdout.splitlines() if line.startswith("node ")]) == len(HOSTILE)

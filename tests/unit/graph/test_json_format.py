@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-from modular_converter.graph.json_format import render
+from modular_converter.graph.formats import as_json
 
 
 def test_models_and_edges_have_every_field(graph):
-    document = json.loads(render(graph))
+    document = json.loads(as_json(graph))
     assert (document["schema"], document["version"]) == ("modular-converter/graph", 1)
     assert (document["title"], document["selected"]) == ("zoo", [])
     models = {model["name"]: model for model in document["models"]}
@@ -38,6 +38,6 @@ def test_models_and_edges_have_every_field(graph):
 
 
 def test_a_selection_says_what_was_asked_for(graph):
-    document = json.loads(render(graph.around(["gemma"])))
+    document = json.loads(as_json(graph.around(["gemma"])))
     assert document["selected"] == ["gemma"]
     assert [model["name"] for model in document["models"]] == ["echo", "gemma", "gemma2", "llama"]

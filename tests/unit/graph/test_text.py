@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from modular_converter.graph.formats import as_text
 from modular_converter.graph.records import Edge, Graph, InheritedClass, Model
-from modular_converter.graph.text import render
 
 
 def first_column(text: str) -> list[str]:
@@ -12,7 +12,7 @@ def first_column(text: str) -> list[str]:
 
 
 def test_the_table_of_all_models(graph):
-    assert render(graph) == (
+    assert as_text(graph) == (
         "model   heirs  direct  modular  generated  saved  inherits from\n"
         "llama       3       2        -          -      -\n"
         "gemma       2       1       10         42     32  llama\n"
@@ -24,12 +24,12 @@ def test_the_table_of_all_models(graph):
 
 
 def test_the_table_sorts_by_what_is_asked_for(graph):
-    assert first_column(render(graph, "saved")) == ["gemma", "echo", "llama", "gemma2"]
-    assert first_column(render(graph, "name")) == ["echo", "gemma", "gemma2", "llama"]
+    assert first_column(as_text(graph, "saved")) == ["gemma", "echo", "llama", "gemma2"]
+    assert first_column(as_text(graph, "name")) == ["echo", "gemma", "gemma2", "llama"]
 
 
 def test_the_trees_of_one_model(graph):
-    assert render(graph.around(["gemma2"])) == (
+    assert as_text(graph.around(["gemma2"])) == (
         "gemma2\n"
         "  gemma2/modular_gemma2.py: 9 -> 4 lines, -5 saved\n"
         "\n"
@@ -49,7 +49,7 @@ def test_the_trees_of_one_model(graph):
 
 
 def test_what_was_shown_with_its_branches_is_not_shown_with_them_again(graph):
-    lines = render(graph.around(["llama"])).splitlines()
+    lines = as_text(graph.around(["llama"])).splitlines()
     assert [line for line in lines if "gemma2" in line] == [
         "  ├─ gemma: 2 classes",
         "  │  └─ gemma2: 1 class, 1 imported name",
@@ -65,6 +65,6 @@ def test_a_chain_of_any_length_and_a_circle_end():
     edges = tuple(Edge(heir, parent, one, ()) for parent, heir in zip(names, names[1:]))
     models = {name: Model(name) for name in names}
     chain = Graph("zoo", models, edges, ("m0000",))
-    assert render(chain).count("1 class") == size - 1
+    assert as_text(chain).count("1 class") == size - 1
     circle = Graph("zoo", models, (*edges, Edge("m0000", names[-1], one, ())), ("m0000",))
-    assert render(circle).count("see above") == 2
+    assert as_text(circle).count("see above") == 2

@@ -12,7 +12,6 @@ from modular_converter.rules import (
     broken_promises,
     calls_of_super,
     configurations,
-    copy_marks,
     double_meanings,
     exported_names,
     faulty_results,
@@ -366,10 +365,10 @@ WORDED = [
         "merge-driver install",
     ),
     (input_files.unknown_line(AT, 2), "there is no line 3: this file has 2", "from 1 to 2"),
-    (copy_marks.drifted_copy(AT, "NewMLP", "a.b.OldMLP", ("forward",)), "source a.b.OldMLP in `forward`", "--write"),
-    (copy_marks.drifted_copy(AT, "f", "a.b.f", (), "it would not parse"), "`f` differs", "it would not parse"),
+    (stale_files.drifted_copy(AT, "NewMLP", "a.b.OldMLP", ("forward",)), "source a.b.OldMLP in `forward`", "--write"),
+    (stale_files.drifted_copy(AT, "f", "a.b.f", (), "it would not parse"), "`f` differs", "it would not parse"),
     (
-        copy_marks.dangling_copy(AT, "a.b.C", "b.py has no `C`"),
+        stale_files.dangling_copy(AT, "a.b.C", "b.py has no `C`"),
         "a.b.C does not exist: b.py has no `C`",
         "Correct the name",
     ),
@@ -378,7 +377,7 @@ WORDED = [
         "NewMLP",
         "Write `from ..old.modeling_old import OldMLP` and `class NewMLP(OldMLP)",
     ),
-    (copy_marks.invisible_copy(AT, "it stands behind code"), "it stands behind code", "# Copied from <package>"),
+    (stale_files.invisible_copy(AT, "it stands behind code"), "it stands behind code", "# Copied from <package>"),
 ]
 
 

@@ -35,7 +35,7 @@ def chosen(*children: tuple[str, str], classes: tuple[str, ...] = ()) -> str:
 def test_the_most_wanted_wins() -> None:
     children = [("EmuMLP", "LlamaMLP"), ("EmuTextNorm", "LlamaNorm"), ("EmuTextModel", "LlamaModel")]
     assert chosen(*children) == "EmuText"
-    assert choose_prefix(children, "Emu", "Llama", ()).is_ambiguous
+    assert choose_prefix(children, "Emu", "Llama", ()).asked == ("EmuText", "Emu")
 
 
 def test_a_tie_goes_to_the_model_itself_or_else_to_the_last() -> None:
@@ -54,4 +54,3 @@ def test_nothing_asked_for_is_the_model_itself() -> None:
 def test_a_prefix_that_collides_falls_back() -> None:
     prefix = choose_prefix([("EmuTextMLP", "LlamaMLP")], "Emu", "Llama", ("LlamaMLP", "LlamaTextNorm"))
     assert (prefix.cased, prefix.collides_with) == ("Emu", "LlamaTextNorm")
-    assert not prefix.is_ambiguous

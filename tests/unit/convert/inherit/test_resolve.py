@@ -18,7 +18,8 @@ from modular_converter.convert.inherit.resolve import (
 )
 from modular_converter.convert.lint import missing_modules
 from modular_converter.convert.source.library import Library
-from modular_converter.findings import ConversionError
+from modular_converter.findings import ConversionError, Location
+from modular_converter.rules import neighbour_imports
 from modular_converter.settings.load import profile_settings
 
 
@@ -196,4 +197,5 @@ def test_modules_that_do_not_exist(
 ) -> None:
     library = lay_out(tmp_path, modular)
     target = open_target(str(tmp_path / NEW), library)
-    assert [(one.module, one.path, one.line) for one in missing_modules(target, kinds, library)] == missing
+    places = [(Location(target.path, line), module, path) for module, path, line in missing]
+    assert missing_modules(target, kinds, library) == [neighbour_imports.missing_module(*one) for one in places]

@@ -8,7 +8,6 @@ from modular_converter.convert.conversion import Origin
 from modular_converter.convert.inline.collect import (
     EmittedDefinition,
     GeneratedFile,
-    GeneratedFiles,
     with_bases_first,
 )
 from modular_converter.model.lexer import identifiers
@@ -50,5 +49,3 @@ def test_what_opens_a_file() -> None:
     for one in map(definition, ["A = 1", "FIRST = 2", "class C(B): pass", "logger = 3", "class B: pass"]):
         file.definitions[one.name] = one
     assert [one.name for one in file.ordered] == ["logger", "FIRST", "A", "B", "C"]
-    files = GeneratedFiles((file,))
-    assert files.file("modeling") is file and files.file("configuration") is None

@@ -1,18 +1,22 @@
-"""The graph for a terminal: a table of the whole library, or the ancestors and heirs of some models as trees."""
+"""The graph as text for a terminal, as dot for graphviz, and as JSON for programs."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 
 from modular_converter.findings import first_of
 from modular_converter.graph.records import Edge, Graph, Model
 
 
+SCHEMA = "modular-converter/graph"
+VERSION = 1
+"""Increases when a field of the JSON changes its meaning or is removed."""
 _Onward = Callable[[str], list[tuple[str, Edge]]]
 
 
-def render(graph: Graph, sort: str = "heirs") -> str:
-    """A table sorted by `heirs`, `saved` or `name`; for a selection, each selected model with its two trees."""
+def as_text(graph: Graph, sort: str = "heirs") -> str:
+    """For a terminal: a table of the whole library, sorted by `heirs`, `saved` or `name`; for a selection, each selected model with its two trees."""
     if graph.selected:
         return "\n".join(_portrait(graph.models[name], graph) for name in graph.selected)
     return _table(graph, sort)
@@ -110,3 +114,103 @@ def _tree(start: str, onward: _Onward, with_classes: bool) -> list[str]:
 def _contents(edge: Edge) -> str:
     counts = ((len(edge.classes), "class", "classes"), (len(edge.things), "imported name", "imported names"))
     return ", ".join(f"{number} {one if number == 1 else many}" for number, one, many in counts if number) or "unread"
+
+
+def as_dot(graph: Graph) -> str:
+    """A `digraph` in the language of graphviz: one rank for each depth, from parents on the left to heirs on the right.
+
+    Arrows point from the heir to its parent; their labels count the classes that inherit.
+    """
+    lines = [
+        f"digraph {quoted(graph.title)} {{",
+        '  rankdir="RL";',
+        '  node [shape="box", style="rounded", fontname="sans-serif"];',
+        '  edge [fontname="sans-serif", fontsize="9"];',
+    ]
+    by_depth: dict[int, list[Model]] = {}
+    for model in graph.models.values():
+        by_depth.setdefault(model.depth, []).append(model)
+    for depth in sorted(by_depth):
+        lines += [f"  subgraph depth_{depth} {{", '    rank="same";']
+        lines += [f"    {_node(model, graph)}" for model in by_depth[depth]]
+        lines.append("  }")
+    lines += [f"  {_arrow(edge)}" for edge in graph.edges]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def quoted(text: str) -> str:
+    """A quoted string of the language, which shows `text` as it is."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def _node(model: Model, graph: Graph) -> str:
+    heirs = graph.heir_counts[model.name]
+    label = f"{model.name}\n{heirs} heir{'' if heirs == 1 else 's'}" if heirs else model.name
+    attributes = {"label": label, "tooltip": _tooltip(model)}
+    if model.name in graph.selected:
+        attributes["penwidth"] = "3"
+    if not model.modular:
+        attributes["style"] = "rounded,dashed"
+    return f"{quoted(model.name)} {_attributes(attributes)};"
+
+
+def _arrow(edge: Edge) -> str:
+    labels = [f"{one.name} ({one.parent}, {one.file})" for one in edge.classes]
+    labels += [f"{one.name}, {one.description} ({one.file})" for one in edge.things]
+    attributes = {"tooltip": "\n".join(labels)}
+    if edge.classes:
+        attributes["label"] = str(len(edge.classes))
+    else:
+        attributes["style"] = "dashed"
+    return f"{quoted(edge.heir)} -> {quoted(edge.parent)} {_attributes(attributes)};"
+
+
+def _attributes(attributes: Mapping[str, str]) -> str:
+    return "[" + ", ".join(f"{key}={quoted(value)}" for key, value in attributes.items()) + "]"
+
+
+def _tooltip(model: Model) -> str:
+    if model.lines_saved is None:
+        return "not generated" if model.modular else "written by hand"
+    return f"{model.modular_lines} -> {model.generated_lines} lines, {model.lines_saved} saved"
+
+
+def as_json(graph: Graph) -> str:
+    """An object with the models and the edges, both sorted by name, for programs; described in the guide."""
+    document = {
+        "schema": SCHEMA,
+        "version": VERSION,
+        "title": graph.title,
+        "selected": list(graph.selected),
+        "models": [_model(model, graph) for model in graph.models.values()],
+        "edges": [_edge(edge) for edge in graph.edges],
+    }
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def _model(model: Model, graph: Graph) -> dict[str, object]:
+    written = bool(model.modular)
+    return {
+        "name": model.name,
+        "modular": list(model.modular),
+        "generated": [{"name": file.name, "lines": file.lines} for file in model.generated],
+        "modular_lines": model.modular_lines if written else None,
+        "generated_lines": model.generated_lines if model.generated else None,
+        "lines_saved": model.lines_saved,
+        "depth": model.depth,
+        "parents": sorted(edge.parent for edge in graph.parents[model.name]),
+        "direct_heirs": len(graph.heirs[model.name]),
+        "heirs": graph.heir_counts[model.name],
+    }
+
+
+def _edge(edge: Edge) -> dict[str, object]:
+    return {
+        "heir": edge.heir,
+        "parent": edge.parent,
+        "classes": [
+            {"name": one.name, "line": one.line, "parent": one.parent, "file": one.file} for one in edge.classes
+        ],
+        "things": [{"name": one.name, "kind": one.kind, "file": one.file} for one in edge.things],
+    }
