@@ -25,10 +25,10 @@ import libcst
 from marked_pages import write_part
 
 from modular_converter.authoring.attempt import Proof
-from modular_converter.authoring.choice import suggest
 from modular_converter.authoring.flat_model import FlatModel, read_flat_model
 from modular_converter.authoring.library_index import LibraryIndex, read_index
 from modular_converter.authoring.modularize import modularize, without_unused, written_out
+from modular_converter.authoring.sources import suggest
 from modular_converter.commands.run_authoring import parents_of
 from modular_converter.convert.source.library import Library
 from modular_converter.files.read import find_package

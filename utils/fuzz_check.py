@@ -32,8 +32,8 @@ from fuzz_fresh import FreshProcesses, verdict
 from fuzz_tree import Tree
 
 from modular_converter import convert_file
-from modular_converter.files.generated_files import path_of_generated
 from modular_converter.files.read import find_package
+from modular_converter.files.write import path_of_generated
 from modular_converter.findings import ConversionError
 from modular_converter.settings.load import load_settings
 

@@ -15,7 +15,7 @@ from fuzz_tree import SETTINGS, Tree
 from modular_converter.check.run import CheckOptions, check
 from modular_converter.convert.batch import Run
 from modular_converter.convert.emit.formatters import own_ruff
-from modular_converter.files import atomic_write
+from modular_converter.files import write as atomic_write
 
 
 RUFF = """\

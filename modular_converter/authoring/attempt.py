@@ -211,13 +211,13 @@ def _other_imports(file: FlatFile, made: Module, dropped: Collection[str], libra
     lost = (name.key for name, text in _protected(file.module) if name.key in one and text not in texts)
     differing = {key for key in one.keys() | other.keys() if one.get(key) != other.get(key)}
     if not file.is_generated:
-        differing -= {key for key in one.keys() & other.keys() if _same_object(one[key], other[key], file, library)}
+        origins = {
+            key: [import_origin(some[key], file.path, library) for some in (one, other)]
+            for key in one.keys() & other.keys()
+        }
+        differing -= {key for key, (origin, made_of) in origins.items() if origin == made_of}
     stars = _stars(file.module) ^ _stars(made)
     return tuple(sorted({*differing, *lost, *(f"* of {module}" for module in stars)}))
-
-
-def _same_object(one: ImportedName, other: ImportedName, file: FlatFile, library: Library) -> bool:
-    return import_origin(one, file.path, library) == import_origin(other, file.path, library)
 
 
 def guarded_keys(module: Module) -> frozenset[str]:

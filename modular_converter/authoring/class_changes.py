@@ -27,7 +27,7 @@ from modular_converter.settings.values import Settings
 _KINDS = frozenset(
     {"property", "cached_property", "classmethod", "staticmethod", "setter", "getter", "deleter", "overload"}
 )
-"""Decorators that turn a method into another kind of member."""
+"""Decorators that turn a method into another kind of member, which a reader of an heir needs to see."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,17 +111,10 @@ def full_override(wanted: Member, parent: Member, bases: Sequence[str]) -> str:
         return text
     if own.body.lines and own.docstring and normal(own.docstring) == normal(inherited.docstring):
         text = text.replace(own.docstring, "", 1)
-    if normal(own.decorators) == normal(inherited.decorators) and _is_plain(own.function):
+    kinds = (one.rpartition(".")[2] for one in decorators_of(own.function))
+    if normal(own.decorators) == normal(inherited.decorators) and _KINDS.isdisjoint(kinds):
         text = text.removeprefix(own.decorators)
     return text
-
-
-def _is_plain(function: Function) -> bool:
-    """Whether a method has no decorator that turns it into another kind of member, which a reader of an heir needs to
-    see.
-    """
-    names = (one.rpartition(".")[2] for one in decorators_of(function))
-    return _KINDS.isdisjoint(names)
 
 
 def _reads_locals_of_parent(text: str, wanted: Member) -> bool:
@@ -194,16 +187,15 @@ def _locals_for(written: list[Line], mine: Sequence[Line]) -> set[str]:
     needed: set[str] = set()
     read = [one.bindings.read_paths for one in written]
     while more := [
-        one for one in mine if _key(one.whole) not in needed and one not in written and _binds_any(one, read)
+        one
+        for one in mine
+        if _key(one.whole) not in needed
+        and one not in written
+        and any(not one.bindings.binds.isdisjoint(names) for names in read)
     ]:
         needed.update(_key(one.whole) for one in more)
         read = [one.bindings.read_paths for one in more]
     return needed
-
-
-def _binds_any(line: Line, names: Sequence[frozenset[str]]) -> bool:
-    """Whether an assignment binds one of some local names."""
-    return any(not line.bindings.binds.isdisjoint(some) for some in names)
 
 
 def _call(parent: MethodText, child: MethodText) -> str:
@@ -292,7 +284,8 @@ def heir_of(
         inherited = parsed_class(parent.text)
     except (SyntaxError, ValueError, RecursionError):
         return None
-    for bases in _base_lists(own, inherited, parent.base):
+    more = [one for one in own.bases if one not in inherited.bases]  # they stand behind the parent, or before it
+    for bases in [[parent.base, *more], [*more, parent.base]] if more else [[parent.base]]:
         full: frozenset[str] = frozenset()
         while (draft := _draft(wanted, parent, bases, full, exact)) is not None:
             wrong = _wrong_methods(draft.text, wanted, parent, names, settings) if thorough else frozenset()
@@ -327,12 +320,6 @@ def _wrong_methods(
         key for key, one in members_by_key(own.members).items() if key not in made or not same_member(made[key], one)
     )
     return frozenset(key for key in wrong if key in every) or every
-
-
-def _base_lists(own: ClassBlock, inherited: ClassBlock, base: str) -> list[list[str]]:
-    """The bases that the heir may write: the parent, with those that the parent lacks behind or before it."""
-    more = [one for one in own.bases if one not in inherited.bases]
-    return [[base, *more], [*more, base]] if more else [[base]]
 
 
 def _draft(

@@ -9,9 +9,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from modular_converter.authoring.choice import Placed
 from modular_converter.authoring.flat_model import FlatFile, FlatModel
-from modular_converter.authoring.sources import SourceFile, gives
+from modular_converter.authoring.sources import Placed, SourceFile, gives
 from modular_converter.convert.emit.imports import names_in_annotations
 from modular_converter.model import lexer
 from modular_converter.model.module import POSTPONED, ImportedName, Role, Statement, exported_names, has_postponed
@@ -246,8 +245,10 @@ def first_draft(
             how[name] = how_of_class(name, flat, placed)
             continue
         if _comes_along_in_each_file(name, flat, used_sources):
+            # A conversion drops this import, so each generated file keeps the definition that its own parents give; linters
+            # of the modular file see the name.
             how[name] = How.ALONG
-            imports[name] = (_from_own_file(name, flat),)
+            imports[name] = (ImportedName("." + module_name(flat.definitions[name][0].kind, flat.model), name),)
             continue
         givers = [one for one in used_sources if gives(one, name, statement)]
         further = [one for one in sources if one not in givers and gives(one, name, statement)]
@@ -265,14 +266,6 @@ def _comes_along_in_each_file(name: str, flat: FlatModel, used_sources: Sequence
         return False
     wanted = [one.module.definitions[name] for one in flat.files if name in one.module.definitions]
     return all(any(gives(one, name, statement) for one in used_sources) for statement in wanted)
-
-
-def _from_own_file(name: str, flat: FlatModel) -> ImportedName:
-    """The import of a definition from the model's own generated file. A conversion drops it, so each generated file
-    keeps the definition that its own parents give; linters of the modular file see the name.
-    """
-    file, _ = flat.definitions[name]
-    return ImportedName("." + module_name(file.kind, flat.model), name)
 
 
 def how_of_class(name: str, flat: FlatModel, placed: dict[str, Placed]) -> How:

@@ -15,9 +15,8 @@ from dataclasses import dataclass, replace
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.source.library import Library, ignore_comments
-from modular_converter.files.atomic_write import write_atomically
-from modular_converter.files.generated_files import refuse_change
 from modular_converter.files.read import in_form_of, is_installed, root_of
+from modular_converter.files.write import refuse_change, write_atomically
 from modular_converter.findings import ConversionError, Finding, Location, apply_edits
 from modular_converter.rules import input_files
 from modular_converter.settings.values import Settings

@@ -153,7 +153,8 @@ def read_flat_model(folder: str, model: str, library: Library) -> FlatModel:
             input_files.missing_file(Location(folder), reason=f"it has no file of the model {model!r}")
         )
     models = models_folder_of(modular, library.settings)
-    files.sort(key=lambda file: _rank(file, library.settings))
+    # Configuration and processing come before modeling, as authors write modular files.
+    files.sort(key=lambda file: (file.kind == library.settings.default_kind, file.kind))
     classes = [name for file in files for name in file.module.classes]
     names = library.names(models).with_written(model, classes)
     own = next(filter(None, (own_folder_name(library.module(file.path), library) for file in files)), "")
@@ -167,11 +168,6 @@ def no_inherit_module(models_folder: str, library: Library) -> str:
     above = [".."] * (len(module) - len(".".join(parts)) - 2)  # two dots are the folder of models
     path = os.path.normpath(os.path.join(models_folder, *above, *parts)) + ".py"
     return module if module and f"def {NO_DECORATORS}(" in (library.text_if_readable(path) or "") else ""
-
-
-def _rank(file: FlatFile, settings: Settings) -> tuple[bool, str]:
-    """Configuration and processing come before modeling, as authors write modular files."""
-    return file.kind == settings.default_kind, file.kind
 
 
 def _read_file(path: str, kind: str, modular: str, library: Library) -> FlatFile:

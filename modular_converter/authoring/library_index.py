@@ -80,14 +80,6 @@ class LibraryIndex:
         """File -> the number of modular files that take from it."""
         return Counter(path for files in self.needs.values() for path in files)
 
-    @cached_property
-    def by_name(self) -> Mapping[str, Sequence[IndexEntry]]:
-        """Name of a definition -> the definitions of that name."""
-        found: dict[str, list[IndexEntry]] = {}
-        for entry in self.entries:
-            found.setdefault(entry.name, []).append(entry)
-        return found
-
 
 def hash_of(form: str) -> int:
     """A hash of 48 bits, which JSON holds exactly."""

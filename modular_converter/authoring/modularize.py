@@ -11,21 +11,24 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from modular_converter.authoring.attempt import FileDifference, Proof
-from modular_converter.authoring.choice import (
-    Placed,
-    cheapest_first,
-    choose_parents,
-    estimates,
-    inherit_from,
-    is_worth_it,
-)
 from modular_converter.authoring.class_changes import member_key
 from modular_converter.authoring.draft import Draft, How, definitions_of, first_draft, how_of_class
 from modular_converter.authoring.flat_model import FlatFile, FlatModel
 from modular_converter.authoring.library_index import LibraryIndex
 from modular_converter.authoring.normal_form import normal, without_comments
 from modular_converter.authoring.proof import prove_draft
-from modular_converter.authoring.sources import SourceFile, files_in_circles, find_sources, open_source
+from modular_converter.authoring.sources import (
+    Placed,
+    SourceFile,
+    cheapest_first,
+    choose_parents,
+    estimates,
+    files_in_circles,
+    find_sources,
+    inherit_from,
+    is_worth_it,
+    open_source,
+)
 from modular_converter.convert.batch import without_collector
 from modular_converter.convert.emit.format import format_files
 from modular_converter.convert.emit.imports import names_in_annotations

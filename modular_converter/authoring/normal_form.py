@@ -55,14 +55,6 @@ class Abstraction:
             text = self._classes.sub(lambda match: f"@{last_word(match[0])}", text)
         return self._renamer.between(text, 0, len(text))
 
-    def form(self, text: str) -> str:
-        """The normal form of a text without names of the model."""
-        return squeezed(self.abstract(text))
-
-    def name(self, name: str) -> str:
-        """The name of a definition in that form."""
-        return self._renamer.name(name)
-
 
 def last_word(name: str) -> str:
     """`MLP` of `GemmaTextMLP`: the last word of a class name, mostly the kind of module."""

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from modular_converter.authoring.attempt import FileDifference, Proof, attempt, format_ahead, guarded_keys, plain_keys
-from modular_converter.authoring.choice import Placed, inherit_from, is_worth_it
 from modular_converter.authoring.class_changes import other_layout
 from modular_converter.authoring.draft import Draft, How, explicit, head_text, headers
 from modular_converter.authoring.flat_model import FlatFile, FlatModel
+from modular_converter.authoring.sources import Placed, inherit_from, is_worth_it
 from modular_converter.convert.emit.format import format_files
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import Location

@@ -100,7 +100,12 @@ def survey(project: str, settings: Settings) -> Survey | None:
             found = survey_of(root, models, files, project)
             default = found.default_kind
             others = (one for one in folders if one[0] != root)
-            alike = (one for one, names in others if any(_has_file(one, name, default) for name in names))
+            places = (
+                (one, os.path.join(one, name, f"{module_name(default, name)}.py"))
+                for one, names in others
+                for name in names
+            )
+            alike = dict.fromkeys(one for one, place in places if os.path.isfile(place))
             return found._replace(others=tuple(alike))
     return None
 
@@ -124,10 +129,6 @@ def survey_of(root: str, models: Sequence[str], files: Sequence[SurveyedFile], p
         header=_common((file.header for file in files), len(files)),
         files=tuple(file.path for file in files),
     )
-
-
-def _has_file(root: str, model: str, kind: str) -> bool:
-    return os.path.isfile(os.path.join(root, model, f"{module_name(kind, model)}.py"))
 
 
 def _folders_of_models(project: str) -> Iterator[tuple[str, tuple[str, ...]]]:

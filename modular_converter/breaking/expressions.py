@@ -248,7 +248,8 @@ def _subscript(run: LibraryInterpreter, node: ast.Subscript, frame: Frame) -> Va
         if known is not NOT_KNOWN and named:
             return named[-1]
         options = [one for _, one in value.items]  # a key that it lacks would be an error, so it is another one
-        return Either(tuple(options)) if options and _are_things(options) else Expression(text)
+        are_things = all(isinstance(one, (ClassValue, FunctionValue, External)) or is_module(one) for one in options)
+        return Either(tuple(options)) if options and are_things else Expression(text)
     if isinstance(value, Expression) and value.is_known and known is not NOT_KNOWN:
         try:
             return Expression(text, value.value[known])  # type: ignore[index]
@@ -257,10 +258,6 @@ def _subscript(run: LibraryInterpreter, node: ast.Subscript, frame: Frame) -> Va
     if isinstance(value, (External, Expression)):
         return run.looked_up(value, known) or Expression(text)
     return Expression(text)
-
-
-def _are_things(options: list[Value]) -> bool:
-    return all(isinstance(one, (ClassValue, FunctionValue, External)) or is_module(one) for one in options)
 
 
 def _slice(run: LibraryInterpreter, value: Value, node: ast.Subscript, frame: Frame) -> Value:

@@ -185,14 +185,11 @@ def _merged(orders: list[list[ClassValue | External]]) -> list[ClassValue | Exte
     rest = [[*order] for order in orders if order]
     while rest:
         heads = [order[0] for order in rest]
-        free = next((one for one in heads if not any(_is_in(one, order[1:]) for order in rest)), heads[0])
+        behind = [other for order in rest for other in order[1:]]
+        free = next((one for one in heads if not any(_same(one, other) for other in behind)), heads[0])
         found.append(free)
         rest = [kept for order in rest if (kept := [one for one in order if not _same(one, free)])]
     return found
-
-
-def _is_in(one: ClassValue | External, order: list[ClassValue | External]) -> bool:
-    return any(_same(one, other) for other in order)
 
 
 def _same(one: ClassValue | External, other: ClassValue | External) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from modular_converter.convert.conversion import EXISTS, MISSING, Conversion
-from modular_converter.files.generated_files import current_text, path_of_generated
+from modular_converter.files.write import current_text, path_of_generated
 from modular_converter.findings import UNPARSABLE, ConversionError, Finding
 from modular_converter.model.nodes import parse
 from modular_converter.settings.values import Settings

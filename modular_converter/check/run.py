@@ -24,8 +24,8 @@ from modular_converter.files.arguments import (
     select_files,
     select_given,
 )
-from modular_converter.files.generated_files import is_about_release, path_of_generated
 from modular_converter.files.read import heads
+from modular_converter.files.write import is_about_release, path_of_generated
 from modular_converter.findings import ConversionError, Finding, Location, exit_code
 from modular_converter.rules import stale_files
 from modular_converter.settings.disk import repository_above

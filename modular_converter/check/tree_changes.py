@@ -53,20 +53,22 @@ class LineSpan(NamedTuple):
     end: int
 
 
-class TreeChange(NamedTuple):
-    """A place where two trees differ."""
+class FileChange(NamedTuple):
+    """A place where two texts differ, such as a generated file and its conversion."""
 
     kind: str
-    """What happens from the first tree to the second: "leaves out decorators of methods", "writes `{}` for `{}`"."""
+    """What happens from the first to the second: "leaves out decorators of methods", "writes `{}` for `{}`"."""
     old: LineSpan
     new: LineSpan
     words: tuple[str, ...] = ()
-    """The words of the texts that stand in the braces."""
+    """The words of the texts that stand in the braces, where the kind has not got them yet."""
     names: tuple[str, ...] = ()
     """The names that an import or a definition at the top binds; none for others."""
+    form: str = ""
+    """The kind without the words of the text that it holds, too: "writes `…` for `…`"; "" for a kind without any."""
 
 
-def tree_changes(old: str, new: str) -> list[TreeChange]:
+def tree_changes(old: str, new: str) -> list[FileChange]:
     """The changes from one text to another, in the order of the first. Comments and layout count for nothing.
 
     Raises `RecursionError` for a tree that is nested too deeply.
@@ -89,7 +91,7 @@ class _Comparison:
     """Collects the changes of two texts."""
 
     def __init__(self, old_lines: Sequence[str], new_lines: Sequence[str]) -> None:
-        self.changes: list[TreeChange] = []
+        self.changes: list[FileChange] = []
         self._lines = old_lines, new_lines
         self._places = [(LineSpan(1, 2), LineSpan(1, 2))]
         """The spans of the nodes around, the innermost last."""
@@ -240,7 +242,7 @@ class _Comparison:
         new_place = (
             new_place or _place_of(new) or LineSpan(new_outer.start, new_outer.start if is_gone else new_outer.end)
         )
-        self.changes.append(TreeChange(kind, place, new_place, words, names))
+        self.changes.append(FileChange(kind, place, new_place, words, names))
 
     def _noun(self, owner: ast.AST, field: str, node: ast.AST | None) -> str:
         """What a field holds, in the plural."""
@@ -416,19 +418,6 @@ _IMPORT = re.compile(r"^[ \t]*(?:from\s+\S+\s+import\s*(?:\([^)]*\)|[^(\n]*)|imp
 _EXPORTS = re.compile(r"^__all__\s*=\s*\[[^\]]*\]", re.MULTILINE)
 
 
-class FileChange(NamedTuple):
-    """A place where a generated file differs from its conversion."""
-
-    kind: str
-    """What the conversion does, without names: "leaves out decorators of methods"."""
-    old: LineSpan
-    """The lines on disk; an empty span stands before its line."""
-    new: LineSpan
-    """The lines of the conversion."""
-    form: str = ""
-    """The kind without the words of the text that it holds, too: "writes `…` for `…`"; "" for a kind without any."""
-
-
 def file_changes(path: str, old: str, new: str) -> list[FileChange]:
     """The changes from a generated file to its conversion, in order; none where a text is no Python, or has too many.
 
@@ -451,15 +440,15 @@ def file_changes(path: str, old: str, new: str) -> list[FileChange]:
     return sorted(named, key=lambda one: one.old) if len(named) <= MOST else []
 
 
-def _in_words(change: TreeChange, model: str) -> FileChange:
+def _in_words(change: FileChange, model: str) -> FileChange:
     """A change with its words, in which the name of the model is `~`."""
     if not change.words:
-        return FileChange(change.kind, change.old, change.new)
+        return change
     forms = sorted({re.escape(model), re.escape(model.replace("_", ""))}, key=len, reverse=True)
     name = re.compile("|".join(forms) if model else "(?!)", re.IGNORECASE)
     words = [name.sub(_unless_inside, word) for word in change.words]
     form = change.kind.format(*("…" for _ in words))
-    return FileChange(change.kind.format(*words), change.old, change.new, form)
+    return change._replace(kind=change.kind.format(*words), words=(), form=form)
 
 
 def _unless_inside(name: re.Match[str]) -> str:
@@ -469,7 +458,7 @@ def _unless_inside(name: re.Match[str]) -> str:
     return name[0] if is_inside or after.islower() else "~"
 
 
-def _follows(change: TreeChange, uses: Sequence[Counter[str]]) -> bool:
+def _follows(change: FileChange, uses: Sequence[Counter[str]]) -> bool:
     """Whether an import or a definition differs because its name is used in one of the texts alone.
 
     Args:
@@ -480,7 +469,7 @@ def _follows(change: TreeChange, uses: Sequence[Counter[str]]) -> bool:
     return bool(names) and all(len({words[name] > own for words in uses}) == 2 for name in names)
 
 
-def _comments(old: str, new: str, trees: Iterable[TreeChange]) -> list[FileChange]:
+def _comments(old: str, new: str, trees: Iterable[FileChange]) -> list[FileChange]:
     """The changes of comments, but for those that stand in or above what has come or gone."""
     if [one for one in old.split("\n") if "#" in one] == [one for one in new.split("\n") if "#" in one]:
         return []  # the tokenizer takes longer than all else

@@ -14,17 +14,16 @@ import click
 
 from modular_converter.authoring.absorb import Absorbed, absorb
 from modular_converter.authoring.attempt import FileDifference, Proof
-from modular_converter.authoring.choice import Suggestion, snippet, suggest
 from modular_converter.authoring.draft import How
 from modular_converter.authoring.flat_model import FlatModel, choose_models, read_flat_model
 from modular_converter.authoring.library_index import read_index
 from modular_converter.authoring.modularize import Modularized, modularize_allowing
+from modular_converter.authoring.sources import Suggestion, snippet, suggest
 from modular_converter.commands.output import print_diff, progress, report
 from modular_converter.convert.batch import without_collector
 from modular_converter.convert.source.library import Library
-from modular_converter.files.atomic_write import write_atomically
-from modular_converter.files.generated_files import current_text, path_of_generated
 from modular_converter.files.read import in_form_of, is_installed, root_of
+from modular_converter.files.write import current_text, path_of_generated, write_atomically
 from modular_converter.findings import ConversionError, Finding, Location, exit_code
 from modular_converter.reporting.display import count, shown_path
 from modular_converter.rules import input_files

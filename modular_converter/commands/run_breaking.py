@@ -24,7 +24,7 @@ from modular_converter.check.compare import Difference
 from modular_converter.check.run import CheckOptions, check
 from modular_converter.commands.output import report
 from modular_converter.convert.batch import without_collector
-from modular_converter.files.atomic_write import replace_file
+from modular_converter.files.write import replace_file
 from modular_converter.findings import exit_code, first_of
 from modular_converter.reporting.diffs import unified
 from modular_converter.reporting.display import count, shown_posix

@@ -13,7 +13,7 @@ from modular_converter.check.cache.store import cache_folder
 from modular_converter.commands.output import progress, report
 from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import models_folder
-from modular_converter.files.atomic_write import write_atomically
+from modular_converter.files.write import write_atomically
 from modular_converter.findings import ConversionError, Finding, exit_code
 from modular_converter.graph import render
 from modular_converter.graph.build import build_graph, chosen_models, modular_files
@@ -34,7 +34,9 @@ def run(
     root: str | None,
 ) -> int:
     """Print or write the graph, report the files that could not be read, and return the exit code."""
-    _refuse_missing_folder(output)
+    folder = os.path.dirname(output or "")
+    if folder and not os.path.isdir(folder):  # most likely its name is misspelt
+        raise click.BadParameter(f"there is no folder {folder!r}; make it first.", param_hint="'--output'")
     try:
         graph, findings = _read(models, package, root)
     except ConversionError as error:
@@ -49,13 +51,6 @@ def run(
             findings += _write(output, text)
     report(findings)
     return exit_code(findings)
-
-
-def _refuse_missing_folder(output: str | None) -> None:
-    """Raise `BadParameter` when the folder of the output does not exist: most likely its name is misspelt."""
-    folder = os.path.dirname(output or "")
-    if folder and not os.path.isdir(folder):
-        raise click.BadParameter(f"there is no folder {folder!r}; make it first.", param_hint="'--output'")
 
 
 def _read(arguments: Sequence[str], package: str | None, root: str | None) -> tuple[Graph | None, list[Finding]]:

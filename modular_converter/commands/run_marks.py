@@ -12,8 +12,8 @@ import click
 from modular_converter.commands.output import print_diff, progress, report
 from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import ALL, Listings, ModelFolders, model_folder, required_models_folder
-from modular_converter.files.atomic_write import write_atomically
 from modular_converter.files.read import in_form_of, is_installed, root_of
+from modular_converter.files.write import write_atomically
 from modular_converter.findings import ConversionError, Finding, Location, Severity, exit_code
 from modular_converter.marks.audit import Audited, MarkVerdict, audit
 from modular_converter.marks.fix import Repair, repair
@@ -45,7 +45,9 @@ def run(options: MarksOptions) -> int:
         with progress("auditing the marks"):
             done = Repair(audit(paths, library))
         if options.diff:
-            _print_diffs(done.audit.marks, options.output_format)
+            for one in done.audit.marks:
+                if one.source is not None and one.copy is not None:
+                    print_diff(one.path, one.copy.text, one.source.text, options.output_format)
         elif options.write or options.write_unsafe:
             _refuse_installed(done.audit.marks)
             done = repair(done.audit, paths, library, options.write_unsafe)
@@ -90,13 +92,6 @@ def _refuse_installed(marks: Sequence[Audited]) -> None:
             raise ConversionError(
                 input_files.read_only_target(Location(one.path), "it belongs to an installed package")
             )
-
-
-def _print_diffs(marks: Sequence[Audited], output_format: str) -> None:
-    """Print how each drifted copy would change."""
-    for one in marks:
-        if one.source is not None and one.copy is not None:
-            print_diff(one.path, one.copy.text, one.source.text, output_format)
 
 
 def _findings(done: Repair, library: Library) -> Iterator[Finding]:

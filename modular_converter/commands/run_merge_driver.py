@@ -10,7 +10,7 @@ from modular_converter.check.cache.key import tool_stamp
 from modular_converter.check.cache.store import cache_folder, digest, keep_values, read_values
 from modular_converter.check.run import CheckOptions, check
 from modular_converter.files.arguments import ALL
-from modular_converter.files.atomic_write import replace_file
+from modular_converter.files.write import replace_file
 from modular_converter.findings import ConversionError
 from modular_converter.git import merge_driver
 from modular_converter.git.merge_driver import OutcomeCache, Unresolved, resolved

@@ -28,8 +28,8 @@ from modular_converter.convert.emit.banner import banner
 from modular_converter.convert.emit.format import format_files
 from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import required_models_folder
-from modular_converter.files.atomic_write import write_atomically
 from modular_converter.files.read import is_installed
+from modular_converter.files.write import write_atomically
 from modular_converter.findings import ConversionError, Location
 from modular_converter.reporting.display import count, message
 from modular_converter.rules import input_files

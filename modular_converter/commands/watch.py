@@ -2,8 +2,8 @@
 
 Only the files that a saved file affects are written, and at the start the files that the command line names. Other
 models may be out of date for reasons that do not concern this user. Each pass reads the settings and finds the files
-again, so that changes of both count. Between passes only two things are kept: the files that each conversion has read
-with their hashes, and the files that this process has written.
+again, so that changes of both count. Between passes only two things are kept: the conversions, which tell the files that
+they have read with their hashes, and the files that this process has written.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from modular_converter.check.cache.lookup import CurrentHashes
@@ -26,8 +26,8 @@ from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import ALL, Selection
-from modular_converter.files.generated_files import current_text, path_of_generated, put_in_place
 from modular_converter.files.read import is_installed
+from modular_converter.files.write import current_text, path_of_generated, put_in_place
 from modular_converter.findings import ConversionError, Finding, first_of
 from modular_converter.git.affected import SETTINGS_FILES, named_settings
 from modular_converter.reporting.display import count, shown_path
@@ -56,12 +56,8 @@ class Watch:
     """The state between passes."""
 
     options: ConvertOptions
-    reads: dict[str, Mapping[str, str]] = field(default_factory=dict)
-    """Modular file -> `Conversion.reads` of its last conversion, missing files included."""
-    requires: dict[str, frozenset[str]] = field(default_factory=dict)
-    """Modular file -> `Conversion.requires` of its last conversion, if that had no error."""
-    generated: set[str] = field(default_factory=set)
-    """The generated files of all conversions."""
+    last: dict[str, Conversion] = field(default_factory=dict)
+    """Modular file -> its last conversion."""
     own: dict[str, Stamp] = field(default_factory=dict)
     """Generated file -> its stamp after this process wrote it."""
     roots: frozenset[str] = frozenset()
@@ -117,7 +113,7 @@ def _follow(state: Watch) -> None:
     state.started = True
     if state.folders != folders:  # the first pass has found the folders of the neighbours
         return
-    state.say(f"watching {count(len(state.reads), 'modular file')}, Ctrl-C ends")
+    state.say(f"watching {count(len(state.last), 'modular file')}, Ctrl-C ends")
     for batch in batches:
         if state.folders != folders or identities(folders) != before:
             return
@@ -148,7 +144,7 @@ def _batches(folders: Sequence[str]) -> Iterator[Batch]:
 
 def _saved(state: Watch, batch: Batch) -> list[str]:
     """The Python files that a batch has changed, also through folders that were added or removed."""
-    known = {*state.reads, *state.own}.union(*state.reads.values())
+    known = {*state.last, *state.own}.union(*(one.reads for one in state.last.values()))
     files: set[str] = set()
     for kind, path in batch:
         if kind == _ADDED and os.path.isdir(path):
@@ -168,8 +164,9 @@ def _saved(state: Watch, batch: Batch) -> list[str]:
 def _changed_since_read(state: Watch) -> list[str]:
     """The files that a conversion has read and that have changed since, except for generated files."""
     hashes = CurrentHashes(prepare(state.options).settings)
-    read = {entry for reads in state.reads.values() for entry in reads.items()}
-    return sorted(path for path, value in read if path not in state.generated and not hashes.matches(path, value))
+    read = {entry for one in state.last.values() for entry in one.reads.items()}
+    generated = {path for one in state.last.values() for path in one.files}
+    return sorted(path for path, value in read if path not in generated and not hashes.matches(path, value))
 
 
 def _pass(state: Watch, saved: Sequence[str] | None, label: str, *, writes: bool = True) -> None:
@@ -182,14 +179,8 @@ def _pass(state: Watch, saved: Sequence[str] | None, label: str, *, writes: bool
     except ConversionError as error:  # settings in the middle of an edit, or a missing formatter
         _print_line(state, label, (), "", list(error.findings), started)
         return
-    state.reads = {path: state.reads.get(path, {}) for path in selection.paths}
-    state.reads.update({conversion.path: conversion.reads for conversion in conversions})
-    state.requires = {path: files for path, files in state.requires.items() if path in state.reads}
-    for conversion in conversions:
-        state.requires.pop(conversion.path, None)
-        if not conversion.failed:
-            state.requires[conversion.path] = conversion.requires
-    state.generated.update(path for conversion in conversions for path in conversion.files)
+    state.last = {path: state.last[path] for path in selection.paths if path in state.last}
+    state.last.update((conversion.path, conversion) for conversion in conversions)
     different, findings = _write(state, selection, conversions, current, writes)
     _update_folders(state, selection)
     action = f"wrote {_named(different)}" if writes else f"left as they are, though out of date: {_named(different)}"
@@ -218,9 +209,9 @@ def _affected(state: Watch, saved: Sequence[str], selection: Selection) -> list[
         new = {
             path
             for path in waiting
-            if path not in state.reads
-            or not touched.isdisjoint((path, os.path.realpath(path), *state.reads[path]))
-            or not found.isdisjoint(map(giver, state.reads[path]))
+            if path not in state.last
+            or not touched.isdisjoint((path, os.path.realpath(path), *state.last[path].reads))
+            or not found.isdisjoint(map(giver, state.last[path].reads))
         }
         if not new:
             return sorted(found)
@@ -279,8 +270,9 @@ def _update_folders(state: Watch, selection: Selection) -> None:
     """Find the folders and settings files to watch from now on. Installed packages are left out."""
     state.roots = state.roots or frozenset(roots(state.options.arguments, selection.models))
     library = Library(selection.settings)
-    asked = [path for path in selection.paths if path not in state.requires]
-    required = {**state.requires, **files_required(asked, selection.settings, cache_folder(), library)}
+    known = {path: one.requires for path, one in state.last.items() if not one.failed}
+    asked = [path for path in selection.paths if path not in known]
+    required = {**known, **files_required(asked, selection.settings, cache_folder(), library)}
     files = set(selection.paths).union(*(required[path] for path in selection.paths))
     folders = {*state.roots, *map(os.path.dirname, files)}
     if selection.findings:  # a missing file may come back, with the same neighbours

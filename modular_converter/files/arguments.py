@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from modular_converter.files.generated_files import same_targets
 from modular_converter.files.read import find_package, given_text
+from modular_converter.files.write import same_targets
 from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.rules import input_files, settings_tables
 from modular_converter.settings.disk import is_below, project_above

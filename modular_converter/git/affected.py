@@ -11,8 +11,8 @@ from typing import Any
 import modular_converter
 from modular_converter.convert.schedule import ancestor_files, reached, removes_attributes, required_files
 from modular_converter.convert.source.library import Library
-from modular_converter.files.generated_files import path_of_generated
 from modular_converter.files.read import is_installed
+from modular_converter.files.write import path_of_generated
 from modular_converter.findings import ConversionError
 from modular_converter.git.work_tree import GitError, GitTimeout, Repository, Touched, WorkTrees
 from modular_converter.rules import input_files
@@ -200,13 +200,11 @@ def _changed_since(ref: str, paths: Collection[str], grounds: _Grounds) -> set[s
             continue
         for one in {tree, *own}:  # a repository within a work tree does not hide the files of that work tree
             if one == tree or snapshots[one].has_files_in(real):
-                changed.update(snapshots[one].changes_in(real, _decides))
+                decides = snapshots[one].changes_in(
+                    real, lambda name: name.endswith((".py", ".toml")) or _is_pin(name)
+                )
+                changed.update(decides)
     return changed
-
-
-def _decides(name: str) -> bool:
-    """Whether a file of this name may decide the generated text."""
-    return name.endswith((".py", ".toml")) or _is_pin(name)
 
 
 def _above(paths: Collection[str], own: Collection[Repository]) -> Iterator[str]:

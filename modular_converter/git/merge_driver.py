@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from modular_converter.convert.source.library import Library
-from modular_converter.files.atomic_write import replace_file
+from modular_converter.files.write import replace_file
 from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.git.affected import sources_of
 from modular_converter.git.work_tree import GitError, Repository, WorkTrees, blob_name, run_git

@@ -14,8 +14,8 @@ from modular_converter.convert.inherit.resolve import neighbour_module
 from modular_converter.convert.schedule import levels
 from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import ALL, discover
-from modular_converter.files.generated_files import path_of_generated
 from modular_converter.files.read import package_of
+from modular_converter.files.write import path_of_generated
 from modular_converter.findings import ConversionError, Finding, Location, locate_word
 from modular_converter.graph.records import (
     Edge,

@@ -13,7 +13,7 @@ from modular_converter.check.differences import describe
 from modular_converter.convert.emit.banner import is_generated
 from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import discover
-from modular_converter.files.generated_files import path_of_generated
+from modular_converter.files.write import path_of_generated
 from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.provenance.generated import LineRange, LineSource, line_sources
 from modular_converter.rules import input_files, stale_files

@@ -11,6 +11,7 @@ import stat
 from collections.abc import Mapping
 from typing import Any
 
+from modular_converter.files.write import replace_file, sweep
 from modular_converter.settings.disk import read_regular
 
 
@@ -58,8 +59,6 @@ def clear(folder: str) -> str:
 
 def unusable(folder: str) -> str:
     """The reason why nothing can be stored in a folder, else "". A small file is stored to find out."""
-    from modular_converter.files.atomic_write import replace_file
-
     path = os.path.join(folder, f".try.{os.getpid()}.modular-tmp")  # of a killed process a later run removes it
     if os.path.exists(folder) and not os.path.isdir(folder):
         return "it is no folder"
@@ -85,8 +84,6 @@ def read_entry(folder: str, name: str, suffix: str = _SUFFIX) -> bytes | None:
 
 def write_entry(folder: str, name: str, body: bytes, suffix: str = _SUFFIX) -> None:
     """Write an entry; an entry of the same name is replaced. Raises `OSError`."""
-    from modular_converter.files.atomic_write import replace_file
-
     if len(body) <= MAX_ENTRY_BYTES - 65:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         replace_file(os.path.join(folder, name + suffix), digest(body).encode("ascii") + b"\n" + body)
@@ -109,8 +106,6 @@ def keep_values(folder: str, name: str, values: Mapping[str, Any]) -> None:
 
 def bound(folder: str) -> None:
     """Remove the oldest entries beyond the limits, and the temporary files of killed processes."""
-    from modular_converter.files.atomic_write import sweep
-
     sweep(folder)
     number = size = 0
     try:

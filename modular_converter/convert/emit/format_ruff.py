@@ -20,7 +20,7 @@ from modular_converter.convert.emit.formatters import (
     own_ruff,
     ruff_version,
 )
-from modular_converter.files.atomic_write import is_abandoned
+from modular_converter.files.write import is_abandoned
 from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.rules import tool_errors
 from modular_converter.settings.disk import is_below

@@ -47,7 +47,7 @@ def reports_errors(command: Callable[P, None]) -> Callable[P, None]:
 
 def write_text(path: str, text: str) -> None:
     """Write a file. Raises ``PlanError`` if this fails."""
-    from modular_converter.files.atomic_write import write_atomically
+    from modular_converter.files.write import write_atomically
     from modular_converter.findings import ConversionError
 
     target = os.path.abspath(path)

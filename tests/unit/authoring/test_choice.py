@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from modular_converter.authoring.choice import cheapest_first
 from modular_converter.authoring.library_index import forms_of_parts
+from modular_converter.authoring.sources import cheapest_first
 
 
 def _placed(model: str, lines: int, prefix: str = "New", year: int = 2020) -> Any:

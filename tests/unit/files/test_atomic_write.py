@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from modular_converter.files import atomic_write
-from modular_converter.files.atomic_write import sweep, write_atomically
+from modular_converter.files import write
+from modular_converter.files.write import sweep, write_atomically
 from modular_converter.findings import ConversionError
 
 
@@ -176,7 +176,7 @@ def test_a_folder_that_becomes_a_link_is_not_followed(
     root, outside = tmp_path / "root/models", tmp_path / "outside"
     (root / "model").mkdir(parents=True)
     shutil.copytree(root, outside)
-    resolve = atomic_write.resolve_inside
+    resolve = write.resolve_inside
 
     def swap(path: str, root_of_it: str) -> str:
         target = resolve(path, root_of_it)
@@ -184,7 +184,7 @@ def test_a_folder_that_becomes_a_link_is_not_followed(
         (root / place).symlink_to(outside / place)
         return target
 
-    monkeypatch.setattr(atomic_write, "resolve_inside", swap)
+    monkeypatch.setattr(write, "resolve_inside", swap)
     with pytest.raises(ConversionError, match="MC113"):
         write_atomically(root / "model/x.py", "new", root)
     assert names(outside) == ["model"] and names(outside / "model") == []
@@ -192,7 +192,7 @@ def test_a_folder_that_becomes_a_link_is_not_followed(
 
 WRITER = """
 import sys
-from modular_converter.files.atomic_write import write_atomically
+from modular_converter.files.write import write_atomically
 target, root, old, new = sys.argv[1], sys.argv[2], "a" * 3_000_000, "b" * 3_000_000
 print("ready", flush=True)
 while True:
@@ -225,7 +225,7 @@ def test_only_leftovers_of_the_dead_are_swept(tmp_path: pathlib.Path) -> None:
     mine, gone, aged = (f".x.py.{number}.modular-tmp" for number in (os.getpid(), dead.pid, os.getppid()))
     for name in (mine, gone, aged, "x.py", ".x.py.1.tmp"):
         (tmp_path / name).write_text("")
-    past = time.time() - 2 * atomic_write.STALE_SECONDS
+    past = time.time() - 2 * write.STALE_SECONDS
     os.utime(tmp_path / aged, (past, past))
     assert sweep(tmp_path) == sorted([gone, aged])
     assert names(tmp_path) == sorted([mine, "x.py", ".x.py.1.tmp"])
@@ -234,7 +234,7 @@ def test_only_leftovers_of_the_dead_are_swept(tmp_path: pathlib.Path) -> None:
 def test_a_leftover_under_our_own_number_is_in_nobodys_way(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(atomic_write, "_NUMBERS", itertools.count())
+    monkeypatch.setattr(write, "_NUMBERS", itertools.count())
     leftover = f".x.py.0.{os.getpid()}.modular-tmp"
     (tmp_path / leftover).write_text("leftover")
     assert write_atomically(tmp_path / "x.py", "new", tmp_path)
@@ -244,7 +244,7 @@ def test_a_leftover_under_our_own_number_is_in_nobodys_way(
 def test_threads_may_write_one_file_at_once(tmp_path: pathlib.Path) -> None:
     texts = [letter * 200_000 for letter in "abcdefgh"]
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda text: atomic_write.replace_file(str(tmp_path / "x.py"), text.encode()), texts * 4))
+        list(pool.map(lambda text: write.replace_file(str(tmp_path / "x.py"), text.encode()), texts * 4))
     assert names(tmp_path) == ["x.py"] and (tmp_path / "x.py").read_text() in texts
 
 
