@@ -92,7 +92,8 @@ def shorter_override(wanted: Member, parent: Member) -> str | None:
     same_signature = normal(own.header) == normal(inherited.header)
     header, call = own.header, _call(inherited, own)
     if same_signature and body == [None] and own.header.count("\n") > 1 and own.function.args.args:
-        header = f"    {_def(own.function)} {own.function.name}({own.function.args.args[0].arg}, **{SUPER_KWARGS}):\n"
+        keyword = "async def" if isinstance(own.function, ast.AsyncFunctionDef) else "def"
+        header = f"    {keyword} {own.function.name}({own.function.args.args[0].arg}, **{SUPER_KWARGS}):\n"
         call = f"{_awaited(own.function)}super().{own.function.name}(**{SUPER_KWARGS})"
     returns = "return " if inherited.returns else ""
     lines = [one if one is not None else f"{BODY_INDENT}{returns}{call}\n" for one in body]
@@ -214,10 +215,6 @@ def _call(parent: MethodText, child: MethodText) -> str:
     given += [f"{one.arg}={one.arg}" for one in arguments.kwonlyargs if one.arg in known]
     given += [f"**{own.kwarg.arg}"] if arguments.kwarg and own.kwarg else []
     return f"{_awaited(child.function)}super().{child.function.name}({', '.join(given)})"
-
-
-def _def(function: Function) -> str:
-    return "async def" if isinstance(function, ast.AsyncFunctionDef) else "def"
 
 
 def _awaited(function: Function) -> str:

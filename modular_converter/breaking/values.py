@@ -461,10 +461,10 @@ def _node(kind: str, place: CodePlace, parts: tuple[Part, ...]) -> Node:
     return Node(kind, place, parts, hashlib.sha256(description.encode("utf-8", "replace")).hexdigest()[:20])
 
 
-def keys_of(node: Node, prefix: str = "", certain: bool = True) -> Mapping[str, Key]:
+def keys_of(node: Node, prefix: str = "") -> Mapping[str, Key]:
     """The entries of a state dict by name. An entry is certain if one of several ways to it is."""
     found: dict[str, Key] = {}
-    _collect(node, prefix, certain, found, ())
+    _collect(node, prefix, True, found, ())
     return found
 
 

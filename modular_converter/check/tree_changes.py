@@ -269,14 +269,13 @@ def _keys(nodes: Sequence[ast.AST]) -> list[str]:
     seen: Counter[str] = Counter()
     keys = []
     for node in nodes:
-        key = f"{type(node).__name__} {node.name}" if isinstance(node, DEFINITIONS) else _dump(node)
-        seen[key] += 1
-        keys.append(f"{key} {seen[key]}" if isinstance(node, DEFINITIONS) else key)
+        if isinstance(node, DEFINITIONS):
+            name = f"{type(node).__name__} {node.name}"
+            seen[name] += 1
+            keys.append(f"{name} {seen[name]}")
+        else:
+            keys.append(ast.dump(node) if isinstance(node, ast.AST) else repr(node))
     return keys
-
-
-def _dump(node: object) -> str:
-    return ast.dump(node) if isinstance(node, ast.AST) else repr(node)
 
 
 def _pairs(

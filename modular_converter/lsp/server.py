@@ -279,21 +279,20 @@ def _answer_places(server: Server) -> None:
 
     @server.feature(types.TEXT_DOCUMENT_IMPLEMENTATION)
     async def implementation(params: types.ImplementationParams) -> list[types.Location]:
-        def answer(path: str, line: int, column: int, files: OpenFiles) -> Any:
-            return open_files.generated_lines(path, line, files)
-
-        return await server.ask(_locations, server, params, answer, is_modular=True)
+        return await server.ask(_locations, server, params, _of_line(open_files.generated_lines), is_modular=True)
 
     @server.feature(types.TEXT_DOCUMENT_DECLARATION)
     async def declaration(params: types.DeclarationParams) -> list[types.Location]:
-        def answer(path: str, line: int, column: int, files: OpenFiles) -> Any:
-            return open_files.source_lines(path, line, files)
-
-        return await server.ask(_locations, server, params, answer, is_modular=False)
+        return await server.ask(_locations, server, params, _of_line(open_files.source_lines), is_modular=False)
 
     @server.feature(types.TEXT_DOCUMENT_HOVER)
     async def hover(params: types.HoverParams) -> types.Hover | None:
         return await server.ask(_hover, server, params)
+
+
+def _of_line(answer: Callable[[str, int, OpenFiles], Any]) -> Callable[..., Any]:
+    """An answer about a line for all its columns."""
+    return lambda path, line, column, files: answer(path, line, files)
 
 
 def _locations(

@@ -159,13 +159,9 @@ def is_unchecked(settings: Settings) -> bool:
         return False
     if not found.version:
         return not settings.accept_release
-    known = (settings.checked_release, settings.accept_release)
-    return all(_is_newer(parse_release(found.version), parse_release(one)) for one in known)
-
-
-def _is_newer(release: Release, than: Release) -> bool:
-    """Whether a release is newer than another one and all that begin like it: 5.25.1 is not newer than 5.25."""
-    return release[: len(than)] > than or not than
+    release = parse_release(found.version)
+    known = map(parse_release, (settings.checked_release, settings.accept_release))
+    return all(release[: len(one)] > one or not one for one in known)  # 5.25.1 is not newer than 5.25
 
 
 def conventions(latest: Mapping[str, Any], older: Iterable[Mapping[str, Any]], release: Release) -> dict[str, Any]:
