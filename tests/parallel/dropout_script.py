@@ -118,12 +118,35 @@ def refused(attention):
         return str(error)
 
 
+def woken():
+    """A rate that is set after a first call: a part that is called then is refused, and the model drops as one process."""
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    whole = LlamaForCausalLM(LlamaConfig(vocab_size=96, **sizes)).train()
+    sharded = parallelize(copy.deepcopy(whole), device="cpu").train()
+    for model in (whole, sharded):
+        model(input_ids=IDS)
+        for layer in model.model.layers:
+            layer.self_attn.attention_dropout = 0.2
+    found = {"hooked": len(sharded.model.layers[0]._forward_hooks)}
+    try:
+        sharded.model(IDS)
+    except ApplyError as error:
+        found["part"] = str(error)
+    torch.manual_seed(7)
+    want = whole(input_ids=IDS, labels=IDS).loss.item()
+    torch.manual_seed(7 + dist.get_rank())
+    found["error"] = abs(sharded(input_ids=IDS, labels=IDS).loss.item() - want)
+    return found
+
+
 def main(names, attention, checkpoints):
     dist.init_process_group("gloo")
     found = [one for name in names.split(",") for one in compared(name, attention, checkpoints)]
     compiled = refused(attention) if "llama" in names else None
+    late = woken()
     if dist.get_rank() == 0:
-        print(json.dumps({"all": found, "compiled": compiled}), flush=True)
+        print(json.dumps({"all": found, "compiled": compiled, "woken": late}), flush=True)
     dist.barrier()
     dist.destroy_process_group()  # threads of gloo that outlive the interpreter can crash it
 

@@ -33,6 +33,8 @@ def test_dropout_drops_what_one_process_would_drop(more):
     found = line_of(2, "tests/parallel/dropout_script.py", *more)
     assert all(one["losses"] < 1e-4 and one["weights"] < 1e-3 and one["caller's numbers"] for one in found["all"])
     assert more[0] == "bert" or "dropout in compiled layers is not the same" in found["compiled"]
+    assert found["woken"]["hooked"] == 0 and found["woken"]["error"] < 1e-4, found["woken"]
+    assert "call the model once before a part" in found["woken"]["part"]
 
 
 DISAGREEING = """

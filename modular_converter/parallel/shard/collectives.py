@@ -9,12 +9,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
-from typing import Any, Protocol
-from weakref import WeakKeyDictionary, ref
+from typing import Any, NoReturn, Protocol
+from weakref import ref
 
 import torch
 import torch.distributed as dist
 
+from modular_converter.parallel import torch_private
 from modular_converter.parallel.errors import ApplyError, RankError
 from modular_converter.parallel.torch_private import functorch_is_active, is_legacy_batchedtensor
 
@@ -47,18 +48,34 @@ class ProcessGroup:
 
     Args:
         meet: called before each collective outside of compiled graphs.
+
+    Attributes:
+        before_part: called where a part of a model reads a weight outside of the model's forward.
     """
+
+    before_part: Callable[[], None] = staticmethod(lambda: None)
 
     def __init__(self, group: dist.ProcessGroup | None = None, meet: Callable[[], None] = lambda: None) -> None:
         self.group, self.meet = group, meet
+        self.handle: Any = group or dist.group.WORLD
+        self.options = options_of(torch_private.AllreduceOptions(), False)
         self.rank = dist.get_rank(group)
         self.size = dist.get_world_size(group)
 
     def all_reduce(self, tensor: torch.Tensor) -> torch.Tensor:
         self.meet()
         result = tensor.detach().clone(memory_format=torch.contiguous_format)
-        dist.all_reduce(result, group=self.group)
+        if torch.compiler.is_dynamo_compiling():
+            dist.all_reduce(result, group=self.group)
+        else:
+            self.reduce_in_place(result)
         return result
+
+    def reduce_in_place(self, tensor: torch.Tensor) -> None:
+        """The sum over the ranks, without the dozen Python functions of ``dist.all_reduce``."""
+        work = self.handle.allreduce([torch.view_as_real(tensor) if tensor.is_complex() else tensor], self.options)
+        if work is not None:
+            work.wait()
 
     def all_gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
         self.meet()
@@ -80,6 +97,13 @@ class ProcessGroup:
         sent = result.view(torch.uint8) if result.dtype == torch.bool else result  # gloo has no booleans
         dist.broadcast(sent, group=self.group, group_src=0)
         return result
+
+
+def options_of(options: Any, later: bool) -> Any:
+    """Options of a collective on the current stream, without events before and after; ``later`` for one that is waited for."""
+    if hasattr(options, "asyncOp"):
+        options.asyncOp = later
+    return options
 
 
 class FakeGroup:
@@ -215,25 +239,26 @@ class _Exchanged(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
         rest = (None,) * 5
-        if not torch.compiler.is_compiling():
-            _refuse_batched(gradients[0])
-            if torch.is_grad_enabled() or under_transforms():
+        if not torch.compiler.is_dynamo_compiling():
+            if is_legacy_batchedtensor(gradients[0]):
+                _refuse_batched()
+            if torch.is_grad_enabled() or functorch_is_active():
                 return exchanged(gradients[0], ctx.group, ctx.back, ctx.there, *ctx.given), *rest
         return ctx.back(gradients[0], ctx.group, *ctx.given), *rest
 
     @staticmethod
     def jvp(ctx: Any, tangent: torch.Tensor, *_: Any) -> torch.Tensor:
-        _refuse_batched(tangent)
+        if is_legacy_batchedtensor(tangent):
+            _refuse_batched()
         return exchanged(tangent, ctx.group, ctx.there, ctx.back, *ctx.given)
 
 
-def _refuse_batched(tensor: torch.Tensor) -> None:
+def _refuse_batched() -> NoReturn:
     """Raise ``ApplyError`` for several gradients at once in the old form, which runs each operation of a backward batched."""
-    if is_legacy_batchedtensor(tensor):
-        raise ApplyError(
-            "several gradients at once (vectorize=True, is_grads_batched=True) do not go through sums between processes: "
-            "leave it out, or take torch.func.jacrev"
-        )
+    raise ApplyError(
+        "several gradients at once (vectorize=True, is_grads_batched=True) do not go through sums between processes: "
+        "leave it out, or take torch.func.jacrev"
+    )
 
 
 class _Transformed(_Exchanged):
@@ -260,7 +285,7 @@ class _Transformed(_Exchanged):
 
 def under_transforms() -> bool:
     """Whether a transform of ``torch.func`` is active, or a vectorised backward."""
-    return not torch.compiler.is_compiling() and functorch_is_active()
+    return not torch.compiler.is_dynamo_compiling() and functorch_is_active()
 
 
 def exchanged(
@@ -273,8 +298,16 @@ def exchanged(
         back: its transpose, with the same arguments, for gradients.
         known: the result, if it is known already.
     """
-    kind = _Transformed if under_transforms() else _Exchanged
-    return kind.apply(tensor, group, there, back, given, known)  # type: ignore[no-any-return,no-untyped-call]
+    if torch.compiler.is_dynamo_compiling():
+        apply = _Exchanged.apply
+    else:
+        apply = _Transformed.apply if functorch_is_active() else exchanged_now
+    return apply(tensor, group, there, back, given, known)  # type: ignore[no-any-return,no-untyped-call]
+
+
+# The same outside of compiled code and of transforms, without the ten Python functions with which `apply` looks for
+# tensors of a transform that has ended.
+exchanged_now: Any = super(torch.autograd.Function, _Exchanged).apply
 
 
 def same(tensor: torch.Tensor, group: Group, *given: Any) -> torch.Tensor:
@@ -319,8 +352,8 @@ def borders_of(lengths: Sequence[int]) -> tuple[int, ...]:
     return (0, *accumulate(lengths))
 
 
-# Group -> the tensor that entered last, its version, and the tensor inside the region.
-_ENTERED: WeakKeyDictionary[Group, tuple[ref[torch.Tensor], int, torch.Tensor]] = WeakKeyDictionary()
+# The attribute of a group with the tensor that entered last, its version, and the tensor inside the region.
+_ENTERED = "_entered"
 
 
 def enter(tensor: torch.Tensor, group: Group) -> torch.Tensor:
@@ -328,23 +361,24 @@ def enter(tensor: torch.Tensor, group: Group) -> torch.Tensor:
 
     Successive uses of a tensor, such as query, key and value, share one all-reduce: their gradients are added up first.
     """
-    transformed = under_transforms()  # a tensor without gradients here may have them in an outer transform
+    traced = torch.compiler.is_dynamo_compiling()
+    transformed = not traced and functorch_is_active()  # a tensor without gradients here may have them in an outer one
     if not tensor.requires_grad and not transformed:
         return tensor
-    if torch.compiler.is_compiling() or not torch.is_grad_enabled() or transformed:
+    if traced or not torch.is_grad_enabled() or transformed:
         return exchanged(tensor, group, same, sum_of_all)
-    last = _ENTERED.get(group)
+    last = vars(group).get(_ENTERED)
     if last is not None and last[0]() is tensor and last[1] == tensor._version:
-        return last[2]
+        return last[2]  # type: ignore[no-any-return]
     entering = getattr(tensor, "entering", None)  # set by ``sequence.whole_sequence``
     entered: torch.Tensor = exchanged(tensor, group, same, sum_of_all) if entering is None else entering()
-    _ENTERED[group] = ref(tensor), tensor._version, entered
+    vars(group)[_ENTERED] = ref(tensor), tensor._version, entered
     return entered
 
 
 def forget_entered(group: Group) -> None:
     """Drop the tensor that entered last, and its graph, at the end of a forward."""
-    _ENTERED.pop(group, None)
+    vars(group).pop(_ENTERED, None)
 
 
 def summed(tensor: torch.Tensor, group: Group) -> torch.Tensor:
@@ -375,7 +409,7 @@ class GroupRegion:
         return value
 
     def sum(self, value: torch.Tensor) -> torch.Tensor:
-        return summed(value, self.group)
+        return exchanged(value, self.group, sum_of_all, same)
 
     def sum_of_product(
         self, function: Callable[..., torch.Tensor], input: torch.Tensor, weight: Any, bias: Any

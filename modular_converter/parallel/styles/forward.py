@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 from modular_converter.parallel.errors import ApplyError
@@ -36,6 +37,13 @@ class Region(Protocol):
 def own_range(region: Region, borders: Sequence[int]) -> tuple[int, int]:
     """The range of this rank's entries: first, last + 1."""
     return borders[region.rank], borders[region.rank + 1]
+
+
+def product_of(layout: WeightLayout, region: Region, borders: Sequence[int]) -> Callable[..., Any]:
+    """A layer's product with the facts of its weight bound: called with ``function, input, weight, bias``."""
+    if layout.cut is Side.INPUT and layout.enters is not Enters.SLICE:
+        return region.sum_of_product
+    return partial(layer_product, layout, region, borders)
 
 
 def layer_product(

@@ -7,8 +7,9 @@ copies of whole weights diverge. A share loses the entries that the whole tensor
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -34,6 +35,7 @@ from modular_converter.parallel.trace.record import attention_arguments
 Place = tuple[str, int]
 # A sharded dimension, and its borders: the first entry of each rank, then the whole length.
 Shared = tuple[int, tuple[int, ...]]
+_TRAINING = attrgetter("training")
 Found = Callable[[Place, torch.Tensor], Shared | None]
 
 
@@ -51,19 +53,21 @@ class _Watch:
     rank: int
     outermost: Callable[[Any, Any, Any], Callable[[], None] | None] = lambda *_: lambda: None
     stack: list[list[Any]] = field(default_factory=list)
-    handles: list[Any] = field(default_factory=list)
+    handles: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     mode: Any = None
     leave: Any = None
 
     def attach(self, model: torch.nn.Module) -> None:
-        """Watch all modules of a model, also those that a checkpoint runs again."""
+        """Watch all modules of a model that are not watched, also those that a checkpoint runs again."""
         for path, module in model.named_modules():
-            self.handles.append(module.register_forward_pre_hook(self._entering(path), with_kwargs=True))
-            self.handles.append(module.register_forward_hook(self._leaving(path), always_call=True))
+            if path not in self.handles:
+                before = module.register_forward_pre_hook(self._entering(path), with_kwargs=True)
+                self.handles[path] = before, module.register_forward_hook(self._leaving(path), always_call=True)
 
-    def detach(self) -> None:
-        for handle in self.handles:
-            handle.remove()
+    def detach(self, kept: Collection[str] = ()) -> None:
+        for path in [path for path in self.handles if path not in kept]:
+            for handle in self.handles.pop(path):
+                handle.remove()
 
     def _entering(self, path: str) -> Callable[..., None]:
         def entering(module: Any, args: Any, kwargs: Any) -> None:
@@ -144,6 +148,11 @@ class SharedDropout:
 
     A model whose rates are all 0 may have a rate in its code: a run without data at the first training call shows it.
     Without dropout there is no mode: it took 3 % of a step of 1.3 billion parameters.
+
+    Args:
+        watched: whether modules have hooks, which code that torch compiles has not; dropout in it is refused.
+        parts: the processes, if a part that is called by itself calls their ``before_part``. While the model drops nothing in
+            training either, next to nothing is watched then: the hooks took a third of a forward's Python functions.
     """
 
     def __init__(
@@ -153,6 +162,7 @@ class SharedDropout:
         group: dist.ProcessGroup | None,
         place: torch.device,
         watched: bool = True,
+        parts: ProcessGroup | None = None,
     ) -> None:
         self.model, self.skeleton, self.group, self.place = model, skeleton, group, place
         self.shared: dict[Place, Shared | None] = {}
@@ -163,11 +173,39 @@ class SharedDropout:
         self.by_number: bool | None = None  # whether the code has a rate; None if unknown
         self.tried = False  # the run without data that sets ``by_number``
         self.watch = _Watch(self._found, dist.get_rank(group), self._outermost)
+        self.rests, self.resting = parts is not None, False
+        if parts is not None:
+            parts.before_part = self._refuse_part
+        self.refusing: Any = None
         if dist.get_world_size(group) > 1 and watched:
             self.watch.attach(model)
         elif dist.get_world_size(group) > 1:
-            self.watch.handles.append(model.register_forward_pre_hook(self._refuse, with_kwargs=True))
-        self.detach = self.watch.detach
+            self.refusing = model.register_forward_pre_hook(self._refuse, with_kwargs=True)
+
+    def detach(self) -> None:
+        self.watch.detach()
+        if self.refusing is not None:
+            self.refusing.remove()
+
+    def _refuse_part(self) -> None:
+        if self.resting and self._has_rates():
+            raise ApplyError(
+                "a rate of dropout was set after parallelize: call the model once before a part of it is called by itself, so "
+                "that all processes drop the same entries"
+            )
+
+    def _has_rates(self) -> bool:
+        return any(vars(owner).get(name, 0.0) for owner, name in self.rates)
+
+    def _rest(self, args: Any, kwargs: Any) -> None:
+        """At a call of the model: begin or end to rest. What has no weights, but a rate, would not be refused and is watched."""
+        idle = not self._has_rates() and self._drops_by_number(args, kwargs) is False
+        if idle and not self.resting:
+            bare = {module for module, _ in self.rates if next(module.parameters(), None) is None}
+            self.watch.detach(["", *(path for path, module in self.model.named_modules() if module in bare)])
+        elif self.resting and not idle:
+            self.watch.attach(self.model)
+        self.resting = idle
 
     def _refuse(self, module: Any, args: Any, kwargs: Any) -> None:
         if self._may_drop(module, args, kwargs):
@@ -178,9 +216,9 @@ class SharedDropout:
 
         The mode may be that of another module than the rate: attention reads its own mode and the rate of its dropout.
         """
-        if not any(one.training for one in self.modules):
+        if not any(map(_TRAINING, self.modules)):
             return False
-        if any(getattr(owner, name, 0.0) for owner, name in self.rates):
+        if self._has_rates():
             return True
         return self._drops_by_number(args, kwargs) if module is self.model else self.by_number
 
@@ -193,6 +231,8 @@ class SharedDropout:
         return self.by_number
 
     def _outermost(self, module: Any, args: Any, kwargs: Any) -> Callable[[], None] | None:
+        if self.rests and module is self.model:
+            self._rest(args, kwargs)
         if self._may_drop(module, args, kwargs) is False:
             return None
         if module is self.model:

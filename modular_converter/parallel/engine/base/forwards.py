@@ -28,7 +28,7 @@ class _Thread(threading.local):
     """The processes of the sharded model whose forward runs."""
 
 
-_THREAD = _Thread()
+THREAD = _Thread()
 
 
 def never_traced(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -46,22 +46,22 @@ def never_traced(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def within(group: Any) -> bool:
     """Whether the forward of the whole sharded model of these processes runs in this thread."""
-    return _THREAD.group is group
+    return THREAD.group is group
 
 
 @contextmanager
 def forward_of(group: Any) -> Iterator[None]:
     """The block of the forward of a whole sharded model; compiled code has none."""
-    before, _THREAD.group = _THREAD.group, group
+    before, THREAD.group = THREAD.group, group
     try:
         yield
     finally:
-        _THREAD.group = before
+        THREAD.group = before
 
 
 def called_alone(module: torch.nn.Module) -> bool:
     """Whether the caller's forward, of this module, runs by itself and not in that of a module around it."""
-    return _THREAD.group is None and all(around is module for around in _callers())
+    return THREAD.group is None and all(around is module for around in _callers())
 
 
 def runs_in(module: torch.nn.Module, group: Any) -> bool:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -29,6 +29,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.placement_types import Placement
 
 from modular_converter.parallel.engine.base.forwards import (
+    THREAD,
     called_alone,
     conv1d_product,
     is_conv1d,
@@ -47,6 +48,7 @@ from modular_converter.parallel.shard.collectives import (
     ProcessGroup,
     borders_of,
     exchanged,
+    exchanged_now,
     region_of_products,
     same,
     under_transforms,
@@ -56,7 +58,7 @@ from modular_converter.parallel.shard.shares import block_lengths, share_lengths
 from modular_converter.parallel.styles import acting
 from modular_converter.parallel.styles.forward import layer_product
 from modular_converter.parallel.styles.layout import SUMMED_GRADIENT, WeightLayout
-from modular_converter.parallel.torch_private import StridedShard
+from modular_converter.parallel.torch_private import StridedShard, functorch_is_active
 
 
 def placement_of(piece: Piece, size: int, alone: bool) -> Placement | None:
@@ -93,25 +95,34 @@ def product_forward(kind: type[Any], held: Mapping[str, HeldWeight]) -> Callable
     if weight is None or weight.of_product is None or any(one.copies or one.summed for one in held.values()):
         return None
     if kind.forward is torch.nn.Linear.forward:
-        return _linear
-    return _conv1d if is_conv1d(kind) else None
+        return linear_forward
+    return conv1d_forward if is_conv1d(kind) else None
 
 
-def _linear(self: Any, input: torch.Tensor) -> Any:
-    return _product(self, F.linear, input)
+def _forward_with(function: Callable[..., Any]) -> Callable[..., Any]:
+    def forward(self: Any, input: torch.Tensor) -> Any:
+        held, stored = self._held, self._parameters
+        own: HeldWeight = held["weight"]
+        layout = own.of_product
+        if torch.compiler.is_dynamo_compiling() or functorch_is_active():
+            local = HeldWeight.local
+        else:
+            local = HeldWeight.local_now
+            if THREAD.group is None:
+                own.group.before_part()  # type: ignore[attr-defined]
+                if not layout.whole_outside and called_alone(self):  # type: ignore[union-attr]
+                    return function(input, _whole(self, "weight"), _whole(self, "bias"))
+        region = region_of_products(own.group, True) if SCATTERS in self.__dict__ else own.region
+        bias = stored.get("bias")
+        if bias is not None and "bias" in held:
+            bias = local(held["bias"], bias)
+        return layer_product(layout, region, own.borders, function, input, local(own, stored["weight"]), bias)  # type: ignore[arg-type]
+
+    return forward
 
 
-def _conv1d(self: Any, x: torch.Tensor) -> Any:
-    return _product(self, conv1d_product, x)
-
-
-def _product(module: Any, function: Callable[..., Any], input: torch.Tensor) -> Any:
-    held = module._held["weight"]
-    if not torch.compiler.is_compiling() and called_alone(module) and not held.of_product.whole_outside:
-        return function(input, _whole(module, "weight"), _whole(module, "bias"))
-    region = region_of_products(held.group, SCATTERS in module.__dict__)
-    weight, bias = _local(module, "weight"), _local(module, "bias")
-    return layer_product(held.of_product, region, held.borders, function, input, weight, bias)
+# Code that torch compiles needs one forward for all modules alike.
+linear_forward, conv1d_forward = _forward_with(F.linear), _forward_with(conv1d_product)
 
 
 def _whole(module: Any, leaf: str) -> Any:
@@ -125,12 +136,6 @@ def _whole(module: Any, leaf: str) -> Any:
             "call the module around it"
         )
     return stored
-
-
-def _local(module: Any, leaf: str) -> Any:
-    stored = module._parameters.get(leaf)
-    held = module._held.get(leaf)
-    return stored if held is None else held.local(stored)
 
 
 _UNWRITTEN = (
@@ -150,6 +155,7 @@ class HeldWeight:
         shape: of the whole weight.
         dtensor: whether it is a DTensor; a share that no placement of torch describes is a plain parameter.
         summed: it is whole, in a sharded region, and its gradient is summed over the group.
+        of_product, region: the layout of products with it, and their region.
     """
 
     piece: Piece | None
@@ -161,11 +167,12 @@ class HeldWeight:
     borders: tuple[int, ...] = ()
     copies: bool = False
     summed: bool = False
+    of_product: WeightLayout | None = field(init=False)
+    region: GroupRegion = field(init=False)
 
-    @property
-    def of_product(self) -> WeightLayout | None:
-        """The layout of products with it."""
-        return next((layout for layout in self.layouts if layout.of_product), None)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "of_product", next((layout for layout in self.layouts if layout.of_product), None))
+        object.__setattr__(self, "region", GroupRegion(self.group))
 
     @property
     def is_part(self) -> bool:
@@ -177,7 +184,7 @@ class HeldWeight:
 
     def read(self, held: Any) -> Any:
         """This process's tensor for the model's code; unchanged while ``fully_shard`` has it spread over data ranks."""
-        if isinstance(held, DTensor) and (not self.dtensor or held.device_mesh.ndim > 1):
+        if isinstance(held, DTensor) and (not self.dtensor or len(held.placements) > 1):
             return held
         local = self.local(held)
         if self.copies:
@@ -188,8 +195,10 @@ class HeldWeight:
 
     def local(self, held: Any) -> Any:
         """This process's tensor, with a gradient of the form of ``held``."""
-        if not under_transforms():
+        if torch.compiler.is_dynamo_compiling():
             return held.to_local() if isinstance(held, DTensor) else as_plain(held)
+        if not functorch_is_active():
+            return self.local_now(held)
         if self.dtensor and not isinstance(held, DTensor):
             raise ApplyError(
                 "torch.func cannot transform sharded weights (functional_call): take torch.autograd.grad(loss, "
@@ -198,6 +207,14 @@ class HeldWeight:
         # `to_local` of torch has no form for transforms.
         return exchanged(held, held._spec, _local_of, _whole_of) if self.dtensor else as_plain(held)
 
+    def local_now(self, held: Any) -> Any:
+        """The same outside of compiled code and of transforms; ``to_local`` and its gradient take 90 Python functions more."""
+        if not isinstance(held, DTensor):
+            return as_plain(held)
+        if not torch.is_grad_enabled():
+            return held._local_tensor
+        return exchanged_now(held, held._spec, _local_of, _whole_of, (), None)
+
 
 def _local_of(held: Any, spec: Any) -> torch.Tensor:
     local: torch.Tensor = held._local_tensor
@@ -205,7 +222,11 @@ def _local_of(held: Any, spec: Any) -> torch.Tensor:
 
 
 def _whole_of(local: torch.Tensor, spec: Any) -> torch.Tensor:
-    return DTensor.from_local(local, spec.mesh, spec.placements, run_check=False, shape=spec.shape, stride=spec.stride)
+    if under_transforms() or local.dtype != spec.tensor_meta.dtype or not local.is_contiguous():
+        return DTensor.from_local(
+            local, spec.mesh, spec.placements, run_check=False, shape=spec.shape, stride=spec.stride
+        )
+    return DTensor.__new__(DTensor, local, spec, requires_grad=False)
 
 
 def hold_weights(
@@ -356,9 +377,12 @@ def _reader(kind: type[Any], leaf: str) -> property:
         if leaf not in module._parameters:
             refuse(module)
         held, stored = module._held[leaf], module._parameters[leaf]
-        if torch.compiler.is_compiling() or isinstance(stored, DTensor) and not held.dtensor:
+        if torch.compiler.is_dynamo_compiling() or isinstance(stored, DTensor) and not held.dtensor:
+            return held.read(stored)
+        if within(held.group):
             return held.read(stored)
         if runs_in(module, held.group):
+            held.group.before_part()
             return held.read(stored)
         return _unread(held, stored, f"{leaf} of a {type(module).__name__}") if held.is_part else stored
 
@@ -434,7 +458,7 @@ def show_sizes(changed: list[tuple[Any, type[Any]]]) -> None:
 def _size_reader(kind: type[Any], name: str) -> property:
     def read(module: Any) -> Any:
         group, own = module._sizes
-        if torch.compiler.is_compiling() or computes_share(module, group):
+        if torch.compiler.is_dynamo_compiling() or computes_share(module, group):
             return own[name]
         return module.__dict__[name]
 
@@ -503,7 +527,7 @@ def _share_reader(kind: type[Any], leaf: str) -> property:
     )  # of a class whose forward reads `_shares`: other code gets the weight with its role
 
     def read(module: Any) -> Any:
-        if torch.compiler.is_compiling() or computes_share(module, module._held[leaf].group):
+        if torch.compiler.is_dynamo_compiling() or computes_share(module, module._held[leaf].group):
             return module._shares[leaf] if inner is None else inner.fget(module)
         return module._parameters[leaf]
 

@@ -197,7 +197,7 @@ def parallelize_here(given: Arguments) -> Any:
         note(applied, shapes)
     else:
         watched = given.training is None or not given.training.compile
-        model.__dict__["_dropout"] = SharedDropout(model, skeleton, grid.group.group, place, watched)
+        model.__dict__["_dropout"] = SharedDropout(model, skeleton, grid.group.group, place, watched, grid.group)
         model.__dict__["_held_modules"] = hold_weights(applied, shapes, grid.mesh, grid.data is None)
     model.__dict__.update(_applied=applied, _checked=checked, _grid=grid, _own_class=type(model))
     if given.plan is None and grid.group.size > 1:

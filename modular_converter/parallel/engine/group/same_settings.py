@@ -10,7 +10,7 @@ import contextlib
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial, wraps
-from operator import attrgetter, is_not
+from operator import attrgetter, is_, is_not
 from typing import Any
 
 import torch
@@ -61,9 +61,9 @@ def modules_with_shares(model: torch.nn.Module) -> dict[str, bool]:
     return found
 
 
-def _callers(hooks: Mapping[int, Callable[..., Any]]) -> bool:
-    """Whether one of these hooks is the caller's: the library records outputs with hooks of its own."""
-    return any(not str(getattr(one, "__module__", "")).startswith(_OURS) for one in hooks.values())
+def _callers(hooks: Mapping[int, Callable[..., Any]]) -> int:
+    """How many of these hooks are the caller's: the library records outputs with hooks of its own."""
+    return sum(not str(getattr(one, "__module__", "")).startswith(_OURS) for one in hooks.values())
 
 
 def _refuse_heads(block: torch.nn.Module, args: Any, result: Any) -> None:
@@ -92,7 +92,7 @@ class SameParts:
             (path, vars(model.get_submodule(path))[kind]) for path in shared if shared[path] for kind in _HOOKS
         ]
         self.blocks = [model.get_submodule(path) for path in shared if not shared[path]]
-        self.hooked = [len(one) for _, one in self.hooks]
+        self.hooked = [_callers(one) for _, one in self.hooks]
         self.counts, self.values = list(map(len, self.dicts)), self._now()
         self._look_for_weights()
 
@@ -115,12 +115,16 @@ class SameParts:
     def refuse_others(self, model: torch.nn.Module) -> None:
         """Raise ``ApplyError`` with the first module or weight that was set, added or deleted."""
         for (path, one), before in zip(self.hooks, self.hooked):
-            if len(one) > before and _callers(one):
+            if len(one) > before and _callers(one) > before:
                 raise ApplyError(
                     f"{path} has a hook, which would get this process's share: put it on a module around it"
                 )
         for block in self.blocks:
-            if _callers(block._forward_hooks) and _refuse_heads not in block._forward_hooks.values():
+            if (
+                block._forward_hooks
+                and _callers(block._forward_hooks)
+                and _refuse_heads not in block._forward_hooks.values()
+            ):
                 block.register_forward_hook(_refuse_heads, prepend=True)
         now, counts = self._now(), list(map(len, self.dicts))
         if counts == self.counts and not any(map(is_not, self.values, now)):
@@ -153,12 +157,15 @@ class StoredShares:
         self.scopes, self.group = [(path, vars(module)) for path, module in modules], group
         self.made = [dict(scope) for _, scope in self.scopes]  # constants that no forward has stored
         self.shown: list[tuple[dict[str, Any], str, Any, Any]] = []
-        self.objects = [
+        self.attributes, self.lengths = [scope for _, scope in self.scopes], list(map(len, self.made))
+        found = [
             (scope, name, one)
-            for (_, scope), made in zip(self.scopes, self.made)
+            for scope, made in zip(self.attributes, self.made)
             for name, one in made.items()
             if name not in OF_TORCH and not is_plain(one)
         ]
+        self.owners, self.names = [scope for scope, _, _ in found], [name for _, name, _ in found]
+        self.objects = [one for _, _, one in found]
 
     def show(self, changed: bool) -> None:
         """After a call: to other code, tensors that it has stored are those that all processes have alike.
@@ -166,8 +173,8 @@ class StoredShares:
         Args:
             changed: whether a plain attribute of a module has become another.
         """
-        changed |= bool(self.shown) or any(len(scope) != len(made) for (_, scope), made in zip(self.scopes, self.made))
-        if not changed and all(scope.get(name) is one for scope, name, one in self.objects):
+        changed |= bool(self.shown) or list(map(len, self.attributes)) != self.lengths
+        if not changed and all(map(is_, map(dict.get, self.owners, self.names), self.objects)):
             return
         self.shown.clear()
         for (path, scope), made in zip(self.scopes, self.made):
@@ -300,7 +307,7 @@ class SameSettings:
         """
         found, now = {}, self._now()
         for where, is_shared_size, old, new in zip(self.where, self.sizes, self.values, now):
-            if not is_same_value(old, new):
+            if old is not new and not is_same_value(old, new):
                 if is_shared_size and old != new:
                     raise ApplyError(
                         f"{where} was set, but processes share out the sizes of this module, and where their shares "

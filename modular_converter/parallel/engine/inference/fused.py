@@ -229,7 +229,7 @@ class _Scaled(_FusedNorm):
 
     @staticmethod
     def fused(x: torch.Tensor, weight: Any, bias: Any, eps: float) -> torch.Tensor:
-        return F.rms_norm(x, x.shape[-1:], weight, eps)
+        return torch.rms_norm(x, x.shape[-1:], weight, eps)
 
 
 class _OnePlus(_FusedNorm):
@@ -245,7 +245,7 @@ class _OnePlus(_FusedNorm):
 
 
 def _one_plus(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-    normed = F.rms_norm(x.float(), x.shape[-1:], None, eps)
+    normed = torch.rms_norm(x.float(), x.shape[-1:], None, eps)
     return torch.addcmul(normed, normed, weight).to(x.dtype)
 
 

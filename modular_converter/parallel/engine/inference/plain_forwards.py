@@ -13,7 +13,8 @@ H200, through symmetric memory 8: with 65 of them a token, two milliseconds of t
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from itertools import pairwise
+from itertools import pairwise, repeat
+from operator import is_
 from typing import Any
 
 import torch
@@ -24,8 +25,8 @@ from modular_converter.parallel import torch_private
 from modular_converter.parallel.engine.base.forwards import called_alone, conv1d_product, is_conv1d, swap_forward
 from modular_converter.parallel.int8 import Int8Linear
 from modular_converter.parallel.shard.apply import Applied, attach
-from modular_converter.parallel.shard.collectives import ProcessGroup
-from modular_converter.parallel.styles.forward import layer_product, looked_up
+from modular_converter.parallel.shard.collectives import ProcessGroup, options_of
+from modular_converter.parallel.styles.forward import looked_up, product_of
 from modular_converter.parallel.styles.layout import GATHER_OVER_RANKS, Enters, Side, WeightLayout
 from modular_converter.parallel.torch_private import AllgatherOptions, AllreduceOptions, traced_collectives
 
@@ -100,29 +101,24 @@ class DirectGroup(ProcessGroup):
 
     def __init__(self, group: dist.ProcessGroup | None = None, meet: Callable[[], None] = lambda: None) -> None:
         super().__init__(group, meet)
-        handle: Any = group or dist.group.WORLD
-        self.handle = handle
         self.name: str = self.handle.group_name
-        self.options = _options(AllreduceOptions(), False)
-        self.later = _options(AllreduceOptions(), True)
-        self.gather_options = _options(AllgatherOptions(), False)
+        self.later = options_of(AllreduceOptions(), True)
+        self.gather_options = options_of(AllgatherOptions(), False)
         self.overlaps = dist.get_backend(group) == "nccl"
         self.small = (
-            open_small_sums(handle, torch.device("cuda", torch.cuda.current_device())) if self.overlaps else None
+            open_small_sums(self.handle, torch.device("cuda", torch.cuda.current_device())) if self.overlaps else None
         )
 
     def sum_(self, tensor: torch.Tensor) -> torch.Tensor:
         """The all-reduce of a tensor: in place, or for small tensors in a new tensor."""
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_dynamo_compiling():  # half the calls of `is_compiling`
             functions = traced_collectives
             summed: torch.Tensor = functions.wait_tensor(functions.all_reduce(tensor, "sum", self.name))
             return summed
         self.meet()
         if self.small is not None and self.small.fits(tensor):
             return self.small(tensor)
-        work = self.handle.allreduce([tensor], self.options)
-        if work is not None:
-            work.wait()
+        self.reduce_in_place(tensor)
         return tensor
 
     def sum_later(self, tensor: torch.Tensor) -> Any:
@@ -165,7 +161,7 @@ class DirectGroup(ProcessGroup):
         if uneven:
             tensor = F.pad(tensor, (0, max(lengths) - tensor.shape[-1]))
         flat = tensor.reshape(-1)
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_dynamo_compiling():
             functions = traced_collectives
             found = functions.wait_tensor(functions.all_gather_into_tensor(flat, self.size, self.name))
         else:
@@ -181,17 +177,12 @@ class DirectGroup(ProcessGroup):
         return whole
 
 
-def _options(options: Any, later: bool) -> Any:
-    if hasattr(options, "asyncOp"):  # False: on the current stream, without events before and after
-        options.asyncOp = later
-    return options
-
-
 class _PlainForward(torch.nn.Module):
     """Base of the forwards below. Code outside of them gets the weight with its role as ``weight``."""
 
+    _function: Callable[..., torch.Tensor]
+    _plain_product: Callable[..., torch.Tensor]
     _plain_group: DirectGroup
-    _plain_layout: WeightLayout
     _plain_borders: tuple[int, ...]
     _shares: dict[str, Any]
 
@@ -199,42 +190,41 @@ class _PlainForward(torch.nn.Module):
     def weight(self) -> Any:
         return self.__dict__["_plain_role"]
 
-    def _own(self) -> Any:
-        """This rank's tensors; in a process group, ``_parameters`` has those that other code sees."""
-        return self._shares if "_shares" in self.__dict__ else self._parameters
-
-    def _product(self, function: Callable[..., torch.Tensor], input: torch.Tensor) -> torch.Tensor:
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
         if type(input) is not torch.Tensor:  # a parameter with a role as input would sum the product a second time
             input = input.as_subclass(torch.Tensor)
-        # Compiled code cannot ask whether two dictionaries are one: each such question breaks the graph.
-        may_be_whole = not torch.compiler.is_compiling() and "_shares" in self.__dict__
-        if may_be_whole and called_alone(self) and not self._plain_layout.whole_outside:
-            return function(input, self._parameters["weight"], self._parameters.get("bias"))
-        own = self._own()
-        found: torch.Tensor = layer_product(
-            self._plain_layout, self._plain_group, self._plain_borders, function, input, own["weight"], own.get("bias")
-        )
-        return found
+        own = self._parameters
+        if "_shares" in self.__dict__:  # in a process group, ``_parameters`` has the weights that other code sees
+            if (
+                not torch.compiler.is_compiling()
+                and not self.__dict__["_plain_layout"].whole_outside
+                and called_alone(self)
+            ):
+                return self._function(input, own["weight"], own.get("bias"))
+            own = self._shares
+        return self._plain_product(self._function, input, own["weight"], own.get("bias"))
 
 
 class _Linear(_PlainForward, torch.nn.Linear):  # type: ignore[override]
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        return self._product(F.linear, input)
+    _function = staticmethod(F.linear)
 
 
 class _Conv1D(_PlainForward):
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        return self._product(conv1d_product, input)
+    _function = staticmethod(conv1d_product)
 
 
 class _Int8Linear(_PlainForward, Int8Linear):  # type: ignore[override]
+    def _function(self, input: torch.Tensor, weight: torch.Tensor, bias: Any) -> torch.Tensor:
+        return self.product(input, weight)
+
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        return self.finished(self._product(lambda own, weight, bias: self.product(own, weight), input), input)
+        return self.finished(super().forward(input), input)
 
 
 class _VocabularyEmbedding(_PlainForward, torch.nn.Embedding):  # type: ignore[override]
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = looked_up(self._plain_group, self._plain_borders, input, self._own()["weight"])
+        own = self._shares if "_shares" in self.__dict__ else self._parameters
+        found: torch.Tensor = looked_up(self._plain_group, self._plain_borders, input, own["weight"])
         return found
 
 
@@ -246,7 +236,7 @@ class _SummedOutput(torch.nn.Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         result = super().forward(*args, **kwargs)
         share = result if isinstance(result, torch.Tensor) else result[0]
-        passed_on = any(share is value for value in (*args, *kwargs.values()))  # sums can be in place
+        passed_on = any(map(is_, repeat(share), (*args, *kwargs.values())))  # sums can be in place
         whole = self._plain_group.sum_(share.clone() if passed_on else share.contiguous())
         return whole if share is result else (whole, *result[1:])
 
@@ -290,7 +280,9 @@ def make_plain(applied: Applied, group: DirectGroup) -> None:
             plain[id(old)] = torch.nn.Parameter(old.detach().as_subclass(torch.Tensor), requires_grad=False)
         if kind is not None:
             module.__dict__["_plain_role"], module.__dict__["_plain_borders"] = old, old.borders
-            module.__dict__["_plain_layout"] = next(iter(products), None)
+            if products:
+                module.__dict__["_plain_layout"] = products[0]
+                module.__dict__["_plain_product"] = product_of(products[0], group, old.borders)
             _swap(module, kind, group)
         module._parameters[leaf] = plain[id(old)]
     _sum_outputs(applied, group)
