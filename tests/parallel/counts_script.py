@@ -40,6 +40,15 @@ def numbers(model):
         first.mean() * 3 + 1,
         last.sum() + counts[0] + 2,
     ]
+    rows = first.sum(0)
+    for dim in (0, -1):
+        found += [(first.sum(dim) + counts[0] + 5).norm(), (first.sum(dim) + first.abs().sum(dim) + 1).norm()]
+        found += [
+            (first.sum(dim) + 5).norm(),
+            (1 + first.sum(dim)).norm(),
+            torch.add(first.sum(dim), 5, alpha=2).norm(),
+        ]
+    found += [(first.T @ first + 1).norm(), (rows + rows).norm(), (torch.einsum("ij,ij->j", first, first) + 1).norm()]
     return [float(one) for one in found]
 
 

@@ -38,3 +38,12 @@ def test_a_process_that_has_left_a_forward_alone_ends_the_others(layout):
     assert all(told[rank]["within"] for rank in (0, 1)), found.errors[-2000:]
     assert all("process 1 was refused something alone" in told[rank]["said"] for rank in (0, 1)), told
     assert all("ValueError: of one process" in told[rank]["said"] for rank in (0, 1)), told
+
+
+def test_a_step_of_stages_is_refused_on_all_processes_or_on_none():
+    told = line_of(2, "tests/parallel/alone_in_stages_script.py")
+    assert all("the model's own loss needs labels=" in one for one in told["labels"])
+    assert "process 1 refuses this call" in told["labels"][0] and told["right"] == ["", ""]
+    assert all("training to " in one for one in told["mode"]), told["mode"]
+    assert "a pipeline cannot be copied or pickled" in told["copied"][0]
+    assert "has no zero_grad: each process has its own stages alone" in told["missing"][0]

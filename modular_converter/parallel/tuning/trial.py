@@ -225,7 +225,7 @@ def main() -> None:
     try:
         found: dict[str, Any] = run_trial(pickle.loads(place.read_bytes()))
     except BaseException as error:
-        why = str(error) if isinstance(error, PlanError) else one_line(error, 300)  # type: ignore[arg-type]
+        why = str(error) if isinstance(error, PlanError) else one_line(error, 300)
         found = {"kind": failure_kind(error), "why": why, "at": time.time()}
     written = result.with_suffix(".part")
     written.write_text(json.dumps(found), encoding="utf-8")

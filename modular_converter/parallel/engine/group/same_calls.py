@@ -223,7 +223,8 @@ def _refuse_notes(notes: Mapping[int, Mapping[str, Any]], own: int) -> None:
     one = own if said[own] else next((rank for rank in said if said[rank]), own)
     other = next((rank for rank in said if said[rank] != said[one]), None)
     if other is not None:
-        found = ", ".join(f"{name} to {value}" for name, value in list(said[one].items())[:3])
+        others = {name: value for name, value in said[one].items() if said[other].get(name) != value} or said[one]
+        found = ", ".join(f"{name} to {value}" for name, value in list(others.items())[:3])
         raise ApplyError(
             f"process {one} has set {found}, and process {other} has {'set others' if said[other] else 'not'}: they compute "
             "this call together, so settings must be the same on all"

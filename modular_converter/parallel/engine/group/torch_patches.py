@@ -157,7 +157,7 @@ def _placed(own: Callable[..., Any], operation: Any, args: Any, kwargs: Any, inf
         if operation.overloadpacket in _FUSED_STEPS and _are_cut_alike(args):
             return operation(*_shares(args), **_shares(kwargs))
         return on_whole(operation, args, kwargs)
-    due = TracingContext.try_get() is None and _is_due_number(found)
+    due = TracingContext.try_get() is None and _has_due_terms(found)
     return _summed(found, operation, args, kwargs) if due else found
 
 
@@ -175,16 +175,14 @@ def _shares(given: Any) -> Any:
     return pytree.tree_map(lambda one: one._local_tensor if isinstance(one, DTensor) else one, given)
 
 
-def _is_due_number(found: Any) -> bool:
-    """Whether a result is a number or a count of which each process has a term. Norms, which are stacked first, are not."""
+def _has_due_terms(found: Any) -> bool:
+    """Whether a result is of terms, of which each process has one. Norms, which are stacked first, are not."""
     spec = getattr(found, "output_spec", None)
     if spec is None or not isinstance(spec, DTensorSpec) or spec.tensor_meta is None:
         return False
     kind = spec.tensor_meta.dtype
     counts = not kind.is_floating_point and not kind.is_complex
-    return any(type(one) is Partial for one in spec.placements) and (
-        counts or not spec.shape and not found.needs_redistribute
-    )
+    return any(type(one) is Partial for one in spec.placements) and (counts or not found.needs_redistribute)
 
 
 def _summed(found: Any, operation: Any, args: Any, kwargs: Any) -> Any:

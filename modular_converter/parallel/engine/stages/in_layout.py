@@ -175,9 +175,9 @@ class PipelineInLayout(InLayout, Pipeline):
     def _everyone_of(self, group: dist.ProcessGroup) -> tuple[ProcessGroup, int]:
         return self._grid.everyone, self.data_rank
 
-    def _batch(self, inputs: dict[str, Any], target: torch.Tensor | None = None) -> Batch:
+    def _batch(self, inputs: dict[str, Any]) -> Batch:
         refuse_unproven(self._shapes, type(self._shapes).forward, (), inputs)
-        return super()._batch(inputs, target)
+        return super()._batch(inputs)
 
     def _check_stages(self) -> None:
         seen: dict[int, StageModule] = {}

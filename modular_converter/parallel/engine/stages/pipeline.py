@@ -20,7 +20,7 @@ from modular_converter.parallel.choice.small_instances import small_instance, sm
 from modular_converter.parallel.engine.group.agreed_plan import from_first_process, refuse_other_weights
 from modular_converter.parallel.engine.group.gradients import norm_of, scale_gradients
 from modular_converter.parallel.engine.group.process_grid import join_group
-from modular_converter.parallel.engine.group.same_calls import everywhere, meet, refuse_other_inputs
+from modular_converter.parallel.engine.group.same_calls import CallsOfAll, everywhere, meet, refuse_other_inputs
 from modular_converter.parallel.engine.group.spread import Spread
 from modular_converter.parallel.engine.group.torch_patches import PATCHES
 from modular_converter.parallel.engine.group.training_checkpoint import Checkpoints, Trained, saved_buffers
@@ -52,7 +52,11 @@ from modular_converter.parallel.proof.prove import inputs_by_name
 from modular_converter.parallel.schedule.orders import order_of, schedule_named
 from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.tiny.inputs import examples_of, remember_examples
+from modular_converter.parallel.torch_switches import TorchSwitches
 from modular_converter.parallel.trace.record import forward_names
+
+
+_METHODS = ("step", "parameters", "named_parameters", "train", "eval", "clip_grad_norm_", "save_checkpoint")
 
 
 @dataclass(frozen=True)
@@ -308,6 +312,7 @@ class Pipeline(StageWeights):
         self._group, self._loss, self._chunks = own_group, loss, chunks
         self._everyone, self._part = self._everyone_of(own_group)
         self._compared: set[bool] = set()
+        self._calls, self._settings = CallsOfAll(dist.get_process_group_ranks(self._everyone.group)), dict[str, str]()
         self._config = getattr(model, "config", None)
         self._schedule = schedule_named(schedule)
         rank, size = dist.get_rank(own_group), dist.get_world_size(own_group)
@@ -357,6 +362,20 @@ class Pipeline(StageWeights):
             f"{self._schedule.name}, {self._chunks} micro-batches; here {own})"
         )
 
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise AttributeError(
+            f"a {type(self).__name__} has no {name}: each process has its own stages alone. It has {', '.join(_METHODS)}; what "
+            "changes or asks the whole model comes before it is cut into stages"
+        )
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise ApplyError(
+            "a pipeline cannot be copied or pickled, since a process has its own stages alone: take save_checkpoint, or in a "
+            "layout full_state_dict()"
+        )
+
     def _prepare(self, stage: StageModule) -> None:
         """For subclasses: change how a stage holds its weights, before other code has them."""
 
@@ -378,21 +397,53 @@ class Pipeline(StageWeights):
 
         Raises ``ApplyError`` without target and labels, and for batches that cannot be divided, as `batch_of` does.
         """
+        batch = self._begun(lambda: self._batch_of_step(args, inputs, target))
+        losses: list[torch.Tensor] = []
+        with self._leaving():
+            self._compare(batch, target)
+            goal = (batch.inputs["labels"] if target is None else target).to(self._place)
+            scheduled = self._scheduled(batch, trains=True)
+            given = None if self._last_stage is None else losses
+            with summed_gradients(self._shared):
+                scheduled.step(micro_batch=torch.arange(self._chunks), losses=given, return_outputs=False, target=goal)
+            return self._everywhere(losses)
+
+    def _batch_of_step(self, args: tuple[Any, ...], inputs: dict[str, Any], target: torch.Tensor | None) -> Batch:
         inputs = self._named(args, inputs) if args else inputs
-        if self._loss is None and "labels" not in inputs:
+        if not torch.is_grad_enabled():
+            raise ApplyError("a step computes gradients: call it outside of torch.no_grad() and inference_mode()")
+        if self._loss is None and inputs.get("labels") is None:
             raise ApplyError("the model's own loss needs labels=; or give Pipeline a loss= and step a target=")
         if (self._loss is None) != (target is None):
             raise ApplyError("target= is for the loss= of Pipeline: give both, or neither and labels=")
         refuse_what_a_step_lacks(inputs, self._config)
-        batch = self._batch(inputs, target)
+        batch = self._batch(inputs)
         refuse_unequal_labels(batch, self._chunks)
-        losses: list[torch.Tensor] = []
-        goal = (inputs["labels"] if target is None else target).to(self._place)
-        scheduled = self._scheduled(batch, trains=True)
-        given = None if self._last_stage is None else losses
-        with summed_gradients(self._shared):
-            scheduled.step(micro_batch=torch.arange(self._chunks), losses=given, return_outputs=False, target=goal)
-        return self._everywhere(losses)
+        return batch
+
+    def _begun(self, check: Callable[[], Batch]) -> Batch:
+        """The batch of a call that all processes begin; an error of the check, or another setting, on one is one on all."""
+        found, refused = None, None
+        now = {f"torch's {name}": repr(value) for name, value in TorchSwitches.here().as_dict().items()}
+        now |= {"training": repr(self.training), "grad mode": repr(torch.is_grad_enabled())}
+        try:
+            found = check()
+        except ApplyError as error:
+            refused = error
+        self._calls.begin({name: value for name, value in now.items() if value != self._settings.get(name)}, refused)
+        self._settings = now
+        assert found is not None
+        return found
+
+    @contextmanager
+    def _leaving(self) -> Iterator[None]:
+        """The part of a call that processes compute together."""
+        try:
+            yield
+        except BaseException as error:
+            if (told := self._calls.left(error)) is not None:
+                raise told from error
+            raise
 
     @torch.no_grad()
     def __call__(self, *args: Any, **inputs: Any) -> Any:
@@ -402,6 +453,15 @@ class Pipeline(StageWeights):
 
         Raises ``ApplyError`` as `batch_of` does, and for a result that does not consist of rows.
         """
+        batch = self._begun(lambda: self._batch_of_forward(args, inputs))
+        with self._leaving():
+            self._compare(batch)
+            merged = self._scheduled(batch, trains=False).eval(micro_batch=torch.arange(self._chunks))
+            output = None if self._last_stage is None else self._last_stage.output(merged)
+            self._refuse_everywhere(what_was_not_handed_over(output))
+            return output
+
+    def _batch_of_forward(self, args: tuple[Any, ...], inputs: dict[str, Any]) -> Batch:
         inputs = self._named(args, inputs) if args else inputs
         if "labels" in inputs:
             raise ApplyError("labels are for step(); a forward gives no loss")
@@ -411,10 +471,7 @@ class Pipeline(StageWeights):
             raise ApplyError(
                 "torch runs no forward without a backward with all stages on one process: run the whole model"
             )
-        merged = self._scheduled(self._batch(inputs), trains=False).eval(micro_batch=torch.arange(self._chunks))
-        output = None if self._last_stage is None else self._last_stage.output(merged)
-        self._refuse_everywhere(what_was_not_handed_over(output))
-        return output
+        return self._batch(inputs)
 
     @torch.no_grad()
     def generate(self, input_ids: torch.Tensor, *, groups: int | None = None, **options: Any) -> torch.Tensor:
@@ -449,10 +506,13 @@ class Pipeline(StageWeights):
             raise ApplyError(f"{twice[0]} is given in order and by name")
         return {**dict(zip(names, args)), **inputs}
 
-    def _batch(self, inputs: dict[str, Any], target: torch.Tensor | None = None) -> Batch:
+    def _compare(self, batch: Batch, target: torch.Tensor | None = None) -> None:
+        """Raise ``ApplyError`` on all processes if their first batches are different ones."""
         if self.training not in self._compared:
             self._compared.add(self.training)
-            refuse_other_inputs((target,), inputs, self._everyone, self._part)
+            refuse_other_inputs((target,), batch.inputs, self._everyone, self._part)
+
+    def _batch(self, inputs: dict[str, Any]) -> Batch:
         if "use_cache" in forward_names(self._shapes):
             inputs = {"use_cache": False, **inputs}
         return batch_of(inputs, self._chunks, self._place, self._rows)

@@ -1,0 +1,36 @@
+"""A pipeline of which one process is refused a step, or has another mode; the first process prints what both are told."""
+
+import copy
+import json
+
+import torch.distributed as dist
+
+from modular_converter.parallel import Training, parallelize
+from modular_converter.parallel.errors import ApplyError
+from tests.parallel.settings_script import IDS, llama
+
+
+def said(call):
+    try:
+        call()
+        return ""
+    except (ApplyError, AttributeError) as error:
+        return str(error)
+
+
+if __name__ == "__main__":
+    dist.init_process_group("gloo")
+    alone = dist.get_rank() == 1
+    stages = parallelize(llama(), layout="pp2", training=Training(chunks=2), device="cpu", probe=False).train()
+    told = {"labels": said(lambda: stages.step(input_ids=IDS, labels=None if alone else IDS))}
+    stages.train(not alone)
+    told["mode"] = said(lambda: stages.step(input_ids=IDS, labels=IDS))
+    stages.train()
+    told["right"] = said(lambda: stages.step(input_ids=IDS, labels=IDS))
+    told["copied"], told["missing"] = said(lambda: copy.deepcopy(stages)), said(lambda: stages.zero_grad())
+    everyone = [None, None]
+    dist.all_gather_object(everyone, told)
+    if not alone:
+        print(json.dumps({name: [one[name] for one in everyone] for name in told}), flush=True)
+    dist.barrier()
+    dist.destroy_process_group()
