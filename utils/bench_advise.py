@@ -71,6 +71,9 @@ TRAINING: tuple[dict[str, Any], ...] = (
     {"layout": "tp2"},
     {"layout": "tp1", "optimizer": "sgd", "rows": 2},
     {"layout": "fsdp2", "optimizer": "adamw-fused", "rows": 2},
+    {"layout": "cp2", "rows": 2, "length": 8192},
+    {"layout": "cp2", "rows": 2, "length": 8192, "recompute": True},
+    {"layout": "tp1", "rows": 2, "length": 8192, "recompute": True},
 )
 ANSWERS: tuple[dict[str, Any], ...] = ({"layout": "tp1"}, {"layout": "tp2"}, {"layout": "tp1", "rows": 16})
 ROWS, LENGTH, TOKENS = 4, 1024, 16
@@ -108,6 +111,7 @@ def settings(models: list[str]) -> Iterator[Row]:
             yield {
                 "model": model,
                 "rows": ROWS,
+                "length": LENGTH,
                 "optimizer": "adamw",
                 "recompute": False,
                 "reshard": True,
@@ -134,7 +138,8 @@ def measure_all(options: argparse.Namespace) -> None:
     for row in settings(options.models.split(",")):
         if options.layouts and row["layout"] not in options.layouts.split(","):
             continue
-        row |= {"tiny": options.tiny, "length": 64 if options.tiny else LENGTH, "devices": 1 if alone else 2}
+        row |= {"tiny": options.tiny, "devices": 1 if alone else 2}
+        row |= {"length": 64} if options.tiny else {}
         row |= {"torch": torch.__version__, "device": torch.cuda.get_device_name() if gpu else "CPU"}
         late = torch.tensor([time.perf_counter() - begin > options.limit, identity(row) in done], device=device)
         if not alone:
@@ -161,7 +166,19 @@ def measure_all(options: argparse.Namespace) -> None:
 
 def identity(row: Row) -> tuple[Any, ...]:
     """What tells settings apart."""
-    keys = ("model", "task", "layout", "rows", "optimizer", "recompute", "reshard", "chunks", "tiny", "device")
+    keys = (
+        "model",
+        "task",
+        "layout",
+        "rows",
+        "length",
+        "optimizer",
+        "recompute",
+        "reshard",
+        "chunks",
+        "tiny",
+        "device",
+    )
     return tuple(row[key] for key in keys)
 
 
@@ -221,7 +238,8 @@ def parts_of(step: Any, device: Any) -> dict[str, float]:
 
 def overrides(row: Row) -> dict[str, Any]:
     """The configuration of a row's model."""
-    return (TINY if row["tiny"] else SHAPES)[row["model"]]
+    more = {"max_position_embeddings": row["length"]} if row["length"] > LENGTH else {}
+    return (TINY if row["tiny"] else SHAPES)[row["model"]] | more
 
 
 def made(row: Row, device: Any) -> tuple[Any, int]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from torch.nn.attention.bias import CausalBias
 from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import flop_registry
 
@@ -50,13 +51,14 @@ class FusedAttention(TorchFunctionMode):
     """Counts attention like a fused kernel, which keeps no matrix of scores; a causal kernel does half of the work.
 
     Args:
-        count: called with the floating-point operations of each forward and of each backward.
+        count: called with the floating-point operations of each forward and of each backward, and whether it has a mask
+            other than the plain causal one.
 
     Attributes:
         dropout: the largest rate that a call has asked for.
     """
 
-    def __init__(self, count: Callable[[float], None]) -> None:
+    def __init__(self, count: Callable[[float, bool], None]) -> None:
         super().__init__()
         self.count = count
         self.dropout = 0.0
@@ -68,10 +70,17 @@ class FusedAttention(TorchFunctionMode):
         query, key, value = given["query"], given["key"], given["value"]
         self.dropout = max(self.dropout, given["dropout_p"])
         rows = math.prod(query.shape[:-1])
-        pairs = rows * key.shape[-2] * (0.5 if given["is_causal"] else 1.0)
+        mask, seen = given["attn_mask"], 0.5 if given["is_causal"] else 1.0
+        masked = mask is not None
+        if isinstance(mask, CausalBias):
+            seen, mask = 1 - query.shape[-2] / key.shape[-2] / 2, None
+        pairs = rows * key.shape[-2] * seen
         flops = 2 * pairs * (query.shape[-1] + value.shape[-1])
-        self.count(flops)
-        return _Fused.apply(query, key, value, self.count, flops)  # type: ignore[no-untyped-call]
+        self.count(flops, masked)
+        # Kernels take masks as numbers to add, which are kept for the backward.
+        bias = None if mask is None or mask.dtype is query.dtype else mask.to(query.dtype)
+        found: torch.Tensor = _Fused.apply(query, key, value, bias, self.count, flops, masked)  # type: ignore[no-untyped-call]
+        return found
 
 
 class _Fused(torch.autograd.Function):
@@ -83,7 +92,14 @@ class _Fused(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, count: Any, flops: float
+        ctx: Any,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        bias: torch.Tensor | None,
+        count: Any,
+        flops: float,
+        masked: bool,
     ) -> torch.Tensor:
         last, strides = query.dim() - 1, query.stride()
         order = sorted(range(last), key=lambda n: -strides[n])  # outermost first
@@ -91,20 +107,20 @@ class _Fused(torch.autograd.Function):
         back = [order.index(n) for n in range(last)]
         output = query.new_empty(*shape, value.shape[-1]).permute(*back, last)
         sums = query.new_empty(query.shape[:-1], dtype=torch.float32)
-        ctx.save_for_backward(query, key, value, output, sums)
-        ctx.count, ctx.flops = count, flops
+        ctx.save_for_backward(query, key, value, output, sums, bias)
+        ctx.count, ctx.flops, ctx.masked = count, flops, masked
         return output
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
         """Gradients, beside a sum in float32 and, where query heads share keys, gradients for each query head."""
-        query, key, value, _, sums = ctx.saved_tensors
-        ctx.count(2.5 * ctx.flops)  # five products for two, of which one is computed again
+        query, key, value, _, sums, _ = ctx.saved_tensors
+        ctx.count(2.5 * ctx.flops, ctx.masked)  # five products for two, of which one is computed again
         _wide = query.new_empty(query.shape, dtype=torch.float32), torch.empty_like(sums)
         _each = []
         if query.dim() > 3 and key.shape[-3] != query.shape[-3]:
             _each = [one.new_empty(*one.shape[:-3], query.shape[-3], *one.shape[-2:]) for one in (key, value)]
-        return torch.empty_like(query), torch.empty_like(key), torch.empty_like(value), None, None
+        return torch.empty_like(query), torch.empty_like(key), torch.empty_like(value), None, None, None, None
 
 
 MOST_OPERATIONS = 150_000
@@ -215,7 +231,7 @@ class _Counter:
             self.temporary[self.place] = max(self.temporary[self.place], 2.0 * _size_of(results))
         (self.weight_flops if used else self.other_flops)[self.place] += flops
 
-    def attention(self, flops: float) -> None:
+    def attention(self, flops: float, masked: bool) -> None:
         """Note fused attention, which takes no weights."""
         self.other_flops[self.place] += flops
 

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 
 
 pytest.importorskip("transformers")
 import torch  # noqa: E402
 
-from modular_converter.parallel.choice.context_parallel import _joined, _own, difference_in_parts  # noqa: E402
+from modular_converter.parallel.choice.context_parallel import (  # noqa: E402
+    ContextParallel,
+    _joined,
+    _own,
+    causal_mask,
+    difference_in_parts,
+)
 from modular_converter.parallel.shard.collectives import FakeGroup  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
 from tests.parallel.launch import line_of  # noqa: E402
@@ -89,3 +98,21 @@ def test_what_cannot_be_is_told():
     found = line_of(2, SCRIPT, "refused")
     assert found.keys() == SAID.keys()
     assert not [(name, found[name]) for name, text in SAID.items() if text not in found[name]]
+
+
+def test_a_mask_for_gpus_takes_no_memory():
+    mask = causal_mask(3, 5, torch.device("cuda"))
+    assert mask.untyped_storage().nbytes() == 0
+    query, key = torch.randn(1, 2, 3, 8), torch.randn(1, 2, 5, 8)
+    attend = torch.nn.functional.scaled_dot_product_attention
+    dense = attend(query, key, key, attn_mask=causal_mask(3, 5, torch.device("cpu")))
+    assert torch.equal(attend(query, key, key, attn_mask=mask), dense)
+
+
+def test_the_tables_of_the_library_hold_no_model():
+    model = build(target_of("llama", "causal"), {}).model
+    ContextParallel(model, FakeGroup(2))
+    held = weakref.ref(model)
+    del model
+    gc.collect()
+    assert held() is None

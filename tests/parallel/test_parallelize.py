@@ -251,6 +251,7 @@ def test_errors_before_anything_starts(monkeypatch):
     refused("verbose='loud'", model, verbose="loud")
     refused("give only one", model, fp16=True, dtype=torch.bfloat16)
     refused("mesh= needs a process group", model, mesh=object())
+    refused("start the script with torchrun --nproc-per-node 4 ", model, layout="fsdp2.cp2")
     refused("cannot be read", model, plan="no/such/plan.json")
     refused("no weights", torch.nn.Linear(4, 4, device="meta"), plan="plan x\nrule weight shard\n")
     if not torch.cuda.is_available():

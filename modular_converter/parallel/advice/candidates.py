@@ -91,6 +91,12 @@ def advise(subject: ModelInQuestion, question: Question) -> Advice:
     layouts = list(_training_settings(subject, question) if subject.trains else _inference_settings(question))
     subject.sizes = tuple({one.layout.shares for levels in layouts for level in levels for one in level})
     found = [one for levels in layouts for one in _first_that_fit(subject, levels, question)]
+    if subject.trains:
+        found += [
+            one
+            for levels in _context_settings(subject, question, found)
+            for one in _first_that_fit(subject, levels, question)
+        ]
     fits = sorted((one for one in found if one.runs), key=_by_time)
     small = sorted((one for one in found if not one.runs and one.memory), key=_needed)
     kept = _best_of_each(fits)
@@ -181,7 +187,7 @@ def _why_slower(one: LayoutForecast, best: LayoutForecast, question: Question) -
     """The largest part of the time that it has more than the best."""
     assert one.time is not None and best.time is not None
     setting = one.setting
-    ranks = setting.layout.shares * setting.layout.dp_shard
+    ranks = setting.layout.shares * setting.layout.shards
     slow = question.cluster.nodes > 1 and ranks > question.cluster.each
     names = {
         "bubble": f"ranks wait for other stages ({one.time.bubble / one.time.seconds:.0%} of a step)",
@@ -217,25 +223,51 @@ def layouts_for(cluster: Cluster, batch: int, has_experts: bool) -> Iterator[Lay
                     yield Layout(replicas, data // replicas, **{"ep" if ep else "tp": shares}, pp=pp)
 
 
+def _context_settings(
+    subject: ModelInQuestion, question: Question, found: Sequence[LayoutForecast]
+) -> Iterator[Levels]:
+    """The layouts that share out sequences, where those that share out rows in their place do not do as well.
+
+    They hold the same weights, and exchange keys and values besides. So they are better if there are too few rows, or if the
+    activations of a row are so many that layers are computed again.
+    """
+    at_ease = {
+        one.layout for one in (known.setting for known in found if known.runs) if not one.recompute | one.offload
+    }
+    memory = question.cluster.device.memory
+    large = {one.setting.layout for one in found if one.memory and one.memory.weights + one.memory.optimizer > memory}
+    for layout in layouts_for(question.cluster, 0, has_experts=False):
+        if layout.pp > 1 or layout in at_ease | large:
+            continue
+        for cp in _divisors(layout.dp_shard)[1:]:
+            shared = replace(layout, dp_shard=layout.dp_shard // cp, cp=cp)
+            if question.batch % shared.data == 0 and layout.shares * cp <= question.cluster.each:
+                yield _settings_of(shared, question)
+
+
 def _training_settings(subject: ModelInQuestion, question: Question) -> Iterator[Levels]:
     """For each layout its settings: as they are, with less memory for activations, with least, and with weights on the host.
 
     Less is layers that are computed again, parts of the sequence, or several forwards a step; least is several of these.
     """
     for layout in layouts_for(question.cluster, question.batch, subject.has_experts):
-        rows = question.batch // layout.data
-        usual = LayoutSetting(layout, rows, question.optimizer, weight_type=question.weight_type)
-        again = replace(usual, recompute=True)
-        if layout.pp > 1:
-            yield [list(_staged_settings(one, rows)) for one in (usual, again)]
-            continue
-        parted, again_parted = ([replace(one, sequence_parallel=True)] * (layout.tp > 1) for one in (usual, again))
-        less = [again, *parted, *_accumulated(usual)]
-        least = [*again_parted, *(more for one in (*parted, again, *again_parted) for more in _accumulated(one))]
-        levels = [_with_kept(level) for level in ([usual], less, least) if level]
-        if layout.dp_shard > 1:
-            levels.append([replace(again, offload=True)])
-        yield levels
+        yield _settings_of(layout, question)
+
+
+def _settings_of(layout: Layout, question: Question) -> Levels:
+    rows = question.batch // layout.data
+    usual = LayoutSetting(layout, rows, question.optimizer, weight_type=question.weight_type)
+    again = replace(usual, recompute=True)
+    if layout.pp > 1:
+        return [list(_staged_settings(one, rows)) for one in (usual, again)]
+    parts = layout.tp > 1 and layout.cp == 1
+    parted, again_parted = ([replace(one, sequence_parallel=True)] * parts for one in (usual, again))
+    less = [again, *parted, *_accumulated(usual)]
+    least = [*again_parted, *(more for one in (*parted, again, *again_parted) for more in _accumulated(one))]
+    levels = [_with_kept(level) for level in ([usual], less, least) if level]
+    if layout.shards > 1:
+        levels.append([replace(again, offload=True)])
+    return levels
 
 
 def _accumulated(setting: LayoutSetting) -> list[LayoutSetting]:
@@ -245,7 +277,7 @@ def _accumulated(setting: LayoutSetting) -> list[LayoutSetting]:
 
 def _with_kept(settings: Sequence[LayoutSetting]) -> list[LayoutSetting]:
     """The settings, each behind the one that keeps gathered weights until the backward."""
-    each = ([replace(one, reshard=False)] * (one.layout.dp_shard > 1) + [one] for one in settings)
+    each = ([replace(one, reshard=False)] * (one.layout.shards > 1) + [one] for one in settings)
     return [one for several in each for one in several]
 
 

@@ -37,6 +37,7 @@ class Device:
     spare: float
     products: float
     attention: float
+    masked: float
     moves: float
     kernel_us: float
     launch_us: float

@@ -22,6 +22,7 @@ from torch.multiprocessing.spawn import ProcessException, spawn
 from modular_converter.parallel.advice.devices import GIB, Cluster, Device, known_devices, name_at_hand
 from modular_converter.parallel.advice.recording import RunUse, loss_of
 from modular_converter.parallel.advice.subject import model_in_question
+from modular_converter.parallel.choice.context_parallel import causal_mask
 from modular_converter.parallel.costs import CountRequest, inputs_of
 from modular_converter.parallel.errors import AdviceError, one_line
 from modular_converter.parallel.shard.collectives import ProcessGroup
@@ -136,6 +137,7 @@ def _speeds(place: torch.device) -> Figures:
         "peaks": {name: speed / 1e12 for name, speed in peaks.items()},
         "products": min(1.0, _product_speed(place, sizes.side // 4, sizes.side, usual, calls) / peak),
         "attention": min(1.0, _attention_speed(place, sizes, usual) / peak),
+        "masked": min(1.0, _attention_speed(place, sizes, usual, masked=True) / peak),
         "bandwidth": bandwidth / 1e9,
         "moves": min(1.0, _move_speed(place, sizes, usual) / bandwidth),
         "host_link": _copy_speed(torch.device("cpu"), place, sizes) / 2e9,
@@ -158,13 +160,19 @@ def _product_speed(place: torch.device, inner: int, side: int, dtype: torch.dtyp
     return 2.0 * side * side * inner / seconds_of(lambda: left @ right, place, calls)
 
 
-def _attention_speed(place: torch.device, sizes: _Sizes, dtype: torch.dtype) -> float:
+def _attention_speed(place: torch.device, sizes: _Sizes, dtype: torch.dtype, masked: bool = False) -> float:
+    """Floating-point operations a second under a causal mask; as a plain one, or as that of the last rows of a sequence."""
     width = 128
     shape = (sizes.rows, sizes.heads, sizes.length, width)
     query, key, value = (torch.randn(shape, device=place).to(dtype) for _ in range(3))
     attend = torch.nn.functional.scaled_dot_product_attention
-    seconds = seconds_of(lambda: attend(query, key, value, is_causal=True), place, sizes.calls)
-    return 2.0 * sizes.rows * sizes.heads * sizes.length**2 * width / seconds
+    pairs, given = sizes.length**2 / 2, {"is_causal": True}
+    if masked:
+        half = sizes.length // 2
+        pairs, query = pairs * 0.75, query[:, :, half:]
+        given = {"attn_mask": causal_mask(half, sizes.length, place)}
+    seconds = seconds_of(lambda: attend(query, key, value, **given), place, sizes.calls)
+    return 4.0 * sizes.rows * sizes.heads * pairs * width / seconds
 
 
 def _move_speed(place: torch.device, sizes: _Sizes, dtype: torch.dtype) -> float:

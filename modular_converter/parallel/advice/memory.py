@@ -20,7 +20,7 @@ import torch
 
 from modular_converter.parallel.advice.devices import GIB, Device
 from modular_converter.parallel.advice.recording import Kernel, OperationCounter, RunUse, SegmentUse
-from modular_converter.parallel.advice.subject import ModelInQuestion, WeightGroup, WeightKind
+from modular_converter.parallel.advice.subject import ModelInQuestion, RunKind, WeightGroup, WeightKind
 from modular_converter.parallel.choice.skeleton import META, Guesses
 from modular_converter.parallel.errors import AdviceError
 from modular_converter.parallel.layout import Layout
@@ -200,7 +200,13 @@ class LayoutSetting:
     @property
     def spreads(self) -> bool:
         """Whether ``fully_shard`` holds the weights."""
-        return self.layout.data > 1
+        return self.layout.dp_replicate * self.layout.shards > 1
+
+    @property
+    def run(self) -> RunKind:
+        """What tells its run from others of the model."""
+        layout = self.layout
+        return RunKind(self.shares, layout.shares, self.recompute, self.sequence_parallel, layout.cp)
 
     @property
     def micro_rows(self) -> int:
@@ -210,7 +216,7 @@ class LayoutSetting:
     def options(self) -> str:
         """The options as arguments of ``Training``."""
         options = [f"{name}=True" for name in ("recompute", "offload", "sequence_parallel") if getattr(self, name)]
-        options += ["reshard=False"] if self.layout.dp_shard > 1 and not self.reshard else []
+        options += ["reshard=False"] if self.layout.shards > 1 and not self.reshard else []
         if self.layout.pp > 1:
             options += [f"chunks={self.chunks}", f'schedule="{self.schedule}"']
         return ", ".join(options)
@@ -290,7 +296,7 @@ def unstaged_footprint(
     weights = sum(unit.part for unit in units.values())
     on_host = setting.offload
     if not subject.trains:
-        moments = list(_inference_moments(use, setting))
+        moments = list(_inference_moments(use, units, setting))
     else:
         moments = list(training_moments(use.segments, units, setting))
         step = 0.0 if on_host else optimizer.step
@@ -349,7 +355,7 @@ def trained_weights(setting: LayoutSetting, groups: Sequence[WeightGroup]) -> Co
         for whole, shape, width, trained in kinds:
             if trained:
                 kind = own_type or {2: torch.bfloat16, 4: torch.float32, 8: torch.float64}.get(width, torch.bfloat16)
-                found[TrainedWeight(_shard(shape, setting.layout.dp_shard), whole, kind)] += number
+                found[TrainedWeight(_shard(shape, setting.layout.shards), whole, kind)] += number
     return found
 
 
@@ -372,7 +378,7 @@ def weight_units(setting: LayoutSetting, groups: Sequence[WeightGroup]) -> dict[
     width = getattr(torch, setting.weight_type).itemsize if setting.weight_type else 0
     found = {"": WeightUnit()}
     for one in groups:
-        unit = _unit_of(one.kinds, setting.layout.dp_shard, width, setting.spreads)
+        unit = _unit_of(one.kinds, setting.layout.shards, width, setting.spreads)
         found[one.path] = _together(found[one.path], unit) if one.path in found else unit
     return found
 
@@ -397,10 +403,9 @@ def _unit_of(kinds: tuple[WeightKind, ...], ranks: int, own_width: int, spreads:
     return found
 
 
-def _inference_moments(use: RunUse, setting: LayoutSetting) -> Iterator[Moment]:
-    for number, live in enumerate(use.live()[: len(use.segments)]):
-        yield Moment(f"forward of {use.segments[number].path or 'the code around the layers'}", 0.0, live, 0.0)
-    if setting.tokens:
+def _inference_moments(use: RunUse, units: dict[str, WeightUnit], setting: LayoutSetting) -> Iterator[Moment]:
+    yield from _forward_moments(use.segments, units, setting, keeps=False)
+    if setting.tokens > 1:
         caches = use.kept - use.result
         layers = [one.forward.net for one in use.segments if one.path] or [0.0]
         longest = max(layers) * 2 + use.result * 2
@@ -415,7 +420,14 @@ def training_moments(
     Args:
         keeps: whether gathered weights and gradients stay whole, as they do until the last micro-batch of stages.
     """
-    spreads, reshard = setting.spreads, setting.reshard and setting.layout.dp_shard > 1 and not keeps
+    yield from _forward_moments(segments, units, setting, keeps)
+    yield from _backward_moments(segments, units, setting, sum(one.forward.net for one in segments), keeps)
+
+
+def _forward_moments(
+    segments: Sequence[SegmentUse], units: dict[str, WeightUnit], setting: LayoutSetting, keeps: bool
+) -> Iterator[Moment]:
+    spreads, reshard = setting.spreads, setting.reshard and setting.layout.shards > 1 and not keeps
     root = units[""]
     held, gathered_all = 0.0, sum(unit.gathered for unit in units.values())
     before, so_far = 0.0, root.gathered
@@ -435,7 +447,6 @@ def training_moments(
             yield Moment(name, earlier, held + one.forward.peak, (gathered_all if keeps else so_far) + unit.gathered)
         before = unit.gathered if inside else before
         held += one.forward.net
-    yield from _backward_moments(segments, units, setting, held, keeps)
 
 
 def _of_earlier_forwards(units: dict[str, WeightUnit], setting: LayoutSetting) -> float:
@@ -446,7 +457,7 @@ def _of_earlier_forwards(units: dict[str, WeightUnit], setting: LayoutSetting) -
 def _backward_moments(
     segments: Sequence[SegmentUse], units: dict[str, WeightUnit], setting: LayoutSetting, held: float, keeps: bool
 ) -> Iterator[Moment]:
-    spreads, reshard = setting.spreads, setting.reshard and setting.layout.dp_shard > 1 and not keeps
+    spreads, reshard = setting.spreads, setting.reshard and setting.layout.shards > 1 and not keeps
     root = units[""]
     order = [one.path for one in segments if one.path and one.path in units]
     left = sum(unit.gathered for unit in units.values())

@@ -12,13 +12,13 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from modular_converter.parallel.choice.skeleton import META, Guesses
 from modular_converter.parallel.costs import FusedAttention, NotedOperations, PlainInputs
-from modular_converter.parallel.errors import AdviceError, BuildError, one_line
+from modular_converter.parallel.errors import AdviceError, ApplyError, BuildError, one_line
 from modular_converter.parallel.shard.collectives import FakeGroup
 from modular_converter.parallel.torch_private import (
     DisableTorchFunctionSubclass,
@@ -34,10 +34,17 @@ MOST_OPERATIONS = 300_000
 
 @dataclass(frozen=True)
 class Kernel:
-    """One operation: floating-point operations of its products, and the bytes that it reads and writes."""
+    """One operation.
+
+    Attributes:
+        flops: floating-point operations of its products.
+        moved: bytes that it reads and writes; none of fused attention, which its products bound.
+        masked: whether it is attention with a mask other than the plain causal one.
+    """
 
     flops: float
     moved: float
+    masked: bool = False
 
 
 @dataclass
@@ -47,7 +54,6 @@ class SegmentRun:
     Attributes:
         first: the number of events before it.
         kernels: the operations that are no views.
-        collectives: (name, bytes of the tensor) over the ranks that share each layer.
         gradients: bytes of the gradients of weights that it makes.
     """
 
@@ -55,7 +61,7 @@ class SegmentRun:
     segment: int
     first: int
     kernels: list[Kernel] = field(default_factory=list)
-    collectives: list[tuple[str, float]] = field(default_factory=list)
+    collectives: list[Exchange] = field(default_factory=list)
     gradients: float = 0.0
 
 
@@ -76,10 +82,30 @@ class Recording:
     result: float
 
 
-class RecordedGroup(FakeGroup):
-    """One rank of a group that does not exist; it makes the tensors that a real one makes, and notes its calls."""
+class Exchange(NamedTuple):
+    """A collective.
 
-    note: Callable[[str, float], None] | None = None
+    Attributes:
+        size: bytes of the whole tensor; of an all-gather those of one rank's share.
+        context: whether it is over the ranks that share out a sequence, and not over those that share each layer.
+    """
+
+    name: str
+    size: float
+    context: bool = False
+
+
+class RecordedGroup(FakeGroup):
+    """One rank of a group that does not exist; it makes the tensors that a real one makes, and notes its calls.
+
+    Args:
+        context: whether the ranks share out a sequence, and not each layer.
+    """
+
+    def __init__(self, size: int, context: bool = False) -> None:
+        super().__init__(size)
+        self.context = context
+        self.note: Callable[[Exchange], None] | None = None
 
     def all_reduce(self, tensor: torch.Tensor) -> torch.Tensor:
         self._tell("all-reduce", tensor)
@@ -88,30 +114,38 @@ class RecordedGroup(FakeGroup):
     def all_gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
         self._tell("all-gather", tensor)
         source = tensor.detach().contiguous()
-        return [torch.empty_like(source) for _ in range(self.size)]
+        found = [torch.empty_like(source) for _ in range(self.size)]
+        _together = source.new_empty((self.size, *source.shape))  # from which NCCL fills the list
+        return found
 
     def sum_of_parts(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
         self._tell("reduce-scatter", *parts)
+        _together = parts[0].new_empty((self.size, *parts[0].shape))
         return torch.empty_like(parts[0])
 
     def _tell(self, name: str, *tensors: torch.Tensor) -> None:
         if self.note is not None:
-            self.note(name, float(sum(one.numel() * one.element_size() for one in tensors)))
+            self.note(Exchange(name, float(sum(one.numel() * one.element_size() for one in tensors)), self.context))
 
 
 def record_run(
-    model: Any, layers: Mapping[str, torch.nn.Module], inputs: Mapping[str, Any], group: RecordedGroup, trains: bool
+    model: Any,
+    layers: Mapping[str, torch.nn.Module],
+    inputs: Mapping[str, Any],
+    groups: Sequence[RecordedGroup],
+    trains: bool,
 ) -> Recording:
     """Run a model on the meta device, with its backward if it ``trains``.
 
     Args:
         layers: path -> layer.
-        group: of the ranks that the model's weights are divided over.
+        groups: of the ranks that the model's layers and its sequences are divided over.
 
-    Raises ``BuildError`` if the run fails without data, ``AdviceError`` if it has too many operations.
+    Raises ``ApplyError`` if the model does not run so divided, ``BuildError`` if the run fails without data, ``AdviceError`` if it has too many operations.
     """
     noted = _Notes(model, layers)
-    group.note = noted.collective
+    for group in groups:
+        group.note = noted.collective
     modes = (
         Guesses(finds_nothing=False),
         PlainInputs(),
@@ -130,18 +164,19 @@ def record_run(
                 _backward(loss)
                 del loss
         noted.close()
-        if trains and group.size > 1 and modes[2].dropout:
+        if trains and modes[2].dropout and any(group.size > 1 for group in groups):
             raise AdviceError(
                 f"{type(model).__name__}: drops entries of its attention, which ranks that divide a layer draw as whole "
                 "matrices; this memory is not predicted: set the rate to 0 with --set, or take a layout without tp and ep"
             )
-    except (AdviceError, BuildError):
+    except (AdviceError, ApplyError, BuildError):
         raise
     except Exception as error:  # a model's own code may raise anything without data
         raise BuildError(f"{type(model).__name__}: its run fails without data: {one_line(error)}") from error
     finally:
         noted.remove_hooks()
-        group.note = None
+        for group in groups:
+            group.note = None
         model.zero_grad(set_to_none=True)
     return Recording(tuple(noted.segments), tuple(noted.stretches), tuple(noted.events), left)
 
@@ -288,11 +323,11 @@ class _Notes:
             moved = sum(float(one.numel() * one.element_size()) for one in (*given, *results))
             self.stretches[-1].kernels.append(Kernel(flops, moved))
 
-    def attention(self, flops: float) -> None:
-        self.stretches[-1].kernels.append(Kernel(flops, 0.0))
+    def attention(self, flops: float, masked: bool) -> None:
+        self.stretches[-1].kernels.append(Kernel(flops, 0.0, masked))
 
-    def collective(self, name: str, size: float) -> None:
-        self.stretches[-1].collectives.append((name, size))
+    def collective(self, call: Exchange) -> None:
+        self.stretches[-1].collectives.append(call)
 
     def remove_hooks(self) -> None:
         self.account.open = False
@@ -344,7 +379,7 @@ class StretchUse:
     net: float = 0.0
     gradients: float = 0.0
     kernels: tuple[Kernel, ...] = ()
-    collectives: tuple[tuple[str, float], ...] = ()
+    collectives: tuple[Exchange, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -447,9 +482,10 @@ def _rounded(size: float) -> float:
 def _use(first: SegmentRun, second: SegmentRun, events: Sequence[float], scale: Scale) -> StretchUse:
     sums = list(accumulate(events, initial=0.0))
     kernels = tuple(
-        Kernel(scale(a.flops, b.flops), scale(a.moved, b.moved)) for a, b in zip(first.kernels, second.kernels)
+        Kernel(scale(a.flops, b.flops), scale(a.moved, b.moved), a.masked)
+        for a, b in zip(first.kernels, second.kernels)
     )
-    calls = tuple((a[0], scale(a[1], b[1])) for a, b in zip(first.collectives, second.collectives))
+    calls = tuple(a._replace(size=scale(a.size, b.size)) for a, b in zip(first.collectives, second.collectives))
     return StretchUse(max(sums), sums[-1], scale(first.gradients, second.gradients), kernels, calls)
 
 

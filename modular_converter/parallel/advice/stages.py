@@ -42,7 +42,7 @@ class Stage:
 
 def stages_of(subject: ModelInQuestion, setting: LayoutSetting, groups: Sequence[WeightGroup]) -> list[Stage]:
     """The stages in order. Raises ``AdviceError`` if the model has too few layers, or its weights are in no list of layers."""
-    use = subject.use(setting.micro_rows, setting.shares, setting.layout.shares, setting.recompute)
+    use = subject.use(setting.micro_rows, setting.run)
     count = setting.layout.pp * SCHEDULES[setting.schedule].usual
     lists: dict[str, list[WeightGroup]] = {}
     for one in groups:
@@ -176,10 +176,14 @@ def footprint(subject: ModelInQuestion, setting: LayoutSetting, device: Device) 
         raise AdviceError(
             f"parts of a sequence need a layout with tp and without pp, such as tp2; this one is {layout}"
         )
+    if layout.cp > 1 and setting.sequence_parallel:
+        raise AdviceError(f"{layout}: cp does not go with sequence_parallel; leave one of them out")
+    if layout.cp > 1 and setting.tokens > 1:
+        raise AdviceError(f"{layout}: cp generates no tokens; ask for --tokens 1, a forward alone, or take tp")
     if setting.weight_type and subject.trains and not setting.spreads:
         raise AdviceError(f"another type of products needs data ranks, such as fsdp2; this layout is {layout}")
     groups = subject.groups(setting.shares, layout.shares)
     if layout.pp > 1:
         return staged_footprint(subject, setting, device, groups)
-    use = subject.use(setting.micro_rows, setting.shares, layout.shares, setting.recompute, setting.sequence_parallel)
+    use = subject.use(setting.micro_rows, setting.run)
     return unstaged_footprint(subject, setting, device, groups, use)

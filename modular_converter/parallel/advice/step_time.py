@@ -58,8 +58,9 @@ class Links:
         self.device, self.each = cluster.device, cluster.each
         layout = setting.layout
         self.shares = self._speed(1, layout.shares)
-        self.shards = self._speed(layout.shares, layout.dp_shard)
-        self.replicas = self._speed(layout.shares * layout.dp_shard, layout.dp_replicate)
+        self.context = self._speed(layout.shares, layout.cp)
+        self.shards = self._speed(layout.shares, layout.shards)
+        self.replicas = self._speed(layout.shares * layout.shards, layout.dp_replicate)
         self.stages = self._speed(layout.shares * layout.data, layout.pp)
 
     def _speed(self, inside: int, ranks: int) -> float:
@@ -83,7 +84,7 @@ def time_of_step(subject: ModelInQuestion, setting: LayoutSetting, cluster: Clus
     speed = Speed(cluster.device, dtype)
     if layout.pp > 1:
         return _staged(subject, setting, speed, links, stages_of(subject, setting, groups))
-    use = subject.use(setting.micro_rows, setting.shares, layout.shares, setting.recompute, setting.sequence_parallel)
+    use = subject.use(setting.micro_rows, setting.run)
     if not subject.trains:
         return _inference(subject, setting, speed, links, use)
     units = weight_units(setting, groups)
@@ -117,7 +118,7 @@ class Speed:
         one, total = self.device, 0.0
         peak, moves, least = one.peak(self.dtype), one.bandwidth * 1e9 * one.moves, one.kernel_us * 1e-6
         for kernel in kernels:
-            part = one.products if kernel.moved else one.attention  # only fused attention counts no bytes
+            part = one.products if kernel.moved else one.masked if kernel.masked else one.attention
             total += max(kernel.flops / (peak * part), kernel.moved / moves, least)
         return total
 
@@ -141,8 +142,8 @@ class Speed:
 
 
 def _exchanges(use: StretchUse, setting: LayoutSetting, links: Links) -> float:
-    ranks = setting.layout.shares
-    return sum(links.collective(name, size, ranks, links.shares) for name, size in use.collectives)
+    each = (setting.layout.shares, links.shares), (setting.layout.cp, links.context)
+    return sum(links.collective(one.name, one.size, *each[one.context]) for one in use.collectives)
 
 
 def _pass_times(
@@ -170,31 +171,34 @@ def _pass_times(
         compute += sum(times)
         if unit is None or not setting.spreads:
             continue
-        gather = links.collective("gather", unit.gathered, layout.dp_shard, links.shards)
+        gather = links.collective("gather", unit.gathered, layout.shards, links.shards)
         sums = _sums(unit, setting, links) if last else 0.0
-        again = gather if setting.reshard and layout.dp_shard > 1 else 0.0
+        again = gather if setting.reshard and layout.shards > 1 else 0.0
         waiting += max(0.0, gather - times[0]) + max(0.0, again + sums - times[1])
     if setting.spreads:
         root = units[""]
-        waiting += links.collective("gather", root.gathered, layout.dp_shard, links.shards)
+        waiting += links.collective("gather", root.gathered, layout.shards, links.shards)
         waiting += _sums(root, setting, links) if last else 0.0
     return compute, exchange + waiting
 
 
 def _sums(unit: WeightUnit, setting: LayoutSetting, links: Links) -> float:
     """Seconds of the sum of a unit's gradients over the data ranks."""
-    sums = links.collective("sum", unit.sums, setting.layout.dp_shard, links.shards)
+    sums = links.collective("sum", unit.sums, setting.layout.shards, links.shards)
     return sums + links.collective("all-reduce", unit.reduced, setting.layout.dp_replicate, links.replicas)
 
 
 def _inference(subject: ModelInQuestion, setting: LayoutSetting, speed: Speed, links: Links, use: RunUse) -> StepTime:
     """A forward of the rows, and the tokens after it: each reads all weights and caches once."""
-    exchanges = [_exchanges(one.forward, setting, links) for one in use.segments]
-    compute, exchange = sum(map(speed.forward, use.segments, exchanges)), sum(exchanges)
+    units = weight_units(setting, subject.groups(setting.shares, setting.layout.shares))
+    compute = exchange = 0.0
+    for segment in use.segments:
+        own, unit = _exchanges(segment.forward, setting, links), units.get(segment.path) if setting.spreads else None
+        seconds = speed.forward(segment, own, unit)
+        gather = links.collective("gather", unit.gathered, setting.layout.shards, links.shards) if unit else 0.0
+        compute, exchange = compute + seconds, exchange + own + max(0.0, gather - seconds)
     one = speed.device
-    weights = sum(
-        unit.part for unit in weight_units(setting, subject.groups(setting.shares, setting.layout.shares)).values()
-    )
+    weights = sum(unit.part for unit in units.values())
     read = (weights + use.kept - use.result) / (one.bandwidth * 1e9 * one.moves)
     launches = sum(len(segment.forward.kernels) for segment in use.segments) * one.launch_us * 1e-6
     calls = sum(len(segment.forward.collectives) for segment in use.segments) * one.link_us * 1e-6
@@ -233,7 +237,7 @@ def _staged(
             updates.append(speed.seconds(optimizer_of(setting, stage.groups).kernels))
         gathered, sums = (sum(one.gathered for one in units.values()), sum(one.sums for one in units.values()))
         whole = WeightUnit(sums=sums, reduced=sum(one.reduced for one in units.values()))
-        moved = links.collective("gather", gathered, layout.dp_shard, links.shards)
+        moved = links.collective("gather", gathered, layout.shards, links.shards)
         waiting = max(waiting, moved + _sums(whole, setting, links))
     line = _passes(setting, speed, links, stages, subject.trains)
     busy = max(use.busy for use in line.uses)

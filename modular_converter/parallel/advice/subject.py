@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 
 from modular_converter.parallel.advice.recording import RecordedGroup, Recordings, RunUse, record_run
+from modular_converter.parallel.choice.context_parallel import ContextParallel, difference_in_parts, refuse_forms
 from modular_converter.parallel.choice.fit import fit
 from modular_converter.parallel.choice.kept_answers import kept_answer
 from modular_converter.parallel.choice.select_plan import SelectedPlan, select_plan
@@ -108,12 +109,17 @@ class RunKind(NamedTuple):
         shares: ``tp`` or ``ep``.
         ranks: that divide each layer.
         sequence: whether a rank has a part of the sequence between the divided regions.
+        context: ranks that share out each sequence (``cp``).
     """
 
     shares: str = "tp"
     ranks: int = 1
     recompute: bool = False
     sequence: bool = False
+    context: int = 1
+
+
+_PLAIN = RunKind()
 
 
 _Key = TypeVar("_Key", bound=Hashable)
@@ -239,11 +245,8 @@ class ModelInQuestion:
                 raise
             return select_plan(self.model, None, ranks, experts)
 
-    def use(
-        self, rows: int, shares: str = "tp", ranks: int = 1, recompute: bool = False, sequence: bool = False
-    ) -> RunUse:
+    def use(self, rows: int, kind: RunKind = _PLAIN) -> RunUse:
         """The use of one run of so many rows on one of the ranks. Raises ``PlanError`` if it cannot be run without data."""
-        kind = RunKind(shares, ranks, recompute, sequence)
         recorded = _once(self._runs, kind, lambda: self._recorded(kind))
         if (kind, rows) not in self._uses:
             self._uses[kind, rows] = recorded.at(rows)
@@ -251,6 +254,8 @@ class ModelInQuestion:
 
     def _recorded(self, kind: RunKind) -> Recordings:
         if kind.sequence and (said := self._no_sequence):
+            raise ApplyError(said)
+        if kind.context > 1 and (said := self._no_context):
             raise ApplyError(said)
         short, alike = self._short
         try:
@@ -270,11 +275,19 @@ class ModelInQuestion:
             with torch.random.fork_rng(devices=[]):
                 return [difference(model, plan, zone_of(model, resolve(plan, model)))]
 
-        try:
-            (found,) = kept_answer(model, f"parts of a sequence under {plan}", differences)
-        except PlanError as error:
-            return str(error)
-        return f"on parts of a sequence {found}" if found else ""
+        return _reason(model, f"parts of a sequence under {plan}", differences)
+
+    @functools.cached_property
+    def _no_context(self) -> str:
+        """Why ranks cannot share out each sequence, as `parallelize` says; empty if they can."""
+        model: Any = assemble_model(self._short[0], META)[0]
+
+        def differences() -> list[str]:
+            refuse_forms(model)
+            with torch.random.fork_rng(devices=[]):
+                return [difference_in_parts(model)]
+
+        return _reason(model, "sequences shared out", differences)
 
     def _both(self, skeleton: Skeleton, alike: dict[str, str], kind: RunKind) -> Recordings:
         first, second = (self._run(skeleton, rows, kind) for rows in RECORDED_ROWS)
@@ -283,11 +296,11 @@ class ModelInQuestion:
     def _run(self, skeleton: Skeleton, rows: int, kind: RunKind) -> Any:
         model: Any = assemble_model(skeleton, META)[0]
         model.train(self.trains)
-        group = RecordedGroup(kind.ranks)
+        group, context = RecordedGroup(kind.ranks), RecordedGroup(kind.context, context=True)
         inputs = inputs_of(model, replace(self.request, samples=rows), META)
         accepted = inspect.signature(model.forward).parameters
         if "use_cache" in accepted:
-            inputs["use_cache"] = not self.trains
+            inputs["use_cache"] = not self.trains and kind.context == 1
         if not self.trains and "logits_to_keep" in accepted:  # as `generate` calls it
             inputs["logits_to_keep"] = 1
         begin = self._divided(model, skeleton, group, kind) if kind.ranks > 1 else None
@@ -297,7 +310,9 @@ class ModelInQuestion:
             recompute_layers(model)
         if begin is not None:
             begin()
-        return record_run(model, dict(named_layers(model)), inputs, group, self.trains)
+        if kind.context > 1:
+            ContextParallel(model, context)
+        return record_run(model, dict(named_layers(model)), inputs, (group, context), self.trains)
 
     def _divided(
         self, model: Any, skeleton: Skeleton, group: RecordedGroup, kind: RunKind
@@ -315,6 +330,15 @@ class ModelInQuestion:
     def _short(self) -> tuple[Skeleton, dict[str, str]]:
         """The model with the first layers of each list, up to four of each kind; and the kinds of the others."""
         return with_first_layers(self.model, self.layers)
+
+
+def _reason(model: Any, answer: str, differences: Callable[[], list[str]]) -> str:
+    """The only entry of ``differences``, known from an earlier call of this name or not; or why they are not known."""
+    try:
+        (found,) = kept_answer(model, answer, differences)
+    except PlanError as error:
+        return str(error)
+    return f"on parts of a sequence {found}" if found else ""
 
 
 def model_in_question(request: CountRequest) -> ModelInQuestion:

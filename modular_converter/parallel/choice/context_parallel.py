@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.nn.attention.bias import causal_lower_right
+from torch.nn.attention.bias import CausalBias, CausalVariant
 
 from modular_converter.parallel.choice.small_instances import (
     small_instance,
@@ -36,7 +37,7 @@ from modular_converter.parallel.shard.collectives import SEQUENCE, Group, exchan
 from modular_converter.parallel.styles.layout import SUMMED_GRADIENT
 from modular_converter.parallel.tiny.build import copy_of
 from modular_converter.parallel.tiny.fields import dropout_rates
-from modular_converter.parallel.torch_private import pytree
+from modular_converter.parallel.torch_private import make_subclass, pytree
 from modular_converter.parallel.trace.record import bound_arguments, forward_names
 
 
@@ -98,8 +99,9 @@ class ContextParallel:
         self.caches = named and hasattr(model.config, "use_cache")
         self.call: _Call | None = None
         name = f"sdpa_of_parts_{next(_NUMBERS)}"
-        AttentionInterface.register(name, self.attention)
-        AttentionMaskInterface.register(name, self.mask)
+        own = weakref.ref(self)  # the tables of the library stay, and the model must not
+        AttentionInterface.register(name, lambda *given, **named: _there(own).attention(*given, **named))
+        AttentionMaskInterface.register(name, lambda *given, **named: _there(own).mask(*given, **named))
         self._use(name)
         self.name = name
         self.handles = [
@@ -214,7 +216,7 @@ class ContextParallel:
             if leaf.dim() == 0:
                 return summed(leaf, self.group)
             if call.kept is not None and leaf is logits:
-                own = (call.rows[call.inside] == call.kept[:, None]).any(1)
+                own = (call.inside & (call.rows == call.kept[:, None])).any(1)
                 return summed(torch.where(own[:, None], leaf, 0), self.group)
             if leaf.dim() < 2 or leaf.shape[1] != len(call.rows):
                 raise ApplyError(
@@ -287,16 +289,26 @@ class ContextParallel:
         size, found = query.shape[2] // 2, []
         for piece, own in zip((self.group.rank, 2 * self.group.size - 1 - self.group.rank), query.chunk(2, 2)):
             end = (piece + 1) * size
-            mask = _causal(size, end, query.device)
+            mask = causal_mask(size, end, query.device)
             found.append(sdpa(module, own, key[:, :, :end], value[:, :, :end], mask, is_causal=False, **more)[0])
         return torch.cat(found, 1), None
 
 
-def _causal(rows: int, end: int, device: torch.device) -> torch.Tensor:
-    """The causal mask of the last rows; on GPUs in the form that fast kernels take."""
-    if device.type == "cuda":
-        return causal_lower_right(rows, end)
-    return torch.ones(rows, end, dtype=torch.bool, device=device).tril(end - rows)
+def _there(own: weakref.ref[ContextParallel]) -> ContextParallel:
+    found = own()
+    assert found is not None, "its hooks hold it"
+    return found
+
+
+def causal_mask(rows: int, end: int, device: torch.device) -> torch.Tensor:
+    """The causal mask of the last rows; on GPUs, and without data, in the form that fast kernels take."""
+    if device.type == "cpu":
+        return torch.ones(rows, end, dtype=torch.bool, device=device).tril(end - rows)
+    found: Any = make_subclass(
+        CausalBias, torch.empty(0)
+    )  # its own constructor takes memory for the whole mask, twice
+    CausalBias.__init__(found, CausalVariant.LOWER_RIGHT, rows, end)
+    return found  # type: ignore[no-any-return]
 
 
 def _kept(given: Any, length: int, device: torch.device) -> torch.Tensor | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,11 +115,6 @@ def _setting(options: dict[str, Any]) -> LayoutSetting:
     from modular_converter.parallel.schedule.orders import schedule_named
 
     layout = Layout.parse(options["layout"])
-    if layout.cp > 1:
-        raise AdviceError(
-            f"{layout} is not counted yet: {replace(layout, cp=1, dp_shard=layout.shards)} with --sequence divided by {layout.cp} "
-            "needs about as much, without the keys and values that a layer gathers"
-        )
     batch = options["batch"] or layout.data * options["chunks"] * options["accumulate"]
     if batch % layout.data:
         raise AdviceError(f"--batch {batch} does not divide over the {layout.data} data ranks of {layout}")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -74,11 +76,18 @@ def check_arguments(given: Arguments) -> None:
         return
     for name in ("layout", "training", "mesh"):
         if getattr(given, name) is not None:
-            raise ApplyError(f"{name}= needs a process group: start the script with torchrun")
+            raise ApplyError(f"{name}= needs a process group: start the script with {_line_to_start(given)}")
     if given.session is not None:
         reason = "the processes of session= run already; give it to Session(...)"
         _refuse(given, _WITHOUT_EFFECT_BESIDE_SESSION, reason)
         given.session.refuse_ended()
+
+
+def _line_to_start(given: Arguments) -> str:
+    """The line that runs this script in as many processes as the layout has."""
+    number = given.layout.size if isinstance(given.layout, Layout) else given.num_gpus
+    script = Path(sys.argv[0]).name
+    return f"torchrun --nproc-per-node {number} {script if script.endswith('.py') else 'train.py'}"
 
 
 def _check_examples(given: Arguments) -> None:

@@ -108,6 +108,8 @@ def _kind_of(best: LayoutForecast) -> str:
     """What the caller's loop must do for a layout, in words."""
     if best.setting.layout.pp > 1:
         return "stages: give AutoLayout(stages=True), and call the result's step"
+    if best.setting.layout.cp > 1:
+        return f'parts of each sequence, of which processes need the same rows: name layout="{best.setting.layout}"'
     forwards, batch = best.setting.accumulate, best.setting.rows * best.setting.layout.data
     return f"{forwards} forwards a step: make them, and give AutoLayout(batch={batch // forwards})"
 
