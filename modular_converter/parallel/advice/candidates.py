@@ -91,7 +91,8 @@ def advise(subject: ModelInQuestion, question: Question) -> Advice:
     layouts = list(_training_settings(subject, question) if subject.trains else _inference_settings(question))
     subject.sizes = tuple({one.layout.shares for levels in layouts for level in levels for one in level})
     found = [one for levels in layouts for one in _first_that_fit(subject, levels, question)]
-    if subject.trains:
+    few = question.batch < question.cluster.size
+    if subject.trains and (few or not any(one.runs for one in found)):
         found += [
             one
             for levels in _context_settings(subject, question, found)
@@ -228,8 +229,7 @@ def _context_settings(
 ) -> Iterator[Levels]:
     """The layouts that share out sequences, where those that share out rows in their place do not do as well.
 
-    They hold the same weights, and exchange keys and values besides. So they are better if there are too few rows, or if the
-    activations of a row are so many that layers are computed again.
+    They hold the same weights, and exchange keys and values besides; attention to a part of a sequence is slower, too.
     """
     at_ease = {
         one.layout for one in (known.setting for known in found if known.runs) if not one.recompute | one.offload

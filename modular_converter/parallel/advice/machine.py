@@ -166,7 +166,8 @@ def _attention_speed(place: torch.device, sizes: _Sizes, dtype: torch.dtype, mas
     shape = (sizes.rows, sizes.heads, sizes.length, width)
     query, key, value = (torch.randn(shape, device=place).to(dtype) for _ in range(3))
     attend = torch.nn.functional.scaled_dot_product_attention
-    pairs, given = sizes.length**2 / 2, {"is_causal": True}
+    pairs: float = sizes.length**2 / 2
+    given: dict[str, Any] = {"is_causal": True}
     if masked:
         half = sizes.length // 2
         pairs, query = pairs * 0.75, query[:, :, half:]
