@@ -249,6 +249,8 @@ class Surroundings:
     """Tells whether a method of this name, in an ancestor of the parent, sets an attribute of this name."""
     binds: Callable[[str], frozenset[str] | None] = lambda base: None
     """The names that a base in the generated file binds or inherits there; None for a base from elsewhere."""
+    hook_sets_attributes: Callable[[str], bool] = lambda base: False
+    """Tells whether the `__init_subclass__` of a base in the generated file does nothing but set attributes of the class."""
     has_method: Callable[[str, str], bool] = lambda base, method: False
     """Tells whether a base from elsewhere has a method of this name, as far as it and its ancestors can be read."""
 

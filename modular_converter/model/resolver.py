@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
@@ -224,17 +224,14 @@ class Resolver:
         file = self.file(module, os.path.dirname(path))
         return self.exported(file) if file is not None else frozenset()
 
-    def with_named_imports(self, module: Module, stays: Callable[[str], bool] = lambda source: False) -> Module:
-        """The module with `from x import *` as an import of those names that its code uses, where the file of `x` is found.
-
-        `stays` tells the sources from which `*` is left as it is.
-        """
+    def with_named_imports(self, module: Module) -> Module:
+        """The module with `from x import *` as an import of those names that its code uses, where the file of `x` is found."""
         if not any(one.name == "*" for statement in module.statements for one in statement.imports):
             return module
         used = frozenset[str]().union(*(one.uses for one in module.statements if not one.imports))
         found: list[Statement] = []
         for statement in reversed(module.statements):  # what is bound below counts
-            is_star = [name.name for name in statement.imports] == ["*"] and not stays(statement.imports[0].module)
+            is_star = [name.name for name in statement.imports] == ["*"]
             found.append(self._named(statement, used, module.path) if is_star else statement)
             used -= {*statement.names_bound, *(name.bound for name in found[-1].imports)}
         return replace(module, statements=tuple(reversed(found)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator, Sequence, Set
 from typing import TYPE_CHECKING
 
@@ -10,11 +11,11 @@ from modular_converter.findings import ClassFinding, Finding, Location, Rule, Se
 from modular_converter.model.bindings import attributes_set
 from modular_converter.model.class_blocks import Member
 from modular_converter.model.nodes import decorators_of, is_super, walk
-from modular_converter.rules._words import Obstacle
+from modular_converter.rules._words import Obstacle, not_mergeable
 
 
 if TYPE_CHECKING:
-    from modular_converter.facts import TwoClasses
+    from modular_converter.facts import Facts, TwoClasses
 
 
 IMPORTED_AGAIN = Rule(
@@ -138,25 +139,40 @@ def _is_alike(member: Member) -> bool:
 def _looks_at_classes(classes: TwoClasses) -> Iterator[Obstacle]:
     """Code that inspects its base classes, of which the parent is no longer one, or the members of its class alone."""
     for member in (*classes.child.members, *classes.kept):
-        if not any(name in member.text for name in (*ANCESTRY, *NAMESPACES)):
-            continue
-        nodes = list(walk(member.node))
-        looked = {node.attr for node in nodes if isinstance(node, ast.Attribute)} & {*ANCESTRY}
-        if any(isinstance(node, ast.Name) and node.id == GETMRO for node in nodes):
-            looked.add(GETMRO)
         place = member.node if member in classes.child.members else classes.child.node
-        reasons = {
-            name: f"`{name}` leads to the parent, from which the generated class does not inherit" for name in looked
-        }
-        for node in nodes:
-            if _is_own_namespace(node, classes.name):
-                seen = ast.unparse(node)
-                reasons[seen] = (
-                    f"`{seen}` has the members of your class alone, but in the generated class the parent's too"
-                )
-        for name, reason in sorted(reasons.items()):
+        for name, reason in _looked_at(member.node, member.text, classes.name):
             method = min(member.binds, default=name)
             yield Obstacle(place, method, reason, f"Write `{method}` in your class without `{name}`.")
+
+
+def check_parent_as_class(facts: Facts) -> Iterator[Finding]:
+    """Find bases in the generated file that inspect the class which inherits from them."""
+    looking = [name for name, one in facts.generated.items() if one.is_class and _may_look(one.text)]
+    for heir, _ in facts.heirs if looking else ():
+        for above in itertools.islice(facts.lineage(heir.name), 1, None):
+            for node in above.node.body if above.node.name in looking else ():
+                for name, reason in _looked_at(node, ast.unparse(node), ""):
+                    method = getattr(node, "name", name)
+                    cure = f"Write `{method}` in your class without `{name}`."
+                    yield not_mergeable(PARENT_AS_CLASS, facts.at_class(heir), method, reason, cure)
+
+
+def _may_look(text: str) -> bool:
+    return any(name in text for name in (*ANCESTRY, *NAMESPACES))
+
+
+def _looked_at(node: ast.AST, text: str, own_class: str) -> Iterator[tuple[str, str]]:
+    """What code inspects of its class, with what is otherwise in the generated class."""
+    if not _may_look(text):
+        return
+    nodes = list(walk(node))
+    looked = {one.attr for one in nodes if isinstance(one, ast.Attribute)} & {*ANCESTRY}
+    if any(isinstance(one, ast.Name) and one.id == GETMRO for one in nodes):
+        looked.add(GETMRO)
+    for name in sorted(looked):
+        yield name, f"`{name}` leads to the parent, from which the generated class does not inherit"
+    for seen in sorted({ast.unparse(one) for one in nodes if _is_own_namespace(one, own_class)}):
+        yield seen, f"`{seen}` has the members of your class alone, but in the generated class the parent's too"
 
 
 def _is_own_namespace(node: ast.AST, name: str) -> bool:

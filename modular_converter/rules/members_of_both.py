@@ -14,25 +14,24 @@ from modular_converter.model.bindings import FUNCTIONS, Function, attributes_set
 from modular_converter.model.class_blocks import SUPER_KWARGS, ClassBlock
 from modular_converter.model.nodes import decorator_path, decorators_of, is_super_statement
 from modular_converter.model.overriding import (
+    INIT_SUBCLASS,
     NO_DECORATORS,
+    SLOTS,
     decorated_by,
     first_parameter,
     inherited_decorators,
     is_property,
     is_removal,
     method_key,
+    slots_of,
 )
-from modular_converter.rules._words import WRITE_OUT, Obstacle, fields_of, listed
+from modular_converter.rules._words import WRITE_OUT, Obstacle, fields_of, listed, not_mergeable
 
 
 if TYPE_CHECKING:
     from modular_converter.facts import Facts, TwoClasses
     from modular_converter.model.class_blocks import Members
 
-
-SLOTS = "__slots__"
-
-INIT_SUBCLASS = "__init_subclass__"
 
 EQUALITY = "__eq__"
 
@@ -58,25 +57,30 @@ CLASS_MADE_OTHERWISE = Rule(
 
 def compare_class_made_otherwise(classes: TwoClasses) -> Iterator[ClassFinding]:
     """Find what Python does once where it makes one class, and otherwise where it makes two."""
-    checks = (_making, _named_tuple, _protocol, _total, _header)
+    checks = (_making, _named_tuple, _protocol, _total)
     found = itertools.chain.from_iterable(check(classes.child, classes.parent) for check in checks)
-    yield from (one.finding(CLASS_MADE_OTHERWISE) for one in (*_slots(classes), *found))
+    yield from (one.finding(CLASS_MADE_OTHERWISE) for one in (*_slots(classes), *found, *_header(classes)))
 
 
 def _slots(classes: TwoClasses) -> Iterator[Obstacle]:
-    """The slots of one class or of both. If one of the bases has no slots, slots forbid nothing."""
-    own, inherited = (
-        [one for one in block.members if SLOTS in one.binds] for block in (classes.child, classes.parent)
-    )
-    place = own[0].node if own else classes.child.node
-    if own and inherited:
-        yield Obstacle(
-            place, SLOTS, "with inheritance they add to the parent's", "Write the class out, with the slots of both."
-        )
-    elif (own or inherited) and not set(classes.bases) - {"object"}:
-        whose = "your" if own else "the parent's"
-        reason = f"only {whose} class has slots, and instances of the other take any attribute"
-        yield Obstacle(place, SLOTS, reason, "Write the class out, with or without slots for all.")
+    """Slots that cannot be those of both classes: not names, read by code, or beside a class attribute of their name."""
+    members = (*classes.child.members, *classes.parent.members)
+    found = [(one, slots_of(one.node)) for one in members if SLOTS in one.binds]
+    names = {name for _, slots in found for name in slots or ()} if len(found) > 1 else set[str]()
+    reasons = {
+        "with inheritance those of the two classes add up, but they are not written as names": (
+            one for one, slots in found if slots is None
+        ),
+        "with inheritance it has the slots of one class alone": (
+            one for one in members if found and SLOTS in one.text and SLOTS not in one.binds
+        ),
+        "a class with slots cannot have an attribute with the name of one": (
+            one for one in members if one.binds & names
+        ),
+    }
+    for reason, where in reasons.items():
+        for one in where:
+            yield Obstacle(one.node if one.is_own else classes.child.node, SLOTS, reason, WRITE_OUT)
 
 
 def _making(child: ClassBlock, parent: ClassBlock) -> Iterator[Obstacle]:
@@ -96,11 +100,8 @@ def _making(child: ClassBlock, parent: ClassBlock) -> Iterator[Obstacle]:
             "with inheritance, Python calls the parent's method for your class; the generated class has no such parent"
         )
         yield Obstacle(child.node, INIT_SUBCLASS, reason, "Write out its effect on your class.")
-    for keyword in parent.node.keywords:
-        metaclass = ast.unparse(keyword.value)
-        if keyword.arg == "metaclass" and metaclass.rpartition(".")[2] not in PLAIN_METACLASSES:
-            reason = f"with inheritance, `{metaclass}` makes the parent and then your class; here it would make only one class"
-            yield Obstacle(child.node, "metaclass", reason, WRITE_OUT)
+    if reason := _made_by(parent.node):
+        yield Obstacle(child.node, "metaclass", reason, WRITE_OUT)
 
 
 def _named_tuple(child: ClassBlock, parent: ClassBlock) -> Iterator[Obstacle]:
@@ -148,15 +149,47 @@ def _total(child: ClassBlock, parent: ClassBlock) -> Iterator[Obstacle]:
         yield Obstacle(child.node, child.node.name, reason, WRITE_OUT)
 
 
-def _header(child: ClassBlock, parent: ClassBlock) -> Iterator[Obstacle]:
-    """Keywords of the parent, which Python hands to `__init_subclass__` or to the metaclass for the parent alone."""
-    own = _keywords(child)
-    for keyword, value in _keywords(parent).items():
-        if keyword not in INHERITED_KEYWORDS and own.get(keyword) != value:
-            reason = f"`{keyword}={value}` in its header applies to the parent alone, but the generated class has one header for both"
-            repeat = f"Write `{keyword}={value}` in the header of your class too, or write the class out."
-            cure = WRITE_OUT if keyword in own else repeat
-            yield Obstacle(child.node, child.node.name, reason, cure)
+def _header(classes: TwoClasses) -> Iterator[Obstacle]:
+    """Keywords of the parent, which Python hands to `__init_subclass__` or to the metaclass for the parent alone. Where
+    that only sets attributes of the class, another value in the child's header hides the parent's.
+    """
+    own = _keywords(classes.child)
+    for keyword, value in _keywords(classes.parent).items():
+        if keyword in INHERITED_KEYWORDS or own.get(keyword) == value:
+            continue
+        if keyword in own and any(map(classes.around.hook_sets_attributes, classes.bases)):
+            continue
+        reason = f"`{keyword}={value}` in its header applies to the parent alone, but the generated class has one header for both"
+        repeat = f"Write `{keyword}={value}` in the header of your class too, or write the class out."
+        cure = WRITE_OUT if keyword in own else repeat
+        yield Obstacle(classes.child.node, classes.name, reason, cure)
+
+
+def check_class_made_otherwise(facts: Facts) -> Iterator[Finding]:
+    """Find what a base in the generated file does for each class that is made: for the parent, and then for its heir."""
+    making = any(word in one.text for one in facts.generated.values() for word in (INIT_SUBCLASS, "metaclass="))
+    for heir, _ in facts.heirs if making else ():
+        above = [one.node for one in facts.lineage(heir.name)][1:]
+        hooks = [hook for one in above for hook in one.body if getattr(hook, "name", "") == INIT_SUBCLASS]
+        made = [("metaclass", _made_by(one)) for one in above] + [(INIT_SUBCLASS, _adds_up(hook)) for hook in hooks]
+        for subject, reason in dict.fromkeys(made):
+            if reason:
+                yield not_mergeable(CLASS_MADE_OTHERWISE, facts.at_class(heir), subject, reason, WRITE_OUT)
+
+
+def _made_by(node: ast.ClassDef) -> str:
+    """What a metaclass in the header of a class would do once; "" for none."""
+    metaclass = next((ast.unparse(one.value) for one in node.keywords if one.arg == "metaclass"), "type")
+    if metaclass.rpartition(".")[2] in PLAIN_METACLASSES:
+        return ""
+    return f"with inheritance, `{metaclass}` makes the parent and then your class; here it would make only one class"
+
+
+def _adds_up(hook: ast.stmt) -> str:
+    """What `__init_subclass__` of a base would do once, where twice is something else; "" for nothing."""
+    effects = bindings_of(*getattr(hook, "body", ())).effects
+    twice = sorted(path for path in effects.binds & effects.reads if "." in path)
+    return f"a base's sets `{twice[0]}` from its own value, for the parent and again for your class" if twice else ""
 
 
 def _keywords(block: ClassBlock) -> dict[str, str]:

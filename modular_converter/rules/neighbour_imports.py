@@ -87,23 +87,6 @@ def cycle(location: Location, members: tuple[str, ...]) -> Finding:
     )
 
 
-STAR_IMPORT = Rule(
-    code="MC119",
-    name="star-import",
-    severity=Severity.ERROR,
-    summary="everything is imported from a neighbour",
-)
-
-
-def star_import(location: Location, neighbour: str) -> Finding:
-    """`neighbour` is the module as the modular file writes it."""
-    return STAR_IMPORT.finding(
-        location,
-        f"`*` is imported from {neighbour}",
-        help=f"Name the classes and functions that you use: `from {neighbour} import …`.",
-    )
-
-
 MISSING_MODULE = Rule(
     code="MC326",
     name="missing-module",

@@ -16,12 +16,14 @@ from modular_converter.model.bindings import FUNCTIONS, Function
 from modular_converter.model.class_blocks import INDENT, ClassBlock, ClassSpan, Member
 from modular_converter.model.nodes import parse
 from modular_converter.model.overriding import (
+    SLOTS,
     AddedDecorators,
     decorated_by,
     is_property,
     is_raising_stub,
     is_removal,
     method_key,
+    slots_of,
 )
 from modular_converter.settings.values import Settings
 
@@ -216,8 +218,8 @@ class _Merger:
     ) -> None:
         self.merge, self.override, self.new = merge, override, new
         child, parent = merge.classes.child, merge.classes.parent
-        self.own = _effective([member for member in child.members if not member.carries_nothing])
-        self.inherited = _effective([member for member in parent.members if not member.carries_nothing])
+        self.own = _effective(_counting(child, parent))
+        self.inherited = _effective(_counting(parent, child))
         self.gone = _replaced(self.own, self.inherited, merge.around.added)
         self.methods = {method_key(member.function): member for member in self.inherited if member.is_function}
         self.attributes: dict[str, tuple[int, Member]] = {}
@@ -298,6 +300,14 @@ class _Merger:
 def _comes_behind_attributes(member: Member) -> bool:
     """Whether a member is a method, except the one that gives the attributes of an enumeration their values."""
     return member.is_function and member.function.name != "_generate_next_value_"
+
+
+def _counting(block: ClassBlock, other: ClassBlock) -> list[Member]:
+    """The members of one of two classes that carry something. Slots of one class alone forbid nothing: an instance has a
+    dictionary, too.
+    """
+    carrying = (member for member in block.members if not member.carries_nothing)
+    return [member for member in carrying if SLOTS not in member.binds or SLOTS in other.binds]
 
 
 def _effective(members: list[Member]) -> list[Member]:
@@ -395,12 +405,15 @@ def _is_accessor_of(other: Member, member: Member) -> bool:
 
 def _completed(member: Member, place: Member, alone: bool) -> Member:
     """An attribute with the parts that it takes from the parent's: the documentation below it, the value of a bare
-    annotation. `alone` means that no other statement of the child binds its name.
+    annotation, its slots. `alone` means that no other statement of the child binds its name.
     """
     node, value = member.node, getattr(place.node, "value", None)
     text = member.text
     if isinstance(node, ast.AnnAssign) and _is_bare(member) and alone and value is not None and place.is_attribute:
         text = f"{INDENT}{ast.unparse(node.target)}: {ast.unparse(node.annotation)} = {ast.unparse(value)}\n"
+    if SLOTS in member.binds:
+        names = dict.fromkeys([*(slots_of(place.node) or ()), *(slots_of(node) or ())])
+        text = f"{INDENT}{SLOTS} = {tuple(names)}\n"
     span = ClassSpan(text, (*member.text_span.sources, *place.text_span.sources))
     below = (member if member.documentation else place).documentation_span
     return replace(member, text=text, documentation=below.text, merged=(member.lead_span, span, below))

@@ -16,11 +16,11 @@ from modular_converter.convert.inherit.override import finish_new, merge_overrid
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.names import ModelNames, common_suffix
-from modular_converter.convert.source.rename import RenamedModule, Renamer
+from modular_converter.convert.source.rename import RenamedModule, Renamer, rename_local
 from modular_converter.facts import Surroundings, TwoClasses
 from modular_converter.findings import ClassFinding, ConversionError, Finding, Location, locate
 from modular_converter.model import lexer
-from modular_converter.model.bindings import attributes_set
+from modular_converter.model.bindings import attributes_set, bindings_in, bindings_of, parameters_of
 from modular_converter.model.class_blocks import (
     INDENT,
     ClassBlock,
@@ -34,7 +34,8 @@ from modular_converter.model.class_blocks import (
 )
 from modular_converter.model.index import is_docstring
 from modular_converter.model.module import Role, Statement
-from modular_converter.model.overriding import NO_DECORATORS, AddedDecorators
+from modular_converter.model.nodes import is_super_statement
+from modular_converter.model.overriding import INIT_SUBCLASS, NO_DECORATORS, AddedDecorators, method_key
 from modular_converter.rules import class_comparisons, input_files
 from modular_converter.settings.values import Settings
 
@@ -86,7 +87,8 @@ def merge_class(
     if child.node.name != parent_name:
         parent_text = rename_class(parent_text, parent_name, child.node.name, names)
     parent = parse_class(_with_private_names(parent_text, child_text, child.node.name), is_own=False)
-    if (own_text := _with_own_accessors(child_text, child, parent, parent_base)) != child_text:
+    own_text = _with_own_accessors(_with_own_locals(child_text, child, parent), child, parent, parent_base)
+    if own_text != child_text:
         child = parse_class(own_text)
     if child.docstring:  # it is the class's `__doc__`, which an assignment of the parent would replace
         parent = replace(parent, members=tuple(one for one in parent.members if one.binds != {"__doc__"}))
@@ -115,6 +117,23 @@ def merge_class(
     plan += (taken(one.text, False, one.line) for one in inherited)
     plan += (taken(one.text, True, one.line) for one in changes_below(child_text))
     return Merged(tuple(span for span in plan if span.text), tuple(findings))
+
+
+def _with_own_locals(text: str, child: ClassBlock, parent: ClassBlock) -> str:
+    """The child's text in which local names of an override that the parent's body, which goes into it, reads from its
+    module are other ones.
+    """
+    theirs = {method_key(one.function): one.function for one in parent.members if one.is_function}
+    for member in child.members:
+        if not member.is_function or (inherited := theirs.get(method_key(member.function))) is None:
+            continue
+        own = member.function
+        local = bindings_in(own).local - parameters_of(own)
+        hiding = local & bindings_in(inherited).module_names if local else local
+        if hiding and any(is_super_statement(node, own.name, child.node.name) for node in own.body):
+            written = member.text.rstrip("\n")
+            text = text.replace(written, rename_local(written, own, hiding), 1)
+    return text
 
 
 def _with_own_accessors(text: str, child: ClassBlock, parent: ClassBlock, base: str) -> str:
@@ -186,7 +205,7 @@ class _KnownMerge:
     answers: Mapping[tuple[str, tuple[str, ...]], object]
 
 
-_QUESTIONS = ("is_set_above", "binds", "has_method")
+_QUESTIONS = ("is_set_above", "binds", "hook_sets_attributes", "has_method")
 """The fields of `Surroundings` that a merge asks. Most merges ask little, so that it is not answered before."""
 
 
@@ -297,6 +316,7 @@ def _merge(
         _in_front(statement, base, siblings, neighbours, library),
         lambda method, attribute: _is_set_above(neighbours, base, method, attribute, library),
         lambda name: _bound_in(name, built, definitions),
+        lambda name: _hook_sets_attributes(name, built, definitions),
         lambda name, method: _has_method(name, method, neighbours, dotted, library),
     )
     try:
@@ -340,6 +360,20 @@ def _bound_in(
     block = parse_class(own.text if own else parents[name].text)
     inherited = (_bound_in(base, built, parents, below | {name}) for base in block.bases)
     return block.binds.union(*filter(None, inherited))
+
+
+def _hook_sets_attributes(name: str, built: Mapping[str, BuiltClass], parents: RenamedModule) -> bool:
+    """See `Surroundings`."""
+    if name not in built and (name not in parents or parents.role(name) is not Role.CLASS):
+        return False
+    block = parse_class(built[name].text if name in built else parents[name].text)
+    hooks = [one.function for one in block.members if one.is_function and INIT_SUBCLASS in one.binds]
+    return all(
+        is_super_statement(one, INIT_SUBCLASS)
+        or (isinstance(one, ast.Assign) and all("." in path for path in bindings_of(one).effects.writes))
+        for hook in hooks
+        for one in hook.body
+    ) and (bool(hooks) or any(_hook_sets_attributes(base, built, parents) for base in block.bases if base != name))
 
 
 def _has_method(base: str, method: str, neighbours: Neighbourhood, dotted: str, library: Library) -> bool:

@@ -119,9 +119,7 @@ class NeighbourModule:
 def open_target(path: str, library: Library) -> ModularFile:
     """Read a modular file. Raises `ConversionError` when it cannot be read or is not Python."""
     model = model_of_modular(path, library.settings)
-    module = library.resolver.with_named_imports(
-        library.module(path), lambda source: neighbour_module(source, library.settings) is not None
-    )
+    module = library.resolver.with_named_imports(library.module(path))
     names = library.names(models_folder_of(path, library.settings)).with_written(model, module.classes)
     return ModularFile(path, model, names, module)
 
@@ -335,8 +333,6 @@ def _check_taken(
     target: ModularFile,
     library: Library,
 ) -> list[Finding]:
-    if name.name == "*":
-        return [neighbour_imports.star_import(_locate(target, statement, "import", library), name.module)]
     settings = library.settings
     has_own_file = settings.kinds.get(settings.config_suffix, settings.default_kind) != settings.default_kind
     if has_own_file and found.kind == settings.default_kind and name.name.endswith(settings.config_suffix):

@@ -351,8 +351,24 @@ class _Collector:
         symbols = self._symbol_tables.get(dotted)
         if symbols is None:
             definitions = self.neighbours.neighbours[dotted].definitions
-            symbols = self._symbol_tables[dotted] = dict(_symbols_of(dotted, definitions, self.settings))
+            entered = self._entered.get(dotted, {})
+            symbols = self._symbol_tables[dotted] = dict(_symbols_of(dotted, definitions, entered, self.settings))
         return symbols
+
+    @cached_property
+    def _entered(self) -> Mapping[str, Mapping[str, frozenset[str]]]:
+        """The functions of the modular file that their decorators enter in a definition of a neighbour."""
+        found: dict[str, dict[str, frozenset[str]]] = {}
+        written = self.library.module(self.target.path).definitions.items()
+        decorated = [(name, one) for name, one in written if name in self.own and one.text.startswith("@")]
+        for (name, one), (bound, taken) in itertools.product(decorated, self.neighbours.resolution.taken.items()):
+            if bound in one.uses and bound == taken.name:
+                renamed = self.neighbours.neighbours[taken.neighbour]
+                for holder in renamed.neighbour.module.registered_in(one):
+                    holders = found.setdefault(taken.neighbour, {})
+                    new = renamed.definitions.renamer.name(holder)
+                    holders[new] = holders.get(new, frozenset()) | {name}
+        return found
 
     @cached_property
     def _symbol_tables(self) -> dict[str, Mapping[str, Symbol]]:
@@ -440,12 +456,14 @@ class _Collector:
         )
 
 
-def _symbols_of(dotted: str, definitions: RenamedModule, settings: Settings) -> Iterator[tuple[str, Symbol]]:
-    """The symbols of a renamed neighbour by name."""
+def _symbols_of(
+    dotted: str, definitions: RenamedModule, entered: Mapping[str, frozenset[str]], settings: Settings
+) -> Iterator[tuple[str, Symbol]]:
+    """The symbols of a renamed neighbour by name. `entered` are the functions of the target that decorators enter in one."""
     for name in definitions:
         role, main = definitions.role(name), definitions.main_name(name)
-        uses = definitions.uses(name) | definitions.registered(name)
-        yield name, Symbol(main, dotted, role, uses, _is_overriding(main, role, False, settings))
+        uses, own = definitions.uses(name) | definitions.registered(name), entered.get(name, frozenset())
+        yield name, Symbol(main, dotted, role, uses, _is_overriding(main, role, False, settings), own)
 
 
 def _own_symbol(statement: Statement, entered: frozenset[str], settings: Settings) -> Symbol:

@@ -32,6 +32,8 @@ class Symbol:
     uses: Collection[str]
     is_overriding: bool = True
     """Whether it replaces the definition of the same name in the parent's module."""
+    entered: frozenset[str] = frozenset()
+    """The functions of the modular file that their decorators enter in this definition of a neighbour."""
 
 
 @dataclass
@@ -98,6 +100,7 @@ class Scope:
                 else:
                     needs.functions[symbol.name] = symbol
                     todo += [(other, by_table and other in self.table, symbol.source, False) for other in symbol.uses]
+                    todo += [(other, True, OWN, True) for other in symbol.entered]
         return needs
 
     def _is_copied(self, use: str, source: str) -> bool:

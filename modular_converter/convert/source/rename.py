@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.names import ModelNames
 from modular_converter.model import lexer
-from modular_converter.model.bindings import ScopeKind, bindings_of
+from modular_converter.model.bindings import FUNCTIONS, Function, ScopeKind, bindings_of
 from modular_converter.model.module import Module, Role, Statement
-from modular_converter.model.nodes import parse, walk
+from modular_converter.model.nodes import parse, top_line, walk
 from modular_converter.settings.disk import is_below
 from modular_converter.settings.values import MODELS
 
@@ -436,6 +436,25 @@ def rename_imported(text: str, names: Mapping[str, str]) -> str | None:
     a parameter, a local name, an attribute of a class or a keyword, too.
     """
     return None if _has_other_meanings(text, names) else _rename_words(text, _pattern(names), names)
+
+
+def rename_local(text: str, function: Function, names: Iterable[str]) -> str:
+    """The text of a function with `own_x` for some local names `x`. One with another meaning there, too, stays: in the
+    header, as a keyword, in an import, as a text (`f"{x=}"`); also where there is an `own_x`.
+    """
+    lines = text.splitlines(keepends=True)
+    kept = lexer.identifiers("".join(lines[: function.body[0].lineno - top_line(function)]))
+    for node in walk(*function.body):
+        if isinstance(node, (ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal)):
+            kept |= lexer.identifiers(ast.unparse(node))
+        elif isinstance(node, ast.keyword):
+            kept |= {node.arg or ""}
+        elif isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            kept |= {node.name}  # it is their `__name__`, too
+    kept |= {*re.findall(r"(\w+)\s*=\s*[!:}]", text)}
+    there = lexer.identifiers(text)
+    renamed = {name: f"own_{name}" for name in names if name not in kept and f"own_{name}" not in there}
+    return _rename_words(text, _pattern(renamed), renamed) if renamed else text
 
 
 def _pattern(names: Mapping[str, str]) -> re.Pattern[str]:

@@ -20,11 +20,12 @@ BOUND = {
     "inherit_accessor_of_parent": frozenset(("@size", "@width")),
     "inherit_getter": frozenset(("@width",)),
     "imported_names": frozenset(("shifted",)),
+    "inherit_local_name_of_module": frozenset(("own_scale", "own_max")),
     "inherit_param_rename": frozenset(("hidden_states",)),
     "inherit_private_names": frozenset(("__parents_store", "_@Cache__parents_store")),
     "inherit_parameter_replaced_by_loop": frozenset(("count", "1", "step", "2")),
 }
-"""Words that a conversion puts in: parameters of `super()` calls, names for `as` names, `@size.setter` of the class's own, packages of relative imports, private names."""
+"""Words that a conversion puts in: parameters of `super()` calls, names for `as` names, other local names, `@size.setter` of the class's own, packages of relative imports, private names."""
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -8,14 +8,14 @@ from modular_converter.convert.source.library import ignore_comments
 from modular_converter.findings import Finding, Location, apply_edits
 from modular_converter.rules import ignored_findings
 from modular_converter.rules._words import exports, remove_statement
-from modular_converter.rules.neighbour_imports import STAR_IMPORT
+from modular_converter.rules.neighbour_imports import CYCLE
 
 
 def removed(text: str, mark: str) -> str | None:
     """The text without the statement in which a mark stands; None where there is no such edit."""
     line = 1 + text[: text.index(mark)].count("\n")
     column = 1 + len(text[: text.index(mark)].rpartition("\n")[2])
-    fix = remove_statement(text, Finding(STAR_IMPORT, Location("m.py", line, column), "about `it`"), "Remove it")
+    fix = remove_statement(text, Finding(CYCLE, Location("m.py", line, column), "about `it`"), "Remove it")
     return None if fix is None else apply_edits(text, fix.edits)
 
 

@@ -347,11 +347,6 @@ WORDED = [
         "modeling_old.py imports `fast` in line 7, but the generated code would use the definition in line 3",
         "Remove one of the two",
     ),
-    (
-        neighbour_imports.star_import(AT, "..old.modeling_old"),
-        "`*` is imported from ..old",
-        "from ..old.modeling_old import …",
-    ),
     (removed_members.stub_stays(AT, "rescale", "NewMLP"), "`NewMLP.rescale` raises", "blank line above it"),
     (
         configurations.removed_setting_read(AT, "mlp_bias", "NewConfig", ("NewMLP",)),

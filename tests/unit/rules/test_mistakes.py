@@ -205,9 +205,9 @@ MISTAKES = {
         + PASS,
         (5, "MC308", "Write the table into the modular file with all that it holds"),
     ),
-    "a star import": (
+    "a star import of what is not exported": (
         MODELING + "*\n\n\nclass YakMLP(LlamaMLP)" + PASS,
-        (1, "MC119", "Name the classes and functions that you use"),
+        (4, "MC313", "from ..llama.modeling_llama import LlamaMLP"),
     ),
     "tabs and spaces": (
         MODELING + "LlamaMLP\n\n\nclass YakMLP(LlamaMLP):\n    size = 1\n\theight = 2\n",

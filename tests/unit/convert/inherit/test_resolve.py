@@ -99,7 +99,6 @@ def test_neighbours_in_the_order_of_their_imports(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("modular", "expected"),
     [
-        ("from ..old.modeling_old import *\n", [("MC119", 1, 25)]),
         ("from ..old.modeling_old import OldConfig\n", [("MC106", 1, 32)]),
         ("from lib import nothing\n", [("MC107", 1, 17)]),
         ("from ..old import OldMLP\n\n\nclass A(OldMLP): ...\n", []),  # as published: eurobert of 5.5
