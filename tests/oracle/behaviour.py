@@ -89,8 +89,10 @@ def observe(cls: type, like: type) -> Observation:
 
 
 def public_names(cls: type) -> set[str]:
-    """The members that the program gave the class or its bases."""
-    return {name for base in cls.__mro__[:-1] for name in vars(base) if not name.startswith("_") or name in SPECIAL}
+    """The members that the program gave the class or its bases, but for slots: they are there for instances alone."""
+    members = [(name, value) for base in cls.__mro__[:-1] for name, value in vars(base).items()]
+    asked = (one for one in members if not isinstance(one[1], types.MemberDescriptorType))
+    return {name for name, _ in asked if not name.startswith("_") or name in SPECIAL}
 
 
 class _Removed:
