@@ -121,7 +121,7 @@ def merge_class(
 
 def _with_own_locals(text: str, child: ClassBlock, parent: ClassBlock) -> str:
     """The child's text in which local names of an override that the parent's body, which goes into it, reads from its
-    module are other ones.
+    module are other ones. One that the call passes stays: it is told by the name that the author wrote.
     """
     theirs = {method_key(one.function): one.function for one in parent.members if one.is_function}
     for member in child.members:
@@ -130,7 +130,8 @@ def _with_own_locals(text: str, child: ClassBlock, parent: ClassBlock) -> str:
         own = member.function
         local = bindings_in(own).local - parameters_of(own)
         hiding = local & bindings_in(inherited).module_names if local else local
-        if hiding and any(is_super_statement(node, own.name, child.node.name) for node in own.body):
+        calls = [one for one in own.body if hiding and is_super_statement(one, own.name, child.node.name)]
+        if hiding := hiding.difference(*(bindings_of(one).effects.reads for one in calls)) if calls else frozenset():
             written = member.text.rstrip("\n")
             text = text.replace(written, rename_local(written, own, hiding), 1)
     return text

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.names import ModelNames
 from modular_converter.model import lexer
-from modular_converter.model.bindings import FUNCTIONS, Function, ScopeKind, bindings_of
+from modular_converter.model.bindings import FUNCTIONS, Function, ScopeKind, bindings_in, bindings_of
 from modular_converter.model.module import Module, Role, Statement
 from modular_converter.model.nodes import parse, top_line, walk
 from modular_converter.settings.disk import is_below
@@ -445,13 +445,14 @@ def rename_local(text: str, function: Function, names: Iterable[str]) -> str:
     lines = text.splitlines(keepends=True)
     kept = lexer.identifiers("".join(lines[: function.body[0].lineno - top_line(function)]))
     for node in walk(*function.body):
-        if isinstance(node, (ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal)):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
             kept |= lexer.identifiers(ast.unparse(node))
         elif isinstance(node, ast.keyword):
             kept |= {node.arg or ""}
         elif isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             kept |= {node.name}  # it is their `__name__`, too
-    kept |= {*re.findall(r"(\w+)\s*=\s*[!:}]", text)}
+    kept = kept.union(re.findall(r"(\w+)\s*=\s*[!:}]", text))
+    kept = kept.union(*(scope.declared_global for scope in bindings_in(function).everywhere))
     there = lexer.identifiers(text)
     renamed = {name: f"own_{name}" for name in names if name not in kept and f"own_{name}" not in there}
     return _rename_words(text, _pattern(renamed), renamed) if renamed else text

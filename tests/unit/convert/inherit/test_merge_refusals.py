@@ -78,6 +78,11 @@ REFUSED = {
         "def f(self, x):\n    return apply.slow(x)",
         "MC211",
     ),
+    "a local name for a function of the module that an inner function calls": (
+        "def f(self, x):\n    apply = x\n    def g():\n        global apply\n        apply = 2\n    super().f(x)",
+        "def f(self, x):\n    return apply(x)",
+        "MC211",
+    ),
     "a global name for a local one of the parent": (
         "def f(self, x):\n    global state\n    state = x\n    super().f(x)",
         "def f(self, x):\n    state = x + 1\n    self.x = state",
@@ -118,6 +123,11 @@ def test_what_one_class_cannot_say_is_an_error_with_its_place(child: str, parent
     ((code, line, _),) = findings(child, parent)
     assert code == expected
     assert line > 1
+
+
+def test_a_local_name_that_the_call_passes_keeps_its_name() -> None:
+    child, parent = "def f(self, x):\n    apply = x + 1\n    super().f(apply)", "def f(self, x):\n    return apply(x)"
+    assert {code for code, _, _ in findings(child, parent)} == {"MC211", "MC315"}
 
 
 @pytest.mark.parametrize(
