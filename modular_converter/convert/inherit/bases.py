@@ -14,7 +14,7 @@ from modular_converter.facts import INHERITED_KEYWORDS, Surroundings, TwoClasses
 from modular_converter.findings import ClassFinding
 from modular_converter.model.bindings import FUNCTIONS, Function
 from modular_converter.model.class_blocks import INDENT, ClassBlock, ClassSpan, Member
-from modular_converter.model.nodes import parse
+from modular_converter.model.nodes import parse, walk
 from modular_converter.model.overriding import (
     SLOTS,
     AddedDecorators,
@@ -53,11 +53,19 @@ class ClassMerge:
 
     @cached_property
     def methods(self) -> Mapping[str, tuple[Function, ...]]:
-        """The child's and the parent's functions by name."""
+        """The child's functions by name, and the parent's, but for those that one of the child's replaces."""
+        child, parent, base = self.classes.child, self.classes.parent, self.classes.base
+        own = [node for node in child.node.body if isinstance(node, FUNCTIONS)]
+        calling = {"super", base.partition("[")[0]}
+        replaced = {
+            method_key(one)
+            for one in own
+            if calling.isdisjoint(node.id for node in walk(*one.body) if isinstance(node, ast.Name))
+        }
+        theirs = (node for node in parent.node.body if isinstance(node, FUNCTIONS))
         found: dict[str, tuple[Function, ...]] = {}
-        for node in (*self.classes.child.node.body, *self.classes.parent.node.body):
-            if isinstance(node, FUNCTIONS):
-                found[node.name] = (*found.get(node.name, ()), node)
+        for node in (*own, *(one for one in theirs if method_key(one) not in replaced)):
+            found[node.name] = (*found.get(node.name, ()), node)
         return found
 
     def reached_by(self, method: str) -> frozenset[str]:

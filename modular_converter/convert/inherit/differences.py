@@ -283,7 +283,9 @@ def misplaced(bodies: Bodies, lines: Sequence[Line]) -> set[Line]:
         found |= _differing(bodies, flat, path, ends)
     for line in (*bodies.theirs, *bodies.after) if bodies.deleted else ():
         place = flat.place(line)
-        needed = line.effects.reads & bodies.deleted.keys() if line in bodies.of_parent else line.deleted
+        is_theirs = line in bodies.of_parent
+        read = line.effects.reads | bodies.hidden.of(line.effects).reads if is_theirs else line.deleted
+        needed = read & bodies.deleted.keys() if is_theirs else read
         for path in needed if place is not None else ():
             if bodies.inherited.writers(path, bodies.inherited.turn[line.origin]) and not flat.writers(
                 path, place or 0
