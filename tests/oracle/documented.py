@@ -36,8 +36,11 @@ def _about(method: ast.FunctionDef, inherited: ast.FunctionDef, methods: list[as
     if _is_stub(method):
         return method.name
     call = next((place for place, part in enumerate(method.body) if _calls_super(part, method.name)), None)
-    if call is None:  # an override without decorators has the parent's
-        return method.name if inherited.decorator_list and not method.decorator_list else ""
+    if (
+        call is None
+    ):  # an override without decorators has the parent's; `**super_kwargs` stands for the parent's parameters
+        takes_the_parents = method.args.kwarg is not None and method.args.kwarg.arg == "super_kwargs"
+        return method.name if takes_the_parents or (inherited.decorator_list and not method.decorator_list) else ""
     if method.name == "__init__":
         return EVERYTHING if _is_placed_differently(method.body[call + 1 :], inherited.body, methods) else ""
     returns = any(isinstance(node, ast.Return) and node.value is not None for node in ast.walk(inherited))

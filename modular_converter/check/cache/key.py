@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import replace
@@ -107,6 +108,10 @@ def _content(path: str) -> bytes:
     return read_regular(path, MOST_BYTES)
 
 
+VERSION = re.compile(rb"\d[\w.+-]{0,40}")
+"""The form of a stored version. An entry of another form is ignored."""
+
+
 def remembered_versions(folder: str | None) -> VersionOf:
     """`ruff_version`, which asks each program once and stores the answer in the folder of the cache (None: nowhere)."""
 
@@ -114,7 +119,8 @@ def remembered_versions(folder: str | None) -> VersionOf:
         if folder is None:
             return ruff_version(path)
         name = store.digest(f"the version of {program_stamp(path)}".encode("utf-8", "surrogatepass"))
-        if known := store.read_entry(folder, name, store.VERSION):
+        known = store.read_entry(folder, name, store.VERSION)
+        if known and VERSION.fullmatch(known):
             return known.decode("ascii")
         version = ruff_version(path)
         with contextlib.suppress(OSError):

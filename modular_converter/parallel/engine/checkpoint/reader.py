@@ -438,9 +438,13 @@ def _unsqueezed(rank: int, dims: Any, of: Recipe) -> list[int | None]:
 
 
 _STRUCTURE: dict[str, _Structure] = {
-    **dict.fromkeys(
-        map("aten::{}".format, ("detach", "alias", "clone", "lift_fresh", "_to_copy", "view", "_unsafe_view")), _same
-    ),
+    "aten::detach": _same,
+    "aten::alias": _same,
+    "aten::clone": _same,
+    "aten::lift_fresh": _same,
+    "aten::_to_copy": _same,
+    "aten::view": _same,
+    "aten::_unsafe_view": _same,
     "aten::cat": _joined,
     "aten::stack": _stacked,
     "aten::split.Tensor": _stretches,

@@ -93,13 +93,17 @@ def test_labels_that_do_not_count_alike_are_refused(labels: dict[str, torch.Tens
         refuse_unequal_labels(Batch(6, labels, {}), 2)
 
 
+def _batch_of_step(pipeline: SimpleNamespace, inputs: dict[str, Any], target: torch.Tensor | None) -> None:
+    Pipeline._batch_of_step(cast(Pipeline, pipeline), (), inputs, target)
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [({"output_attentions": True}, "only the loss"), ({"num_items_in_batch": 24}, "mean of micro-batches")],
 )
 def test_a_step_refuses_what_it_does_not_return(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ApplyError, match=said):
-        Pipeline.step(cast(Pipeline, SimpleNamespace(_loss=None, _config=None)), input_ids=IDS, labels=IDS, **given)
+        _batch_of_step(SimpleNamespace(_loss=None, _config=None), {"input_ids": IDS, "labels": IDS, **given}, None)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +125,7 @@ def test_a_decoding_that_stages_do_not_do_is_refused(options: dict[str, Any], sa
 def test_a_target_that_no_loss_takes_is_refused(loss: Any) -> None:
     target = IDS if loss is None else None
     with pytest.raises(ApplyError, match="give both, or neither and labels="):
-        Pipeline.step(cast(Pipeline, SimpleNamespace(_loss=loss)), input_ids=IDS, labels=IDS, target=target)
+        _batch_of_step(SimpleNamespace(_loss=loss), {"input_ids": IDS, "labels": IDS}, target)
 
 
 def test_what_has_no_rows_goes_to_every_micro_batch() -> None:
