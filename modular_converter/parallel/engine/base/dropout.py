@@ -7,6 +7,7 @@ copies of whole weights diverge. A share loses the entries that the whole tensor
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -184,7 +185,8 @@ class SharedDropout:
         self.watch = _Watch(self._found, dist.get_rank(group), self._outermost)
         self.rests, self.resting = parts is not None, False
         if parts is not None:
-            parts.before_part = self._refuse_part
+            refuse = weakref.WeakMethod(self._refuse_part)  # a group is kept by classes, which outlive the model
+            parts.before_part = lambda: refuse_part() if (refuse_part := refuse()) is not None else None
         self.refusing: Any = None
         if dist.get_world_size(group) > 1 and watched:
             self.watch.attach(model)
