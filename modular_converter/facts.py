@@ -306,5 +306,14 @@ class TwoClasses:
 
     @cached_property
     def kept(self) -> Sequence[Member]:
-        """The parent's members of which something is left."""
-        return [member for member in self.parent.members if not member.binds <= self.child.binds_anew]
+        """The parent's members of which something is left. An accessor (`@size.setter`) leaves the other ones."""
+        own = (one for one in self.child.members if one.is_function and "super(" not in one.text)
+        replaced = {method_key(one.function) for one in own}
+        return [
+            member
+            for member in self.parent.members
+            if not (
+                member.binds <= self.child.binds_anew
+                or (member.is_function and method_key(member.function) in replaced)
+            )
+        ]

@@ -18,6 +18,7 @@ from modular_converter.findings import character_column
 from modular_converter.model.bindings import FUNCTIONS, Bindings, Function, bindings_in, bindings_of, instance_of
 from modular_converter.model.index import end_with_footer, first_line, is_docstring
 from modular_converter.model.nodes import (
+    decorated_by,
     dotted,
     is_super_statement,
     parse,
@@ -228,8 +229,16 @@ class ClassBlock:
 
     @cached_property
     def binds_anew(self) -> frozenset[str]:
-        """The names that its members bind without a `super()` call: nothing of a parent's member is left."""
-        return frozenset[str]().union(*(member.binds for member in self.members if "super(" not in member.text))
+        """The names that its members bind without a `super()` call: nothing of a parent's member is left. An accessor
+        (`@size.setter`) leaves the other ones of its property.
+        """
+        return frozenset[str]().union(
+            *(
+                member.binds
+                for member in self.members
+                if "super(" not in member.text and not (member.is_function and decorated_by(member.function))
+            )
+        )
 
     def leaves(self, change: ClassChange, inherited: Set[str]) -> bool | None:
         """Whether this class, an heir, has what a change of its parent sets: False if a member of it comes first; None if

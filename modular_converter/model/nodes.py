@@ -90,6 +90,15 @@ def decorators_of(node: ast.AST) -> list[str]:
     return [decorator_path(one) for one in getattr(node, "decorator_list", ())]
 
 
+def decorated_by(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    """The member `x` of the class whose `@x.setter` or `@x.register` decorates a method; "" without one."""
+    for path in decorators_of(function):
+        owner, _, attribute = path.rpartition(".")
+        if owner.isidentifier() and (owner == function.name or attribute == "register"):
+            return owner
+    return ""
+
+
 def decorator_path(decorator: ast.expr) -> str:
     """See `decorators_of`."""
     return written(decorator.func if isinstance(decorator, ast.Call) else decorator)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from modular_converter.model.bindings import Function, instance_of, is_generator
 from modular_converter.model.class_blocks import Member, makes_attribute_error
-from modular_converter.model.nodes import decorator_path, decorators_of, dotted, is_super_statement
+from modular_converter.model.nodes import decorated_by, decorator_path, decorators_of, dotted, is_super_statement
 
 
 CONTEXTS = frozenset({"contextmanager", "asynccontextmanager"})
@@ -132,15 +132,6 @@ def method_key(function: Function) -> str:
     if owner == function.name:
         return decorator
     return f"{decorator} {ast.unparse(function.args)}"
-
-
-def decorated_by(function: Function) -> str:
-    """The member `x` of the class whose `@x.setter` or `@x.register` decorates a method; "" without one."""
-    for path in decorators_of(function):
-        owner, _, attribute = path.rpartition(".")
-        if owner.isidentifier() and (owner == function.name or attribute == "register"):
-            return owner
-    return ""
 
 
 def only_raises(function: Function) -> bool:

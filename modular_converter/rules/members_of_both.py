@@ -12,12 +12,11 @@ from modular_converter.facts import INHERITED_KEYWORDS
 from modular_converter.findings import ClassFinding, Finding, Location, Rule, Severity, finding_at
 from modular_converter.model.bindings import FUNCTIONS, Function, attributes_set, bindings_of
 from modular_converter.model.class_blocks import SUPER_KWARGS, ClassBlock
-from modular_converter.model.nodes import decorator_path, decorators_of, is_super_statement
+from modular_converter.model.nodes import decorated_by, decorator_path, decorators_of, is_super_statement
 from modular_converter.model.overriding import (
     INIT_SUBCLASS,
     NO_DECORATORS,
     SLOTS,
-    decorated_by,
     first_parameter,
     inherited_decorators,
     is_property,

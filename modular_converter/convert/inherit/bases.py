@@ -12,13 +12,12 @@ from modular_converter.convert.inherit.statements import Line
 from modular_converter.convert.source.names import common_suffix
 from modular_converter.facts import INHERITED_KEYWORDS, Surroundings, TwoClasses
 from modular_converter.findings import ClassFinding
-from modular_converter.model.bindings import FUNCTIONS, Function
+from modular_converter.model.bindings import Function
 from modular_converter.model.class_blocks import INDENT, ClassBlock, ClassSpan, Member
-from modular_converter.model.nodes import parse, walk
+from modular_converter.model.nodes import decorated_by, parse
 from modular_converter.model.overriding import (
     SLOTS,
     AddedDecorators,
-    decorated_by,
     is_property,
     is_raising_stub,
     is_removal,
@@ -53,19 +52,11 @@ class ClassMerge:
 
     @cached_property
     def methods(self) -> Mapping[str, tuple[Function, ...]]:
-        """The child's functions by name, and the parent's, but for those that one of the child's replaces."""
-        child, parent, base = self.classes.child, self.classes.parent, self.classes.base
-        own = [node for node in child.node.body if isinstance(node, FUNCTIONS)]
-        calling = {"super", base.partition("[")[0]}
-        replaced = {
-            method_key(one)
-            for one in own
-            if calling.isdisjoint(node.id for node in walk(*one.body) if isinstance(node, ast.Name))
-        }
-        theirs = (node for node in parent.node.body if isinstance(node, FUNCTIONS))
+        """The child's functions by name, and the parent's, but for those of which an override leaves nothing."""
         found: dict[str, tuple[Function, ...]] = {}
-        for node in (*own, *(one for one in theirs if method_key(one) not in replaced)):
-            found[node.name] = (*found.get(node.name, ()), node)
+        for member in (*self.classes.child.members, *self.classes.kept):
+            if member.is_function:
+                found[member.function.name] = (*found.get(member.function.name, ()), member.function)
         return found
 
     def reached_by(self, method: str) -> frozenset[str]:

@@ -284,9 +284,8 @@ def misplaced(bodies: Bodies, lines: Sequence[Line]) -> set[Line]:
     for line in (*bodies.theirs, *bodies.after) if bodies.deleted else ():
         place = flat.place(line)
         is_theirs = line in bodies.of_parent
-        read = line.effects.reads | bodies.hidden.of(line.effects).reads if is_theirs else line.deleted
-        needed = read & bodies.deleted.keys() if is_theirs else read
-        for path in needed if place is not None else ():
+        needed = line.effects.reads | bodies.hidden.of(line.effects).reads if is_theirs else line.deleted
+        for path in bodies.deleted.keys() & needed if place is not None else ():
             if bodies.inherited.writers(path, bodies.inherited.turn[line.origin]) and not flat.writers(
                 path, place or 0
             ):

@@ -83,7 +83,7 @@ def with_mask(model: torch.nn.Module, inputs: Mapping[str, Any]) -> dict[str, An
     result = dict(inputs)
     if isinstance(ids, torch.Tensor) and ids.dim() == 2 and "attention_mask" in forward_names(model):
         mask = torch.ones_like(ids)
-        mask[0, ids.shape[1] - ids.shape[1] // 4 :] = 0
+        mask[0, -max(1, ids.shape[1] // 4) :] = 0
         result.setdefault("attention_mask", mask)
     return result
 

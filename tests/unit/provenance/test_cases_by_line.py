@@ -18,6 +18,7 @@ from tests.test_cases import CASES, NAMES, SETTINGS, needs_newer_python
 BOUND = {
     "foreign_package": frozenset(("baselib",)),
     "inherit_accessor_of_parent": frozenset(("@size", "@width")),
+    "inherit_del_read_by_getter_of_parent": frozenset(("@size",)),
     "inherit_getter": frozenset(("@width",)),
     "imported_names": frozenset(("shifted",)),
     "inherit_local_name_of_module": frozenset(("own_scale", "own_max")),

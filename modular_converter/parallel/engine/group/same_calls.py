@@ -5,12 +5,13 @@ A call that processes compute together begins on all of them, or is refused on a
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from weakref import WeakSet
 
@@ -128,6 +129,16 @@ class CallsOfAll:
                 _refuse_notes(notes, self.own)
         if refused is not None:
             raise refused
+
+    @contextlib.contextmanager
+    def computed(self) -> Iterator[None]:
+        """The part of a call that processes compute together, which an error leaves on this one."""
+        try:
+            yield
+        except BaseException as error:
+            if (told := self.left(error)) is not None:
+                raise told from error
+            raise
 
     def left(self, error: BaseException) -> ApplyError | None:
         """Note an error by which this process has left what all do; if it was alone, the next call is refused on all.

@@ -248,12 +248,10 @@ class SameSettings:
         try:
             self._begin(model)
             self.inside = True
-            with self._gathering():
+            with self.calls.computed(), self._gathering():
                 yield
-        except BaseException as error:
+        except BaseException:
             end_broken(model)
-            if self.inside and (told := self.calls.left(error)) is not None:
-                raise told from error
             raise
         finally:
             if self.inside:

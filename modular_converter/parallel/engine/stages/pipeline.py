@@ -399,7 +399,7 @@ class Pipeline(StageWeights):
         """
         batch = self._begun(lambda: self._batch_of_step(args, inputs, target))
         losses: list[torch.Tensor] = []
-        with self._leaving():
+        with self._calls.computed():
             self._compare(batch, target)
             goal = (batch.inputs["labels"] if target is None else target).to(self._place)
             scheduled = self._scheduled(batch, trains=True)
@@ -435,16 +435,6 @@ class Pipeline(StageWeights):
         assert found is not None
         return found
 
-    @contextmanager
-    def _leaving(self) -> Iterator[None]:
-        """The part of a call that processes compute together."""
-        try:
-            yield
-        except BaseException as error:
-            if (told := self._calls.left(error)) is not None:
-                raise told from error
-            raise
-
     @torch.no_grad()
     def __call__(self, *args: Any, **inputs: Any) -> Any:
         """The model's output for a batch, without gradients, on the process of the last stage; None on the others.
@@ -454,7 +444,7 @@ class Pipeline(StageWeights):
         Raises ``ApplyError`` as `batch_of` does, and for a result that does not consist of rows.
         """
         batch = self._begun(lambda: self._batch_of_forward(args, inputs))
-        with self._leaving():
+        with self._calls.computed():
             self._compare(batch)
             merged = self._scheduled(batch, trains=False).eval(micro_batch=torch.arange(self._chunks))
             output = None if self._last_stage is None else self._last_stage.output(merged)
