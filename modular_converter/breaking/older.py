@@ -21,6 +21,7 @@ from modular_converter.files.read import text_of_content
 from modular_converter.findings import ConversionError
 from modular_converter.git.work_tree import GitError, WorkTrees
 from modular_converter.rules import input_files
+from modular_converter.settings.disk import project_above
 from modular_converter.settings.values import Settings
 
 
@@ -41,7 +42,9 @@ def older_tree(ref: str, models: str, settings: Settings, cache: str | None) -> 
     Raises `ConversionError` for a tree that cannot be read.
     """
     if os.path.isdir(ref):
-        return tree_at(required_models_folder(None, ref), settings)
+        top = project_above(models)
+        same = os.path.join(os.path.abspath(ref), os.path.relpath(models, top)) if top else ""  # in another checkout
+        return tree_at(same if os.path.isdir(same) else required_models_folder(None, ref), settings)
     if ref.endswith(".whl"):
         return _of_wheel(ref, models, settings)
     if found := _RELEASE.fullmatch(ref):

@@ -258,6 +258,17 @@ def test_how_checkpoints_are_renamed_is_compared(zoo: Path, tmp_path: Path) -> N
     assert "changes how entries of checkpoints of `llama` are renamed: 1 model (llama)" in str(finding["message"])
 
 
+def test_another_checkout_has_its_models_where_this_one_has_them(tmp_path: Path) -> None:
+    for top in ("older", "newer"):
+        folder = tmp_path / top / "src" / "zoo" / "models" / "llama"
+        folder.mkdir(parents=True)
+        (folder / "modeling_llama.py").write_text(LLAMA)
+    (tmp_path / "newer" / "pyproject.toml").touch()
+    models = str(tmp_path / "newer" / "src" / "zoo" / "models")
+    older = older_tree(str(tmp_path / "older"), models, profile_settings(), None)
+    assert older.models == models.replace("newer", "older") and [*older.names] == ["llama"]
+
+
 def test_a_release_is_downloaded(zoo: Path, tmp_path: Path) -> None:
     release = "click==8.1.7"
     wheel = [sys.executable, "-m", "pip", "--isolated", "download", "--no-deps", "--retries", "0", "--timeout", "5"]
