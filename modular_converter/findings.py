@@ -43,7 +43,6 @@ class Rule(NamedTuple):
     """Stable, such as `MC101`."""
     name: str
     """A slug in kebab case; the functions of the rule have it as an identifier."""
-    severity: Severity
     summary: str
     """One line, without a full stop."""
     is_first: bool = False
@@ -54,6 +53,14 @@ class Rule(NamedTuple):
     """Whether its fix changes the generated files, since the finding says that they are not as the author means them."""
     formerly: str | None = None
     """The code of the rule that it was a part of, which still means it in settings and comments."""
+    became_error: bool = False
+    """Whether it is an error with the code of a warning, which it once was: codes stay."""
+
+    @property
+    def severity(self) -> Severity:
+        """What the hundred of its code says: `MC3…` and `MC6…` are warnings."""
+        is_warning = self.code.startswith(("MC3", "MC6")) and not self.became_error
+        return Severity.WARNING if is_warning else Severity.ERROR
 
     @property
     def fix_applicability(self) -> str:

@@ -6,17 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from modular_converter.findings import (
-    ClassFinding,
-    Edit,
-    Finding,
-    Fix,
-    Location,
-    Rule,
-    Severity,
-    did_you_mean,
-    finding_at,
-)
+from modular_converter.findings import ClassFinding, Edit, Finding, Fix, Location, Rule, did_you_mean, finding_at
 from modular_converter.model.class_blocks import parse_class
 from modular_converter.model.nodes import dotted, parse, super_attribute, walk
 from modular_converter.model.overriding import is_class_method
@@ -27,12 +17,7 @@ if TYPE_CHECKING:
     from modular_converter.facts import Facts, TwoClasses
 
 
-UNKNOWN_PARENT = Rule(
-    code="MC105",
-    name="unknown-parent",
-    severity=Severity.ERROR,
-    summary="the neighbour does not define the imported name",
-)
+UNKNOWN_PARENT = Rule("MC105", "unknown-parent", "the neighbour does not define the imported name")
 
 
 def unknown_parent(location: Location, name: str, neighbour: str, *, candidates: Iterable[str] = ()) -> Finding:
@@ -44,12 +29,7 @@ def unknown_parent(location: Location, name: str, neighbour: str, *, candidates:
     )
 
 
-TWO_PARENTS = Rule(
-    code="MC108",
-    name="two-parents",
-    severity=Severity.ERROR,
-    summary="a class inherits from two classes of neighbours",
-)
+TWO_PARENTS = Rule("MC108", "two-parents", "a class inherits from two classes of neighbours")
 
 
 def two_parents(location: Location, name: str, parents: tuple[str, ...]) -> Finding:
@@ -62,12 +42,7 @@ def two_parents(location: Location, name: str, parents: tuple[str, ...]) -> Find
     )
 
 
-BASE_NOT_A_NAME = Rule(
-    code="MC109",
-    name="base-not-a-name",
-    severity=Severity.ERROR,
-    summary="a base of a class is not a plain or dotted name",
-)
+BASE_NOT_A_NAME = Rule("MC109", "base-not-a-name", "a base of a class is not a plain or dotted name")
 
 
 def base_not_a_name(location: Location, name: str, base: str) -> Finding:
@@ -79,12 +54,7 @@ def base_not_a_name(location: Location, name: str, base: str) -> Finding:
     )
 
 
-DEEP_INHERITANCE = Rule(
-    code="MC312",
-    name="deep-inheritance",
-    severity=Severity.WARNING,
-    summary="the parent itself inherits from another model's class",
-)
+DEEP_INHERITANCE = Rule("MC312", "deep-inheritance", "the parent itself inherits from another model's class")
 
 
 def deep_inheritance(location: Location, name: str, parent: str, grandparent: str, module: str) -> Finding:
@@ -105,11 +75,7 @@ def check_deep_inheritance(facts: Facts) -> Iterator[Finding]:
 
 
 INHERITABLE_DEFINITION = Rule(
-    code="MC325",
-    name="inheritable-definition",
-    severity=Severity.WARNING,
-    summary="a definition is written out though a neighbour has it",
-    by_default=False,
+    "MC325", "inheritable-definition", "a definition is written out though a neighbour has it", by_default=False
 )
 
 
@@ -124,10 +90,7 @@ def inheritable_definition(location: Location, name: str, original: str, dotted:
 
 
 PARENT_IN_OTHER_CASE = Rule(
-    code="MC329",
-    name="parent-in-other-case",
-    severity=Severity.WARNING,
-    summary="the name of a parent has the name of its model in another case",
+    "MC329", "parent-in-other-case", "the name of a parent has the name of its model in another case"
 )
 
 
@@ -154,10 +117,9 @@ def _name(node: ast.alias | ast.Name) -> str:
 
 
 BASE_ORDER = Rule(
-    code="MC207",
-    name="base-order",
-    severity=Severity.ERROR,
-    summary="the generated class would find a method in another class than with inheritance",
+    "MC207",
+    "base-order",
+    "the generated class would find a method in another class than with inheritance",
     formerly="MC204",
 )
 
@@ -219,12 +181,7 @@ def _lost_bases(classes: TwoClasses) -> Iterator[Obstacle]:
             yield Obstacle(node, classes.name, reason, cure)
 
 
-BASE_IN_CLASS_METHOD = Rule(
-    code="MC340",
-    name="base-in-class-method",
-    severity=Severity.WARNING,
-    summary="a base called in a class method would get another class",
-)
+BASE_IN_CLASS_METHOD = Rule("MC340", "base-in-class-method", "a base called in a class method would get another class")
 
 
 def base_in_class_method(location: Location, method: str, base: str) -> Finding:
@@ -254,12 +211,7 @@ def compare_base_in_class_method(classes: TwoClasses) -> Iterator[ClassFinding]:
                     yield finding_at(node, base_in_class_method, method.name, base)
 
 
-INCONSISTENT_BASES = Rule(
-    code="MC503",
-    name="inconsistent-bases",
-    severity=Severity.ERROR,
-    summary="the bases of a generated class have no order",
-)
+INCONSISTENT_BASES = Rule("MC503", "inconsistent-bases", "the bases of a generated class have no order")
 
 
 def inconsistent_bases(location: Location, name: str, bases: str) -> Finding:
@@ -271,12 +223,7 @@ def inconsistent_bases(location: Location, name: str, bases: str) -> Finding:
     )
 
 
-FOREIGN_BASE = Rule(
-    code="MC504",
-    name="foreign-base",
-    severity=Severity.ERROR,
-    summary="a generated class still inherits from a class of another model",
-)
+FOREIGN_BASE = Rule("MC504", "foreign-base", "a generated class still inherits from a class of another model")
 
 
 def foreign_base(

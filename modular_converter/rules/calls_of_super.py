@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from modular_converter.findings import ClassFinding, Finding, Location, Rule, Severity, did_you_mean, finding_at
+from modular_converter.findings import ClassFinding, Finding, Location, Rule, did_you_mean, finding_at
 from modular_converter.model.class_blocks import SUPER_KWARGS
 from modular_converter.model.nodes import super_attribute, super_method, walk
 from modular_converter.rules._words import not_mergeable
@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 
 
 SUPER_KWARGS_WITHOUT_PARENT = Rule(
-    code="MC203",
-    name="super-kwargs-without-parent",
-    severity=Severity.ERROR,
-    summary="`**super_kwargs` in a method that the parent does not define",
+    "MC203", "super-kwargs-without-parent", "`**super_kwargs` in a method that the parent does not define"
 )
 
 
@@ -52,10 +49,9 @@ def check_super_kwargs_without_parent(facts: Facts) -> Iterator[Finding]:
 
 
 PARAMETER_WITHOUT_VALUE = Rule(
-    code="MC210",
-    name="parameter-without-value",
-    severity=Severity.ERROR,
-    summary="the parent's lines read a parameter of their method for which the override has no value",
+    "MC210",
+    "parameter-without-value",
+    "the parent's lines read a parameter of their method for which the override has no value",
     formerly="MC204",
 )
 
@@ -95,10 +91,7 @@ def bad_signature(location: Location, method: str, error: Exception) -> Finding:
 
 
 SUPER_CALL_NOT_IN_PARENT = Rule(
-    code="MC301",
-    name="super-call-not-in-parent",
-    severity=Severity.WARNING,
-    summary="`super().m()` where the parent does not define `m` itself",
+    "MC301", "super-call-not-in-parent", "`super().m()` where the parent does not define `m` itself"
 )
 
 
@@ -123,10 +116,7 @@ def check_super_call_not_in_parent(facts: Facts) -> Iterator[Finding]:
 SUPER_OF_A_CLASS = re.compile(r"super\s*\(\s*[^)\s]")
 
 SUPER_CALL_NOT_A_STATEMENT = Rule(
-    code="MC302",
-    name="super-call-not-a-statement",
-    severity=Severity.WARNING,
-    summary="`super().m()` is part of another statement, so it is not replaced",
+    "MC302", "super-call-not-a-statement", "`super().m()` is part of another statement, so it is not replaced"
 )
 
 
@@ -210,10 +200,9 @@ def check_super_call_not_a_statement(facts: Facts) -> Iterator[Finding]:
 
 
 SUPER_ARGUMENT_IGNORED = Rule(
-    code="MC315",
-    name="super-argument-ignored",
-    severity=Severity.WARNING,
-    summary="an argument of `super().m(…)` differs from the name that the parent's code will read",
+    "MC315",
+    "super-argument-ignored",
+    "an argument of `super().m(…)` differs from the name that the parent's code will read",
 )
 
 

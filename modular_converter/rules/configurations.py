@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modular_converter.findings import SIMILAR, Finding, Location, Rule, Severity, nearest
+from modular_converter.findings import SIMILAR, Finding, Location, Rule, nearest
 from modular_converter.model.nodes import parse, walk
 
 
@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 
 REMOVED_SETTING_READ = Rule(
-    code="MC318",
-    name="removed-setting-read",
-    severity=Severity.WARNING,
-    summary="generated code reads an attribute that the configuration no longer has",
+    "MC318", "removed-setting-read", "generated code reads an attribute that the configuration no longer has"
 )
 
 
@@ -80,12 +77,7 @@ def _reads(text: str, attribute: str) -> bool:
     return False
 
 
-MODEL_TYPE_OF_ANOTHER = Rule(
-    code="MC331",
-    name="model-type-of-another",
-    severity=Severity.WARNING,
-    summary="a configuration has the `model_type` of another model",
-)
+MODEL_TYPE_OF_ANOTHER = Rule("MC331", "model-type-of-another", "a configuration has the `model_type` of another model")
 
 
 def model_type_of_another(location: Location, model_type: str, name: str) -> Finding:
@@ -110,10 +102,9 @@ def check_model_type_of_another(facts: Facts) -> Iterator[Finding]:
 
 
 UNKNOWN_SETTING = Rule(
-    code="MC333",
-    name="unknown-setting",
-    severity=Severity.WARNING,
-    summary="code reads a setting that the model's configuration does not have, under a name close to one that it has",
+    "MC333",
+    "unknown-setting",
+    "code reads a setting that the model's configuration does not have, under a name close to one that it has",
 )
 
 

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator, Sequence, Set
 from typing import TYPE_CHECKING
 
-from modular_converter.findings import ClassFinding, Finding, Location, Rule, Severity
+from modular_converter.findings import ClassFinding, Finding, Location, Rule
 from modular_converter.model.bindings import attributes_set
 from modular_converter.model.class_blocks import Member
 from modular_converter.model.nodes import decorators_of, is_super, walk
@@ -18,12 +18,7 @@ if TYPE_CHECKING:
     from modular_converter.facts import Facts, TwoClasses
 
 
-IMPORTED_AGAIN = Rule(
-    code="MC205",
-    name="imported-again",
-    severity=Severity.ERROR,
-    summary="a name is imported below its own definition, or from two places",
-)
+IMPORTED_AGAIN = Rule("MC205", "imported-again", "a name is imported below its own definition, or from two places")
 
 
 def imported_again(location: Location, name: str, file: str, used: int, kind: str, imported: int) -> Finding:
@@ -47,10 +42,9 @@ NAMESPACES = ("__dict__", ANNOTATIONS, "vars(")
 OWN_CLASS = ("cls", "type(self)", "self.__class__", "__class__")
 
 PARENT_AS_CLASS = Rule(
-    code="MC206",
-    name="parent-as-class",
-    severity=Severity.ERROR,
-    summary="code uses the parent as a class of its own, which the generated class does not inherit from",
+    "MC206",
+    "parent-as-class",
+    "code uses the parent as a class of its own, which the generated class does not inherit from",
     formerly="MC204",
 )
 
@@ -205,10 +199,7 @@ def _reads_own_class(member: Member) -> bool:
 
 
 CHANGED_MEANING = Rule(
-    code="MC320",
-    name="changed-meaning",
-    severity=Severity.WARNING,
-    summary="a name means something else in generated code than where that code was written",
+    "MC320", "changed-meaning", "a name means something else in generated code than where that code was written"
 )
 
 
@@ -248,10 +239,9 @@ def displaced(location: Location, name: str, found: str) -> Finding:
 
 
 CLASS_BESIDE_ITS_COPY = Rule(
-    code="MC336",
-    name="class-beside-its-copy",
-    severity=Severity.WARNING,
-    summary="a generated file uses a neighbour's class and a copy or an heir of it, which are two classes",
+    "MC336",
+    "class-beside-its-copy",
+    "a generated file uses a neighbour's class and a copy or an heir of it, which are two classes",
     formerly="MC320",
 )
 
@@ -275,10 +265,9 @@ def parent_lost(location: Location, user: str, parent: str, heir: str, module: s
 
 
 NAME_DEFINED_TWICE = Rule(
-    code="MC338",
-    name="name-defined-twice",
-    severity=Severity.WARNING,
-    summary="a definition reads a name that its file defines again further down, and a generated file has the last one",
+    "MC338",
+    "name-defined-twice",
+    "a definition reads a name that its file defines again further down, and a generated file has the last one",
     formerly="MC320",
 )
 

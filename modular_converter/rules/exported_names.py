@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from modular_converter.findings import Edit, Finding, Fix, Location, Rule, Severity, did_you_mean, split_lines
+from modular_converter.findings import Edit, Finding, Fix, Location, Rule, did_you_mean, split_lines
 from modular_converter.rules._words import at, exports, subject
 
 
@@ -15,13 +15,7 @@ if TYPE_CHECKING:
     from modular_converter.facts import ClassFacts, Facts
 
 
-MISSING_FROM_ALL = Rule(
-    code="MC309",
-    name="missing-from-all",
-    severity=Severity.WARNING,
-    summary="a public class is missing from `__all__`",
-    unsafe_fix=True,
-)
+MISSING_FROM_ALL = Rule("MC309", "missing-from-all", "a public class is missing from `__all__`", unsafe_fix=True)
 
 
 def missing_from_all(location: Location, name: str, public: tuple[str, ...] = ()) -> Finding:
@@ -84,11 +78,7 @@ def fix_missing_from_all(text: str, finding: Finding) -> Fix | None:
 
 
 UNKNOWN_IN_ALL = Rule(
-    code="MC310",
-    name="unknown-in-all",
-    severity=Severity.WARNING,
-    summary="`__all__` lists a name that the generated file does not define",
-    unsafe_fix=True,
+    "MC310", "unknown-in-all", "`__all__` lists a name that the generated file does not define", unsafe_fix=True
 )
 
 
@@ -135,10 +125,7 @@ def fix_unknown_in_all(text: str, finding: Finding) -> Fix | None:
 
 
 UNKNOWN_CLASS_LISTED = Rule(
-    code="MC332",
-    name="unknown-class-listed",
-    severity=Severity.WARNING,
-    summary="a list of classes names a class that the model does not have",
+    "MC332", "unknown-class-listed", "a list of classes names a class that the model does not have"
 )
 
 

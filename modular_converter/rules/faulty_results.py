@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from modular_converter.findings import Finding, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule
 
 
 UNDEFINED_NAME = Rule(
-    code="MC313",
-    name="undefined-name",
-    severity=Severity.ERROR,
-    summary="generated code uses a name that it neither defines nor imports",
+    "MC313", "undefined-name", "generated code uses a name that it neither defines nor imports", became_error=True
 )
 
 
@@ -28,12 +25,7 @@ def undefined_name(
     return UNDEFINED_NAME.finding(location, f"{place} uses `{name}`{fault}", help=cure)
 
 
-INVALID_RESULT = Rule(
-    code="MC501",
-    name="invalid-result",
-    severity=Severity.ERROR,
-    summary="the generated code is not valid Python",
-)
+INVALID_RESULT = Rule("MC501", "invalid-result", "the generated code is not valid Python")
 
 
 def invalid_result(location: Location, reason: str, place: str) -> Finding:
@@ -45,12 +37,7 @@ def invalid_result(location: Location, reason: str, place: str) -> Finding:
     )
 
 
-TYPING_ONLY_NAME = Rule(
-    code="MC502",
-    name="typing-only-name",
-    severity=Severity.ERROR,
-    summary="generated code reads a name that only type checkers import",
-)
+TYPING_ONLY_NAME = Rule("MC502", "typing-only-name", "generated code reads a name that only type checkers import")
 
 
 def typing_only_name(location: Location, name: str, place: str) -> Finding:
@@ -63,10 +50,7 @@ def typing_only_name(location: Location, name: str, place: str) -> Finding:
 
 
 MISSING_IN_SIBLING = Rule(
-    code="MC505",
-    name="missing-in-sibling",
-    severity=Severity.ERROR,
-    summary="a generated file imports a name that its sibling does not have",
+    "MC505", "missing-in-sibling", "a generated file imports a name that its sibling does not have"
 )
 
 

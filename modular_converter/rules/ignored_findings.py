@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from modular_converter.findings import Edit, Finding, Fix, Location, Rule, Severity, split_lines
+from modular_converter.findings import Edit, Finding, Fix, Location, Rule, split_lines
 from modular_converter.rules import NotIgnorableError, UnknownRuleError, ignorable_prefix
 from modular_converter.rules._words import subject
 
 
-UNUSED_IGNORE = Rule(
-    code="MC391",
-    name="unused-ignore",
-    severity=Severity.WARNING,
-    summary="a comment `# modular: ignore[…]` silences nothing",
-)
+UNUSED_IGNORE = Rule("MC391", "unused-ignore", "a comment `# modular: ignore[…]` silences nothing")
 
 
 def unused_ignore(location: Location, entry: str) -> Finding:
@@ -44,10 +39,7 @@ def fix_unused_ignore(text: str, finding: Finding) -> Fix | None:
 
 
 BAD_IGNORE = Rule(
-    code="MC392",
-    name="bad-ignore",
-    severity=Severity.WARNING,
-    summary="a comment `# modular: ignore[…]` names no rule, or a rule that cannot be ignored",
+    "MC392", "bad-ignore", "a comment `# modular: ignore[…]` names no rule, or a rule that cannot be ignored"
 )
 
 

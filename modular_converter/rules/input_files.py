@@ -5,15 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from modular_converter.findings import Finding, Location, Rule, Severity, did_you_mean
+from modular_converter.findings import Finding, Location, Rule, did_you_mean
 
 
-SYNTAX_ERROR = Rule(
-    code="MC101",
-    name="syntax-error",
-    severity=Severity.ERROR,
-    summary="the file is not valid Python",
-)
+SYNTAX_ERROR = Rule("MC101", "syntax-error", "the file is not valid Python")
 
 
 def syntax_error(location: Location, reason: str, *, neighbour_of: str = "") -> Finding:
@@ -27,12 +22,7 @@ def syntax_error(location: Location, reason: str, *, neighbour_of: str = "") -> 
     )
 
 
-NOT_UTF8 = Rule(
-    code="MC102",
-    name="not-utf8",
-    severity=Severity.ERROR,
-    summary="the file is not encoded in UTF-8",
-)
+NOT_UTF8 = Rule("MC102", "not-utf8", "the file is not encoded in UTF-8")
 
 
 def not_utf8(location: Location, byte: int, offset: int) -> Finding:
@@ -64,12 +54,7 @@ def in_the_path(location: Location) -> Finding:
     )
 
 
-MISSING_FILE = Rule(
-    code="MC103",
-    name="missing-file",
-    severity=Severity.ERROR,
-    summary="a file or folder does not exist or cannot be read",
-)
+MISSING_FILE = Rule("MC103", "missing-file", "a file or folder does not exist or cannot be read")
 
 
 def missing_file(location: Location, *, reason: str = "no such file") -> Finding:
@@ -111,12 +96,7 @@ def folder(location: Location, reason: str) -> Finding:
     )
 
 
-NOTHING_TO_CONVERT = Rule(
-    code="MC111",
-    name="nothing-to-convert",
-    severity=Severity.ERROR,
-    summary="an argument leads to no modular file",
-)
+NOTHING_TO_CONVERT = Rule("MC111", "nothing-to-convert", "an argument leads to no modular file")
 
 
 def nothing_to_convert(argument: str, *, reason: str = "", candidates: Iterable[str] = ()) -> Finding:
@@ -140,12 +120,7 @@ def not_generated(location: Location, modular: str) -> Finding:
     )
 
 
-TOO_LARGE = Rule(
-    code="MC112",
-    name="too-large",
-    severity=Severity.ERROR,
-    summary="a source file is larger than the limit",
-)
+TOO_LARGE = Rule("MC112", "too-large", "a source file is larger than the limit")
 
 
 def too_large(location: Location, size: int, limit: int) -> Finding:
@@ -157,12 +132,7 @@ def too_large(location: Location, size: int, limit: int) -> Finding:
     )
 
 
-READ_ONLY_TARGET = Rule(
-    code="MC113",
-    name="read-only-target",
-    severity=Severity.ERROR,
-    summary="a generated file cannot be written",
-)
+READ_ONLY_TARGET = Rule("MC113", "read-only-target", "a generated file cannot be written")
 
 
 def read_only_target(location: Location, reason: str) -> Finding:
@@ -206,12 +176,7 @@ def same_place(location: Location, other: str, output_dir: str) -> Finding:
     )
 
 
-OUTSIDE_ROOT = Rule(
-    code="MC114",
-    name="outside-root",
-    severity=Severity.ERROR,
-    summary="a path leads out of the root",
-)
+OUTSIDE_ROOT = Rule("MC114", "outside-root", "a path leads out of the root")
 
 
 def outside_root(location: Location, target: str, root: str) -> Finding:
@@ -223,12 +188,7 @@ def outside_root(location: Location, target: str, root: str) -> Finding:
     )
 
 
-UNKNOWN_REVISION = Rule(
-    code="MC117",
-    name="unknown-revision",
-    severity=Severity.ERROR,
-    summary="git cannot tell what has changed since a revision",
-)
+UNKNOWN_REVISION = Rule("MC117", "unknown-revision", "git cannot tell what has changed since a revision")
 
 
 def unknown_revision(ref: str, reason: str) -> Finding:
@@ -241,12 +201,7 @@ def unknown_revision(ref: str, reason: str) -> Finding:
     )
 
 
-UNKNOWN_LINE = Rule(
-    code="MC120",
-    name="unknown-line",
-    severity=Severity.ERROR,
-    summary="a line is asked for that the file does not have",
-)
+UNKNOWN_LINE = Rule("MC120", "unknown-line", "a line is asked for that the file does not have")
 
 
 def unknown_line(location: Location, lines: int) -> Finding:
@@ -258,12 +213,7 @@ def unknown_line(location: Location, lines: int) -> Finding:
     )
 
 
-UNKNOWN_OLDER_TREE = Rule(
-    code="MC121",
-    name="unknown-older-tree",
-    severity=Severity.ERROR,
-    summary="the tree that `--against` names cannot be read",
-)
+UNKNOWN_OLDER_TREE = Rule("MC121", "unknown-older-tree", "the tree that `--against` names cannot be read")
 
 
 def unknown_older_tree(ref: str, reason: str) -> Finding:

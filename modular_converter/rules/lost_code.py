@@ -16,10 +16,9 @@ if TYPE_CHECKING:
 
 
 REPLACED_DEPENDENCY = Rule(
-    code="MC201",
-    name="replaced-dependency",
-    severity=Severity.ERROR,
-    summary="a class derived from a dependency is not used by the model that inherits the dependency",
+    "MC201",
+    "replaced-dependency",
+    "a class derived from a dependency is not used by the model that inherits the dependency",
 )
 
 
@@ -74,12 +73,7 @@ def _is_used(facts: Facts, name: str) -> bool:
     return any(name in one.uses for one in facts.generated.values() if one.name != name)
 
 
-LOST_STATEMENT = Rule(
-    code="MC506",
-    name="lost-statement",
-    severity=Severity.ERROR,
-    summary="a statement at the top level would reach no generated file",
-)
+LOST_STATEMENT = Rule("MC506", "lost-statement", "a statement at the top level would reach no generated file")
 
 
 def lost_statement(location: Location, statement: str) -> Finding:
@@ -132,10 +126,7 @@ def computed_names(location: Location) -> Finding:
 
 
 UNUSED_DEFINITION = Rule(
-    code="MC308",
-    name="unused-definition",
-    severity=Severity.WARNING,
-    summary="a function or assignment is used by no class, so it is not generated",
+    "MC308", "unused-definition", "a function or assignment is used by no class, so it is not generated"
 )
 
 

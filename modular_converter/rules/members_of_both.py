@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from modular_converter.facts import INHERITED_KEYWORDS
-from modular_converter.findings import ClassFinding, Finding, Location, Rule, Severity, finding_at
+from modular_converter.findings import ClassFinding, Finding, Location, Rule, finding_at
 from modular_converter.model.bindings import FUNCTIONS, Function, attributes_set, bindings_of
 from modular_converter.model.class_blocks import SUPER_KWARGS, ClassBlock
 from modular_converter.model.nodes import decorated_by, decorator_path, decorators_of, is_super_statement
@@ -46,10 +46,9 @@ OF_NAMED_TUPLES = frozenset(
 """The names that the body of a named tuple may not bind."""
 
 CLASS_MADE_OTHERWISE = Rule(
-    code="MC208",
-    name="class-made-otherwise",
-    severity=Severity.ERROR,
-    summary="Python would make the generated class otherwise than the two that inherit",
+    "MC208",
+    "class-made-otherwise",
+    "Python would make the generated class otherwise than the two that inherit",
     formerly="MC204",
 )
 
@@ -206,11 +205,7 @@ MAKE_METHODS = ("total_ordering",)
 """The decorators of classes, beside `@dataclass`, from which the class has methods that an heir needs."""
 
 CLASS_DECORATORS = Rule(
-    code="MC334",
-    name="class-decorators",
-    severity=Severity.WARNING,
-    summary="a decorator of the class counts for both classes, or only for one",
-    formerly="MC323",
+    "MC334", "class-decorators", "a decorator of the class counts for both classes, or only for one", formerly="MC323"
 )
 
 
@@ -310,10 +305,9 @@ def _has_marker(block: ClassBlock) -> bool:
 
 
 NAME_OF_BOTH_CLASSES = Rule(
-    code="MC209",
-    name="name-of-both-classes",
-    severity=Severity.ERROR,
-    summary="a name in the body of the class would mean something else than with inheritance",
+    "MC209",
+    "name-of-both-classes",
+    "a name in the body of the class would mean something else than with inheritance",
     formerly="MC204",
 )
 
@@ -362,10 +356,7 @@ def _read_by_taken_expressions(classes: TwoClasses) -> Iterator[Obstacle]:
 
 
 HALF_OVERRIDDEN = Rule(
-    code="MC323",
-    name="half-overridden",
-    severity=Severity.WARNING,
-    summary="an override of one half of a member, where the other half does not follow",
+    "MC323", "half-overridden", "an override of one half of a member, where the other half does not follow"
 )
 
 
@@ -418,10 +409,9 @@ CHANGING = frozenset({"property", "cached_property", "lru_cache", "cache"})
 WITHOUT_EFFECT = frozenset({"abstractmethod", "overload", "override", "final", "no_type_check"})
 
 METHOD_DECORATORS = Rule(
-    code="MC335",
-    name="method-decorators",
-    severity=Severity.WARNING,
-    summary="an override takes a decorator of the parent's method, or the parent's lines in it lose one",
+    "MC335",
+    "method-decorators",
+    "an override takes a decorator of the parent's method, or the parent's lines in it lose one",
     formerly="MC323",
 )
 
@@ -486,10 +476,7 @@ def _is_text(node: ast.expr) -> bool:
 
 
 SHARED_CLASS_ATTRIBUTE = Rule(
-    code="MC339",
-    name="shared-class-attribute",
-    severity=Severity.WARNING,
-    summary="two classes would no longer share an object of their parent",
+    "MC339", "shared-class-attribute", "two classes would no longer share an object of their parent"
 )
 
 MUTABLE = frozenset(["Counter", "OrderedDict", "bytearray", "defaultdict", "deque", "dict", "list", "set"])

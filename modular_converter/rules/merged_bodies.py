@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from modular_converter.findings import Finding, Fix, Location, Rule, Severity
+from modular_converter.findings import Finding, Fix, Location, Rule
 from modular_converter.rules._words import not_mergeable, remove_statement
 
 
 OVERRIDE_NOT_MERGEABLE = Rule(
-    code="MC204",
-    name="override-not-mergeable",
-    severity=Severity.ERROR,
-    summary="an override cannot be merged with the parent's code without a change of its meaning",
+    "MC204",
+    "override-not-mergeable",
+    "an override cannot be merged with the parent's code without a change of its meaning",
 )
 
 
@@ -62,11 +61,7 @@ def unknown_syntax(location: Location, method: str, message: str) -> Finding:
 
 
 LOCAL_NAME_OF_BOTH = Rule(
-    code="MC211",
-    name="local-name-of-both",
-    severity=Severity.ERROR,
-    summary="a local name would mean something else where two methods are one",
-    formerly="MC204",
+    "MC211", "local-name-of-both", "a local name would mean something else where two methods are one", formerly="MC204"
 )
 
 
@@ -121,10 +116,9 @@ def sees_all(location: Location, method: str, function: str) -> Finding:
 
 
 SEVERAL_ASSIGNMENTS_REPLACED = Rule(
-    code="MC316",
-    name="several-assignments-replaced",
-    severity=Severity.WARNING,
-    summary="an assignment behind `super()` takes the place of several, of one in another method, or of an object set up below",
+    "MC316",
+    "several-assignments-replaced",
+    "an assignment behind `super()` takes the place of several, of one in another method, or of an object set up below",
 )
 
 
@@ -150,10 +144,7 @@ def set_up_below(location: Location, target: str, statement: str) -> Finding:
 
 
 SHARED_LOCAL_NAME = Rule(
-    code="MC321",
-    name="shared-local-name",
-    severity=Severity.WARNING,
-    summary="a line of an override reads a local name that the parent's lines have too",
+    "MC321", "shared-local-name", "a line of an override reads a local name that the parent's lines have too"
 )
 
 
@@ -177,10 +168,7 @@ def read_by_parent(location: Location, name: str, statement: str, method: str) -
 
 
 STATEMENT_NOT_REPEATED = Rule(
-    code="MC322",
-    name="statement-not-repeated",
-    severity=Severity.WARNING,
-    summary="a statement behind `super()` is in the parent's lines too, and is not repeated",
+    "MC322", "statement-not-repeated", "a statement behind `super()` is in the parent's lines too, and is not repeated"
 )
 
 

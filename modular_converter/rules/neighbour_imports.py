@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from modular_converter.findings import Finding, Location, Rule, Severity, did_you_mean
+from modular_converter.findings import Finding, Location, Rule, did_you_mean
 
 
-UNKNOWN_NEIGHBOUR = Rule(
-    code="MC104",
-    name="unknown-neighbour",
-    severity=Severity.ERROR,
-    summary="the imported model file does not exist",
-)
+UNKNOWN_NEIGHBOUR = Rule("MC104", "unknown-neighbour", "the imported model file does not exist")
 
 
 def not_installed(location: Location, module: str, package: str) -> Finding:
@@ -35,12 +30,7 @@ def unknown_neighbour(location: Location, module: str, path: str, *, candidates:
     )
 
 
-CONFIG_FROM_MODELING = Rule(
-    code="MC106",
-    name="config-from-modeling",
-    severity=Severity.ERROR,
-    summary="a configuration class is imported from a modeling file",
-)
+CONFIG_FROM_MODELING = Rule("MC106", "config-from-modeling", "a configuration class is imported from a modeling file")
 
 
 def config_from_modeling(location: Location, name: str, module: str) -> Finding:
@@ -54,10 +44,7 @@ def config_from_modeling(location: Location, name: str, module: str) -> Finding:
 
 
 IMPORT_FROM_PACKAGE_ROOT = Rule(
-    code="MC107",
-    name="import-from-package-root",
-    severity=Severity.ERROR,
-    summary="a name is imported from the package root instead of its defining module",
+    "MC107", "import-from-package-root", "a name is imported from the package root instead of its defining module"
 )
 
 
@@ -70,12 +57,7 @@ def import_from_package_root(location: Location, name: str, package: str, *, mod
     )
 
 
-CYCLE = Rule(
-    code="MC110",
-    name="cycle",
-    severity=Severity.ERROR,
-    summary="modular files depend on each other in a circle",
-)
+CYCLE = Rule("MC110", "cycle", "modular files depend on each other in a circle")
 
 
 def cycle(location: Location, members: tuple[str, ...]) -> Finding:
@@ -87,12 +69,7 @@ def cycle(location: Location, members: tuple[str, ...]) -> Finding:
     )
 
 
-MISSING_MODULE = Rule(
-    code="MC326",
-    name="missing-module",
-    severity=Severity.WARNING,
-    summary="generated code imports from a module beside it that does not exist",
-)
+MISSING_MODULE = Rule("MC326", "missing-module", "generated code imports from a module beside it that does not exist")
 
 
 def missing_module(location: Location, module: str, path: str, comes_from: str = "", instead: str = "") -> Finding:

@@ -29,10 +29,7 @@ if TYPE_CHECKING:
 
 
 REMOVE_UNKNOWN_ATTRIBUTE = Rule(
-    code="MC202",
-    name="remove-unknown-attribute",
-    severity=Severity.ERROR,
-    summary="`x = AttributeError()` names an attribute that the parent does not have",
+    "MC202", "remove-unknown-attribute", "`x = AttributeError()` names an attribute that the parent does not have"
 )
 
 
@@ -69,10 +66,7 @@ def check_remove_unknown_attribute(facts: Facts) -> Iterator[Finding]:
 
 
 DEL_UNKNOWN_ATTRIBUTE = Rule(
-    code="MC303",
-    name="del-unknown-attribute",
-    severity=Severity.WARNING,
-    summary="`del self.x` names an attribute that the parent does not assign",
+    "MC303", "del-unknown-attribute", "`del self.x` names an attribute that the parent does not assign"
 )
 
 
@@ -138,12 +132,7 @@ def fix_del_unknown_attribute(text: str, finding: Finding) -> Fix | None:
     return remove_statement(text, finding, "Remove the `del`") if is_alone else None
 
 
-DEL_STILL_READ = Rule(
-    code="MC304",
-    name="del-still-read",
-    severity=Severity.WARNING,
-    summary="`del self.x` while another method still reads `self.x`",
-)
+DEL_STILL_READ = Rule("MC304", "del-still-read", "`del self.x` while another method still reads `self.x`")
 
 
 def del_still_read(location: Location, attribute: str, name: str, readers: tuple[str, ...]) -> Finding:
@@ -178,10 +167,7 @@ def _readers(facts: Facts, name: str, attribute: str) -> tuple[str, ...]:
 
 
 STUB_STILL_CALLED = Rule(
-    code="MC305",
-    name="stub-still-called",
-    severity=Severity.WARNING,
-    summary="a raising stub removes a method that the generated file still calls",
+    "MC305", "stub-still-called", "a raising stub removes a method that the generated file still calls"
 )
 
 
@@ -226,11 +212,7 @@ def _callers(facts: Facts, name: str, method: str) -> tuple[str, ...]:
 
 
 STUB_STAYS = Rule(
-    code="MC317",
-    name="stub-stays",
-    severity=Severity.WARNING,
-    summary="a raising stub does not remove the parent's method, but takes its place",
-    unsafe_fix=True,
+    "MC317", "stub-stays", "a raising stub does not remove the parent's method, but takes its place", unsafe_fix=True
 )
 
 
@@ -264,10 +246,9 @@ def fix_stub_stays(text: str, finding: Finding) -> Fix | None:
 
 
 REMOVAL_WITHOUT_CALL = Rule(
-    code="MC330",
-    name="removal-without-call",
-    severity=Severity.WARNING,
-    summary="`x = AttributeError` lacks the parentheses with which it removes `x`",
+    "MC330",
+    "removal-without-call",
+    "`x = AttributeError` lacks the parentheses with which it removes `x`",
     unsafe_fix=True,
 )
 

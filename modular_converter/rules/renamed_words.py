@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Set
 from typing import TYPE_CHECKING
 
-from modular_converter.findings import Finding, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule
 from modular_converter.model.bindings import bindings_of
 from modular_converter.model.lexer import QUOTED_WORD
 from modular_converter.model.nodes import BY_NAME, parse, walk
@@ -20,12 +20,7 @@ if TYPE_CHECKING:
     from modular_converter.model.class_blocks import Method
 
 
-AMBIGUOUS_PREFIX = Rule(
-    code="MC306",
-    name="ambiguous-prefix",
-    severity=Severity.WARNING,
-    summary="classes derived from one neighbour begin with different names",
-)
+AMBIGUOUS_PREFIX = Rule("MC306", "ambiguous-prefix", "classes derived from one neighbour begin with different names")
 
 
 def ambiguous_prefix(location: Location, neighbour: str, prefixes: tuple[str, ...], chosen: str, cure: str) -> Finding:
@@ -86,12 +81,7 @@ def _own_form(name: str, asked: str, own: str, model: str) -> str:
     return f"{own}{name.removeprefix(asked)}" if is_apart else name
 
 
-COLLIDING_PREFIX = Rule(
-    code="MC307",
-    name="colliding-prefix",
-    severity=Severity.WARNING,
-    summary="the prefix of a class is already taken in the neighbour",
-)
+COLLIDING_PREFIX = Rule("MC307", "colliding-prefix", "the prefix of a class is already taken in the neighbour")
 
 
 def colliding_prefix(location: Location, neighbour: str, prefix: str, taken: str, chosen: str, cure: str) -> Finding:
@@ -121,10 +111,7 @@ def check_colliding_prefix(facts: Facts) -> Iterator[Finding]:
 
 
 RENAMED_ATTRIBUTE = Rule(
-    code="MC324",
-    name="renamed-attribute",
-    severity=Severity.WARNING,
-    summary="a class uses a member of its parent under the name that it had before renaming",
+    "MC324", "renamed-attribute", "a class uses a member of its parent under the name that it had before renaming"
 )
 
 _WORD = re.compile(r"\w+")
@@ -281,12 +268,7 @@ def _is_of_parent(facts: Facts, heir: ClassFacts, parent: Parent, name: str) -> 
     return parent.members.binds(name) or any(members.binds(name) for members in above)
 
 
-LOOKUP_BY_TEXT = Rule(
-    code="MC327",
-    name="lookup-by-text",
-    severity=Severity.WARNING,
-    summary="generated code looks names up by their text",
-)
+LOOKUP_BY_TEXT = Rule("MC327", "lookup-by-text", "generated code looks names up by their text")
 
 LOOKUPS = frozenset({"globals", "eval", "exec"})
 
@@ -369,10 +351,7 @@ def _names_model(node: ast.expr, models: Collection[str]) -> bool:
 
 
 RENAMED_FOR_OTHERS = Rule(
-    code="MC328",
-    name="renamed-for-others",
-    severity=Severity.WARNING,
-    summary="renaming changes a word that other code than the model's reads",
+    "MC328", "renamed-for-others", "renaming changes a word that other code than the model's reads"
 )
 
 
@@ -386,10 +365,9 @@ def renamed_for_others(location: Location, old: str, new: str, where: str, defin
 
 
 RENAMED_INTO_NAME_IN_USE = Rule(
-    code="MC337",
-    name="renamed-into-name-in-use",
-    severity=Severity.WARNING,
-    summary="renaming makes one name of two that the neighbour's code keeps apart",
+    "MC337",
+    "renamed-into-name-in-use",
+    "renaming makes one name of two that the neighbour's code keeps apart",
     formerly="MC320",
 )
 

@@ -8,10 +8,7 @@ from modular_converter.findings import Finding, Location, Rule, Severity, did_yo
 
 
 BAD_SETTING = Rule(
-    code="MC116",
-    name="bad-setting",
-    severity=Severity.ERROR,
-    summary="a setting in pyproject.toml or a profile is unknown, missing, or has the wrong type",
+    "MC116", "bad-setting", "a setting in pyproject.toml or a profile is unknown, missing, or has the wrong type"
 )
 
 
@@ -73,11 +70,10 @@ def mixed(one: str, other: str) -> Finding:
 
 
 UNCHECKED_RELEASE = Rule(
-    code="MC394",
-    name="unchecked-release",
-    severity=Severity.WARNING,
+    "MC394",
+    "unchecked-release",
+    "the package has a newer release than the profile has been checked with",
     is_first=True,
-    summary="the package has a newer release than the profile has been checked with",
 )
 
 

@@ -9,17 +9,14 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 
-from modular_converter.findings import Finding, Location, Rule, Severity, first_of
+from modular_converter.findings import Finding, Location, Rule, first_of
 
 
 NAMED = 3
 """Definitions, and members of one, that a message names; the rest are counted."""
 
 GENERATED_FILE_DIFFERS = Rule(
-    code="MC401",
-    name="generated-file-differs",
-    severity=Severity.ERROR,
-    summary="a generated file differs from the conversion of its modular file",
+    "MC401", "generated-file-differs", "a generated file differs from the conversion of its modular file"
 )
 
 
@@ -53,10 +50,7 @@ def _said(definitions: Sequence[str] | None, in_layout: bool) -> str:
 
 
 GENERATED_FILE_MISSING = Rule(
-    code="MC402",
-    name="generated-file-missing",
-    severity=Severity.ERROR,
-    summary="a modular file was never converted, or its generated file was removed",
+    "MC402", "generated-file-missing", "a modular file was never converted, or its generated file was removed"
 )
 
 
@@ -70,10 +64,7 @@ def generated_file_missing(location: Location, modular: str) -> Finding:
 
 
 GENERATED_FILE_ORPHANED = Rule(
-    code="MC403",
-    name="generated-file-orphaned",
-    severity=Severity.ERROR,
-    summary="no modular file generates a file with the banner of generated files",
+    "MC403", "generated-file-orphaned", "no modular file generates a file with the banner of generated files"
 )
 
 
@@ -90,11 +81,7 @@ WIDEST = 100
 """Characters of an example."""
 
 FILES_DIFFER_ALIKE = Rule(
-    code="MC404",
-    name="files-differ-alike",
-    severity=Severity.ERROR,
-    is_first=True,
-    summary="many generated files differ from their conversions in the same way",
+    "MC404", "files-differ-alike", "many generated files differ from their conversions in the same way", is_first=True
 )
 
 
@@ -148,10 +135,7 @@ def files_differ_alike(
 
 
 MERGE_SETUP_MISSING = Rule(
-    code="MC395",
-    name="merge-setup-missing",
-    severity=Severity.WARNING,
-    summary="the project lets git resolve generated files, and this clone is not set up for it",
+    "MC395", "merge-setup-missing", "the project lets git resolve generated files, and this clone is not set up for it"
 )
 
 
@@ -164,12 +148,7 @@ def merge_setup_missing(location: Location, reason: str) -> Finding:
     )
 
 
-DRIFTED_COPY = Rule(
-    code="MC411",
-    name="drifted-copy",
-    severity=Severity.ERROR,
-    summary="a definition with a mark `# Copied from …` differs from its source",
-)
+DRIFTED_COPY = Rule("MC411", "drifted-copy", "a definition with a mark `# Copied from …` differs from its source")
 
 
 def drifted_copy(
@@ -192,12 +171,7 @@ def drifted_copy(
     )
 
 
-DANGLING_COPY = Rule(
-    code="MC412",
-    name="dangling-copy",
-    severity=Severity.ERROR,
-    summary="the source of a mark `# Copied from …` does not exist",
-)
+DANGLING_COPY = Rule("MC412", "dangling-copy", "the source of a mark `# Copied from …` does not exist")
 
 
 def dangling_copy(location: Location, source: str, reason: str) -> Finding:
@@ -210,10 +184,7 @@ def dangling_copy(location: Location, source: str, reason: str) -> Finding:
 
 
 INVISIBLE_COPY = Rule(
-    code="MC393",
-    name="invisible-copy",
-    severity=Severity.WARNING,
-    summary="a comment about a copy has not the form of a mark, so that no check sees it",
+    "MC393", "invisible-copy", "a comment about a copy has not the form of a mark, so that no check sees it"
 )
 
 

@@ -5,15 +5,10 @@ from __future__ import annotations
 import traceback
 from dataclasses import replace
 
-from modular_converter.findings import Finding, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule
 
 
-FORMATTER_FAILED = Rule(
-    code="MC115",
-    name="formatter-failed",
-    severity=Severity.ERROR,
-    summary="the formatter is missing or failed",
-)
+FORMATTER_FAILED = Rule("MC115", "formatter-failed", "the formatter is missing or failed")
 
 
 def missing(formatter: str, *, otherwise: str = "convert with `--formatter none`") -> Finding:
@@ -35,10 +30,7 @@ def formatter_failed(location: Location, formatter: str, reason: str) -> Finding
 
 
 FORMATTER_VERSION = Rule(
-    code="MC118",
-    name="formatter-version",
-    severity=Severity.ERROR,
-    summary="the formatter has another version than the library is formatted with",
+    "MC118", "formatter-version", "the formatter has another version than the library is formatted with"
 )
 
 
@@ -65,12 +57,7 @@ def with_count(finding: Finding, files: int) -> Finding:
     return replace(finding, message=f"{finding.message}; {counted} by formatting alone")
 
 
-INTERNAL_ERROR = Rule(
-    code="MC199",
-    name="internal-error",
-    severity=Severity.ERROR,
-    summary="the converter itself failed",
-)
+INTERNAL_ERROR = Rule("MC199", "internal-error", "the converter itself failed")
 
 
 def internal_error(location: Location, error: BaseException, *, class_name: str = "") -> Finding:

@@ -25,7 +25,7 @@ from modular_converter.findings import (
 )
 
 
-RULE = Rule("MC000", "a-rule", Severity.WARNING, "a summary")
+RULE = Rule("MC399", "a-rule", "a summary")
 
 
 def test_a_location_reads_as_editors_expect() -> None:
@@ -99,7 +99,7 @@ def test_severity_is_that_of_the_rule_unless_weighed_anew() -> None:
     finding = Finding(RULE, Location("x.py"), "wrong")
     assert finding.severity is Severity.WARNING and not finding.is_error
     assert finding.with_severity(Severity.ERROR).is_error
-    assert str(finding) == "x.py:1:1: warning MC000 wrong"
+    assert str(finding) == "x.py:1:1: warning MC399 wrong"
 
 
 def test_everything_crosses_a_process() -> None:
@@ -107,7 +107,7 @@ def test_everything_crosses_a_process() -> None:
     back = pickle.loads(pickle.dumps(error))
     assert isinstance(back, ConversionError)
     assert back.findings == error.findings
-    assert str(back) == "x.py:1:2: warning MC000 wrong"
+    assert str(back) == "x.py:1:2: warning MC399 wrong"
 
 
 def test_spelling_hints() -> None:

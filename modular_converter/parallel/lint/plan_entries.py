@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from modular_converter.findings import Finding, Location, Rule, Severity, did_you_mean
+from modular_converter.findings import Finding, Location, Rule, did_you_mean
 from modular_converter.model.class_blocks import Members
 from modular_converter.model.nodes import walk
 
@@ -124,10 +124,9 @@ def _entries(plan: str, literal: ast.Dict) -> Iterator[PlanEntry]:
 
 
 PLAN_NAMES_MISSING_LAYER = Rule(
-    code="MC311",
-    name="plan-names-missing-layer",
-    severity=Severity.WARNING,
-    summary="an entry of a parallel plan names a layer that the generated model does not have",
+    "MC311",
+    "plan-names-missing-layer",
+    "an entry of a parallel plan names a layer that the generated model does not have",
 )
 
 
@@ -176,10 +175,9 @@ def _place(facts: Facts, name: str, entry: PlanEntry) -> Location:
 
 
 PLAN_LACKS_NEW_LAYER = Rule(
-    code="MC314",
-    name="plan-lacks-new-layer",
-    severity=Severity.WARNING,
-    summary="an inherited parallel plan has no entry for a new layer beside the layers that it splits",
+    "MC314",
+    "plan-lacks-new-layer",
+    "an inherited parallel plan has no entry for a new layer beside the layers that it splits",
 )
 
 

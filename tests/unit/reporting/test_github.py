@@ -11,7 +11,7 @@ from modular_converter.reporting import render
 from modular_converter.rules import lost_code
 
 
-RULE = Rule("MC902", "a-warning", Severity.WARNING, "a summary")
+RULE = Rule("MC399", "a-warning", "a summary")
 
 
 @pytest.mark.parametrize(
@@ -19,21 +19,21 @@ RULE = Rule("MC902", "a-warning", Severity.WARNING, "a summary")
     [
         (
             Finding(RULE, Location("/project/a/m.py", 3, 7, 3, 13), "odd", "Write it."),
-            "::warning file=a/m.py,line=3,col=7,endLine=3,endColumn=13,title=MC902 a-warning::odd%0AWrite it.",
+            "::warning file=a/m.py,line=3,col=7,endLine=3,endColumn=13,title=MC399 a-warning::odd%0AWrite it.",
         ),
         pytest.param(
             Finding(RULE, Location("m.py", 3, 7, 4, 2), "odd"),
-            "::warning file=m.py,line=3,col=7,endLine=4,title=MC902 a-warning::odd",
+            "::warning file=m.py,line=3,col=7,endLine=4,title=MC399 a-warning::odd",
             id="end columns are for one line only",
         ),
         pytest.param(
             Finding(RULE, Location("a,b:c%.py"), "100%: a, b\r\nc", severity_override=Severity.ERROR),
-            "::error file=a%2Cb%3Ac%25.py,line=1,col=1,title=MC902 a-warning::100%25: a, b%0Ac",
+            "::error file=a%2Cb%3Ac%25.py,line=1,col=1,title=MC399 a-warning::100%25: a, b%0Ac",
             id="escapes",
         ),
         pytest.param(
             Finding(RULE, Location("--changed-since"), "odd"),
-            "::warning title=MC902 a-warning::odd",
+            "::warning title=MC399 a-warning::odd",
             id="a place that is no file",
         ),
     ],

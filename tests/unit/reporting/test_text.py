@@ -10,12 +10,12 @@ import sys
 
 import pytest
 
-from modular_converter.findings import Finding, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule
 from modular_converter.reporting import FORMATS, render, wants_color
 
 
-ERROR = Rule("MC901", "an-error", Severity.ERROR, "a summary")
-WARNING = Rule("MC902", "a-warning", Severity.WARNING, "a summary")
+ERROR = Rule("MC199", "an-error", "a summary")
+WARNING = Rule("MC399", "a-warning", "a summary")
 
 
 def text(finding: Finding) -> list[str]:
@@ -25,7 +25,7 @@ def text(finding: Finding) -> list[str]:
 def test_place_message_line_caret_and_help() -> None:
     finding = Finding(ERROR, Location("m.py", 12, 14, 12, 20), "`OldMlp` is not there", "Write `OldMLP`.")
     assert text(finding.with_source("\n" * 11 + "class NewMLP(OldMlp):\n")) == [
-        "m.py:12:14: error MC901 `OldMlp` is not there",
+        "m.py:12:14: error MC199 `OldMlp` is not there",
         "   12 | class NewMLP(OldMlp):",
         "      |              ^^^^^^",
         "  help: Write `OldMLP`.",
@@ -33,7 +33,7 @@ def test_place_message_line_caret_and_help() -> None:
 
 
 def test_without_line_and_help_one_line_is_enough() -> None:
-    assert text(Finding(WARNING, Location("m.py"), "odd")) == ["m.py:1:1: warning MC902 odd"]
+    assert text(Finding(WARNING, Location("m.py"), "odd")) == ["m.py:1:1: warning MC399 odd"]
 
 
 @pytest.mark.parametrize(

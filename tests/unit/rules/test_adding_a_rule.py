@@ -17,14 +17,9 @@ PACKAGE = pathlib.Path(modular_converter.__file__).parent
 NEW_RULE = '''\
 """MC398: a class without a docstring."""
 
-from modular_converter.findings import Finding, Rule, Severity
+from modular_converter.findings import Finding, Rule
 
-RULE = Rule(
-    code="MC398",
-    name="no-docstring",
-    severity=Severity.WARNING,
-    summary="a class has no docstring",
-)
+RULE = Rule("MC398", "no-docstring", "a class has no docstring")
 
 
 def check_no_docstring(facts):
