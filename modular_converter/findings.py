@@ -67,7 +67,7 @@ class Rule(NamedTuple):
         """`safe` or `unsafe`, for a rule with a fix."""
         return "unsafe" if self.unsafe_fix else "safe"
 
-    def finding(self, location: Location, message: str, help: str = "", **further: Any) -> Finding:
+    def finding(self, location: Location, /, message: str, help: str = "", **further: Any) -> Finding:
         """A case of the rule, with the further fields of a finding by name."""
         return Finding(self, location, message, help, **further)
 

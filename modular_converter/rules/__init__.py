@@ -1,8 +1,8 @@
-"""The rules. Those about one subject share a file. Each has there its code and name (`DEL_STILL_READ = Rule(…)`), its
-message (`del_still_read`), mostly its check (`check_del_still_read` of a finished conversion, `compare_…` of a class with
-its parent), and its fix if that is plain (`fix_…`). What its page explains and shows is a text, `texts/del-still-read.txt`.
-A mistake that the conversion itself finds while it reads or writes files needs no check: that code calls the function of
-the message. To add a rule, add it to a file, or add a file. Nothing else lists the rules.
+"""The rules. Those about one subject share a file. Each has there its code and name (`DEL_STILL_READ = Rule(…)`), mostly its
+check, which words the message (`check_del_still_read` of a finished conversion, `compare_…` of a class with its parent), and
+its fix if that is plain (`fix_…`). What its page explains and shows is a text, `texts/del-still-read.txt`. A mistake that
+the conversion itself finds while it reads or writes files needs no check: that code calls a function that words the message
+(`unknown_parent`). To add a rule, add it to a file, or add a file. Nothing else lists the rules.
 """
 
 from __future__ import annotations

@@ -57,21 +57,16 @@ def base_not_a_name(location: Location, name: str, base: str) -> Finding:
 DEEP_INHERITANCE = Rule("MC312", "deep-inheritance", "the parent itself inherits from another model's class")
 
 
-def deep_inheritance(location: Location, name: str, parent: str, grandparent: str, module: str) -> Finding:
-    """Class `name` inherits from `parent`, which inherits from `grandparent` of the model file `module`."""
-    return DEEP_INHERITANCE.finding(
-        location,
-        f"the parent `{parent}` of `{name}` itself inherits from `{grandparent}` of {module}",
-        help=f"Inherit from `{grandparent}` and add what `{parent}` changes, so that the generated file stands alone.",
-    )
-
-
 def check_deep_inheritance(facts: Facts) -> Iterator[Finding]:
     """Find classes whose parents import a base from a third model."""
     for heir, parent in facts.heirs:
         for base in parent.grandparents:
-            place = facts.at(parent.written, heir.line)
-            yield deep_inheritance(place, heir.name, parent.original, base.name, base.module)
+            yield DEEP_INHERITANCE.finding(
+                facts.at(parent.written, heir.line),
+                f"the parent `{parent.original}` of `{heir.name}` itself inherits from `{base.name}` of {base.module}",
+                help=f"Inherit from `{base.name}` and add what `{parent.original}` changes, so that the generated file stands "
+                "alone.",
+            )
 
 
 INHERITABLE_DEFINITION = Rule(
@@ -184,17 +179,6 @@ def _lost_bases(classes: TwoClasses) -> Iterator[Obstacle]:
 BASE_IN_CLASS_METHOD = Rule("MC340", "base-in-class-method", "a base called in a class method would get another class")
 
 
-def base_in_class_method(location: Location, method: str, base: str) -> Finding:
-    """The class method `method` calls the one of `base`."""
-    return BASE_IN_CLASS_METHOD.finding(
-        location,
-        f"`{base}.{method}(…)` becomes `super().{method}(…)`, whose `cls` is not `{base}` but the class that is called",
-        help="Move the call into a method of another name if it shall make a `"
-        + base
-        + "`; else silence this finding.",
-    )
-
-
 def compare_base_in_class_method(classes: TwoClasses) -> Iterator[ClassFinding]:
     """Find calls on bases of the generated class in class methods of the same name."""
     reached = {
@@ -208,7 +192,13 @@ def compare_base_in_class_method(classes: TwoClasses) -> Iterator[ClassFinding]:
             if isinstance(function, ast.Attribute) and function.attr == method.name:
                 base = dotted(function.value)
                 if base in reached:
-                    yield finding_at(node, base_in_class_method, method.name, base)
+                    called = f"{method.name}(…)"
+                    yield finding_at(
+                        node,
+                        BASE_IN_CLASS_METHOD.finding,
+                        f"`{base}.{called}` becomes `super().{called}`, whose `cls` is not `{base}` but the class that is called",
+                        f"Move the call into a method of another name if it shall make a `{base}`; else silence this finding.",
+                    )
 
 
 INCONSISTENT_BASES = Rule("MC503", "inconsistent-bases", "the bases of a generated class have no order")

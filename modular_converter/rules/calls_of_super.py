@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import ClassFinding, Finding, Location, Rule, did_you_mean, finding_at
@@ -23,18 +23,6 @@ SUPER_KWARGS_WITHOUT_PARENT = Rule(
 )
 
 
-def super_kwargs_without_parent(
-    location: Location, method: str, parent: str, *, candidates: Iterable[str] = ()
-) -> Finding:
-    """`parent` is "" for a class without a neighbour parent; `candidates` are the methods that it does define."""
-    lacking = f"`{parent}` does not define it" if parent else "the class has no neighbour parent"
-    return SUPER_KWARGS_WITHOUT_PARENT.finding(
-        location,
-        f"`{method}` takes `**super_kwargs`, but {lacking}",
-        help=did_you_mean(method, candidates) + "Write its parameters out, or use an ordinary `**kwargs`.",
-    )
-
-
 def check_super_kwargs_without_parent(facts: Facts) -> Iterator[Finding]:
     """Find methods with `**super_kwargs` that the parent does not define."""
     for one in facts.classes.values():
@@ -42,9 +30,12 @@ def check_super_kwargs_without_parent(facts: Facts) -> Iterator[Finding]:
             parameter, parent = method.super_kwargs, one.parent
             if parameter is None or (parent and parent.defines(method.name)):
                 continue
-            written, candidates = (parent.written, parent.members.by_name) if parent else ("", {})
-            yield super_kwargs_without_parent(
-                facts.at_node(one, parameter), method.name, written, candidates=candidates
+            lacking = f"`{parent.written}` does not define it" if parent else "the class has no neighbour parent"
+            yield SUPER_KWARGS_WITHOUT_PARENT.finding(
+                facts.at_node(one, parameter),
+                f"`{method.name}` takes `**super_kwargs`, but {lacking}",
+                help=did_you_mean(method.name, parent.members.by_name if parent else ())
+                + "Write its parameters out, or use an ordinary `**kwargs`.",
             )
 
 
@@ -95,22 +86,18 @@ SUPER_CALL_NOT_IN_PARENT = Rule(
 )
 
 
-def super_call_not_in_parent(location: Location, method: str, parent: str) -> Finding:
-    """`parent` is the neighbour class that inherits `method` or lacks it."""
-    return SUPER_CALL_NOT_IN_PARENT.finding(
-        location,
-        f"`super().{method}()` stays as it is: `{parent}` does not define `{method}` itself",
-        help=f"Name the class whose `{method}` you want, as in `Base.{method}(self, …)`, or check the name.",
-    )
-
-
 def check_super_call_not_in_parent(facts: Facts) -> Iterator[Finding]:
     """Find calls of a method's own name on `super()` where the parent has no such method."""
     for heir, parent in facts.heirs:
         for method in heir.members.methods if "super(" in heir.text else ():
             for call in method.super_calls:
-                if call.method == method.name and not parent.defines(call.method):
-                    yield super_call_not_in_parent(facts.at_node(heir, call.node), call.method, parent.written)
+                name = call.method
+                if name == method.name and not parent.defines(name):
+                    yield SUPER_CALL_NOT_IN_PARENT.finding(
+                        facts.at_node(heir, call.node),
+                        f"`super().{name}()` stays as it is: `{parent.written}` does not define `{name}` itself",
+                        help=f"Name the class whose `{name}` you want, as in `Base.{name}(self, …)`, or check the name.",
+                    )
 
 
 SUPER_OF_A_CLASS = re.compile(r"super\s*\(\s*[^)\s]")
@@ -141,15 +128,6 @@ def of_another_method(location: Location, method: str, parent: str, own: str) ->
     )
 
 
-def skipped(location: Location, written: str, method: str, own: str, parent: str) -> Finding:
-    """A call that leaves out `own`, a class of the modular file, to reach `method` of its `parent`."""
-    return SUPER_CALL_NOT_A_STATEMENT.finding(
-        location,
-        f"`{written}` skips `{own}`, and with it `{parent}`, whose lines the generated `{own}` has",
-        help=f"Write the lines of `{parent}.{method}` out.",
-    )
-
-
 def _skips(facts: Facts) -> Iterator[Finding]:
     """Calls `super(EmuMLP, self).f()` in another class than `EmuMLP`, an heir whose parent has `f`."""
     parents = {heir.name: parent for heir, parent in facts.heirs}
@@ -162,7 +140,12 @@ def _skips(facts: Facts) -> Iterator[Finding]:
             own = call.args[0].id
             parent = parents.get(own) if own != one.name else None
             if parent is not None and (parent.defines(method) or method in parent.members.names):
-                yield skipped(facts.at_node(one, node), f"{ast.unparse(call)}.{method}()", method, own, parent.written)
+                yield SUPER_CALL_NOT_A_STATEMENT.finding(
+                    facts.at_node(one, node),
+                    f"`{ast.unparse(call)}.{method}()` skips `{own}`, and with it `{parent.written}`, whose lines the generated "
+                    f"`{own}` has",
+                    help=f"Write the lines of `{parent.written}.{method}` out.",
+                )
 
 
 def compare_super_call_not_a_statement(classes: TwoClasses) -> Iterator[ClassFinding]:

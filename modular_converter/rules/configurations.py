@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modular_converter.findings import SIMILAR, Finding, Location, Rule, nearest
+from modular_converter.findings import SIMILAR, Finding, Rule, nearest
 from modular_converter.model.nodes import parse, walk
 
 
@@ -20,23 +20,19 @@ REMOVED_SETTING_READ = Rule(
 )
 
 
-def removed_setting_read(location: Location, attribute: str, name: str, readers: tuple[str, ...]) -> Finding:
-    """`readers` are the generated definitions that read `config.<attribute>`, which the class `name` removes."""
-    listed = ", ".join(f"`{reader}`" for reader in readers)
-    return REMOVED_SETTING_READ.finding(
-        location,
-        f"`{name}` removes `{attribute}`, but the generated {listed} still reads `config.{attribute}`",
-        help=f"Override the method that reads it without `config.{attribute}`, or keep the attribute.",
-    )
-
-
 def check_removed_setting_read(facts: Facts) -> Iterator[Finding]:
     """Find removed attributes of configurations that no configuration of the model has, and that generated code reads."""
     for heir, _ in facts.heirs:
         for target in heir.members.removals if "= AttributeError(" in heir.text else ():
-            readers = () if _is_known(facts, heir.name, target.id) else _readers(facts, heir.name, target.id)
+            name = target.id
+            readers = () if _is_known(facts, heir.name, name) else _readers(facts, heir.name, name)
             if readers:
-                yield removed_setting_read(facts.at_node(heir, target), target.id, heir.name, readers)
+                listed = ", ".join(f"`{reader}`" for reader in readers)
+                yield REMOVED_SETTING_READ.finding(
+                    facts.at_node(heir, target),
+                    f"`{heir.name}` removes `{name}`, but the generated {listed} still reads `config.{name}`",
+                    help=f"Override the method that reads it without `config.{name}`, or keep the attribute.",
+                )
 
 
 def _is_known(facts: Facts, name: str, attribute: str) -> bool:
@@ -80,15 +76,6 @@ def _reads(text: str, attribute: str) -> bool:
 MODEL_TYPE_OF_ANOTHER = Rule("MC331", "model-type-of-another", "a configuration has the `model_type` of another model")
 
 
-def model_type_of_another(location: Location, model_type: str, name: str) -> Finding:
-    """`name` is the configuration class, `model_type` that of its parent."""
-    return MODEL_TYPE_OF_ANOTHER.finding(
-        location,
-        f'`model_type = "{model_type}"` of `{name}` is that of its parent: a saved model would be loaded as that one',
-        help="Drop the line, since the parent's is renamed by itself, or write the type of your model.",
-    )
-
-
 def check_model_type_of_another(facts: Facts) -> Iterator[Finding]:
     """Find classes that assign the `model_type` that the class they inherit from has in its own file."""
     for heir, parent in facts.heirs:
@@ -98,7 +85,12 @@ def check_model_type_of_another(facts: Facts) -> Iterator[Finding]:
             if [getattr(one, "id", "") for one in node.targets] == ["model_type"] and node.value.value == (
                 parent.neighbour.model
             ):
-                yield model_type_of_another(facts.at_node(heir, node), str(node.value.value), heir.name)
+                yield MODEL_TYPE_OF_ANOTHER.finding(
+                    facts.at_node(heir, node),
+                    f'`model_type = "{node.value.value}"` of `{heir.name}` is that of its parent: a saved model would be loaded '
+                    "as that one",
+                    help="Drop the line, since the parent's is renamed by itself, or write the type of your model.",
+                )
 
 
 UNKNOWN_SETTING = Rule(
@@ -106,15 +98,6 @@ UNKNOWN_SETTING = Rule(
     "unknown-setting",
     "code reads a setting that the model's configuration does not have, under a name close to one that it has",
 )
-
-
-def unknown_setting(location: Location, attribute: str, known: str) -> Finding:
-    """`attribute` is read, and the configuration has `known`."""
-    return UNKNOWN_SETTING.finding(
-        location,
-        f"`config.{attribute}` is no attribute of the model's configuration",
-        help=f"Did you mean `{known}`? Correct the name, or add `{attribute}` to the configuration.",
-    )
 
 
 def check_unknown_setting(facts: Facts) -> Iterator[Finding]:
@@ -129,7 +112,11 @@ def check_unknown_setting(facts: Facts) -> Iterator[Finding]:
         for node in _reads_setting(one):
             close = nearest(node.attr, own, SIMILAR) if node.attr not in words else None
             if close and not _is_inherited(node.attr, facts):
-                yield unknown_setting(facts.at_node(one, node), node.attr, close)
+                yield UNKNOWN_SETTING.finding(
+                    facts.at_node(one, node),
+                    f"`config.{node.attr}` is no attribute of the model's configuration",
+                    help=f"Did you mean `{close}`? Correct the name, or add `{node.attr}` to the configuration.",
+                )
 
 
 def _words(text: str) -> set[str]:

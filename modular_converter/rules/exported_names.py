@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modular_converter.findings import Edit, Finding, Fix, Location, Rule, did_you_mean, split_lines
+from modular_converter.findings import Edit, Finding, Fix, Rule, did_you_mean, split_lines
 from modular_converter.rules._words import at, exports, subject
 
 
@@ -18,25 +18,20 @@ if TYPE_CHECKING:
 MISSING_FROM_ALL = Rule("MC309", "missing-from-all", "a public class is missing from `__all__`", unsafe_fix=True)
 
 
-def missing_from_all(location: Location, name: str, public: tuple[str, ...] = ()) -> Finding:
-    """`name` is the class. Where the file has no `__all__`, `public` are all classes that belong there."""
-    if not public:
-        message, cure = f"public class `{name}` is missing from `__all__`", f'Add `"{name}"` to `__all__`.'
-    else:
-        message = f"public class `{name}` is exported by no file: the modular file has no `__all__`"
-        names = ", ".join(f'"{one}"' for one in public)
-        cure = f"Write `__all__ = [{names}]` at the end of the file."
-    return MISSING_FROM_ALL.finding(location, message, help=cure)
-
-
 def check_missing_from_all(facts: Facts) -> Iterator[Finding]:
     """Find classes that `__all__` lacks, and that are heads or whose parents are exported by their own files."""
     missing = (one for one in facts.classes.values() if one.name not in facts.exported)
     public = [one for one in missing if _is_public(one, facts)]
-    if facts.exported:
-        yield from (missing_from_all(facts.at_class(one), one.name) for one in public)
-    elif public and "__all__" not in facts.source and _library_exports(facts):
-        yield missing_from_all(facts.at_class(public[0]), public[0].name, tuple(one.name for one in public))
+    for one in public if facts.exported else ():
+        message, cure = f"public class `{one.name}` is missing from `__all__`", f'Add `"{one.name}"` to `__all__`.'
+        yield MISSING_FROM_ALL.finding(facts.at_class(one), message, help=cure)
+    if public and not facts.exported and "__all__" not in facts.source and _library_exports(facts):
+        names = ", ".join(f'"{one.name}"' for one in public)
+        yield MISSING_FROM_ALL.finding(
+            facts.at_class(public[0]),
+            f"public class `{public[0].name}` is exported by no file: the modular file has no `__all__`",
+            help=f"Write `__all__ = [{names}]` at the end of the file.",
+        )
 
 
 def _library_exports(facts: Facts) -> bool:
@@ -82,21 +77,16 @@ UNKNOWN_IN_ALL = Rule(
 )
 
 
-def unknown_in_all(location: Location, name: str, *, candidates: Iterable[str] = ()) -> Finding:
-    """`candidates` are the names that the generated files do define."""
-    return UNKNOWN_IN_ALL.finding(
-        location,
-        f"`__all__` lists `{name}`, which no generated file defines",
-        help=did_you_mean(name, candidates) + "Correct the name, or take it out of `__all__`.",
-    )
-
-
 def check_unknown_in_all(facts: Facts) -> Iterator[Finding]:
     """Find names in `__all__` that no generated file defines, nor imports because it uses them."""
     for name in facts.exported:
         is_used = name in facts.imported and any(name in one.uses for one in facts.generated.values())
         if name not in facts.generated and not is_used:
-            yield unknown_in_all(facts.at(name, facts.definitions["__all__"].line), name, candidates=facts.generated)
+            yield UNKNOWN_IN_ALL.finding(
+                facts.at(name, facts.definitions["__all__"].line),
+                f"`__all__` lists `{name}`, which no generated file defines",
+                help=did_you_mean(name, facts.generated) + "Correct the name, or take it out of `__all__`.",
+            )
 
 
 def fix_unknown_in_all(text: str, finding: Finding) -> Fix | None:
@@ -129,25 +119,16 @@ UNKNOWN_CLASS_LISTED = Rule(
 )
 
 
-def unknown_class_listed(
-    location: Location, entry: str, attribute: str, *, candidates: tuple[str, ...] = ()
-) -> Finding:
-    """`entry` of the list `attribute` names no class; `candidates` are the classes of the model."""
-    return UNKNOWN_CLASS_LISTED.finding(
-        location,
-        f"`{entry}` in `{attribute}` is no class of the generated files",
-        help=did_you_mean(entry, candidates) + "Name a class of the model, or drop the entry.",
-    )
-
-
 def check_unknown_class_listed(facts: Facts) -> Iterator[Finding]:
     """Find entries, in lists that the modular file writes, that are named as classes of the model and are none."""
     for one in facts.classes.values():
         for attribute in (name for name in facts.class_lists if name in one.text):
             for node, entry in _entries(one.members.node, attribute):
                 if entry.startswith(facts.cased) and entry not in facts.generated:
-                    yield unknown_class_listed(
-                        facts.at_node(one, node), entry, attribute, candidates=tuple(facts.generated)
+                    yield UNKNOWN_CLASS_LISTED.finding(
+                        facts.at_node(one, node),
+                        f"`{entry}` in `{attribute}` is no class of the generated files",
+                        help=did_you_mean(entry, facts.generated) + "Name a class of the model, or drop the entry.",
                     )
 
 

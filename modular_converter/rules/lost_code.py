@@ -22,18 +22,6 @@ REPLACED_DEPENDENCY = Rule(
 )
 
 
-def replaced_dependency(
-    location: Location, name: str, copy: str, user: str, *, severity: Severity = Severity.ERROR
-) -> Finding:
-    """Class `name` changes the class that is copied as `copy`, but the generated class `user` still uses `copy`."""
-    return REPLACED_DEPENDENCY.finding(
-        location,
-        f"`{name}` changes `{copy}`, but the generated `{user}` goes on using an untouched `{copy}`",
-        help=f"Assign `{name}` in `{user}.__init__`, or name it `{copy}`, so that it takes the place of the copy.",
-        severity_override=None if severity is REPLACED_DEPENDENCY.severity else severity,
-    )
-
-
 def check_replaced_dependency(facts: Facts) -> Iterator[Finding]:
     """Find classes whose parent is also copied unchanged, and used by another generated class."""
     for definitions in facts.files.values():
@@ -44,8 +32,14 @@ def check_replaced_dependency(facts: Facts) -> Iterator[Finding]:
             user = _user_of_copy(facts, definitions, heir, heir.parent)
             if user is None or _is_used(facts, name) or heir.members.is_empty:
                 continue
+            copy = heir.parent.name
+            found = REPLACED_DEPENDENCY.finding(
+                facts.at_class(heir),
+                f"`{name}` changes `{copy}`, but the generated `{user}` goes on using an untouched `{copy}`",
+                help=f"Assign `{name}` in `{user}.__init__`, or name it `{copy}`, so that it takes the place of the copy.",
+            )
             severity = Severity.WARNING if name in facts.exported else facts.replaced_dependency
-            yield replaced_dependency(facts.at_class(heir), name, heir.parent.name, user, severity=severity)
+            yield found if severity is found.severity else found.with_severity(severity)
 
 
 def _user_of_copy(
@@ -130,25 +124,19 @@ UNUSED_DEFINITION = Rule(
 )
 
 
-def unused_definition(location: Location, name: str, registry: str = "") -> Finding:
-    """`name` is the function or variable; `registry` the neighbour's name by which its decorator may enter it somewhere."""
-    message = f"no class uses `{name}`, so it is in no generated file"
-    if not registry:
-        return UNUSED_DEFINITION.finding(location, message, help=f"Use `{name}` in a class, or remove it.")
-    return UNUSED_DEFINITION.finding(
-        location,
-        f"{message}: what its decorator `{registry}` enters in another model's table is lost",
-        help=f"Write the table into the modular file with all that it holds, or use `{name}` in a class by its name.",
-    )
-
-
 def check_unused_definition(facts: Facts) -> Iterator[Finding]:
     """Find functions and assignments that no generated file holds."""
     bases = (parent.written for _, parent in facts.heirs)
     known = {*bases, *facts.customary_names, "__all__", "__getattr__"}
     for name, definition in facts.definitions.items():
-        if definition.role is not Role.CLASS and name not in known and name not in facts.generated:
-            yield unused_definition(facts.at(name, definition.line), name, _registry(definition, facts))
+        if definition.role is Role.CLASS or name in known or name in facts.generated:
+            continue
+        message = f"no class uses `{name}`, so it is in no generated file"
+        cure = f"Use `{name}` in a class, or remove it."
+        if registry := _registry(definition, facts):
+            message += f": what its decorator `{registry}` enters in another model's table is lost"
+            cure = f"Write the table into the modular file with all that it holds, or use `{name}` in a class by its name."
+        yield UNUSED_DEFINITION.finding(facts.at(name, definition.line), message, help=cure)
 
 
 def _registry(definition: Statement, facts: Facts) -> str:

@@ -214,15 +214,6 @@ def decorator_differs(location: Location, effect: str, cure: str) -> Finding:
     return CLASS_DECORATORS.finding(location, f"`@dataclass` {effect}, which inheritance would not do", help=cure)
 
 
-def decorator_replaced(location: Location, decorator: str) -> Finding:
-    """The child's class has decorators of its own, and the methods that one of the parent's made are gone."""
-    return CLASS_DECORATORS.finding(
-        location,
-        f"`@{decorator}` of the parent is replaced by your decorators, and what it makes is gone",
-        help=f"Write `@{decorator}` above your class too.",
-    )
-
-
 def compare_class_decorators(classes: TwoClasses) -> Iterator[ClassFinding]:
     """Find decorators of the two classes that one class cannot combine."""
     yield from _dataclasses(classes.child, classes.parent)
@@ -230,7 +221,10 @@ def compare_class_decorators(classes: TwoClasses) -> Iterator[ClassFinding]:
     for decorator in classes.parent.node.decorator_list if own else ():
         text = ast.unparse(decorator)
         if text.rpartition(".")[2] in MAKE_METHODS and text not in own:
-            yield finding_at(classes.child.node, decorator_replaced, text)
+            message = f"`@{text}` of the parent is replaced by your decorators, and what it makes is gone"
+            yield finding_at(
+                classes.child.node, CLASS_DECORATORS.finding, message, f"Write `@{text}` above your class too."
+            )
 
 
 def _dataclasses(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
@@ -360,24 +354,6 @@ HALF_OVERRIDDEN = Rule(
 )
 
 
-def annotation_lost(location: Location, name: str, annotation: str) -> Finding:
-    """The parent has the field `name: annotation`, the child assigns to `name` alone."""
-    return HALF_OVERRIDDEN.finding(
-        location,
-        f"`{name}` loses the parent's annotation `{annotation}`, without which it is no field of a dataclass",
-        help=f"Write `{name}: {annotation} = …`.",
-    )
-
-
-def accessor_kept(location: Location, name: str, accessor: str) -> Finding:
-    """The child has a getter of `name`, the parent `@name.accessor` too."""
-    return HALF_OVERRIDDEN.finding(
-        location,
-        f"the property `{name}` keeps the parent's {accessor}, which inheritance would not give it",
-        help=f"Write the {accessor} out below your `{name}`, or write `{name} = property(…)`, which has none.",
-    )
-
-
 def compare_half_overridden(classes: TwoClasses) -> Iterator[ClassFinding]:
     """Find fields that lose their annotation, and properties with a getter of the child and a setter of the parent."""
     annotations = {
@@ -391,8 +367,13 @@ def compare_half_overridden(classes: TwoClasses) -> Iterator[ClassFinding]:
         node = member.node
         for target in node.targets if isinstance(node, ast.Assign) and not is_removal(member) else ():
             if isinstance(target, ast.Name) and target.id in annotations:
-                annotation = ast.unparse(annotations[target.id])
-                yield finding_at(node, annotation_lost, target.id, annotation)
+                name, annotation = target.id, ast.unparse(annotations[target.id])
+                yield finding_at(
+                    node,
+                    HALF_OVERRIDDEN.finding,
+                    f"`{name}` loses the parent's annotation `{annotation}`, without which it is no field of a dataclass",
+                    f"Write `{name}: {annotation} = …`.",
+                )
     for accessor in (member.function for member in classes.parent.members if member.is_function):
         name = accessor.name
         getter = next((one for one in methods if one.name == name and not decorated_by(one)), None)
@@ -400,7 +381,12 @@ def compare_half_overridden(classes: TwoClasses) -> Iterator[ClassFinding]:
             continue
         if method_key(accessor) not in own:
             kept = method_key(accessor).rpartition(".")[2]
-            yield finding_at(getter, accessor_kept, name, kept)
+            yield finding_at(
+                getter,
+                HALF_OVERRIDDEN.finding,
+                f"the property `{name}` keeps the parent's {kept}, which inheritance would not give it",
+                f"Write the {kept} out below your `{name}`, or write `{name} = property(…)`, which has none.",
+            )
 
 
 CHANGING = frozenset({"property", "cached_property", "lru_cache", "cache"})
@@ -414,24 +400,6 @@ METHOD_DECORATORS = Rule(
     "an override takes a decorator of the parent's method, or the parent's lines in it lose one",
     formerly="MC323",
 )
-
-
-def decorator_taken(location: Location, name: str, decorator: str) -> Finding:
-    """The child's method has no decorators, so it takes those of the parent's, which make something else of it."""
-    return METHOD_DECORATORS.finding(
-        location,
-        f"`{name}` takes the parent's `@{decorator}`, which inheritance would not give it",
-        help=f"Write `@{decorator}` above it, or `@no_inherit_decorator` for none.",
-    )
-
-
-def decorator_lost(location: Location, name: str, decorator: str) -> Finding:
-    """The child's method has decorators of its own, and the parent's lines."""
-    return METHOD_DECORATORS.finding(
-        location,
-        f"the parent's `@{decorator}` does not apply to its lines in `{name}`, which has decorators of its own",
-        help=f"Write `@{decorator}` below yours too, or write out what it does.",
-    )
 
 
 def compare_method_decorators(classes: TwoClasses) -> Iterator[ClassFinding]:
@@ -449,12 +417,22 @@ def _compare_methods(child: Function, parent: Function, taken: Sequence[ast.expr
     if not takes_body:
         for one in taken:
             if _decorator_name(one) in CHANGING:
-                yield finding_at(child, decorator_taken, child.name, ast.unparse(one))
+                message = (
+                    f"`{child.name}` takes the parent's `@{ast.unparse(one)}`, which inheritance would not give it"
+                )
+                cure = f"Write `@{ast.unparse(one)}` above it, or `@no_inherit_decorator` for none."
+                yield finding_at(child, METHOD_DECORATORS.finding, message, cure)
     elif child.decorator_list:
         applied = [(_decorator_name(one), _arguments(one)) for one in (*taken, *child.decorator_list)]
         for one in () if (NO_DECORATORS, frozenset()) in applied else parent.decorator_list:
             if _decorator_name(one) not in WITHOUT_EFFECT and (_decorator_name(one), _arguments(one)) not in applied:
-                yield finding_at(child, decorator_lost, child.name, ast.unparse(one))
+                yield finding_at(
+                    child,
+                    METHOD_DECORATORS.finding,
+                    f"the parent's `@{ast.unparse(one)}` does not apply to its lines in `{child.name}`, which has decorators of "
+                    "its own",
+                    f"Write `@{ast.unparse(one)}` below yours too, or write out what it does.",
+                )
 
 
 def _decorator_name(decorator: ast.expr) -> str:
@@ -483,15 +461,6 @@ MUTABLE = frozenset(["Counter", "OrderedDict", "bytearray", "defaultdict", "dequ
 """The calls that make an object which can be changed."""
 
 
-def shared_class_attribute(location: Location, name: str, attribute: str, other: str, parent: str) -> Finding:
-    """The heirs `name` and `other` of `parent` change its `attribute` in place."""
-    return SHARED_CLASS_ATTRIBUTE.finding(
-        location,
-        f"`{attribute}` of `{parent}` is one object for `{other}` and `{name}`, but each generated class has its own",
-        help=f"Write `{attribute}` into both classes, or put the object at the top level of the modular file.",
-    )
-
-
 def check_shared_class_attribute(facts: Facts) -> Iterator[Finding]:
     """Find objects in the body of a parent that generated code changes in place, where it has several heirs."""
     heirs: dict[tuple[str, str], str] = {}
@@ -504,7 +473,12 @@ def check_shared_class_attribute(facts: Facts) -> Iterator[Finding]:
         mutable = _mutable(parent.members)
         for attribute in sorted(parent.members.names - own):
             if _is_changed(generated.members, attribute, heir.name, attribute in mutable):
-                yield shared_class_attribute(facts.at_class(heir), heir.name, attribute, other, parent.original)
+                yield SHARED_CLASS_ATTRIBUTE.finding(
+                    facts.at_class(heir),
+                    f"`{attribute}` of `{parent.original}` is one object for `{other}` and `{heir.name}`, but each generated "
+                    "class has its own",
+                    help=f"Write `{attribute}` into both classes, or put the object at the top level of the modular file.",
+                )
 
 
 def _mutable(members: Members) -> set[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import (
@@ -11,7 +11,6 @@ from modular_converter.findings import (
     Edit,
     Finding,
     Fix,
-    Location,
     Rule,
     Severity,
     did_you_mean,
@@ -33,22 +32,6 @@ REMOVE_UNKNOWN_ATTRIBUTE = Rule(
 )
 
 
-def remove_unknown_attribute(
-    location: Location, attribute: str, parent: str, *, candidates: Iterable[str] = (), is_certain: bool = True
-) -> Finding:
-    """`candidates` are the attributes that `parent` does have, as far as its ancestors can be read: `is_certain` if all
-    can.
-    """
-    lacks = f"`{parent}` has no attribute `{attribute}`" if is_certain else f"`{parent}` defines no `{attribute}`"
-    return REMOVE_UNKNOWN_ATTRIBUTE.finding(
-        location,
-        f"`{attribute} = AttributeError()` removes nothing: {lacks}",
-        help=did_you_mean(attribute, candidates)
-        + f"Correct the name or drop the line. An instance attribute is removed by `del self.{attribute}`.",
-        severity_override=None if is_certain else Severity.WARNING,
-    )
-
-
 def check_remove_unknown_attribute(facts: Facts) -> Iterator[Finding]:
     """Find removals of names that neither the parent nor an ancestor of it binds.
 
@@ -58,36 +41,21 @@ def check_remove_unknown_attribute(facts: Facts) -> Iterator[Finding]:
         removals = list(heir.members.removals) if "= AttributeError(" in heir.text else []
         known, is_certain = facts.attributes_of(parent) if removals else (frozenset[str](), True)
         for target in removals:
-            if target.id not in known and (is_certain or nearest(target.id, known, SIMILAR)):
-                place = facts.at_node(heir, target)
-                yield remove_unknown_attribute(
-                    place, target.id, parent.original, candidates=known, is_certain=is_certain
+            name = target.id
+            if name not in known and (is_certain or nearest(name, known, SIMILAR)):
+                lacks = f"has no attribute `{name}`" if is_certain else f"defines no `{name}`"
+                yield REMOVE_UNKNOWN_ATTRIBUTE.finding(
+                    facts.at_node(heir, target),
+                    f"`{name} = AttributeError()` removes nothing: `{parent.original}` {lacks}",
+                    help=did_you_mean(name, known)
+                    + f"Correct the name or drop the line. An instance attribute is removed by `del self.{name}`.",
+                    severity_override=None if is_certain else Severity.WARNING,
                 )
 
 
 DEL_UNKNOWN_ATTRIBUTE = Rule(
     "MC303", "del-unknown-attribute", "`del self.x` names an attribute that the parent does not assign"
 )
-
-
-def del_unknown_attribute(
-    location: Location, attribute: str, method: str, parent: str, *, candidates: Iterable[str] = ()
-) -> Finding:
-    """`candidates` are the attributes that `parent.method` assigns at its top level."""
-    return DEL_UNKNOWN_ATTRIBUTE.finding(
-        location,
-        f"`del self.{attribute}` removes nothing: `{parent}.{method}` does not assign it",
-        help=did_you_mean(attribute, candidates) + "Correct the name, or drop the line.",
-    )
-
-
-def has_no_effect(location: Location, attribute: str) -> Finding:
-    """An assignment of the same method, above the `del`, stays."""
-    return DEL_UNKNOWN_ATTRIBUTE.finding(
-        location,
-        f"`del self.{attribute}` takes the parent's assignment away, but yours above it stays",
-        help=f"Drop your assignment to `self.{attribute}`, or the `del`.",
-    )
 
 
 def check_del_unknown_attribute(facts: Facts) -> Iterator[Finding]:
@@ -102,11 +70,15 @@ def check_del_unknown_attribute(facts: Facts) -> Iterator[Finding]:
                 continue
             assigned = inherited.assigned
             for target in method.deletions:
-                if target.attr not in assigned and not _is_deleted(target, facts.generated[heir.name], method):
-                    place = facts.at_node(heir, target)
-                    yield del_unknown_attribute(place, target.attr, method.name, parent.written, candidates=assigned)
-                elif _is_set_before(target, method) and not _is_deleted(target, facts.generated[heir.name], method):
-                    yield has_no_effect(facts.at_node(heir, target), target.attr)
+                name, is_set = target.attr, _is_set_before(target, method)
+                if (name in assigned and not is_set) or _is_deleted(target, facts.generated[heir.name], method):
+                    continue
+                message = f"`del self.{name}` removes nothing: `{parent.written}.{method.name}` does not assign it"
+                cure = did_you_mean(name, assigned) + "Correct the name, or drop the line."
+                if name in assigned:
+                    message = f"`del self.{name}` takes the parent's assignment away, but yours above it stays"
+                    cure = f"Drop your assignment to `self.{name}`, or the `del`."
+                yield DEL_UNKNOWN_ATTRIBUTE.finding(facts.at_node(heir, target), message, help=cure)
 
 
 def _is_set_before(target: ast.Attribute, method: Method) -> bool:
@@ -135,16 +107,6 @@ def fix_del_unknown_attribute(text: str, finding: Finding) -> Fix | None:
 DEL_STILL_READ = Rule("MC304", "del-still-read", "`del self.x` while another method still reads `self.x`")
 
 
-def del_still_read(location: Location, attribute: str, name: str, readers: tuple[str, ...]) -> Finding:
-    """`readers` are the methods of the generated class `name` that still read `self.<attribute>`."""
-    listed = ", ".join(f"`{reader}`" for reader in readers)
-    return DEL_STILL_READ.finding(
-        location,
-        f"`self.{attribute}` is deleted, but `{name}` still reads it in {listed}",
-        help=f"Override {listed} without `self.{attribute}`, or keep the attribute.",
-    )
-
-
 def check_del_still_read(facts: Facts) -> Iterator[Finding]:
     """Find removed attributes that methods of the generated class read and nothing visible binds any more."""
     for heir, parent in facts.heirs:
@@ -154,7 +116,12 @@ def check_del_still_read(facts: Facts) -> Iterator[Finding]:
             for target in method.deletions:
                 readers = _readers(facts, heir.name, target.attr) if target.attr in assigned else ()
                 if readers:
-                    yield del_still_read(facts.at_node(heir, target), target.attr, heir.name, readers)
+                    listed = ", ".join(f"`{reader}`" for reader in readers)
+                    yield DEL_STILL_READ.finding(
+                        facts.at_node(heir, target),
+                        f"`self.{target.attr}` is deleted, but `{heir.name}` still reads it in {listed}",
+                        help=f"Override {listed} without `self.{target.attr}`, or keep the attribute.",
+                    )
 
 
 def _readers(facts: Facts, name: str, attribute: str) -> tuple[str, ...]:
@@ -171,16 +138,6 @@ STUB_STILL_CALLED = Rule(
 )
 
 
-def stub_still_called(location: Location, method: str, name: str, callers: tuple[str, ...]) -> Finding:
-    """`callers` are the methods (`Class.method`) of the generated file that still call `method` of class `name`."""
-    listed = ", ".join(f"`{caller}`" for caller in callers)
-    return STUB_STILL_CALLED.finding(
-        location,
-        f"`{name}.{method}` is removed by a raising stub, but {listed} still calls it",
-        help=f"Override {listed} without the call, or keep `{method}`.",
-    )
-
-
 def check_stub_still_called(facts: Facts) -> Iterator[Finding]:
     """Find methods that a raising stub has removed and that the generated file still calls."""
     for heir, parent in facts.heirs:
@@ -190,8 +147,12 @@ def check_stub_still_called(facts: Facts) -> Iterator[Finding]:
             is_kept = facts.generated[heir.name].defines(method.name)
             callers = () if is_kept else _callers(facts, heir.name, method.name)
             if callers:
-                place = facts.at(method.name, heir.line + method.node.lineno - 1)
-                yield stub_still_called(place, method.name, heir.name, callers)
+                listed = ", ".join(f"`{caller}`" for caller in callers)
+                yield STUB_STILL_CALLED.finding(
+                    facts.at(method.name, heir.line + method.node.lineno - 1),
+                    f"`{heir.name}.{method.name}` is removed by a raising stub, but {listed} still calls it",
+                    help=f"Override {listed} without the call, or keep `{method.name}`.",
+                )
 
 
 def _callers(facts: Facts, name: str, method: str) -> tuple[str, ...]:
@@ -216,23 +177,18 @@ STUB_STAYS = Rule(
 )
 
 
-def stub_stays(location: Location, method: str, name: str) -> Finding:
-    """The stub `method` of class `name` stays in the generated class."""
-    return STUB_STAYS.finding(
-        location,
-        f"the generated `{name}.{method}` raises: this stub does not remove the parent's method",
-        help="Put one blank line above it, and the docstring of the class or another member between it and `class`. The "
-        "stub itself may have no docstring.",
-    )
-
-
 def check_stub_stays(facts: Facts) -> Iterator[Finding]:
     """Find overrides that only raise an `AttributeError`, and that the generated class still has."""
     for heir, parent in facts.heirs:
         for method in heir.members.methods if "raise AttributeError" in heir.text else ():
             generated = facts.generated[heir.name]
             if method.is_stub and parent.defines(method.name) and generated.defines(method.name):
-                yield stub_stays(facts.at(method.name, heir.line + method.node.lineno - 1), method.name, heir.name)
+                yield STUB_STAYS.finding(
+                    facts.at(method.name, heir.line + method.node.lineno - 1),
+                    f"the generated `{heir.name}.{method.name}` raises: this stub does not remove the parent's method",
+                    help="Put one blank line above it, and the docstring of the class or another member between it and "
+                    "`class`. The stub itself may have no docstring.",
+                )
 
 
 def fix_stub_stays(text: str, finding: Finding) -> Fix | None:
@@ -253,20 +209,15 @@ REMOVAL_WITHOUT_CALL = Rule(
 )
 
 
-def removal_without_call(location: Location, attribute: str) -> Finding:
-    """`attribute` is assigned the class `AttributeError`."""
-    return REMOVAL_WITHOUT_CALL.finding(
-        location,
-        f"`{attribute} = AttributeError` does not remove `{attribute}`: its value is the exception class",
-        help=f"Write `{attribute} = AttributeError()`.",
-    )
-
-
 def check_removal_without_call(facts: Facts) -> Iterator[Finding]:
     """Find attributes of heirs that are assigned the class `AttributeError`."""
     for heir, _ in facts.heirs:
         for target in heir.members.named_exceptions if "= AttributeError" in heir.text else ():
-            yield removal_without_call(facts.at_node(heir, target), target.id)
+            yield REMOVAL_WITHOUT_CALL.finding(
+                facts.at_node(heir, target),
+                f"`{target.id} = AttributeError` does not remove `{target.id}`: its value is the exception class",
+                help=f"Write `{target.id} = AttributeError()`.",
+            )
 
 
 def fix_removal_without_call(text: str, finding: Finding) -> Fix | None:

@@ -23,25 +23,6 @@ if TYPE_CHECKING:
 AMBIGUOUS_PREFIX = Rule("MC306", "ambiguous-prefix", "classes derived from one neighbour begin with different names")
 
 
-def ambiguous_prefix(location: Location, neighbour: str, prefixes: tuple[str, ...], chosen: str, cure: str) -> Finding:
-    """The classes ask for `prefixes`; all copies from `neighbour` get `chosen`. `cure` gives names for the classes."""
-    listed = ", ".join(f"`{prefix}`" for prefix in prefixes)
-    return AMBIGUOUS_PREFIX.finding(
-        location,
-        f"classes from {neighbour} ask for the prefixes {listed}; all copies from it get `{chosen}`",
-        help=cure,
-    )
-
-
-def other_tower(location: Location, user: str, found: str, wanted: str, parent: str) -> Finding:
-    """The inherited code of `user` uses `found`, an heir of `parent`, where `wanted` would have the prefix of `user`."""
-    return AMBIGUOUS_PREFIX.finding(
-        location,
-        f"the generated `{user}` would use `{found}` in place of `{parent}`, not `{wanted}`",
-        help=f"Override the code of `{user}` that uses `{parent}`, and write `{wanted}` there.",
-    )
-
-
 def check_ambiguous_prefix(facts: Facts) -> Iterator[Finding]:
     """Find neighbours whose copies get a prefix that not all classes ask for, and classes that get another tower's."""
     yield from _other_towers(facts)
@@ -49,8 +30,12 @@ def check_ambiguous_prefix(facts: Facts) -> Iterator[Finding]:
         is_ambiguous = len(neighbour.asked) > 1 and not neighbour.collides_with
         heir = facts.renamed_heir(neighbour) if is_ambiguous and facts.names_unseen(neighbour) else None
         if heir is not None:
-            cure = name_heirs(*facts.naming(neighbour))
-            yield ambiguous_prefix(facts.at_class(heir), neighbour.dotted, neighbour.asked, neighbour.prefix, cure)
+            listed = ", ".join(f"`{prefix}`" for prefix in neighbour.asked)
+            yield AMBIGUOUS_PREFIX.finding(
+                facts.at_class(heir),
+                f"classes from {neighbour.dotted} ask for the prefixes {listed}; all copies from it get `{neighbour.prefix}`",
+                help=name_heirs(*facts.naming(neighbour)),
+            )
 
 
 def _other_towers(facts: Facts) -> Iterator[Finding]:
@@ -70,7 +55,11 @@ def _other_towers(facts: Facts) -> Iterator[Finding]:
                 prefixes = asked or facts.cased, above.asked or facts.cased
                 wanted = same.get(above.asked) or _own_form(name, *prefixes, facts.cased)
                 if name != wanted and name in uses and not re.search(rf"\b{name}\b", user.text):
-                    yield other_tower(facts.at_class(user), user.name, name, wanted, original)
+                    yield AMBIGUOUS_PREFIX.finding(
+                        facts.at_class(user),
+                        f"the generated `{user.name}` would use `{name}` in place of `{original}`, not `{wanted}`",
+                        help=f"Override the code of `{user.name}` that uses `{original}`, and write `{wanted}` there.",
+                    )
 
 
 def _own_form(name: str, asked: str, own: str, model: str) -> str:
@@ -84,17 +73,6 @@ def _own_form(name: str, asked: str, own: str, model: str) -> str:
 COLLIDING_PREFIX = Rule("MC307", "colliding-prefix", "the prefix of a class is already taken in the neighbour")
 
 
-def colliding_prefix(location: Location, neighbour: str, prefix: str, taken: str, chosen: str, cure: str) -> Finding:
-    """`taken` is the class of `neighbour` that `prefix` collides with, `chosen` the prefix that is used instead. `cure`
-    gives names for the classes.
-    """
-    return COLLIDING_PREFIX.finding(
-        location,
-        f"the prefix `{prefix}` collides with `{taken}` of {neighbour}; `{chosen}` is used instead",
-        help=cure,
-    )
-
-
 def check_colliding_prefix(facts: Facts) -> Iterator[Finding]:
     """Find neighbours whose copies get another prefix than the classes ask for."""
     for neighbour in facts.neighbours:
@@ -104,9 +82,11 @@ def check_colliding_prefix(facts: Facts) -> Iterator[Finding]:
             # The prefix adds to the model's own name a word that the colliding class has in its name.
             added = (prefix for prefix in others if prefix[len(neighbour.prefix) :] in neighbour.collides_with)
             wanted = next(added, others[0])
-            place, taken, chosen = facts.at_class(heir), neighbour.collides_with, neighbour.prefix
-            yield colliding_prefix(
-                place, neighbour.dotted, wanted, taken, chosen, name_heirs(*facts.naming(neighbour))
+            yield COLLIDING_PREFIX.finding(
+                facts.at_class(heir),
+                f"the prefix `{wanted}` collides with `{neighbour.collides_with}` of {neighbour.dotted}; `{neighbour.prefix}` is "
+                "used instead",
+                help=name_heirs(*facts.naming(neighbour)),
             )
 
 
@@ -280,24 +260,6 @@ _LOOKUP = re.compile(rf"\b(?:{'|'.join(sorted(LOOKUPS))})\(")
 _F_STRING = re.compile(r"""[fF][rR]?["']""")
 
 
-def lookup_by_text(location: Location, definition: str, call: str) -> Finding:
-    """`call` is the call in the generated `definition`."""
-    return LOOKUP_BY_TEXT.finding(
-        location,
-        f"`{call}` in the generated `{definition}` looks up a name by its text, but names in texts are neither renamed nor carried along",
-        help="Override the method that does this, and name in code what it uses.",
-    )
-
-
-def not_renamed(location: Location, definition: str, code: str) -> Finding:
-    """`code` is a key, a comparison or a call with an f-string in the generated `definition`."""
-    return LOOKUP_BY_TEXT.finding(
-        location,
-        f"`{code}` in the generated `{definition}` has the old name of the model, since the text of an f-string is not renamed",
-        help="Override the method that does this, and write the new name where it is meant.",
-    )
-
-
 def check_lookup_by_text(facts: Facts) -> Iterator[Finding]:
     """Find calls that look up names, and f-strings with the name of a neighbour's model that something is found by."""
     models = {one.model for one in facts.neighbours} - {""}
@@ -307,8 +269,20 @@ def check_lookup_by_text(facts: Facts) -> Iterator[Finding]:
             line = facts.definitions[mentioned].line if mentioned in facts.definitions else 1
             location = facts.at(mentioned, line)
             nodes = walk(definition.members.node if definition.is_class else parse(definition.text))
-            yield from (lookup_by_text(location, name, call) for call in dict.fromkeys(_lookups(nodes, models)))
-            yield from (not_renamed(location, name, code) for code in dict.fromkeys(_kept_words(nodes, models)))
+            for call in dict.fromkeys(_lookups(nodes, models)):
+                yield LOOKUP_BY_TEXT.finding(
+                    location,
+                    f"`{call}` in the generated `{name}` looks up a name by its text, but names in texts are neither renamed nor "
+                    "carried along",
+                    help="Override the method that does this, and name in code what it uses.",
+                )
+            for code in dict.fromkeys(_kept_words(nodes, models)):
+                yield LOOKUP_BY_TEXT.finding(
+                    location,
+                    f"`{code}` in the generated `{name}` has the old name of the model, since the text of an f-string is not "
+                    "renamed",
+                    help="Override the method that does this, and write the new name where it is meant.",
+                )
 
 
 def _may_look_up(text: str, models: Collection[str]) -> bool:

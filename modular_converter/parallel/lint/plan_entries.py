@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from modular_converter.findings import Finding, Location, Rule, did_you_mean
+from modular_converter.findings import Finding, Location, Rule
 from modular_converter.model.class_blocks import Members
 from modular_converter.model.nodes import walk
 
@@ -130,15 +130,6 @@ PLAN_NAMES_MISSING_LAYER = Rule(
 )
 
 
-def plan_names_missing_layer(location: Location, entry: str, plan: str, *, candidates: Iterable[str] = ()) -> Finding:
-    """The finding for a pattern `entry` in the attribute `plan` (`base_model_tp_plan`)."""
-    return PLAN_NAMES_MISSING_LAYER.finding(
-        location,
-        f"`{plan}` has an entry `{entry}`, but the generated model has no such layer",
-        help=did_you_mean(entry, candidates) + f"Override `{plan}` in the modular file with the layers that exist.",
-    )
-
-
 def check_plan_names_missing_layer(facts: Facts) -> Iterator[Finding]:
     """Find plan entries of the generated configuration with a part that no generated class has as an attribute."""
     configuration, modeling = facts.files.get("configuration", {}), facts.files.get("modeling", {})
@@ -148,7 +139,11 @@ def check_plan_names_missing_layer(facts: Facts) -> Iterator[Finding]:
     missing = _missing(parts, [one for one in modeling.values() if one.is_class])
     for definition, entry in entries:
         if not missing.isdisjoint(entry.pattern.split(".")):
-            yield plan_names_missing_layer(_place(facts, definition.name, entry), entry.pattern, entry.plan)
+            yield PLAN_NAMES_MISSING_LAYER.finding(
+                _place(facts, definition.name, entry),
+                f"`{entry.plan}` has an entry `{entry.pattern}`, but the generated model has no such layer",
+                help=f"Override `{entry.plan}` in the modular file with the layers that exist.",
+            )
 
 
 def _missing(parts: set[str], classes: Sequence[GeneratedDefinition]) -> set[str]:
@@ -181,17 +176,6 @@ PLAN_LACKS_NEW_LAYER = Rule(
 )
 
 
-def plan_lacks_new_layer(location: Location, layer: str, beside: str, class_name: str) -> Finding:
-    """The finding for a new `layer` of `class_name`; `beside` is a layer of the same size in it, which the plan splits."""
-    return PLAN_LACKS_NEW_LAYER.finding(
-        location,
-        f"the inherited `base_model_tp_plan` splits `{beside}` of `{class_name}`, but has no entry for the new "
-        f"`{layer}` of the same size",
-        help="Override `base_model_tp_plan` in the modular file, with an entry for the layer; `modular-plan write` "
-        "derives it.",
-    )
-
-
 def check_plan_lacks_new_layer(facts: Facts) -> Iterator[Finding]:
     """Find linear layers that the modular file adds beside layers of the same size in an inherited plan.
 
@@ -222,8 +206,13 @@ def _uncovered(
     for layer, added in layers.items():
         beside = next((name for name in sizes if name in planned and sizes[name] == sizes.get(layer)), None)
         if layer not in named and beside is not None:
-            place = facts.at_node(facts.classes[definition.name], added.node)
-            yield plan_lacks_new_layer(place, layer, beside, definition.name)
+            yield PLAN_LACKS_NEW_LAYER.finding(
+                facts.at_node(facts.classes[definition.name], added.node),
+                f"the inherited `base_model_tp_plan` splits `{beside}` of `{definition.name}`, but has no entry for the new "
+                f"`{layer}` of the same size",
+                help="Override `base_model_tp_plan` in the modular file, with an entry for the layer; `modular-plan write` "
+                "derives it.",
+            )
 
 
 def _added(one: ClassFacts) -> Mapping[str, LinearLayer]:

@@ -64,7 +64,7 @@ def test_a_finding_points_to_its_rule_and_place() -> None:
     ],
 )
 def test_places_are_uris(path: str, uri: str) -> None:
-    (result,) = run_of(lost_code.unused_definition(Location(path), "helper"))["results"]
+    (result,) = run_of(Finding(lost_code.UNUSED_DEFINITION, Location(path), "odd"))["results"]
     found = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
     assert found == uri and URI.fullmatch(found)
 
@@ -79,7 +79,7 @@ def test_what_is_about_the_run_is_no_result() -> None:
 
 
 def test_a_line_without_end_is_not_quoted() -> None:
-    found = lost_code.unused_definition(Location("m.py"), "helper")
+    found = Finding(lost_code.UNUSED_DEFINITION, Location("m.py"), "odd")
     for line, quoted in (("x" * 1000, True), ("x" * 1001, False)):
         (result,) = run_of(found.with_source(line))["results"]
         assert ("snippet" in result["locations"][0]["physicalLocation"]["region"]) is quoted

@@ -17,7 +17,7 @@ PACKAGE = pathlib.Path(modular_converter.__file__).parent
 NEW_RULE = '''\
 """MC398: a class without a docstring."""
 
-from modular_converter.findings import Finding, Rule
+from modular_converter.findings import Rule
 
 RULE = Rule("MC398", "no-docstring", "a class has no docstring")
 
@@ -25,7 +25,7 @@ RULE = Rule("MC398", "no-docstring", "a class has no docstring")
 def check_no_docstring(facts):
     for one in facts.classes.values():
         if all(getattr(node, "value", None) is None for node in one.members.node.body):
-            yield Finding(RULE, facts.at_class(one), f"`{one.name}` has no docstring")
+            yield RULE.finding(facts.at_class(one), f"`{one.name}` has no docstring")
 '''
 
 

@@ -11,8 +11,7 @@ import pytest
 
 import modular_converter
 from modular_converter import rules
-from modular_converter.findings import Location, Rule, Severity
-from modular_converter.rules import lost_code
+from modular_converter.findings import Rule, Severity
 
 
 PACKAGE = pathlib.Path(modular_converter.__file__).parent
@@ -117,12 +116,6 @@ def test_the_rules_of_the_wing_import_nothing_else_of_it() -> None:
     assert "parallel.lint.plan_entries" in own
     assert {name for name in own if ".lint" not in name} == {"parallel", "parallel.errors"}
     assert not loaded & {"torch", "transformers", "numpy"}
-
-
-def test_a_profile_may_make_a_warning_of_a_replaced_dependency() -> None:
-    names = ("NewFancyEmbeddings", "NewEmbeddings", "NewModel")
-    assert lost_code.replaced_dependency(Location("modular"), *names).is_error
-    assert not lost_code.replaced_dependency(Location("modular"), *names, severity=Severity.WARNING).is_error
 
 
 def test_every_text_is_of_a_rule() -> None:

@@ -36,6 +36,38 @@ def findings_of(example: rules.Files, folder: pathlib.Path) -> tuple[list[str], 
     return [finding.code for finding in found], tuple(found)
 
 
+WORDED = {
+    "ambiguous-prefix": ("`NewText`, `NewVision`; all copies from it get `NewVision`", "`class NewVisionMLP(OldMLP)`"),
+    "base-in-class-method": ("`nn.Module.load(…)` becomes `super().load(…)`", "another name"),
+    "class-decorators": ("`@dataclass` drops the parent's `order=True`", "Write `@dataclass(order=True)`"),
+    "colliding-prefix": ("collides with `OldTextMLP`", "`class NewMLP(OldMLP)`"),
+    "deep-inheritance": ("inherits from `FirstMLP` of ..first.modeling_first", "Inherit from `FirstMLP`"),
+    "del-still-read": ("still reads it in `forward`", "without `self.dropout`"),
+    "del-unknown-attribute": ("`OldMLP.__init__` does not assign it", "Did you mean `dropout`?"),
+    "half-overridden": ("`width` loses the parent's annotation `int`", "`width: int = …`"),
+    "lookup-by-text": ("`globals(…)` in the generated `NewMLP`", "in code"),
+    "method-decorators": ("`scale` takes the parent's `@functools.lru_cache`", "Write `@functools.lru_cache`"),
+    "missing-from-all": ("`NewModel` is missing", 'Add `"NewModel"`'),
+    "model-type-of-another": ('"old"` of `NewConfig`', "Drop the line"),
+    "plan-lacks-new-layer": ("splits `up_proj` of `NewMLP`, but has no entry for the new `gate_proj`", "Override"),
+    "plan-names-missing-layer": ("an entry `mlp.up_proj`", "Override `base_model_tp_plan`"),
+    "removal-without-call": ("does not remove `scale`", "Write `scale = AttributeError()`"),
+    "remove-unknown-attribute": ("`OldConfig` has no attribute `mlp_bais`", "`mlp_bias`"),
+    "removed-setting-read": ("the generated `NewMLP` still reads `config.mlp_bias`", "keep the attribute"),
+    "replaced-dependency": ("`NewRotaryTable` changes `NewEmbeddings`", "`NewModel.__init__`"),
+    "shared-class-attribute": ("`cache` of `OldMLP` is one object for `NewMLP` and `NewGate`", "both classes"),
+    "stub-stays": ("`NewMLP.rescale` raises", "blank line above it"),
+    "stub-still-called": ("`NewMLP.rescale` is removed", "keep `rescale`"),
+    "super-call-not-in-parent": ("`super().extra_repr()` stays", "Base.extra_repr(self, …)"),
+    "super-kwargs-without-parent": ("`OldMLP` does not define it", "**kwargs"),
+    "unknown-class-listed": ("`NewLayr`", "`NewLayer`"),
+    "unknown-in-all": ("lists `NewModel`", "take it out"),
+    "unknown-setting": ("`config.gate_rnk` is no attribute", "Did you mean `gate_rank`?"),
+    "unused-definition": ("no class uses `double`", "remove it"),
+}
+"""Rule whose check words its message -> what the message and the help for its bad example say; `test_messages.py` has the others."""
+
+
 @pytest.mark.parametrize("rule", WITH_EXAMPLES, ids=lambda rule: rule.name)
 def test_a_bad_example_breaks_its_rule_alone(rule: Rule, tmp_path: pathlib.Path) -> None:
     codes, found = findings_of(rules.page_text(rule).bad, tmp_path)
@@ -44,6 +76,9 @@ def test_a_bad_example_breaks_its_rule_alone(rule: Rule, tmp_path: pathlib.Path)
         assert finding.severity is rule.severity
         assert finding.location.path.startswith(str(tmp_path))
         assert finding.location.path.endswith("modular_new.py")
+        message, help = WORDED.get(rule.name, ("", ""))
+        assert message in finding.message and not finding.message.endswith(".")
+        assert help in finding.help and finding.help.endswith(".")
 
 
 @pytest.mark.parametrize("rule", WITH_EXAMPLES, ids=lambda rule: rule.name)

@@ -5,15 +5,12 @@ from __future__ import annotations
 import pytest
 
 from modular_converter.findings import Finding, Location, Rule
-from modular_converter.parallel.lint import plan_entries
 from modular_converter.rules import (
     all_rules,
     base_classes,
     broken_promises,
     calls_of_super,
-    configurations,
     double_meanings,
-    exported_names,
     faulty_results,
     ignored_findings,
     input_files,
@@ -21,19 +18,18 @@ from modular_converter.rules import (
     members_of_both,
     merged_bodies,
     neighbour_imports,
-    removed_members,
     renamed_words,
     settings_tables,
     stale_files,
     tool_errors,
 )
-from modular_converter.rules._words import name_heirs, not_mergeable
+from modular_converter.rules._words import not_mergeable
 from modular_converter.rules.stale_files import Reason
+from tests.unit.rules.test_examples import WORDED as IN_EXAMPLES
 
 
 AT = Location("models/new/modular_new.py", 3, 7)
 OLD = "models/old/modeling_old.py"
-NAMING = name_heirs(OLD, "New", "Old", "OldMLP")
 
 WORDED = [
     (input_files.syntax_error(AT, "expected ':'"), "expected ':'", "py_compile models/new/modular_new.py"),
@@ -87,7 +83,6 @@ WORDED = [
     (input_files.outside_root(AT, "/etc/passwd", "models"), "leads to /etc/passwd", "symbolic link"),
     (tool_errors.missing("black"), "`black` is not installed", "pip install black"),
     (tool_errors.formatter_failed(AT, "ruff", "bad key"), "`ruff` failed: bad key", "--formatter none"),
-    (renamed_words.lookup_by_text(AT, "NewMLP", "eval(…)"), "`eval(…)` in the generated `NewMLP`", "in code"),
     (
         renamed_words.renamed_for_others(AT, "old", "new", "f('old')", "X"),
         "`X`, `old` in `f('old')` becomes `new`",
@@ -132,18 +127,6 @@ WORDED = [
     (input_files.unknown_revision("mian", "git knows no commit `mian`"), "since `mian`: git knows no", "git fetch"),
     (tool_errors.internal_error(AT, KeyError("x"), class_name="NewMLP"), "class `NewMLP`: KeyError: 'x'", "report it"),
     (
-        lost_code.replaced_dependency(AT, "NewFancyEmbeddings", "NewEmbeddings", "NewModel"),
-        "`NewFancyEmbeddings` changes `NewEmbeddings`",
-        "`NewModel.__init__`",
-    ),
-    (
-        removed_members.remove_unknown_attribute(AT, "mlp_bais", "OldConfig", candidates=["mlp_bias"]),
-        "`OldConfig` has no attribute `mlp_bais`",
-        "`mlp_bias`",
-    ),
-    (calls_of_super.super_kwargs_without_parent(AT, "scale", ""), "no neighbour parent", "**kwargs"),
-    (calls_of_super.super_kwargs_without_parent(AT, "scale", "OldMLP"), "`OldMLP` does not define it", "**kwargs"),
-    (
         merged_bodies.generator(AT, "forward", of_parent=True),
         "`forward` cannot be merged with the parent's: the parent's `forward` is a generator",
         "Write the lines of the parent's `forward` out",
@@ -157,11 +140,6 @@ WORDED = [
         merged_bodies.assigned_by_both(AT, "f", "x"),
         "the parent's lines assign to a local `x` too",
         "another name",
-    ),
-    (
-        members_of_both.decorator_replaced(AT, "total_ordering"),
-        "`@total_ordering` of the parent is",
-        "above your class",
     ),
     (
         not_mergeable(double_meanings.PARENT_AS_CLASS, AT, "f", "because"),
@@ -187,11 +165,6 @@ WORDED = [
         "than `size`",
     ),
     (merged_bodies.several_assignments_replaced(AT, "size", "f", "g"), "in the parent's `g`, too", "the parent's `g`"),
-    (
-        calls_of_super.super_call_not_in_parent(AT, "forward", "OldMLP"),
-        "`super().forward()` stays",
-        "Base.forward(self, …)",
-    ),
     (calls_of_super.super_call_not_a_statement(AT, "forward", "OldMLP"), "does not reach `OldMLP`", "OldMLP.forward"),
     (calls_of_super.of_another_method(AT, "g", "OldMLP", ""), "another method", "Write the lines of"),
     (
@@ -199,55 +172,6 @@ WORDED = [
         "`super().width` is",
         "OldMLP.width",
     ),
-    (
-        removed_members.del_unknown_attribute(AT, "x", "__init__", "OldMLP"),
-        "`OldMLP.__init__` does not assign",
-        "drop",
-    ),
-    (
-        removed_members.del_still_read(AT, "dropout", "NewMLP", ("forward",)),
-        "reads it in `forward`",
-        "without `self.dropout`",
-    ),
-    (
-        removed_members.stub_still_called(AT, "scale", "NewMLP", ("NewMLP.forward",)),
-        "`NewMLP.scale` is removed",
-        "keep",
-    ),
-    (
-        renamed_words.ambiguous_prefix(AT, OLD, ("NewText", "New"), "New", NAMING),
-        "`NewText`, `New`; all copies from it get `New`",
-        "`New` in place of `Old`: `class NewMLP(OldMLP)`",
-    ),
-    (
-        renamed_words.other_tower(AT, "NewVisionLayer", "NewTextMLP", "NewVisionMLP", "OldMLP"),
-        "`NewVisionLayer` would use `NewTextMLP`",
-        "write `NewVisionMLP` there",
-    ),
-    (
-        renamed_words.colliding_prefix(AT, OLD, "NewText", "OldTextMLP", "New", NAMING),
-        "collides with `OldTextMLP`",
-        "`class NewMLP(OldMLP)`",
-    ),
-    (lost_code.unused_definition(AT, "helper"), "no class uses `helper`", "remove it"),
-    (exported_names.missing_from_all(AT, "NewModel"), "`NewModel` is missing", 'Add `"NewModel"`'),
-    (
-        exported_names.missing_from_all(AT, "NewModel", ("NewModel", "NewHead")),
-        "no `__all__`",
-        '["NewModel", "NewHead"]',
-    ),
-    (removed_members.removal_without_call(AT, "bias"), "does not remove `bias`", "Write `bias = AttributeError()`"),
-    (configurations.model_type_of_another(AT, "old", "NewConfig"), '"old"` of `NewConfig`', "Drop the line"),
-    (
-        exported_names.unknown_class_listed(AT, "NewLayr", "_no_split_modules", candidates=("NewLayer",)),
-        "`NewLayr`",
-        "NewLayer",
-    ),
-    (configurations.unknown_setting(AT, "rnk", "rank"), "`config.rnk` is no attribute", "Did you mean `rank`?"),
-    (exported_names.unknown_in_all(AT, "NewMode", candidates=["NewModel"]), "`NewMode`", "`NewModel`"),
-    (plan_entries.plan_names_missing_layer(AT, "mlp.up", "base_model_tp_plan"), "`mlp.up`", "Override"),
-    (plan_entries.plan_lacks_new_layer(AT, "gate", "up", "NewMLP"), "splits `up` of `NewMLP`, but has no", "Override"),
-    (base_classes.deep_inheritance(AT, "NewMLP", "OldMLP", "OlderMLP", "m.py"), "`OlderMLP` of m.py", "`OlderMLP`"),
     (ignored_findings.unused_ignore(AT, "MC307"), "no finding of `MC307`", "Remove `MC307`"),
     (ignored_findings.names_none(AT), "names no rule", "--list-rules"),
     (ignored_findings.bad_ignore(AT, "there is no rule `MC399`"), "no rule `MC399`", "Correct the comment"),
@@ -293,30 +217,12 @@ WORDED = [
     ),
     (double_meanings.redefined(AT, "X", "f", "a.py", 1, 2), "`X` would use `f` of a.py:2", "different names"),
     (
-        members_of_both.shared_class_attribute(AT, "A", "x", "B", "P"),
-        "`x` of `P` is one object for `B` and `A`",
-        "both classes",
-    ),
-    (
-        base_classes.base_in_class_method(AT, "load", "Base"),
-        "`Base.load(…)` becomes `super().load(…)`",
-        "another name",
-    ),
-    (
         merged_bodies.shared_local_name(AT, "x", "has no value", "f"),
         "the `x` that this line reads has",
         "another name",
     ),
     (merged_bodies.read_by_parent(AT, "x", "y(x)", "f"), "`y(x)` reads this `x` in place of", "another name"),
     (merged_bodies.statement_not_repeated(AT, "if x:\n    y()"), "`if x:…` is among", "Leave it out"),
-    (members_of_both.annotation_lost(AT, "x", "int"), "`x` loses the parent's annotation `int`", "`x: int = …`"),
-    (members_of_both.accessor_kept(AT, "x", "setter"), "`x` keeps the parent's setter", "Write the setter out"),
-    (
-        members_of_both.decorator_taken(AT, "x", "property"),
-        "`x` takes the parent's `@property`",
-        "Write `@property`",
-    ),
-    (members_of_both.decorator_lost(AT, "x", "c(1)"), "`@c(1)` does not apply to its lines in `x`", "Write `@c(1)`"),
     (
         renamed_words.renamed_attribute(AT, "old_proj", "new_proj", "OldMLP"),
         "`old_proj` of `OldMLP` is called `new_proj`",
@@ -346,12 +252,6 @@ WORDED = [
         double_meanings.imported_again(AT, "fast", "modeling_old.py", 3, "definition", 7),
         "modeling_old.py imports `fast` in line 7, but the generated code would use the definition in line 3",
         "Remove one of the two",
-    ),
-    (removed_members.stub_stays(AT, "rescale", "NewMLP"), "`NewMLP.rescale` raises", "blank line above it"),
-    (
-        configurations.removed_setting_read(AT, "mlp_bias", "NewConfig", ("NewMLP",)),
-        "`NewConfig` removes `mlp_bias`, but the generated `NewMLP` still reads `config.mlp_bias`",
-        "keep the attribute",
     ),
     (input_files.unknown_older_tree("v9", "git knows no such commit"), "cannot compare with `v9`", "Give a commit"),
     (
@@ -385,6 +285,7 @@ def test_wording(finding: Finding, message: str, help: str) -> None:
 
 
 def test_every_rule_is_worded_here() -> None:
-    """Those of two versions of a library are worded where these are compared (tests/unit/breaking)."""
-    elsewhere = {rule.code for rule in vars(broken_promises).values() if isinstance(rule, Rule)}
-    assert {finding.code for finding, _, _ in WORDED} == {rule.code for rule in all_rules()} - elsewhere
+    """Or in `test_examples.py`; those of two versions of a library where these are compared (tests/unit/breaking)."""
+    elsewhere = {rule.name for rule in vars(broken_promises).values() if isinstance(rule, Rule)}
+    here = {finding.rule.name for finding, _, _ in WORDED}
+    assert here | IN_EXAMPLES.keys() == {rule.name for rule in all_rules()} - elsewhere
