@@ -116,7 +116,7 @@ def compare(whole: Whole, case: str) -> dict[str, Any]:
         plan=whole.plan,
         device="cpu",
     )
-    own = dict(mine.named_parameters())
+    own = {n: p for n, p in mine.named_parameters() if not p.is_meta}
     found: dict[str, Any] = {
         "share": sum(p.numel() for p in own.values()) / sum(p.numel() for p in whole.model.parameters()),
         "outputs": 0.0,
@@ -161,7 +161,9 @@ def _train(model: Any, owner: Any, batch: dict[str, Any]) -> tuple[list[tuple[fl
                 return torch.nn.utils.clip_grad_norm_(model.parameters(), most)
 
         if not number:
-            gradients = {n: p.grad.clone() for n, p in owner.named_parameters() if p.grad is not None}
+            gradients = {
+                n: p.grad.clone() for n, p in owner.named_parameters() if not p.is_meta and p.grad is not None
+            }
         norm = clip(MAX_NORM)
         optimizer.step()
         optimizer.zero_grad()

@@ -3,6 +3,7 @@
 import copy
 import json
 
+import torch
 import torch.distributed as dist
 
 from modular_converter.parallel import Training, parallelize
@@ -28,6 +29,19 @@ if __name__ == "__main__":
     stages.train()
     told["right"] = said(lambda: stages.step(input_ids=IDS, labels=IDS))
     told["copied"], told["missing"] = said(lambda: copy.deepcopy(stages)), said(lambda: stages.zero_grad())
+    told["entries"] = sum(one.numel() for one in stages.parameters())
+    told["norm"] = said(lambda: sum(float(one.grad.norm()) ** 2 for one in stages.parameters()))
+    told["vector"] = said(lambda: torch.nn.utils.parameters_to_vector(stages.parameters()))
+    told["clipped"] = said(lambda: torch.nn.utils.clip_grad_norm_(stages.parameters(), 1.0))
+    optimizer = torch.optim.SGD(stages.parameters(), lr=0.1)
+    told["optimized"] = len(optimizer.param_groups[0]["params"])
+    told["whole"] = len(list(stages.parameters()))
+    told["wrapped"] = said(lambda: torch.nn.parallel.DistributedDataParallel(stages))
+    told["compiled"] = said(lambda: torch.compile(stages))
+    told["batch"] = said(lambda: stages.step(input_ids=IDS + dist.get_rank(), labels=IDS))
+    told["after"] = said(lambda: stages.step(input_ids=IDS, labels=IDS))
+    stages.eval()
+    told["generated"] = said(lambda: stages(input_ids=IDS + dist.get_rank()))
     everyone = [None, None]
     dist.all_gather_object(everyone, told)
     if not alone:

@@ -68,8 +68,8 @@ def compared(name, layout):
     if hasattr(model, "full_state_dict"):
         state = model.full_state_dict()
     else:
-        state = {name: value.detach() for name, value in model.named_parameters()}
-    share = sum(here(p) for p in model.parameters()) / sum(p.numel() for p in whole.parameters())
+        state = {name: value.detach() for name, value in model.named_parameters() if not value.is_meta}
+    share = sum(here(p) for p in model.parameters() if not p.is_meta) / sum(p.numel() for p in whole.parameters())
     found = [output, max(abs(a - b) for a, b in zip(*losses)), furthest(state, whole.state_dict()), share]
     every = [None] * dist.get_world_size()
     dist.all_gather_object(every, (found, len(state)))

@@ -243,6 +243,11 @@ def checked_replicas(users: Any, own: Any, wrapper: Any, *args: Any, **kwargs: A
 
 
 def _check_replicas(module: torch.nn.Module, group: dist.ProcessGroup | None) -> None:
+    if not isinstance(module, torch.nn.Module):
+        raise ApplyError(
+            f"DistributedDataParallel takes no {type(module).__name__}: give parallelize a layout such as 'pp2.ddp2', which "
+            "averages the gradients of the stages' copies, and no wrapper"
+        )
     for one in module.modules():
         grid = one.__dict__.get("_grid")
         if grid is not None and (grid.mesh is not None or grid.data is not None):

@@ -108,20 +108,26 @@ class CallsOfAll:
         self.refused_before = ""
         _CALLS.add(self)
 
-    def begin(self, said: Mapping[str, str], refused: ApplyError | None = None) -> None:
+    def begin(
+        self, said: Mapping[str, str], refused: ApplyError | None = None, batch: tuple[int, str] | None = None
+    ) -> None:
         """Wait until all begin the next call.
 
         Args:
             said: what this process has set since the last call.
             refused: the error of this process, which it raises.
+            batch: a data rank and what is known of its batch, which all processes of the data rank must be given.
 
-        Raises ``ApplyError`` on all processes if one refuses, was refused something alone, or has set something else.
+        Raises ``ApplyError`` on all processes if one refuses, was refused something alone, has set something else, or was given
+        another batch.
         """
         if len(self.ranks) > 1:
+            refused = refused or (self._other_batch(*batch) if batch else None)
             own = {"refused": str(refused or ""), "before": self.refused_before, "said": dict(said)}
             try:
                 notes = self._met(json.dumps(own) if any(own.values()) else "", refused)
             except ApplyError as error:
+                default_store().delete_key(self._batch_key(self.number + 1, batch))
                 self.left(error)
                 raise
             self._clear()
@@ -129,6 +135,18 @@ class CallsOfAll:
                 _refuse_notes(notes, self.own)
         if refused is not None:
             raise refused
+
+    def _other_batch(self, part: int, known: str) -> ApplyError | None:
+        """The error of this process if another one has begun the call with another batch of the same data rank."""
+        store = default_store()
+        key, before = (self._batch_key(number, (part, known)) for number in (self.number + 1, self.number))
+        first, _, other = store.compare_set(key, "", f"{self.own} {known}").decode().partition(" ")
+        if first == str(self.own):
+            store.delete_key(before)  # all have compared it, since all have begun the last call
+        return None if other == known else _other_batches(int(first), self.own)
+
+    def _batch_key(self, number: int, batch: tuple[int, str] | None) -> str:
+        return f"{self.key}/{number}/batch/{batch[0] if batch else 0}"
 
     @contextlib.contextmanager
     def computed(self) -> Iterator[None]:
@@ -287,11 +305,51 @@ def refuse_other_inputs(args: Any, kwargs: Any, group: ProcessGroup, data_rank: 
     for rank, (part, marks) in enumerate(found):
         if marks == found[firsts.setdefault(part, rank)][1]:
             continue
-        first, second = (dist.get_global_rank(group.group, n) if group.group else n for n in (firsts[part], rank))
-        raise ApplyError(
-            f"processes {first} and {second} divide the same layers, stages or sequences and were given different batches: give both "
-            "the same batch; in a layout, part model.data_rank of model.layout.data, which is the same for both"
+        raise _other_batches(
+            *(dist.get_global_rank(group.group, n) if group.group else n for n in (firsts[part], rank))
         )
+
+
+def _other_batches(first: int, second: int) -> ApplyError:
+    return ApplyError(
+        f"processes {first} and {second} divide the same layers, stages or sequences and were given different batches: give both "
+        "the same batch, in the same order; in a layout, part model.data_rank of model.layout.data, which is the same for both"
+    )
+
+
+class Marks:
+    """What can be known of the batches that a process is given, without waiting for a GPU.
+
+    Whole numbers on a GPU are summed there; their sums are part of what is known in the next call.
+    """
+
+    def __init__(self) -> None:
+        self.before: tuple[torch.Tensor, Any] | None = None
+
+    def of(self, method: str, given: Any) -> str:
+        """The arguments of a call in short."""
+        leaves, last, self.before = pytree.tree_leaves(given), self.before, None
+        known: list[Any] = [method]
+        if last is not None:
+            last[1].synchronize()
+            known.append(last[0].tolist())
+        there = [
+            one for one in leaves if isinstance(one, torch.Tensor) and one.is_cuda and not one.is_floating_point()
+        ]
+        if there:
+            sums = torch.stack([part for one in there for part in _sums(one)]).to("cpu", non_blocking=True)
+            self.before = sums, torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self.before[1].record()
+        known += [
+            (tuple(one.shape), str(one.dtype)) if any(one is some for some in there) else _mark(one) for one in leaves
+        ]
+        return hashlib.sha256(repr(known).encode()).hexdigest()
+
+
+def _sums(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Two sums of whole numbers, the second of which depends on their order."""
+    flat = tensor.detach().reshape(-1).long()
+    return flat.sum(), (flat * (torch.arange(len(flat), device=flat.device) % 8191)).sum()
 
 
 def _mark(leaf: Any) -> Any:

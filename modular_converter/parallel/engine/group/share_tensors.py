@@ -60,7 +60,7 @@ def _size(shape: torch.Size, dim: int | None = None) -> Any:
     return shape if dim is None else shape[dim]
 
 
-_OF_SHAPE: dict[Any, Callable[..., Any]] = {
+OF_SHAPE: dict[Any, Callable[..., Any]] = {
     torch.Tensor.shape.__get__: _size,  # type: ignore[attr-defined]
     torch.Tensor.size: _size,
     torch.Tensor.__len__: lambda shape: shape[0],
@@ -88,11 +88,11 @@ class ShareTensor:
         if str(sys._getframe(1).f_globals.get("__name__")).startswith(_DIVIDES_FURTHER):
             with unmarked(shares):
                 return func(*args, **(kwargs or {}))
-        of_shape = _OF_SHAPE.get(func)
+        of_shape = OF_SHAPE.get(func)
         if of_shape is not None and args and isinstance(args[0], ShareTensor):
             return of_shape(torch.Size(args[0]._whole[1]), *args[1:], **(kwargs or {}))  # type: ignore[attr-defined]
         by_mask = func is torch.Tensor.__setitem__ and isinstance(args[1], ShareTensor)
-        if not by_mask and not _treats_each_entry(func) and not _is_among_equals(func, args, kwargs or {}, shares):
+        if not by_mask and not treats_each_entry(func) and not _is_among_equals(func, args, kwargs or {}, shares):
             name = "the transpose" if func in _TRANSPOSED else func.__name__
             raise refused_here(
                 f"{name} of {shares[0]._whole[0]}, of its gradient or of their state: a process has its share as a tensor that is "
@@ -221,8 +221,11 @@ def _is_among_equals(func: Any, args: Any, kwargs: Any, shares: Iterable[Any]) -
 
 
 @functools.lru_cache(maxsize=512)
-def _treats_each_entry(func: Any) -> bool:
+def treats_each_entry(func: Any) -> bool:
+    """Whether each entry of an operation's result depends on the entries at its place alone."""
     name = func.__name__
+    if name == "equal":  # which torch calls so, too
+        return False
     if name in _OPERATORS or name in _OF_EACH_ENTRY or name.startswith(("is_", "_is_")):
         return func not in _TRANSPOSED and name != "is_nonzero"
     packet = getattr(torch.ops.aten, name.removeprefix("_foreach_"), None)

@@ -31,6 +31,7 @@ from modular_converter.parallel.engine.group.gradients import (
 )
 from modular_converter.parallel.engine.group.kept_gathered import note_data
 from modular_converter.parallel.engine.group.optimizer_steps import before_step, norm_of_whole
+from modular_converter.parallel.engine.group.other_stages import without_other_stages
 from modular_converter.parallel.engine.group.same_calls import left_by_all, meet_of, refused_here
 from modular_converter.parallel.engine.group.share_tensors import ShareTensor
 from modular_converter.parallel.errors import ApplyError
@@ -401,6 +402,7 @@ PATCHES = Patches(
             torch.nn.utils.clip_grad, "_get_total_norm", norm_of_whole
         ),  # of `clip_grad_norm_`, however it was imported
         Patch(torch.nn.utils, "get_total_norm", norm_of_whole),
+        Patch(torch.optim.Optimizer, "add_param_group", without_other_stages),
         Patch(torch.autograd, "grad", checked_grad),
         Patch(torch.autograd, "backward", checked_backward),  # of a tensor, too
         Patch(torch.nn.utils.parametrize, "register_parametrization", _refuse_parametrization),

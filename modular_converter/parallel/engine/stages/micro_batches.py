@@ -12,6 +12,7 @@ import torch
 from modular_converter.parallel.choice.skeleton import META, on_meta
 from modular_converter.parallel.errors import ApplyError, one_line
 from modular_converter.parallel.tiny.arguments import CACHES
+from modular_converter.parallel.tiny.inputs import examples_of
 
 
 # Results of all layers: a step does not return them, and a loss made of them is no mean over micro-batches.
@@ -189,3 +190,12 @@ def refuse_unequal_labels(batch: Batch, chunks: int) -> None:
                     f"micro-batches have {min(counts)} to {max(counts)} labels that count, so the mean of their losses is "
                     "not the loss of the batch: give loss= with a sum over your own weights, or chunks=1"
                 )
+
+
+def main_input(model: torch.nn.Module) -> str:
+    """The input whose first dimension is the rows of a batch."""
+    examples = examples_of(model) or {}
+    first = next(
+        (name for name, value in examples.items() if isinstance(value, torch.Tensor) and value.dim()), "input_ids"
+    )
+    return str(getattr(model, "main_input_name", first))

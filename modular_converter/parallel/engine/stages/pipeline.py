@@ -19,8 +19,9 @@ from modular_converter.parallel.choice.skeleton import Guesses, on_meta
 from modular_converter.parallel.choice.small_instances import small_instance, small_settings, target_like
 from modular_converter.parallel.engine.group.agreed_plan import from_first_process, refuse_other_weights
 from modular_converter.parallel.engine.group.gradients import norm_of, scale_gradients
+from modular_converter.parallel.engine.group.other_stages import of_other_stage
 from modular_converter.parallel.engine.group.process_grid import join_group
-from modular_converter.parallel.engine.group.same_calls import CallsOfAll, everywhere, meet, refuse_other_inputs
+from modular_converter.parallel.engine.group.same_calls import CallsOfAll, Marks, everywhere, meet
 from modular_converter.parallel.engine.group.spread import Spread
 from modular_converter.parallel.engine.group.torch_patches import PATCHES
 from modular_converter.parallel.engine.group.training_checkpoint import Checkpoints, Trained, saved_buffers
@@ -29,6 +30,7 @@ from modular_converter.parallel.engine.stages.micro_batches import (
     Batch,
     RowDimensions,
     batch_of,
+    main_input,
     refuse_unequal_labels,
     refuse_what_a_step_lacks,
 )
@@ -170,6 +172,7 @@ def free_weights(model: torch.nn.Module) -> None:
                 parameters[name] = without_data(value)
 
 
+Made = TypeVar("Made")
 Stages = TypeVar("Stages", bound="StageWeights")
 
 
@@ -182,6 +185,7 @@ class StageWeights(Checkpoints):
 
     stages: dict[int, StageModule]
     _own: dict[str, torch.nn.Parameter]
+    _all: dict[str, torch.nn.Parameter]
     _shared: SharedWeights
     _group: dist.ProcessGroup
     _everyone: ProcessGroup
@@ -190,12 +194,12 @@ class StageWeights(Checkpoints):
     _tensors: ProcessGroup | None = None
 
     def named_parameters(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
-        """This process's parameters, by their names in the whole model."""
-        yield from self._own.items()
+        """All parameters of the model, in its order; those of other processes' stages have no data (``is_meta``)."""
+        yield from self._all.items()
 
     def parameters(self) -> Iterator[torch.nn.Parameter]:
-        """This process's parameters, for an optimizer."""
-        yield from self._own.values()
+        """All parameters, as in ``named_parameters``; an optimizer takes those of this process."""
+        yield from self._all.values()
 
     def train(self: Stages, mode: bool = True) -> Stages:
         """As in a module."""
@@ -311,7 +315,7 @@ class Pipeline(StageWeights):
         own_group: Any = dist.group.WORLD if group is None else group
         self._group, self._loss, self._chunks = own_group, loss, chunks
         self._everyone, self._part = self._everyone_of(own_group)
-        self._compared: set[bool] = set()
+        self._marks = Marks()
         self._calls, self._settings = CallsOfAll(dist.get_process_group_ranks(self._everyone.group)), dict[str, str]()
         self._config = getattr(model, "config", None)
         self._schedule = schedule_named(schedule)
@@ -326,7 +330,7 @@ class Pipeline(StageWeights):
         self._shapes = copy_without_data(model)
         do_not_recompute(self._shapes)
         self.clock = ActionClock(self._place)
-        self._rows = RowDimensions(self._without_data, _main_input(self._shapes))
+        self._rows = RowDimensions(self._without_data, main_input(self._shapes))
         self._decoder: Decoder | None = None
         self._made: Any = None
         self._made_for: Any = None
@@ -344,6 +348,10 @@ class Pipeline(StageWeights):
             stage.to(self._place)
         held = (one for stage in self.stages.values() for one in stage.model.named_parameters())
         self._own = {names[name]: value for name, value in held}
+        self._all = {
+            name: self._own[name] if name in self._own else of_other_stage(name, one, self._place)
+            for name, one in self._shapes.named_parameters()
+        }
         self._shared = shared_weights(self._own, own_group, self._place)
         PATCHES.enter(self)
 
@@ -363,6 +371,11 @@ class Pipeline(StageWeights):
         )
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_torchdynamo"):  # which `torch.compile` looks for
+            raise ApplyError(
+                f"torch.compile takes no {type(self).__name__}, whose processes exchange tensors in a step: compile the model's layers "
+                "before it is cut into stages (layer.compile()), or leave it out"
+            )
         if name.startswith("_"):
             raise AttributeError(name)
         raise AttributeError(
@@ -397,10 +410,9 @@ class Pipeline(StageWeights):
 
         Raises ``ApplyError`` without target and labels, and for batches that cannot be divided, as `batch_of` does.
         """
-        batch = self._begun(lambda: self._batch_of_step(args, inputs, target))
+        batch = self._begun("step", (args, inputs, target), lambda: self._batch_of_step(args, inputs, target))
         losses: list[torch.Tensor] = []
         with self._calls.computed():
-            self._compare(batch, target)
             goal = (batch.inputs["labels"] if target is None else target).to(self._place)
             scheduled = self._scheduled(batch, trains=True)
             given = None if self._last_stage is None else losses
@@ -421,19 +433,23 @@ class Pipeline(StageWeights):
         refuse_unequal_labels(batch, self._chunks)
         return batch
 
-    def _begun(self, check: Callable[[], Batch]) -> Batch:
-        """The batch of a call that all processes begin; an error of the check, or another setting, on one is one on all."""
-        found, refused = None, None
+    def _begun(self, method: str, given: Any, check: Callable[[], Made]) -> Made:
+        """What a check of a call makes, which all processes begin; an error of it, or another setting or batch, on one is one on all.
+
+        Args:
+            given: the arguments.
+        """
+        found, refused = list[Made](), None
         now = {f"torch's {name}": repr(value) for name, value in TorchSwitches.here().as_dict().items()}
         now |= {"training": repr(self.training), "grad mode": repr(torch.is_grad_enabled())}
         try:
-            found = check()
+            found.append(check())
         except ApplyError as error:
             refused = error
-        self._calls.begin({name: value for name, value in now.items() if value != self._settings.get(name)}, refused)
+        said = {name: value for name, value in now.items() if value != self._settings.get(name)}
+        self._calls.begin(said, refused, (self._part, self._marks.of(method, given)))
         self._settings = now
-        assert found is not None
-        return found
+        return found[0]
 
     @torch.no_grad()
     def __call__(self, *args: Any, **inputs: Any) -> Any:
@@ -443,9 +459,8 @@ class Pipeline(StageWeights):
 
         Raises ``ApplyError`` as `batch_of` does, and for a result that does not consist of rows.
         """
-        batch = self._begun(lambda: self._batch_of_forward(args, inputs))
+        batch = self._begun("a forward", (args, inputs), lambda: self._batch_of_forward(args, inputs))
         with self._calls.computed():
-            self._compare(batch)
             merged = self._scheduled(batch, trains=False).eval(micro_batch=torch.arange(self._chunks))
             output = None if self._last_stage is None else self._last_stage.output(merged)
             self._refuse_everywhere(what_was_not_handed_over(output))
@@ -480,11 +495,16 @@ class Pipeline(StageWeights):
 
         Raises ``ApplyError`` for other kinds of decoding, inputs or caches, and for several stages in a process.
         """
-        if self._decoder is None:
-            self._decoder = Decoder(self.stages, self._shapes, self._plan, self._group, self._place)
+        decoder = self._begun("generate", (input_ids, groups, options), self._made_decoder)
         self._shapes.train(self.training)
         self._made_for = None  # the decoder changes the shapes of the stage
-        return self._decoder.generate(input_ids, min(groups or self._stages_in_all, len(input_ids)), options)
+        with self._calls.computed():
+            return decoder.generate(input_ids, min(groups or self._stages_in_all, len(input_ids)), options)
+
+    def _made_decoder(self) -> Decoder:
+        if self._decoder is None:
+            self._decoder = Decoder(self.stages, self._shapes, self._plan, self._group, self._place)
+        return self._decoder
 
     def _named(self, args: tuple[Any, ...], inputs: dict[str, Any]) -> dict[str, Any]:
         """The inputs by name."""
@@ -495,12 +515,6 @@ class Pipeline(StageWeights):
         if twice:
             raise ApplyError(f"{twice[0]} is given in order and by name")
         return {**dict(zip(names, args)), **inputs}
-
-    def _compare(self, batch: Batch, target: torch.Tensor | None = None) -> None:
-        """Raise ``ApplyError`` on all processes if their first batches are different ones."""
-        if self.training not in self._compared:
-            self._compared.add(self.training)
-            refuse_other_inputs((target,), batch.inputs, self._everyone, self._part)
 
     def _batch(self, inputs: dict[str, Any]) -> Batch:
         if "use_cache" in forward_names(self._shapes):
@@ -579,12 +593,3 @@ def _own_loss(output: Any) -> Any:
     parts = output if isinstance(output, (tuple, list)) else [output]
     numbers = [one for one in parts if isinstance(one, torch.Tensor) and not one.dim()]
     return numbers[0] if len(numbers) == 1 else None
-
-
-def _main_input(model: torch.nn.Module) -> str:
-    """The input whose first dimension is the rows of a batch."""
-    examples = examples_of(model) or {}
-    first = next(
-        (name for name, value in examples.items() if isinstance(value, torch.Tensor) and value.dim()), "input_ids"
-    )
-    return str(getattr(model, "main_input_name", first))

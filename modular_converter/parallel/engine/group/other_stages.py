@@ -1,0 +1,104 @@
+"""The weights of other processes' stages: with shapes and types, without data, so that no sum leaves them out in silence.
+
+A pipeline lists all parameters of its model. Code that counts them is right; code that treats each alone, such as a decay or
+a moving average, does nothing to those of other stages; optimizers get this process's own. What would need their numbers,
+such as a norm over all gradients, is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.engine.group.same_calls import refused_here
+from modular_converter.parallel.engine.group.share_tensors import OF_SHAPE, treats_each_entry
+from modular_converter.parallel.pipeline.stage import without_data
+
+
+_NUMBERS = frozenset(
+    ("the gradient", *["__format__", "__reduce_ex__", "as_subclass", "backward", "data_ptr", "untyped_storage"])
+)
+_TENSOR: Any = torch.Tensor
+_Facts = tuple[str, torch.device]
+"""The name of a weight, and the device of this process."""
+
+
+class OfOtherStage:
+    """The part of the classes that looks at operations."""
+
+    __slots__ = ()
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        leaves = [one for value in args for one in (value if isinstance(value, (list, tuple)) else [value])]
+        given = [one for one in (*leaves, *(kwargs or {}).values()) if isinstance(one, OfOtherStage)]
+        facts: _Facts = given[0]._facts  # type: ignore[attr-defined]
+        if func == _TENSOR.device.__get__:
+            return facts[1]
+        name = "the gradient" if func == _TENSOR.grad.__get__ else func.__name__
+        if name in _NUMBERS or func not in OF_SHAPE and not treats_each_entry(func):
+            raise _refused(name, facts)
+        for one in given:
+            one.__class__ = _PLAIN.get(type(one), type(one))  # once each
+        try:
+            found = func(*args, **(kwargs or {}))
+        except NotImplementedError as error:  # a copy to a device
+            raise _refused(name, facts) from error
+        finally:
+            for one in given:
+                _mark(one, one._facts)  # type: ignore[attr-defined]
+        for one in found if isinstance(found, (list, tuple)) else [found]:
+            if isinstance(one, torch.Tensor):
+                _mark(one, facts)
+        return found
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise _refused("the numbers", self._facts)  # type: ignore[attr-defined]
+
+
+class _PlainOfOther(OfOtherStage, torch.Tensor):
+    __slots__ = ()
+
+
+class _ParameterOfOther(OfOtherStage, torch.nn.Parameter):
+    __slots__ = ()
+
+
+_MARKED: dict[type[Any], type[Any]] = {torch.Tensor: _PlainOfOther, torch.nn.Parameter: _ParameterOfOther}
+_PLAIN = {marked: plain for plain, marked in _MARKED.items()}
+
+
+def _mark(tensor: Any, facts: _Facts) -> None:
+    tensor.__class__ = _MARKED.get(type(tensor), type(tensor))
+    tensor._facts = facts
+
+
+def _refused(what: str, facts: _Facts) -> Exception:
+    return refused_here(
+        f"{facts[0]} is a weight of another process's stage, and code here needs {what} of it: without it, this would be that of "
+        "this process's stages alone. Take pipeline.clip_grad_norm_(max_norm) for norms, and save_checkpoint, or in a layout "
+        "full_state_dict(), for weights; code that treats each weight alone leaves out those with weight.is_meta"
+    )
+
+
+def of_other_stage(name: str, weight: torch.nn.Parameter, place: torch.device) -> Any:
+    """A parameter of the same shape and type, without data.
+
+    Args:
+        name: in the whole model.
+        place: the device of this process.
+    """
+    made = without_data(weight)
+    _mark(made, (name, place))
+    return made
+
+
+def without_other_stages(users: Any, own: Callable[..., Any], optimizer: Any, group: Any) -> Any:
+    """``add_param_group`` of an optimizer, which gets the weights of this process's stages."""
+    given = group.get("params") if isinstance(group, dict) else None
+    if given is not None and not isinstance(given, (torch.Tensor, set)):
+        weights = [(one, one[-1] if isinstance(one, tuple) else one) for one in given]
+        group = {**group, "params": [one for one, weight in weights if not isinstance(weight, OfOtherStage)]}
+    return own(optimizer, group)
