@@ -157,7 +157,9 @@ def _measure(folder: str, model: str, chosen: str, index: LibraryIndex, library:
         "unused": sorted(os.path.basename(path) for path in result.left if _lacks_nothing_used(flat, path, library)),
         "rewritten": {os.path.basename(path): change for path, change in result.rewritten.items()},
         "parents": parents_of(proof) if proof else {},
-        "sources": sorted(os.path.relpath(one, flat.models_folder) for one in proof.sources) if proof else [],
+        "sources": sorted(os.path.relpath(one, flat.models_folder) for one in proof.conversion.requires)
+        if proof
+        else [],
         "seconds": seconds,
     }
 

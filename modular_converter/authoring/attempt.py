@@ -290,11 +290,6 @@ class Proof:
         return sum(one.file.text.count("\n") for one in self.differences if one.round_trips)
 
     @property
-    def sources(self) -> frozenset[str]:
-        """The neighbours' files that the modular file takes from."""
-        return self.conversion.requires
-
-    @property
     def lines(self) -> int:
         """The lines of the modular file."""
         return self.text.count("\n")

@@ -6,7 +6,6 @@ there are, so that only new ones are reported.
 from __future__ import annotations
 
 import io
-import os
 import tokenize
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,10 +14,8 @@ from dataclasses import dataclass, replace
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.source.library import Library, ignore_comments
-from modular_converter.files.read import in_form_of, is_installed, root_of
-from modular_converter.files.write import refuse_change, write_atomically
-from modular_converter.findings import ConversionError, Finding, Location, apply_edits
-from modular_converter.rules import input_files
+from modular_converter.files.write import refuse_change, write_source
+from modular_converter.findings import Finding, apply_edits
 from modular_converter.settings.values import Settings
 
 
@@ -163,7 +160,5 @@ def _lines_within_strings(text: str) -> set[int]:
 
 def write_modular(path: str, text: str, settings: Settings) -> None:
     """Write the corrected text of a modular file. Raises `ConversionError` for one that may not be written."""
-    if is_installed(os.path.realpath(path)):
-        raise ConversionError(input_files.read_only_target(Location(path), "it belongs to an installed package"))
     refuse_change(path, settings)
-    write_atomically(path, in_form_of(path, text), root_of(path, settings))
+    write_source(path, text, settings)

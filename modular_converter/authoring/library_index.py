@@ -44,10 +44,6 @@ class IndexEntry:
     model: str
     role: str
     lines: int
-    whole: int
-    """The hash of the whole definition, in the form without names of models."""
-    parts: tuple[tuple[int, int], ...] = field(hash=False)
-    """Hash and number of lines of each part: a method, an attribute, a statement of `__init__`."""
 
 
 @dataclass(frozen=True)
@@ -132,13 +128,15 @@ def _facts(path: str, names: ModelNames, library: Library) -> list[Any]:
 
 
 class DefinitionFacts(NamedTuple):
-    """The part of the index for one definition; see `IndexEntry`."""
+    """What the cache keeps of one definition."""
 
     name: str
     role: str
     lines: int
     whole: int
+    """The hash of the whole definition, in the form without names of models."""
     parts: tuple[tuple[int, int], ...]
+    """Hash and number of lines of each part: a method, an attribute, a statement of `__init__`."""
 
 
 def facts_of(name: str, module: Module, abstraction: Abstraction) -> DefinitionFacts:
@@ -180,7 +178,7 @@ def _index(facts: Mapping[str, list[Any]], settings: Settings) -> LibraryIndex:
             if role not in roles:
                 continue
             place = len(entries)
-            entries.append(IndexEntry(path, split[0], name, split[1], role, lines, whole, tuple(map(tuple, parts))))
+            entries.append(IndexEntry(path, split[0], name, split[1], role, lines))
             for part in {whole, *(part for part, _ in parts)}:
                 by_part.setdefault(part, []).append(place)
     return LibraryIndex(entries, needs, years, by_part, ancestors(named))

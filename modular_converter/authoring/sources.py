@@ -17,6 +17,7 @@ from modular_converter.authoring.library_index import IndexEntry, LibraryIndex, 
 from modular_converter.authoring.normal_form import Abstraction, normal
 from modular_converter.convert.inherit.rename_neighbours import asked_prefix, rename_neighbours
 from modular_converter.convert.inherit.resolve import neighbour_module, resolve_imports
+from modular_converter.convert.schedule import reached
 from modular_converter.convert.silence import is_silenced, without_silenced
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import RenamedModule
@@ -144,10 +145,7 @@ def heirs_of(flat: FlatModel, index: LibraryIndex, library: Library) -> frozense
         for heir, files in index.needs.items()
         if heir != flat.modular
     }
-    found = {flat.modular}
-    while more := {heir for heir, needed in needs.items() if heir not in found and not found.isdisjoint(needed)}:
-        found |= more
-    return frozenset(found)
+    return frozenset(reached([flat.modular], lambda giver: (heir for heir in needs if giver in needs[heir])))
 
 
 def files_in_circles(flat: FlatModel, index: LibraryIndex, library: Library) -> dict[str, str]:

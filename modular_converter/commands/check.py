@@ -79,7 +79,9 @@ def check_command(files: tuple[str, ...], listed: tuple[str, ...], exit_zero: bo
     gc.disable()  # the search for cyclic garbage takes a fortieth of a run that converts nothing
     stdin_filename, content = options.pop("stdin_filename"), None
     if stdin_filename:
-        content = given_on_stdin((*files, *listed), {**options, "breaking": breaking}, _ABOUT_FILES)
+        about_files = {"--write": options["fix"], "--breaking": breaking}
+        about_files |= {f"--{name.replace('_', '-')}": options[name] for name in _ABOUT_FILES}
+        content = given_on_stdin((*files, *listed), about_files)
     arguments = (stdin_filename,) if stdin_filename else (*files, *listed) or ("all",)
     if breaking:
         from modular_converter.commands import run_breaking
@@ -93,14 +95,7 @@ def check_command(files: tuple[str, ...], listed: tuple[str, ...], exit_zero: bo
     raise SystemExit(code_for_shell(code, exit_zero))
 
 
-_ABOUT_FILES = {
-    "fix": "--write",
-    "add_ignores": "--add-ignores",
-    "changed_since": "--changed-since",
-    "breaking": "--breaking",
-    "package": "--package",
-    "root": "--root",
-}
+_ABOUT_FILES = ("add_ignores", "changed_since", "package", "root")
 
 
 def main(arguments: list[str] | None = None) -> None:

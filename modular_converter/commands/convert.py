@@ -102,7 +102,8 @@ def convert_command(
 
     arguments = (*files, *listed) or (("all",) if watch else ())
     if filename := options.pop("stdin_filename"):
-        options["content"] = given_on_stdin(arguments, options, _WRITING)
+        writing = {f"--{name.replace('_', '-')}": options[name] for name in ("fix", "output_dir", "package", "root")}
+        options["content"] = given_on_stdin(arguments, writing)
         arguments = (filename,)
     elif not arguments:
         raise click.UsageError("Name the files to convert: paths, globs, folders, model names, or `all`.")
@@ -111,9 +112,6 @@ def convert_command(
     if code == 2 and not os.path.exists(arguments[0]) and (hint := did_you_mean(arguments[0], SUBCOMMANDS)):
         click.echo(f"{hint}It is a command: `modular-convert --help` lists them.", err=True)
     raise SystemExit(code_for_shell(code, exit_zero))
-
-
-_WRITING = {"fix": "--fix", "output_dir": "--output-dir", "package": "--package", "root": "--root"}
 
 
 def _list_rules(output_format: str) -> None:

@@ -8,7 +8,6 @@ import contextlib
 import errno
 import io
 import os
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -19,8 +18,6 @@ from modular_converter.version import __version__
 
 
 F = TypeVar("F", bound=Callable[..., Any])
-RELEASE = re.compile(r"\d{1,6}(\.\w{1,9}){0,4}")
-"""The versions that `--accept-release` takes; `settings.keys` takes a while to import."""
 
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"]}
 FILES_SPELLINGS = ("--files-to-parse", "--files_to_parse", "--files", "-f")
@@ -51,8 +48,11 @@ strict_option = click.option("--strict", is_flag=True, help="Treat warnings as e
 
 def _release(ctx: click.Context, option: click.Parameter, value: str | None) -> str | None:
     """A release, as the setting has it."""
-    if value is not None and not RELEASE.fullmatch(value):
-        raise click.BadParameter(f"must be one version such as 5.25, not {value!r}")
+    if value is not None:
+        from modular_converter.settings.keys import EXACT_VERSION  # takes a while to import
+
+        if not EXACT_VERSION.fullmatch(value):
+            raise click.BadParameter(f"must be one version such as 5.25, not {value!r}")
     return value
 
 
@@ -79,16 +79,16 @@ stdin_option = click.option(
 )
 
 
-def given_on_stdin(arguments: Sequence[str], options: Mapping[str, Any], contradicting: Mapping[str, str]) -> bytes:
+def given_on_stdin(arguments: Sequence[str], contradicting: Mapping[str, Any]) -> bytes:
     """The standard input. Raises `UsageError` for files beside it, and for an option that contradicts it.
 
     Args:
         arguments: the files that the command line names.
-        contradicting: the names of those that would write or look at other files, with their spelling.
+        contradicting: spelling -> value of the options that would write or look at other files.
     """
     if arguments:
         raise click.UsageError("--stdin-filename names the only file: leave out the others.")
-    if found := [spelling for name, spelling in contradicting.items() if options.get(name)]:
+    if found := [spelling for spelling, value in contradicting.items() if value]:
         raise click.UsageError(f"{found[0]} cannot be combined with --stdin-filename, with which nothing is written.")
     return sys.stdin.buffer.read() if sys.stdin is not None else b""
 

@@ -22,8 +22,8 @@ from modular_converter.authoring.sources import Suggestion, snippet, suggest
 from modular_converter.commands.output import print_diff, progress, report
 from modular_converter.convert.batch import without_collector
 from modular_converter.convert.source.library import Library
-from modular_converter.files.read import in_form_of, is_installed, root_of
-from modular_converter.files.write import current_text, path_of_generated, write_atomically
+from modular_converter.files.read import is_installed
+from modular_converter.files.write import current_text, path_of_generated, write_atomically, write_source
 from modular_converter.findings import ConversionError, Finding, Location, exit_code
 from modular_converter.reporting.display import count, shown_path
 from modular_converter.rules import input_files
@@ -86,7 +86,7 @@ def write_modular_files(options: ModularizeOptions) -> int:
             findings += error.findings
             continue
         if result.proof is not None:
-            index = index.with_modular(result.flat.modular, result.proof.sources)
+            index = index.with_modular(result.flat.modular, result.proof.conversion.requires)
         summaries.append(_modularized_values(result))
         if options.output_format == "text":
             click.echo(modularized_text(result), err=options.diff)
@@ -193,7 +193,7 @@ def carry_edit(file: str, *, neighbour: bool, diff: bool) -> int:
         for target, text in found.texts.items():
             print_diff(shown_path(target, os.getcwd()), library.text(target), text)
             if not diff:
-                write_atomically(target, in_form_of(target, text), root_of(target, settings))
+                write_source(target, text, settings)
     except ConversionError as error:
         report(error.findings)
         return exit_code(error.findings, incomplete=True)

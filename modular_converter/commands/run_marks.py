@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import click
@@ -12,14 +12,13 @@ import click
 from modular_converter.commands.output import print_diff, progress, report
 from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import ALL, Listings, ModelFolders, model_folder, required_models_folder
-from modular_converter.files.read import in_form_of, is_installed, root_of
-from modular_converter.files.write import write_atomically
+from modular_converter.files.write import write_source
 from modular_converter.findings import ConversionError, Finding, Location, Severity, exit_code
-from modular_converter.marks.audit import Audited, MarkVerdict, audit
+from modular_converter.marks.audit import MarkVerdict, audit
 from modular_converter.marks.fix import Repair, repair
 from modular_converter.marks.units import differing
 from modular_converter.reporting.display import count
-from modular_converter.rules import input_files, stale_files
+from modular_converter.rules import stale_files
 from modular_converter.settings.load import load_settings
 
 
@@ -49,10 +48,9 @@ def run(options: MarksOptions) -> int:
                 if one.source is not None and one.copy is not None:
                     print_diff(one.path, one.copy.text, one.source.text, options.output_format)
         elif options.write or options.write_unsafe:
-            _refuse_installed(done.audit.marks)
             done = repair(done.audit, paths, library, options.write_unsafe)
             for path, text in done.texts.items():
-                write_atomically(path, in_form_of(path, text), root_of(path, library.settings))
+                write_source(path, text, library.settings)
     except ConversionError as error:
         report(error.findings, options.output_format)
         return 2
@@ -84,14 +82,6 @@ def _files(options: MarksOptions) -> tuple[str, list[str]]:
         files = ModelFolders(Listings(), lambda name: name.endswith(".py")).files_below(os.path.abspath(folder))
         found.update(dict.fromkeys(files))
     return os.path.abspath(start), sorted(found)
-
-
-def _refuse_installed(marks: Sequence[Audited]) -> None:
-    for one in marks:
-        if one.verdict is MarkVerdict.DRIFTED and is_installed(os.path.realpath(one.path)):
-            raise ConversionError(
-                input_files.read_only_target(Location(one.path), "it belongs to an installed package")
-            )
 
 
 def _findings(done: Repair, library: Library) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from modular_converter.files.read import is_installed, read_inside, root_of
+from modular_converter.files.read import in_form_of, is_installed, read_inside, root_of
 from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.rules import input_files, settings_tables
 from modular_converter.settings.disk import NO_FOLLOW, FileTooLarge, is_below, read_regular
@@ -251,6 +251,15 @@ def put_in_place(target: str, text: str, modular: str, settings: Settings) -> bo
     resolve_inside(target, settings.output_dir or os.path.dirname(target))
     sweep(os.path.dirname(target))
     return write_atomically(target, text, settings.output_dir or root_of(target, settings))
+
+
+def write_source(path: str, text: str, settings: Settings) -> None:
+    """Write a new text of a file that people have written, with its line ends. Raises `ConversionError` for one that may not
+    or cannot be written.
+    """
+    if is_installed(os.path.realpath(path)):
+        raise ConversionError(input_files.read_only_target(Location(path), "it belongs to an installed package"))
+    write_atomically(path, in_form_of(path, text), root_of(path, settings))
 
 
 def about_release(settings: Settings, *, keeps_files: bool = False) -> Finding | None:

@@ -128,7 +128,7 @@ class OpenFiles:
 
     def library(self, path: str) -> Library:
         """What reads the files, as the editor has them, by the settings of a file. Raises `ConversionError`."""
-        return Library(project_settings(path), self.overlay())
+        return Library(load_settings_of([path]), self.overlay())
 
     def conversion(self, modular: str) -> Conversion:
         """The conversion of a modular file, whether it is open or not."""
@@ -140,7 +140,7 @@ class OpenFiles:
         if modular in self.refused:
             return Conversion(modular, {}, self.refused[modular].findings)
         try:
-            settings = project_settings(modular)
+            settings = load_settings_of([modular])
         except ConversionError as error:  # settings in the middle of an edit
             return Conversion(modular, {}, error.findings)
         return Run(settings, self.overlay(without=modular), workers=1).convert([modular])[0]
@@ -152,7 +152,7 @@ class OpenFiles:
             raise Refusal(f"{os.path.basename(modular)} cannot be converted: {conversion.findings[0].message}")
         known = self._known[modular]
         if known.sources is None:
-            library = Library(project_settings(modular), self.overlay(without=modular))
+            library = Library(load_settings_of([modular]), self.overlay(without=modular))
             known.sources = line_sources(modular, conversion.files, library)
         return known.sources
 
@@ -160,14 +160,9 @@ class OpenFiles:
 def _settings_for_reading(path: str) -> Settings:
     """The settings of a file, or those of the profile: wrong settings are told by its conversion."""
     try:
-        return project_settings(path)
+        return load_settings_of([path])
     except ConversionError:
         return profile_settings()
-
-
-def project_settings(path: str) -> Settings:
-    """The settings of the project that holds a file. Raises `ConversionError` for wrong ones."""
-    return load_settings_of([path])
 
 
 DEEPEST = 20
@@ -371,7 +366,7 @@ def source_lines(path: str, line: int, files: OpenFiles) -> list[LineRange]:
     """The lines of modular files and neighbours that a line of a generated file comes from. Raises `Refusal` where the
     file is not what its modular file gives.
     """
-    modular = modular_of(path, project_settings(path))
+    modular = modular_of(path, load_settings_of([path]))
     library = files.library(path)
     if not modular or not library.exists(modular):
         raise Refusal(f"no modular file generates {os.path.basename(path)}")

@@ -18,6 +18,7 @@ from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.banner import is_generated
 from modular_converter.convert.inherit.resolve import open_target
+from modular_converter.convert.schedule import reached
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import Renamer
 from modular_converter.files.arguments import Listings, ModelFolders, discover
@@ -104,26 +105,20 @@ def _family(home: str, word: str, new: str, library: Library) -> Family:
     """The heirs of a modular file, and the names that follow from a new name."""
     paths = discover([models_folder_of(home, library.settings)], None).paths
     needs = files_required(paths, library.settings, cache_folder(), library)
-    members = {home: None}
-    waiting = [home]
-    while waiting:
-        giver = waiting.pop()
-        for path, needed in needs.items():
-            if path not in members and any(modular_of(one, library.settings) == giver for one in needed):
-                members[path] = None
-                waiting.append(path)
-    if len(members) > MOST_HEIRS:
-        raise Refusal(f"{len(members)} modular files inherit from {os.path.basename(home)}: rename it in steps")
+    givers = {path: {modular_of(one, library.settings) for one in needed} for path, needed in needs.items()}
+    heirs = sorted(reached([home], lambda giver: (path for path in givers if giver in givers[path])) - {home})
+    if len(heirs) >= MOST_HEIRS:
+        raise Refusal(f"{len(heirs) + 1} modular files inherit from {os.path.basename(home)}: rename it in steps")
     words = {word: new}
     old = open_target(home, library)
-    for path in list(members)[1:]:
+    for path in heirs:
         heir = open_target(path, library)
         names = heir.names.with_written(old.model, old.module.classes)
         renamer = Renamer.between_models(names, old.model, heir.model)
         words.setdefault(renamer.name(word), renamer.name(new))
     if clash := sorted(name for name, then in words.items() if name == then):
         raise Refusal(f"the new name would leave `{clash[0]}` as it is")
-    return Family(home, tuple(members), words)
+    return Family(home, (home, *heirs), words)
 
 
 def _edits(text: str, pattern: re.Pattern[str], words: Mapping[str, str]) -> Iterator[Edit]:

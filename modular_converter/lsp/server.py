@@ -22,9 +22,10 @@ from modular_converter.authoring.fixes import fixed_text, with_ignores
 from modular_converter.files.arguments import has_modular_name
 from modular_converter.findings import UNPARSABLE, ConversionError, Edit, Finding, Location, split_lines
 from modular_converter.lsp import open_files
-from modular_converter.lsp.open_files import OpenFiles, Refusal, project_settings
+from modular_converter.lsp.open_files import OpenFiles, Refusal
 from modular_converter.lsp.rename import renamable, rename
 from modular_converter.provenance.generated import LineRange
+from modular_converter.settings.load import load_settings_of
 from modular_converter.version import __version__
 
 
@@ -464,7 +465,7 @@ def _resolved(server: Server, action: types.CodeAction) -> types.CodeAction:
     if data["kind"] == "ignore":
         new: str | None = with_ignores(text, [finding])
     else:
-        new = fixed_text(finding, conversion, project_settings(path), files.overlay(without=path))
+        new = fixed_text(finding, conversion, load_settings_of([path]), files.overlay(without=path))
     if new is None:
         raise JsonRpcInvalidRequest(f"the fix of {finding.code} would change other lines too, so it is not applied")
     action.edit = server.values.workspace_edit({path: changed_lines(text, new)})

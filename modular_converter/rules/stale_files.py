@@ -85,21 +85,22 @@ FILES_DIFFER_ALIKE = Rule(
 )
 
 
+_FIND_OUT = "Find out which is right before `--write` changes all of them: the files or the conversion."
+
+
 class Reason(enum.Enum):
-    """The probable cause, which the message ends with."""
+    """The probable cause, which the message ends with, and what to do."""
 
-    RELEASE = "the conventions have probably changed with the release; these files were not edited by hand"
-    SOURCE = "either {}, which all are made from, has changed since they were written, or a convention has"
-    CONVENTION = "a convention has probably changed; these files were not edited by hand"
-    OPEN = "they have one cause: a convention has changed, or somebody edited them alike"
-
-
-_CURES = {
-    Reason.RELEASE: "Do not run `--write`, which would undo this in all of them. Update modular-converter (MC394).",
-    Reason.SOURCE: "Run `check-modular-conversion --write` if it is the file that has changed.",
-    Reason.CONVENTION: "Find out which is right before `--write` changes all of them: the files or the conversion.",
-    Reason.OPEN: "Find out which is right before `--write` changes all of them: the files or the conversion.",
-}
+    RELEASE = (
+        "the conventions have probably changed with the release; these files were not edited by hand",
+        "Do not run `--write`, which would undo this in all of them. Update modular-converter (MC394).",
+    )
+    SOURCE = (
+        "either {}, which all are made from, has changed since they were written, or a convention has",
+        "Run `check-modular-conversion --write` if it is the file that has changed.",
+    )
+    CONVENTION = "a convention has probably changed; these files were not edited by hand", _FIND_OUT
+    OPEN = "they have one cause: a convention has changed, or somebody edited them alike", _FIND_OUT
 
 
 def files_differ_alike(
@@ -123,12 +124,13 @@ def files_differ_alike(
     before, after = (" ".join(one.split())[:WIDEST] for one in example)
     shown = f"`{before}` on disk" if before else ""
     shown += (f" is `{after}` in the conversion" if before else f"`{after}` is new in the conversion") if after else ""
-    said = reason.value.format(first_of(shared, NAMED))
+    cause, cure = reason.value
+    said = cause.format(first_of(shared, NAMED))
     places = first_of([f"{'/'.join(one.path.split(os.sep)[-2:])}:{one.line}" for one in others], NAMED)
     return FILES_DIFFER_ALIKE.finding(
         first,
         f"{len(locations)} of {files} generated files that differ do so in the same way: the conversion {change}; {said}",
-        help=f"{_CURES[reason]}\nHere: {shown or 'blank lines'}{'' if after else ', missing in the conversion'}."
+        help=f"{cure}\nHere: {shown or 'blank lines'}{'' if after else ', missing in the conversion'}."
         f"\nThe same in {places}.",
         related=tuple(others),
     )

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from modular_converter.findings import ConversionError, Location, locate_word
 from modular_converter.rules import settings_tables
-from modular_converter.settings import toml_files
 from modular_converter.settings.disk import is_below, read_regular, repository_above
 
 
@@ -255,7 +254,7 @@ def isort_options(start: str, folders: Iterable[str]) -> tuple[str, Mapping[str,
     Raises `SettingsError` for an option that is not known.
     """
     for folder in folders:
-        pyproject = toml_files.read_pyproject(folder)
+        pyproject = read_pyproject(folder)
         own = pyproject.tools.get("isort") if pyproject else None
         files: dict[str, tuple[TomlFile, Mapping[str, object]]] = {}
         if pyproject and isinstance(own, dict) and own:
@@ -279,7 +278,7 @@ def other_options(folder: str) -> tuple[TomlFile, Mapping[str, object]] | None:
         path = os.path.join(folder, name)
         if not os.path.isfile(path):
             continue
-        text = toml_files.read_text(path)
+        text = read_text(path)
         parser = configparser.ConfigParser(strict=False, interpolation=None)
         try:
             parser.read_string(text, path)

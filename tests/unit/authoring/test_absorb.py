@@ -184,6 +184,16 @@ def test_the_reason_of_a_conversion_is_told(generated: Path) -> None:
     assert "uses `y`" in result.stderr
 
 
+def test_nothing_is_written_into_an_installed_package(generated: Path) -> None:
+    (generated.parents[2] / "site-packages").mkdir()
+    models = generated.parents[1].rename(generated.parents[2] / "site-packages/models")
+    modular = models / "new/modular_new.py"
+    edit(modular.parent, generated.name, "x * 3", "x * 30")
+    result = CliRunner().invoke(absorb_command, [str(modular.with_name(generated.name))])
+    assert result.exit_code == 2 and "belongs to an installed package" in result.output, result.output
+    assert modular.read_text() == NEW
+
+
 def test_nothing_to_carry(generated: Path) -> None:
     result = CliRunner().invoke(absorb_command, [str(generated)])
     assert (result.exit_code, "nothing to carry" in result.stderr) == (0, True)
