@@ -92,12 +92,16 @@ def check_super_call_not_in_parent(facts: Facts) -> Iterator[Finding]:
         for method in heir.members.methods if "super(" in heir.text else ():
             for call in method.super_calls:
                 name = call.method
-                if name == method.name and not parent.defines(name):
-                    yield SUPER_CALL_NOT_IN_PARENT.finding(
-                        facts.at_node(heir, call.node),
-                        f"`super().{name}()` stays as it is: `{parent.written}` does not define `{name}` itself",
-                        help=f"Name the class whose `{name}` you want, as in `Base.{name}(self, …)`, or check the name.",
-                    )
+                if name != method.name or parent.defines(name):
+                    continue
+                reason = f": `{parent.written}` does not define `{name}` itself"
+                cure = f"Name the class whose `{name}` you want, as in `Base.{name}(self, …)`, or check the name."
+                if name in parent.members.names:
+                    reason = f", and reaches no `{name}` of `{parent.written}`, which is bound otherwise than by `def`, or under a condition"
+                    cure = f"Write what `{name}` of `{parent.written}` does into yours."
+                yield SUPER_CALL_NOT_IN_PARENT.finding(
+                    facts.at_node(heir, call.node), f"`super().{name}()` stays as it is{reason}", help=cure
+                )
 
 
 SUPER_OF_A_CLASS = re.compile(r"super\s*\(\s*[^)\s]")

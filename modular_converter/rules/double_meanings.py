@@ -272,10 +272,21 @@ NAME_DEFINED_TWICE = Rule(
 )
 
 
-def redefined(location: Location, user: str, name: str, file: str, first: int, last: int) -> Finding:
-    """A file defines `name` on two lines, and `user`, which is created between them, uses the first definition."""
+def redefined(location: Location, user: str, name: str, wanted: str, found: str) -> Finding:
+    """A file defines `name` on two lines, and `user`, which is created between them, uses the first definition. Both are
+    given as file and line.
+    """
     return NAME_DEFINED_TWICE.finding(
         location,
-        f"the generated `{user}` would use `{name}` of {file}:{last}, not of {file}:{first} as written",
+        f"the generated `{user}` would use `{name}` of {found}, not of {wanted} as written",
         help=f"Give the two different names, or write `{user}` out in the modular file.",
+    )
+
+
+def entered_above(location: Location, user: str, table: str, entry: str, found: str) -> Finding:
+    """`user` reads `table` when it is created, before `entry` is entered there, at the file and line `found`."""
+    return NAME_DEFINED_TWICE.finding(
+        location,
+        f"the generated `{user}` would find `{entry}` of {found} in `{table}`, where it is entered only further down",
+        help=f"Read `{table}` in a method, or write `{user}` out in the modular file without it.",
     )

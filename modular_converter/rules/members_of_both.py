@@ -12,7 +12,7 @@ from modular_converter.facts import INHERITED_KEYWORDS
 from modular_converter.findings import ClassFinding, Finding, Location, Rule, finding_at
 from modular_converter.model.bindings import FUNCTIONS, Function, attributes_set, bindings_of
 from modular_converter.model.class_blocks import SUPER_KWARGS, ClassBlock
-from modular_converter.model.nodes import decorated_by, decorator_path, decorators_of, is_super_statement
+from modular_converter.model.nodes import decorated_by, decorator_path, decorators_of, dotted, is_super_statement
 from modular_converter.model.overriding import (
     INIT_SUBCLASS,
     NO_DECORATORS,
@@ -183,11 +183,23 @@ def _made_by(node: ast.ClassDef) -> str:
     return f"with inheritance, `{metaclass}` makes the parent and then your class; here it would make only one class"
 
 
+ADDING = frozenset({"append", "appendleft", "extend", "insert"})
+"""The methods after which a list is longer, whatever they are given."""
+
+
 def _adds_up(hook: ast.stmt) -> str:
     """What `__init_subclass__` of a base would do once, where twice is something else; "" for nothing."""
-    effects = bindings_of(*getattr(hook, "body", ())).effects
-    twice = sorted(path for path in effects.binds & effects.reads if "." in path)
-    return f"a base's sets `{twice[0]}` from its own value, for the parent and again for your class" if twice else ""
+    bindings = bindings_of(*getattr(hook, "body", ()))
+    twice = sorted(path for path in bindings.effects.binds & bindings.effects.reads if "." in path)
+    if twice:
+        return f"a base's sets `{twice[0]}` from its own value, for the parent and again for your class"
+    lists = (
+        dotted(one.func.value)
+        for one in bindings.calls
+        if isinstance(one.func, ast.Attribute) and one.func.attr in ADDING
+    )
+    added = sorted(path for path in lists if path and path.partition(".")[0] not in bindings.assigns)
+    return f"a base's adds to `{added[0]}`, for the parent and again for your class" if added else ""
 
 
 def _keywords(block: ClassBlock) -> dict[str, str]:

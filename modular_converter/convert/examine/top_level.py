@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence, Set
 
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour
-from modular_converter.convert.inline.collect import GeneratedFiles
+from modular_converter.convert.inline.collect import EmittedDefinition, GeneratedFiles
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import RenamedModule
 from modular_converter.findings import Finding, Location, locate_word
@@ -240,7 +240,59 @@ def report_redefined(neighbours: Neighbourhood, files: GeneratedFiles, library: 
             for name in sorted(again & statement.uses):
                 if lines := _made_between(module, statement, name):
                     place = there or Location(path, statement.line)
-                    yield double_meanings.redefined(place, user, name, file, *lines)
+                    yield double_meanings.redefined(place, user, name, *(f"{file}:{line}" for line in lines))
+    yield from _entered_above(neighbours, files, text)
+
+
+def _entered_above(neighbours: Neighbourhood, files: GeneratedFiles, text: str) -> Iterator[Finding]:
+    """A warning for each definition that reads a table when it is created, above what is entered in the table, but below
+    that in a generated file, which has all functions above its classes.
+    """
+    target, entries = neighbours.target, _entries(neighbours)
+    for file in files.files if entries else ():
+        places = {one.name: place for place, one in enumerate(file.ordered)}
+        for place, one in enumerate(file.ordered):
+            for table in sorted(entries.keys() & one.uses & one.bindings.needs):
+                path, line = _place_of_reading(one, table, neighbours)
+                for entry, (entered, number) in entries[table].items():
+                    is_below = number > line if path == entered else entered == target.path
+                    if is_below and places.get(entry, place) < place:
+                        stem = os.path.basename(path).removesuffix(".py")
+                        where = Location(path, line) if path == target.path else locate_word(target.path, stem, text)
+                        found = f"{os.path.basename(entered)}:{number}"
+                        yield double_meanings.entered_above(where, one.name, table, entry, found)
+
+
+def _place_of_reading(user: EmittedDefinition, table: str, neighbours: Neighbourhood) -> tuple[str, int]:
+    """The file and line of the definition that reads a table: of a merged class, that of the parent or of the heir."""
+    heir, resolution = neighbours.classes.get(user.name), neighbours.resolution
+    base = resolution.parent(heir) if heir is not None and user.origin.how == "merged" else None
+    if heir is not None and base and (parent := resolution.definition(base)):
+        taken = resolution.taken[base].neighbour
+        rename = neighbours.neighbours[taken].definitions.renamer.name
+        if table in map(rename, bindings_of(parse(parent.text)).needs):
+            return resolution.neighbours[taken].path, parent.line
+    return user.origin.path, user.origin.line
+
+
+def _entries(neighbours: Neighbourhood) -> dict[str, dict[str, tuple[str, int]]]:
+    """What decorators enter in a definition: its new name -> the new name of each entry, with its file and line."""
+    found: dict[str, dict[str, tuple[str, int]]] = {}
+    target = neighbours.target
+    sources = [
+        (one.neighbour.path, one.neighbour.module, one.definitions.renamer) for one in neighbours.neighbours.values()
+    ]
+    for path, module, renamer in (*sources, (target.path, target.module, None)):
+        rename = renamer.name if renamer is not None else str
+        for table, names in module.registered.items():
+            for name in sorted(names):
+                found.setdefault(rename(table), {})[rename(name)] = path, module.definitions[name].line
+    taken = {name for name, one in neighbours.resolution.taken.items() if name == one.name}
+    for own in target.module.definitions.values():
+        for _, module, renamer in sources if own.text.startswith("@") and taken & own.uses else ():
+            for table in module.registered_in(own):
+                found.setdefault(renamer.name(table), {})[own.name] = target.path, own.line
+    return found
 
 
 def _users(neighbours: Neighbourhood, files: GeneratedFiles) -> dict[tuple[str, int], str]:

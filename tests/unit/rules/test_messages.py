@@ -215,7 +215,12 @@ WORDED = [
         "`old_x` of `.o` is renamed to `new_x`",
         "Write the code",
     ),
-    (double_meanings.redefined(AT, "X", "f", "a.py", 1, 2), "`X` would use `f` of a.py:2", "different names"),
+    (double_meanings.redefined(AT, "X", "f", "a.py:1", "a.py:2"), "`X` would use `f` of a.py:2", "different names"),
+    (
+        double_meanings.entered_above(AT, "X", "TABLE", "f", "a.py:2"),
+        "`X` would find `f` of a.py:2 in `TABLE`",
+        "Read `TABLE` in a method",
+    ),
     (
         merged_bodies.shared_local_name(AT, "x", "has no value", "f"),
         "the `x` that this line reads has",
