@@ -47,28 +47,36 @@ class PlainInputs(TorchFunctionMode):
         return result
 
 
-class FusedAttention(TorchFunctionMode):
-    """Counts attention like a fused kernel, which keeps no matrix of scores; a causal kernel does half of the work.
+class FusedKernels(TorchFunctionMode):
+    """Counts attention and dropout like the fused kernels of a GPU.
+
+    Attention keeps no matrix of scores, and does half of the work if it is causal. Dropout keeps a byte for an entry; without
+    its kernel, torch keeps an entry of the input's type.
 
     Args:
-        count: called with the floating-point operations of each forward and of each backward, and whether it has a mask
-            other than the plain causal one.
+        count: called with the floating-point operations of each forward and of each backward of attention, and whether it has
+            a mask other than the plain causal one.
 
     Attributes:
-        dropout: the largest rate that a call has asked for.
+        attention_dropout: the largest rate that a call of attention has asked for.
     """
 
     def __init__(self, count: Callable[[float, bool], None]) -> None:
         super().__init__()
         self.count = count
-        self.dropout = 0.0
+        self.attention_dropout = 0.0
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is not torch.nn.functional.scaled_dot_product_attention:
-            return func(*args, **(kwargs or {}))
-        given = attention_arguments(args, kwargs or {})
+        kwargs = kwargs or {}
+        if func is torch.nn.functional.scaled_dot_product_attention:
+            return self._attention(attention_arguments(args, kwargs))
+        if func is torch.nn.functional.dropout:
+            return _dropout(*args, **kwargs)
+        return func(*args, **kwargs)
+
+    def _attention(self, given: Mapping[str, Any]) -> torch.Tensor:
         query, key, value = given["query"], given["key"], given["value"]
-        self.dropout = max(self.dropout, given["dropout_p"])
+        self.attention_dropout = max(self.attention_dropout, given["dropout_p"])
         rows = math.prod(query.shape[:-1])
         mask, seen = given["attn_mask"], 0.5 if given["is_causal"] else 1.0
         masked = mask is not None
@@ -81,6 +89,13 @@ class FusedAttention(TorchFunctionMode):
         bias = None if mask is None or mask.dtype is query.dtype else mask.to(query.dtype)
         found: torch.Tensor = _Fused.apply(query, key, value, bias, self.count, flops, masked)  # type: ignore[no-untyped-call]
         return found
+
+
+def _dropout(input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:
+    """The parameters have the names of ``torch.nn.functional.dropout``."""
+    if inplace or not training or not p:
+        return torch.nn.functional.dropout(input, p, training, inplace)
+    return torch.native_dropout(input, p, training)[0]
 
 
 class _Fused(torch.autograd.Function):
@@ -149,7 +164,7 @@ def count_chain(model: torch.nn.Module, path: str, inputs: Mapping[str, Any]) ->
             keeps,
             Guesses(finds_nothing=False),
             PlainInputs(),
-            FusedAttention(counter.attention),
+            FusedKernels(counter.attention),
             NotedOperations(counter.operation),
         ):
             result = model(**inputs)

@@ -34,6 +34,8 @@ class Device:
     context_gib: float
     group_gib: float
     workspace_mib: float
+    rounding: float
+    rounding_mib: float
     spare: float
     products: float
     attention: float

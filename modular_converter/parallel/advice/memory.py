@@ -249,7 +249,7 @@ class Footprint:
         buffers: of the model, whole on each device.
         peak: the moment with the most bytes.
         caches: bytes of the caches of all rows, which are part of the activations.
-        workspace: of libraries, inside of torch's allocator.
+        workspace: of libraries, and what blocks are larger than their tensors, inside of torch's allocator.
         outside: of the driver's context and the buffers of collectives.
         spare: what an allocator cannot use.
         replicated: (name, bytes) of the weights that each of the ranks of a layer has whole, the largest first.
@@ -340,7 +340,7 @@ def assembled(
         subject.buffers,
         peak._replace(activations=peak.activations + inputs),
         caches,
-        device.workspace_mib * 2**20,
+        device.workspace_mib * 2**20 + min(device.rounding * inside, device.rounding_mib * 2**20),
         (device.context_gib + device.group_gib * (setting.layout.size > 1)) * GIB,
         inside * device.spare,
         tuple(whole),

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 
 from modular_converter.parallel.choice.skeleton import META, Guesses
-from modular_converter.parallel.costs import FusedAttention, NotedOperations, PlainInputs
+from modular_converter.parallel.costs import FusedKernels, NotedOperations, PlainInputs
 from modular_converter.parallel.errors import AdviceError, ApplyError, BuildError, one_line
 from modular_converter.parallel.shard.collectives import FakeGroup
 from modular_converter.parallel.torch_private import (
@@ -149,7 +149,7 @@ def record_run(
     modes = (
         Guesses(finds_nothing=False),
         PlainInputs(),
-        FusedAttention(noted.attention),
+        FusedKernels(noted.attention),
         META,
         NotedOperations(noted.operation),
     )
@@ -164,7 +164,7 @@ def record_run(
                 _backward(loss)
                 del loss
         noted.close()
-        if trains and modes[2].dropout and any(group.size > 1 for group in groups):
+        if trains and modes[2].attention_dropout and any(group.size > 1 for group in groups):
             raise AdviceError(
                 f"{type(model).__name__}: drops entries of its attention, which ranks that divide a layer draw as whole "
                 "matrices; this memory is not predicted: set the rate to 0 with --set, or take a layout without tp and ep"

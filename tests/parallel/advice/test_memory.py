@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import accumulate
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -48,8 +49,15 @@ def question(kind: str, trains: bool = True, **more: object) -> ModelInQuestion:
     return model_in_question(CountRequest(kind, MODELS[kind] | more, None, 1, LENGTH, trains, "float32"))
 
 
+def kernel_of_dropout(input: torch.Tensor, p: float, training: bool, inplace: bool = False) -> torch.Tensor:
+    return torch.native_dropout(input, p, training)[0] if p and training else input
+
+
 def real_peak(subject: ModelInQuestion, recompute: bool) -> int:
-    """The most bytes of activations, gradients and passing tensors in a forward and backward on the CPU."""
+    """The most bytes of activations, gradients and passing tensors in a forward and backward on the CPU.
+
+    Its dropout is the kernel that GPUs have, which keeps a byte for an entry.
+    """
     from torch.distributed._tools.mem_tracker import MemTracker  # takes a second, in each process that collects tests
 
     model = type(subject.model)(subject.model.config).float()
@@ -59,7 +67,7 @@ def real_peak(subject: ModelInQuestion, recompute: bool) -> int:
     inputs = inputs_of(model, replace(subject.request, samples=ROWS), torch.device("cpu"))
     tracker = MemTracker()
     tracker.track_external(model)
-    with tracker:
+    with tracker, patch("torch.nn.functional.dropout", kernel_of_dropout):
         loss = model(**{**inputs, "use_cache": False}).loss
         loss.backward()
     found = tracker.get_tracker_snapshot("peak")[torch.device("cpu")]
@@ -166,6 +174,16 @@ def test_unknown_devices_name_known_ones() -> None:
 def test_dropout_in_attention_is_refused_where_ranks_divide_a_layer() -> None:
     with pytest.raises(AdviceError, match="set the rate to 0"):
         footprint(question("gpt2"), LayoutSetting(Layout(tp=2), 2), cluster_of("H100-80GB").device)
+
+
+def test_dropout_keeps_a_byte_for_an_entry() -> None:
+    device = cluster_of("H100-80GB").device
+    drops, plain = (
+        footprint(question("opt", dropout=rate), LayoutSetting(Layout(), ROWS, "sgd"), device).peak.activations
+        for rate in (0.1, 0.0)
+    )
+    entries = ROWS * LENGTH * MODELS["opt"]["hidden_size"] * 2 * MODELS["opt"]["num_hidden_layers"]
+    assert 0.9 * entries < drops - plain <= entries  # four bytes an entry without the kernel
 
 
 @pytest.mark.slow
