@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 import click
 
@@ -22,61 +21,57 @@ from modular_converter.rules import stale_files
 from modular_converter.settings.load import load_settings
 
 
-@dataclass(frozen=True)
-class MarksOptions:
-    """The options of the command line; None where an option is missing."""
-
-    paths: tuple[str, ...]
-    package: str | None = None
-    root: str | None = None
-    write: bool = False
-    write_unsafe: bool = False
-    diff: bool = False
-    strict: bool = False
-    output_format: str = "text"
-
-
-def run(options: MarksOptions) -> int:
+def run(
+    paths: Sequence[str],
+    *,
+    package: str | None,
+    root: str | None,
+    write: bool,
+    write_unsafe: bool,
+    diff: bool,
+    strict: bool,
+    output_format: str,
+) -> int:
     """Audit the marks in the files that the command line means, and return the exit code."""
     try:
-        folder, paths = _files(options)
+        folder, files = _files(paths, package, root)
         library = Library(load_settings(folder))
         with progress("auditing the marks"):
-            done = Repair(audit(paths, library))
-        if options.diff:
+            done = Repair(audit(files, library))
+        if diff:
             for one in done.audit.marks:
                 if one.source is not None and one.copy is not None:
-                    print_diff(one.path, one.copy.text, one.source.text, options.output_format)
-        elif options.write or options.write_unsafe:
-            done = repair(done.audit, paths, library, options.write_unsafe)
+                    print_diff(one.path, one.copy.text, one.source.text, output_format)
+        elif write or write_unsafe:
+            done = repair(done.audit, files, library, write_unsafe)
             for path, text in done.texts.items():
                 write_source(path, text, library.settings)
     except ConversionError as error:
-        report(error.findings, options.output_format)
+        report(error.findings, output_format)
         return 2
     findings = [*done.audit.findings, *_findings(done, library)]
-    if options.strict:
+    if strict:
         findings = [finding.with_severity(Severity.ERROR) for finding in findings]
-    report(findings, options.output_format)
+    report(findings, output_format)
     _summarize(done)
     return exit_code(findings)
 
 
-def _files(options: MarksOptions) -> tuple[str, list[str]]:
+def _files(arguments: Sequence[str], package: str | None, root: str | None) -> tuple[str, list[str]]:
     """A folder of the project, and the files that the arguments mean, sorted.
 
     Raises `ConversionError` for an argument that means none.
     """
     found: dict[str, None] = {}
-    start = options.root or os.getcwd()
-    for argument in options.paths:
+    start = root or os.getcwd()
+    for argument in arguments:
         if os.path.isfile(argument):
             found[os.path.abspath(argument)] = None
             start = os.path.dirname(argument) or start
             continue
         folder = argument
         if not os.path.isdir(argument):
-            models = required_models_folder(options.package, options.root)
+            models = required_models_folder(package, root)
             folder = models if argument == ALL else model_folder(argument, models, load_settings(models))
         start = folder
         files = ModelFolders(Listings(), lambda name: name.endswith(".py")).files_below(os.path.abspath(folder))

@@ -8,7 +8,6 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import click
 
@@ -40,35 +39,27 @@ from modular_converter.settings.load import TABLE, load_settings, profile_settin
 from modular_converter.settings.values import FILES, Settings
 
 
-@dataclass(frozen=True)
-class NewOptions:
-    """The options of the command line."""
-
-    model: str
-    parents: Sequence[str]
-    cased: str | None = None
-    root: str | None = None
-    dry_run: bool = False
-    tables: bool = False
-
-
-def run(options: NewOptions) -> int:
+def run(
+    model: str, *, parents: Sequence[str], cased: str | None, root: str | None, dry_run: bool, tables: bool
+) -> int:
     """Write the files of a new model, and return the exit code."""
     try:
-        models = required_models_folder(None, options.root)
+        models = required_models_folder(None, root)
         if is_installed(models):
             raise ConversionError(input_files.installed(Location(models)))
         library = Library(load_settings(models))
-        _refuse_existing(models, options.model, library.settings)
-        parents = [read_parent(name, models, library) for name in options.parents]
-        new = new_model(options.model, options.cased or title(options.model), parents, models, library)
-        tables = [*table_entries(models, new.renamer, new.types, new.classes, library)]
-        _place(new, tables, models, options)
+        _refuse_existing(models, model, library.settings)
+        given = [read_parent(name, models, library) for name in parents]
+        new = new_model(model, cased or title(model), given, models, library)
+        entries = [*table_entries(models, new.renamer, new.types, new.classes, library)]
+        shown = [one for one in entries if dry_run or not (one.is_generated or tables)]
+        _place(new, entries, shown, models, dry_run=dry_run)
     except ConversionError as error:
         report(error.findings)
         return 2
     report(new.conversion.findings)
-    print("\nleft to you:", *_left(new, parents, tables, library, options), sep="\n  ", file=sys.stderr)
+    by_hand = [] if tables else [one for one in entries if not one.is_generated]
+    print("\nleft to you:", *_left(new, model, given, by_hand, library), sep="\n  ", file=sys.stderr)
     return 0
 
 
@@ -82,35 +73,32 @@ def _refuse_existing(models: str, model: str, settings: Settings) -> None:
         raise ConversionError(input_files.model_exists(Location(place)))
 
 
-def _place(new: NewModel, tables: Sequence[Table], models: str, options: NewOptions) -> None:
-    """Write the files of the model, or show them; write its entries in tables that a program writes anyway, and in others
-    where asked to, else show them.
-    """
+def _place(new: NewModel, tables: Sequence[Table], shown: Sequence[Table], models: str, *, dry_run: bool) -> None:
+    """Write the files of the model, or show them; write its entries in tables, or show them in `shown`."""
     folder = os.path.dirname(new.modular)
     files = {new.modular: new.text, **new.conversion.files, **new.copies}
     if new.init is not None:
         files[os.path.join(folder, "__init__.py")] = new.init
     for path, text in files.items():
-        if options.dry_run:
+        if dry_run:
             if path not in new.conversion.files:
                 print_diff(os.path.relpath(path), None, text)
             continue
         write_atomically(path, text, models)
         print(f"wrote {message(os.path.relpath(path))}", file=sys.stderr)
     for table in tables:
-        if (table.is_generated or options.tables) and not options.dry_run:
+        if table in shown:
+            print_diff(os.path.relpath(table.path), table.old, table.new)
+        else:
             write_atomically(table.path, table.new, models)
             print(f"wrote {message(os.path.relpath(table.path))}", file=sys.stderr)
-        else:
-            print_diff(os.path.relpath(table.path), table.old, table.new)
 
 
 def _left(
-    new: NewModel, parents: Sequence[ParentModel], tables: Sequence[Table], library: Library, options: NewOptions
+    new: NewModel, model: str, parents: Sequence[ParentModel], tables: Sequence[Table], library: Library
 ) -> Iterator[str]:
-    """What is left to do, a line each."""
-    shown = [message(os.path.relpath(one.path)) for one in tables if not one.is_generated]
-    if shown and not options.tables:
+    """What is left to do, a line each; `tables` are those in which people write the entries."""
+    if shown := [message(os.path.relpath(one.path)) for one in tables]:
         yield f"apply the diff above to {', '.join(shown)}, which people write (--tables does it)"
     is_alone = parents[0].folder != os.path.dirname(new.modular)
     if new.init is None and is_alone and os.path.exists(os.path.join(parents[0].folder, "__init__.py")):
@@ -120,7 +108,7 @@ def _left(
     for other in parents[1:]:
         yield f"tables: none has an entry for the classes from {other.model}; remove those classes that you do not need"
     yield from (message(one) for one in names_made_by_renaming(new))
-    names = {"{model}": options.model, "{Model}": new.renamer.new_cased}
+    names = {"{model}": model, "{Model}": new.renamer.new_cased}
     for text in library.settings.left_after_converting:
         for placeholder, name in names.items():
             text = text.replace(placeholder, name)

@@ -117,9 +117,9 @@ def marks_command(paths: tuple[str, ...], exit_zero: bool, **options: Any) -> No
     \b
     Exit code: 0 success; 1 drifted or dangling marks are left; 2 something could not be read or written.
     """
-    from modular_converter.commands.run_marks import MarksOptions, run
+    from modular_converter.commands.run_marks import run
 
-    raise SystemExit(code_for_shell(run(MarksOptions(paths or ("all",), **options)), exit_zero))
+    raise SystemExit(code_for_shell(run(paths or ("all",), **options), exit_zero))
 
 
 def _allowed(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
@@ -200,11 +200,11 @@ def new_command(model: str, cased: str | None, **options: Any) -> None:
     \b
     Exit code: 0 success; 2 something could not be read, written or converted, and nothing was written.
     """
-    from modular_converter.commands.run_new import NewOptions, run
+    from modular_converter.commands.run_new import run
 
     if cased is not None and (cased.lower() != model.replace("_", "") or not cased[0].isupper()):
         raise click.UsageError(f"--cased must have the letters of `{model}` and begin with a capital, not {cased!r}.")
-    raise SystemExit(run(NewOptions(model, cased=cased, **options)))
+    raise SystemExit(run(model, cased=cased, **options))
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)

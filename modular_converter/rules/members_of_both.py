@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import builtins
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from modular_converter.facts import INHERITED_KEYWORDS
-from modular_converter.findings import ClassFinding, Finding, Location, Rule, finding_at
+from modular_converter.findings import ClassFinding, Finding, Rule, finding_at
 from modular_converter.model.bindings import FUNCTIONS, Function, attributes_set, bindings_of
 from modular_converter.model.class_blocks import SUPER_KWARGS, ClassBlock
 from modular_converter.model.nodes import decorated_by, decorator_path, decorators_of, dotted, is_super_statement
@@ -221,76 +221,56 @@ CLASS_DECORATORS = Rule(
 )
 
 
-def decorator_differs(location: Location, effect: str, cure: str) -> Finding:
-    """`effect` describes how the one `@dataclass` of the generated class differs from two."""
-    return CLASS_DECORATORS.finding(location, f"`@dataclass` {effect}, which inheritance would not do", help=cure)
-
-
 def compare_class_decorators(classes: TwoClasses) -> Iterator[ClassFinding]:
     """Find decorators of the two classes that one class cannot combine."""
-    yield from _dataclasses(classes.child, classes.parent)
-    own = [ast.unparse(one) for one in classes.child.node.decorator_list]
-    for decorator in classes.parent.node.decorator_list if own else ():
+    child, parent = classes.child, classes.parent
+    for effect, cure in _dataclasses(child, parent):
+        message = f"`@dataclass` {effect}, which inheritance would not do"
+        yield finding_at(child.node, CLASS_DECORATORS.finding, message, cure)
+    own = [ast.unparse(one) for one in child.node.decorator_list]
+    for decorator in parent.node.decorator_list if own else ():
         text = ast.unparse(decorator)
         if text.rpartition(".")[2] in MAKE_METHODS and text not in own:
             message = f"`@{text}` of the parent is replaced by your decorators, and what it makes is gone"
-            yield finding_at(
-                classes.child.node, CLASS_DECORATORS.finding, message, f"Write `@{text}` above your class too."
-            )
+            yield finding_at(child.node, CLASS_DECORATORS.finding, message, f"Write `@{text}` above your class too.")
 
 
-def _dataclasses(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
-    """The decorator `@dataclass`: that of the child counts for the fields of both.
+def _dataclasses(child: ClassBlock, parent: ClassBlock) -> Iterator[tuple[str, str]]:
+    """How the one `@dataclass` of the generated class, which counts for the fields of both, differs from two; and the cure.
 
     A child without decorators has the parent's, and its annotations become fields, as in the corpus (aria).
     """
     own, theirs = _options(child), _options(parent)
-    if own is None and theirs is None:
-        return
+    inherited = fields_of(parent)
+    if own is not None and theirs is not None:
+        yield from _other_options(child, parent, own, theirs)
+    elif own is not None and inherited:
+        yield f"makes fields of the parent's {listed(inherited)}", "Write the class out, and annotate only its fields."
+    elif theirs is not None and inherited and child.node.decorator_list:
+        drops_all = decorators_of(child.node) == [NO_DECORATORS]
+        cure = WRITE_OUT if drops_all else "Add `@dataclass` to your decorators."
+        yield "of the parent is replaced by your decorators", cure
+
+
+def _other_options(
+    child: ClassBlock, parent: ClassBlock, own: Mapping[str, str], theirs: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """The options of two dataclasses that one dataclass cannot combine, and the cures."""
     fields, inherited = fields_of(child), fields_of(parent)
-    place = child.node
-    if theirs is None:
-        if own is not None and inherited:
-            cure = "Write the class out, and annotate only its fields."
-            yield finding_at(place, decorator_differs, f"makes fields of the parent's {listed(inherited)}", cure)
-    elif own is None:
-        if inherited and child.node.decorator_list:
-            cure = (
-                WRITE_OUT if decorators_of(child.node) == [NO_DECORATORS] else "Add `@dataclass` to your decorators."
-            )
-            yield finding_at(place, decorator_differs, "of the parent is replaced by your decorators", cure)
-    else:
-        yield from _check_options(child, own, theirs, fields, inherited, _has_marker(parent))
-
-
-def _check_options(
-    child: ClassBlock,
-    own: dict[str, str],
-    theirs: dict[str, str],
-    fields: frozenset[str],
-    inherited: frozenset[str],
-    has_marker: bool,
-) -> Iterator[ClassFinding]:
-    """The options of two dataclasses that one dataclass cannot combine."""
-    if own.get(KEYWORD_ONLY, "False") != theirs.get(KEYWORD_ONLY, "False") and inherited - fields:
-        value = own.get(KEYWORD_ONLY, "False")
-        cure = f"Write `@dataclass({KEYWORD_ONLY}={theirs.get(KEYWORD_ONLY, 'False')})`, or write the class out."
-        yield finding_at(
-            child.node, decorator_differs, f"applies `{KEYWORD_ONLY}={value}` to the parent's fields too", cure
-        )
-    elif has_marker and fields - inherited:
-        cure = WRITE_OUT
-        yield finding_at(child.node, decorator_differs, f"applies the parent's `{MARKER}` to your fields too", cure)
+    value, wanted = (one.get(KEYWORD_ONLY, "False") for one in (own, theirs))
+    if value != wanted and inherited - fields:
+        cure = f"Write `@dataclass({KEYWORD_ONLY}={wanted})`, or write the class out."
+        yield f"applies `{KEYWORD_ONLY}={value}` to the parent's fields too", cure
+    elif _has_marker(parent) and fields - inherited:
+        yield f"applies the parent's `{MARKER}` to your fields too", WRITE_OUT
     for option in (COMPARED, FROZEN):
         if theirs.get(option, "False") != "False" and own.get(option, "False") == "False":
-            cure = f"Write `@dataclass({option}={theirs[option]})`."
-            yield finding_at(child.node, decorator_differs, f"drops the parent's `{option}={theirs[option]}`", cure)
+            wanted = f"{option}={theirs[option]}"
+            yield f"drops the parent's `{wanted}`", f"Write `@dataclass({wanted})`."
     for option in MADE:
         if own.get(option, "True") == "False" and theirs.get(option, "True") != "False":
             cure = f"Leave `{option}=False` out, or write the method out."
-            yield finding_at(
-                child.node, decorator_differs, f"has `{option}=False`, and drops what the parent's makes", cure
-            )
+            yield f"has `{option}=False`, and drops what the parent's makes", cure
 
 
 def _options(block: ClassBlock) -> dict[str, str] | None:
