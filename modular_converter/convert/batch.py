@@ -156,9 +156,9 @@ class Run:
 
     def _finish(self, conversion: Conversion, result: FormatResult, library: Library) -> Conversion:
         """A conversion with its formatted texts and all its findings."""
-        findings = [_with_source(finding, library) for finding in conversion.findings]
         seen = Observations()
-        findings += examine(conversion, result, library.observing(seen))
+        examined = examine(conversion, result, library.observing(seen))
+        findings = [_with_source(finding, library) for finding in (*conversion.findings, *examined)]
         findings.sort(key=lambda finding: finding.sort_key)
         text = library.text_if_readable(conversion.path) or ""
         findings = with_fixes(without_silenced(findings, conversion.path, text), conversion.path, text)

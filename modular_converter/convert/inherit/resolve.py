@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from modular_converter.convert.source.library import Library, without_ignore_comments
 from modular_converter.convert.source.names import ModelNames, in_other_case
 from modular_converter.convert.source.rename import own_folder_name, rename_imported, with_relative_imports
-from modular_converter.findings import ConversionError, Finding, Location, locate_word
+from modular_converter.findings import ConversionError, Finding, Location, locate_word, nearest
 from modular_converter.model.index import index_module
 from modular_converter.model.module import ImportedName, Module, Role, Statement
 from modular_converter.model.nodes import parse
@@ -267,7 +267,7 @@ def _open(
         looked = os.path.relpath(path, folder).replace(os.sep, "/")
         findings.append(
             neighbour_imports.unknown_neighbour(
-                location, name.module, looked, candidates=_modules_like(path, library.settings)
+                location, name.module, looked, candidates=_modules_like(path, target, library.settings)
             )
         )
         return None
@@ -285,15 +285,17 @@ def _open(
     return Neighbour(name.module, path, found.model, with_relative_imports(module, own), package, own)
 
 
-def _modules_like(path: str, settings: Settings) -> list[str]:
-    """The existing neighbours, for a hint: `..llama.modeling_llama` of each model folder."""
+def _modules_like(path: str, target: ModularFile, settings: Settings) -> list[str]:
+    """The existing neighbours that a modular file may mean, for a hint: `..llama.modeling_llama` for `..lama.modeling_lama`."""
     split = split_stem(os.path.basename(path).removesuffix(".py"), settings)
     models = models_folder_of(path, settings)
     if split is None or not os.path.isdir(models):
         return []
-    names = ((one, f"{module_name(split[0], one)}.py") for one in names_of_models(models, settings))
-    paths = (os.path.join(folder_of_model(models, one, settings), name) for one, name in names)
-    return [dotted_name(one, settings) for one in paths]
+    name = nearest(split[1], (one for one in names_of_models(models, settings) if one != target.model))
+    if name is None:
+        return []
+    file = os.path.join(folder_of_model(models, name, settings), f"{module_name(split[0], name)}.py")
+    return [dotted_name(file, settings)]
 
 
 def _check_ordinary(name: ImportedName, statement: Statement, target: ModularFile, library: Library) -> list[Finding]:

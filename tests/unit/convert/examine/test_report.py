@@ -105,6 +105,7 @@ def test_place_and_cure(tmp_path, modular, expected, formatter):
     assert place.path.endswith("modular_new.py")
     assert (place.line, place.column, finding.code) == expected[:3]
     assert expected[3] in finding.help
+    assert finding.source_line == modular.splitlines()[place.line - 1]
 
 
 GUARDED = """\

@@ -157,6 +157,14 @@ def test_a_model_that_does_not_exist_is_told_with_those_that_do(tmp_path: Path) 
     assert "../odl/modeling_odl.py" in found.message and "`..old.modeling_old`" in found.help
 
 
+@pytest.mark.parametrize("model", ["ew", "zebra"])
+def test_neither_the_model_itself_nor_one_with_another_name_is_meant(tmp_path: Path, model: str) -> None:
+    with pytest.raises(ConversionError) as caught:
+        resolve(tmp_path, f"from ..{model}.modeling_{model} import A\n")
+    (found,) = caught.value.findings
+    assert "Did you mean" not in found.help
+
+
 @pytest.mark.parametrize(
     ("dotted", "meant"),
     [("...old.modeling_old", "..old.modeling_old"), ("lib.old.modeling_old", "lib.models.old.modeling_old")],
