@@ -40,8 +40,13 @@ if __name__ == "__main__":
     told["compiled"] = said(lambda: torch.compile(stages))
     told["batch"] = said(lambda: stages.step(input_ids=IDS + dist.get_rank(), labels=IDS))
     told["after"] = said(lambda: stages.step(input_ids=IDS, labels=IDS))
+    handles = [one.register_post_accumulate_grad_hook(lambda _: None) for one in stages.parameters()]
+    told["hooked"] = said(lambda: stages.step(input_ids=IDS, labels=IDS))
+    for handle in handles:
+        handle.remove()
+    told["unhooked"] = said(lambda: stages.step(input_ids=IDS, labels=IDS))
     stages.eval()
-    told["generated"] = said(lambda: stages(input_ids=IDS + dist.get_rank()))
+    told["forward"] = said(lambda: stages(input_ids=IDS + dist.get_rank()))
     everyone = [None, None]
     dist.all_gather_object(everyone, told)
     if not alone:

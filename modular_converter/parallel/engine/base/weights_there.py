@@ -121,6 +121,8 @@ class _There:
                 return func(*args, **kwargs)
             if name == "detach":
                 return alias(args[0])
+            if name.startswith("register_"):  # a hook on a gradient
+                raise PlanError(NO_GRADIENTS)
             if name == "data_ptr":
                 raise PlanError(_NO_ADDRESS.format(name=args[0]._label))
             for target in written_tensors(name, args, kwargs):

@@ -98,7 +98,8 @@ def of_other_stage(name: str, weight: torch.nn.Parameter, place: torch.device) -
 def without_other_stages(users: Any, own: Callable[..., Any], optimizer: Any, group: Any) -> Any:
     """``add_param_group`` of an optimizer, which gets the weights of this process's stages."""
     given = group.get("params") if isinstance(group, dict) else None
-    if given is not None and not isinstance(given, (torch.Tensor, set)):
+    if given is not None and not isinstance(given, set):  # which the optimizer refuses
+        given = [given] if isinstance(given, torch.Tensor) else given
         weights = [(one, one[-1] if isinstance(one, tuple) else one) for one in given]
         group = {**group, "params": [one for one, weight in weights if not isinstance(weight, OfOtherStage)]}
     return own(optimizer, group)

@@ -192,6 +192,18 @@ def refuse_unequal_labels(batch: Batch, chunks: int) -> None:
                 )
 
 
+def refuse_hooks(weights: Mapping[str, torch.nn.Parameter]) -> None:
+    """Raise ``ApplyError`` for a caller's hook on the gradient of a weight, which would run on parts of the gradient."""
+    for name, one in weights.items():
+        kinds: Any = (one._backward_hooks, getattr(one, "_post_accumulate_grad_hooks", None))
+        hooks = [hook for kind in kinds for hook in (kind or {}).values()]
+        if any(not str(getattr(hook, "__module__", "")).startswith("modular_converter.") for hook in hooks):
+            raise ApplyError(
+                f"{name} has a hook on its gradient, which a step would call for each micro-batch, and on each process that has "
+                "the weight, before their gradients are summed: remove it, and change weight.grad after the step"
+            )
+
+
 def main_input(model: torch.nn.Module) -> str:
     """The input whose first dimension is the rows of a batch."""
     examples = examples_of(model) or {}

@@ -31,6 +31,7 @@ from modular_converter.parallel.engine.stages.micro_batches import (
     RowDimensions,
     batch_of,
     main_input,
+    refuse_hooks,
     refuse_unequal_labels,
     refuse_what_a_step_lacks,
 )
@@ -429,6 +430,7 @@ class Pipeline(StageWeights):
         if (self._loss is None) != (target is None):
             raise ApplyError("target= is for the loss= of Pipeline: give both, or neither and labels=")
         refuse_what_a_step_lacks(inputs, self._config)
+        refuse_hooks(self._own if self._chunks > 1 else {one.name: one.parameter for one in self._shared.own})
         batch = self._batch(inputs)
         refuse_unequal_labels(batch, self._chunks)
         return batch
