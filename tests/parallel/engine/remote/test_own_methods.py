@@ -132,6 +132,12 @@ def test_a_weight_has_no_address(pair):
             read(pair[1])
 
 
+@pytest.mark.parametrize("name", ["register_hook", "register_post_accumulate_grad_hook"])
+def test_a_weight_takes_no_hook_on_its_gradient(pair, name):
+    with pytest.raises(PlanError, match="runs without gradients"):
+        getattr(pair[1].head.weight, name)(lambda _: None)
+
+
 BACKWARDS = {
     "a result": lambda m: m(IDS).logits.sum(),
     "a result that was written": lambda m: m(IDS).logits.mul_(2).sum(),
