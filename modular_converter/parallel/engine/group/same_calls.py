@@ -312,7 +312,7 @@ def refuse_other_inputs(args: Any, kwargs: Any, group: ProcessGroup, data_rank: 
 
 def _other_batches(first: int, second: int) -> ApplyError:
     return ApplyError(
-        f"processes {first} and {second} divide the same layers, stages or sequences and were given different batches: give both "
+        f"processes {min(first, second)} and {max(first, second)} divide the same layers, stages or sequences and were given different batches: give both "
         "the same batch, in the same order; in a layout, part model.data_rank of model.layout.data, which is the same for both"
     )
 
