@@ -395,11 +395,10 @@ def select_files(
     projects with different settings.
     """
     listings = listings or Listings()
-    here = functools.partial(load_settings, root or os.getcwd())
     models = models_folder(package, root, listings)
     found = discover(arguments, models, listings)
-    settings = _project_settings(found.paths, arguments, listings) if found.paths else here()
-    settings = _overridden(settings, overrides)
+    settings = _project_settings(found.paths, arguments, listings) if found.paths else None
+    settings = _overridden(settings or load_settings(root or os.getcwd()), overrides)
     clashes = same_targets(found.paths, settings)
     paths = tuple(path for path in found.paths if path not in clashes)
     return Selection(settings, models, paths, (*found.findings, *listings.findings, *clashes.values()))

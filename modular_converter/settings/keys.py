@@ -113,10 +113,14 @@ def _version(value: object) -> str:
     return value
 
 
+def is_range(text: str) -> bool:
+    """Whether a text is a range of versions without spaces: `>=0.14,<0.16`."""
+    return len(text) < MOST_CHARACTERS and all(map(BOUND.fullmatch, text.split(",")))
+
+
 def _required_version(value: object) -> str:
     text = value.replace(" ", "") if isinstance(value, str) else ""
-    is_range = len(text) < MOST_CHARACTERS and all(map(BOUND.fullmatch, text.split(",")))
-    if not (is_range or EXACT_VERSION.fullmatch(text)):
+    if not (is_range(text) or EXACT_VERSION.fullmatch(text)):
         raise ValueError(f'must be a version or a range such as "0.1.0" or ">=0.1,<0.2", not {value!r}')
     return text
 

@@ -26,10 +26,10 @@ from modular_converter.settings.disk import INSTALLED, read_head, repository_abo
 from modular_converter.settings.keys import (
     BOUND,
     EXACT_VERSION,
-    MOST_CHARACTERS,
     PROFILES,
     PROJECT_KEYS,
     READERS,
+    is_range,
     read_table,
 )
 from modular_converter.settings.layout import modular_name, would_be_modular
@@ -113,8 +113,7 @@ def _requirement(required: object, formatter: str) -> str:
     if EXACT_VERSION.fullmatch(text.removeprefix("==")):
         version = text.removeprefix("==")
         return f"=={version}.*" if formatter == "black" and version.isdigit() else version
-    parts = text.split(",")
-    return text if all(BOUND.fullmatch(part) for part in parts) and len(text) < MOST_CHARACTERS else ""
+    return text if is_range(text) else ""
 
 
 Release = tuple[int, ...]
