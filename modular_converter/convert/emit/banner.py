@@ -69,9 +69,8 @@ def source_path(path: str, settings: Settings) -> str:
 
 def _on_one_line(path: str) -> str:
     """Escape characters that cannot be shown: text behind a line break would be code in the generated file."""
-    if path.isprintable():  # nearly always; a check needs hundreds of answers
-        return path
-    return "".join(one if one.isprintable() or "\udc80" <= one <= "\udcff" else ascii(one)[1:-1] for one in path)
+    shown = (one if one.isprintable() or "\udc80" <= one <= "\udcff" else ascii(one)[1:-1] for one in path)
+    return path if path.isprintable() else "".join(shown)  # nearly always as it is; a check needs hundreds of answers
 
 
 def is_generated(text: str) -> str:

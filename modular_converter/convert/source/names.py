@@ -95,7 +95,7 @@ def in_other_case(name: str, model: str, classes: Iterable[str]) -> tuple[str, .
     """
     begin = _written_at_beginning(model, name)
     pattern = re.compile(f"(?i:{re.escape(begin)}){re.escape(name[len(begin) :])}")
-    return tuple(one for one in classes if begin and one != name and pattern.fullmatch(one))
+    return tuple(one for one in classes if one != name and pattern.fullmatch(one))
 
 
 def _written_at_beginning(model: str, name: str) -> str:

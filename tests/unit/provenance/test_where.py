@@ -204,6 +204,12 @@ def test_lines_that_a_formatter_joins_and_parts_are_found() -> None:
     assert align(["unheard = 0", "z = 'q'"], old) == [[], [4]]
 
 
+def test_a_line_of_parentheses_belongs_to_the_line_above() -> None:
+    assert align(["x = f(", "    a,", ")", "", "y"], ["x = f(a)", "y"]) == [[0], [0], [0], [], [1]]
+    assert align(["f(", "  a", ")"], ["f(", "  a", ")"]) == [[0], [1], [2]]
+    assert align([")", "a"], ["a"]) == [[], [0]]
+
+
 def test_names_of_a_list_are_found_in_any_order() -> None:
     old = ["__all__ = [", "  'b',  # a", "  'a', 'c',", "]  # b"]
     assert same_names(['__all__ = ["a", "b"]', '    "c",', "# a", "]"], old) == [[0, 1, 2], [2], [2], [3]]
