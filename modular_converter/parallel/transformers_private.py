@@ -1,7 +1,7 @@
 """The private names of transformers that are used; another version may lack one, so no other file names one.
 
-The fields that models declare for the library to read (``_tp_plan``, ``_no_split_modules``, ``_keys_to_ignore_on_save``)
-are not here.
+The fields that models declare for the library to read (``_tp_plan``, ``_no_split_modules``, ``_keys_to_ignore_on_save``,
+and of experts ``_apply_gate`` and what chooses their implementation) are not here.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ from modular_converter.parallel.engine.base.settings import (
 from modular_converter.parallel.engine.base.watched_code import CodeFacts, take_over
 from modular_converter.parallel.engine.base.watched_state import StateChange, WatchedState
 from modular_converter.parallel.engine.checkpoint.reader import Reader, Recipe, read_share
+from modular_converter.parallel.engine.inference.experts import fuse_experts
 from modular_converter.parallel.engine.inference.fused import fuse_activations, fuse_norms, unfuse
 from modular_converter.parallel.engine.inference.generation import (
     GENERATE_BATCH,
@@ -180,6 +181,7 @@ class Worker(Answering):
         fill_whole(model, loaded, by_identity)
         loaded.local = local_modules(model, applied.resolution.pieces)
         loaded.copies = applied.copies()
+        fuse_experts(model)
         make_plain(applied, self.group)
         fuse_norms(model)
         fuse_activations(model)

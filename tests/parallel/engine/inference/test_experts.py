@@ -1,0 +1,117 @@
+"""Experts in fewer kernels: only where the module's own grouped form computes the same."""
+
+import copy
+
+import pytest
+import torch
+from transformers import MixtralConfig
+from transformers.models.gpt_oss.modeling_gpt_oss import GptOssConfig, GptOssExperts
+from transformers.models.mixtral.modeling_mixtral import MixtralExperts
+
+from modular_converter.parallel.engine.base.forwards import swap_forward
+from modular_converter.parallel.engine.inference import experts
+from modular_converter.parallel.engine.inference.experts import combined, fuse_experts
+
+
+class Doubled(torch.nn.Module):
+    """Put before a module's class, as the sum of its output is."""
+
+    def forward(self, *args):
+        return 2 * super().forward(*args)
+
+
+def made(number=6, kind=torch.float32, own=MixtralExperts):
+    config = MixtralConfig(hidden_size=16, intermediate_size=32, num_local_experts=number)
+    config._experts_implementation = "grouped_mm"
+    torch.manual_seed(0)
+    module = own(config)
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter)
+    return module.to(kind).eval()
+
+
+def given(number, kind=torch.float32, tokens=9):
+    torch.manual_seed(1)
+    index = torch.rand(tokens, number).argsort(-1)[:, :2]
+    return torch.randn(tokens, 16).to(kind), index, torch.rand(tokens, 2).to(kind)
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """The calls of the form of fewer kernels."""
+    calls, own = [], experts.grouped
+
+    def count(*args):
+        calls.append(args)
+        return own(*args)
+
+    monkeypatch.setattr(experts, "grouped", count)
+    return calls
+
+
+@pytest.mark.parametrize("number", [6, 256, 300])
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_experts_that_agree_are_fused(number, kind, counted):
+    one = made(number, kind)
+    fused = copy.deepcopy(one)
+    assert fuse_experts(fused) == 1 and len(counted) == 1  # the trial
+    with torch.no_grad():
+        for tokens in (9, 1, 0):
+            args = given(number, kind, tokens)
+            assert torch.allclose(fused(*args), one(*args), rtol=1e-2, atol=1e-2 if kind == torch.bfloat16 else 1e-4)
+    assert len(counted) == 4
+
+
+def test_the_module_keeps_its_own_forward_otherwise(counted):
+    fused = made()
+    fuse_experts(fused)
+    counted.clear()
+    args = given(6)
+    fused(*args)  # with gradients
+    with torch.no_grad():
+        fused.config._experts_implementation = "batched_mm"
+        fused(*args)
+        fused.config._experts_implementation = "grouped_mm"
+        fused(args[0], top_k_index=args[1], top_k_weights=args[2])
+        assert not counted
+        fused(*args)
+        assert len(counted) == 1
+        fused.has_post_expert_norm = False  # set by code that may mean something by it
+        fused(*args)
+        assert len(counted) == 1
+
+
+def test_a_sum_of_the_output_comes_after_it(counted):
+    one = made()
+    both = copy.deepcopy(one)
+    fuse_experts(both)
+    swap_forward(both, Doubled, outermost=True)
+    with torch.no_grad():
+        assert torch.allclose(both(*given(6)), 2 * one(*given(6)), atol=1e-4)
+    assert len(counted) == 2
+
+
+class Halved(MixtralExperts):
+    """Its grouped form is not the library's."""
+
+    def forward(self, *args):
+        return super().forward(*args) / 2
+
+
+def test_other_experts_are_left_alone():
+    assert fuse_experts(made(own=Halved)) == 0
+    loop = made()
+    loop.config._experts_implementation = "eager"
+    assert fuse_experts(loop) == 0
+    elsewhere = made()
+    elsewhere._is_expert_parallel = True
+    assert fuse_experts(elsewhere) == 0
+    config = GptOssConfig(hidden_size=16, intermediate_size=32, num_local_experts=4)
+    config._experts_implementation = "grouped_mm"
+    assert fuse_experts(GptOssExperts(config)) == 0  # with biases
+
+
+def test_the_weighted_sum():
+    rows, places = torch.tensor([[1.0], [2.0], [4.0], [8.0]]), torch.tensor([3, 0, 1, 2])
+    weights = torch.tensor([[1.0, 0.5], [0.25, 0.0]])
+    assert combined(rows, places, weights).tolist() == [[8.5], [0.5]]
