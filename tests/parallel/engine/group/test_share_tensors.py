@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -71,6 +72,7 @@ def test_optimizers_that_treat_each_entry_alone_run(make):
         lambda one: one[0],
         lambda one: one.view(-1),
         lambda one: torch.randn_like(one),
+        lambda one: torch.equal(one, one.detach()),
         lambda one: float(one.grad.mean()),
         lambda one: torch.stack([one, one]),
         lambda one: torch.maximum(one, one.grad).tolist(),
@@ -84,6 +86,13 @@ def test_optimizers_that_treat_each_entry_alone_run(make):
 def test_statistics_are_errors(statistic):
     with pytest.raises(ApplyError, match="of up.weight, of its gradient or of their state: a process has its share"):
         statistic(marked()[0])
+
+
+def test_a_trace_of_them_is_refused_with_the_cure(monkeypatch):
+    weight, _ = marked()
+    monkeypatch.setattr(share_tensors, "TracingContext", SimpleNamespace(try_get=lambda: "a trace"))
+    with pytest.raises(ApplyError, match=r"up\.weight is .* torch\.compile\(model\) cannot trace"):
+        weight.add(1)
 
 
 def test_shapes_are_those_of_the_whole_weight():

@@ -13,6 +13,7 @@ from modular_converter.parallel.engine.stages.micro_batches import (
     Batch,
     RowDimensions,
     batch_of,
+    refuse_hooks,
     refuse_unequal_labels,
 )
 from modular_converter.parallel.engine.stages.pipeline import Pipeline
@@ -91,6 +92,16 @@ def test_a_batch_that_stages_cannot_serve_is_refused(inputs: dict, chunks: int, 
 def test_labels_that_do_not_count_alike_are_refused(labels: dict[str, torch.Tensor]) -> None:
     with pytest.raises(ApplyError, match="11 to 12 labels"):
         refuse_unequal_labels(Batch(6, labels, {}), 2)
+
+
+@pytest.mark.parametrize("method", ["register_hook", "register_post_accumulate_grad_hook"])
+def test_a_hook_on_a_gradient_is_refused(method: str) -> None:
+    weight = torch.nn.Parameter(torch.ones(2))
+    handle = getattr(weight, method)(lambda _: None)
+    with pytest.raises(ApplyError, match="up has a hook on its gradient"):
+        refuse_hooks({"other": torch.nn.Parameter(torch.ones(2)), "up": weight})
+    handle.remove()
+    refuse_hooks({"up": weight})
 
 
 def _batch_of_step(pipeline: SimpleNamespace, inputs: dict[str, Any], target: torch.Tensor | None) -> None:
