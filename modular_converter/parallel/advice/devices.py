@@ -44,6 +44,8 @@ class Device:
     kernel_us: float
     launch_us: float
     backward_us: float
+    plain_us: float
+    token_us: float
     shared_us: float
     unit_us: float
 

@@ -214,10 +214,15 @@ def _small_model(place: torch.device) -> tuple[Any, dict[str, Any], RunUse]:
     return model, inputs, subject.use(2)
 
 
-def _passes(model: Any, inputs: dict[str, Any], place: torch.device) -> tuple[float, float]:
-    """The host's seconds of a forward and of a backward, without waiting for the device."""
-    forwards, backwards = [], []
+def _passes(model: Any, inputs: dict[str, Any], place: torch.device) -> tuple[float, float, float]:
+    """The host's seconds of a forward, of a backward, and of a forward without gradients; it does not wait for the device."""
+    forwards, backwards, plain = [], [], []
     for _ in range(2 + 2 * BATCHES):
+        _wait(place)
+        begin = time.perf_counter()
+        with torch.no_grad():
+            model(**inputs)
+        plain.append(time.perf_counter() - begin)
         _wait(place)
         begin = time.perf_counter()
         loss = loss_of(model(**inputs))
@@ -226,15 +231,19 @@ def _passes(model: Any, inputs: dict[str, Any], place: torch.device) -> tuple[fl
         forwards.append(middle - begin)
         backwards.append(time.perf_counter() - middle)
         model.zero_grad()
-    return statistics.median(forwards[2:]), statistics.median(backwards[2:])
+    return statistics.median(forwards[2:]), statistics.median(backwards[2:]), statistics.median(plain[2:])
 
 
 def _launches(place: torch.device) -> Figures:
     """The host's microseconds of an operation."""
     model, inputs, use = _small_model(place)
-    forward, backward = _passes(model, inputs, place)
+    forward, backward, plain = _passes(model, inputs, place)
     counts = [sum(len(getattr(one, name).kernels) for one in use.segments) for name in ("forward", "backward")]
-    return {"launch_us": forward / counts[0] * 1e6, "backward_us": backward / counts[1] * 1e6}
+    return {
+        "launch_us": forward / counts[0] * 1e6,
+        "backward_us": backward / counts[1] * 1e6,
+        "plain_us": plain / counts[0] * 1e6,
+    }
 
 
 def _links(place: torch.device, processes: int) -> Figures:

@@ -122,9 +122,13 @@ class Speed:
             total += max(kernel.flops / (peak * part), kernel.moved / moves, least)
         return total
 
-    def forward(self, one: SegmentUse, exchange: float, unit: WeightUnit | None = None) -> float:
-        """Seconds of the forward of a segment, without its exchanges of so many seconds; of a unit of ``fully_shard``."""
-        host = len(one.forward.kernels) * self.device.launch_us
+    def forward(self, one: SegmentUse, exchange: float, unit: WeightUnit | None = None, keeps: bool = True) -> float:
+        """Seconds of the forward of a segment, without its exchanges of so many seconds; of a unit of ``fully_shard``.
+
+        Args:
+            keeps: whether it keeps tensors for a backward.
+        """
+        host = len(one.forward.kernels) * (self.device.launch_us if keeps else self.device.plain_us)
         return self._longer(one.forward, host + (self.device.unit_us if unit else 0.0), exchange)
 
     def backward(self, one: SegmentUse, exchange: float, unit: WeightUnit | None = None) -> float:
@@ -194,16 +198,17 @@ def _inference(subject: ModelInQuestion, setting: LayoutSetting, speed: Speed, l
     compute = exchange = 0.0
     for segment in use.segments:
         own, unit = _exchanges(segment.forward, setting, links), units.get(segment.path) if setting.spreads else None
-        seconds = speed.forward(segment, own, unit)
+        seconds = speed.forward(segment, own, unit, keeps=False)
         gather = links.collective("gather", unit.gathered, setting.layout.shards, links.shards) if unit else 0.0
         compute, exchange = compute + seconds, exchange + own + max(0.0, gather - seconds)
     one = speed.device
     weights = sum(unit.part for unit in units.values())
     read = (weights + use.kept - use.result) / (one.bandwidth * 1e9 * one.moves)
-    launches = sum(len(segment.forward.kernels) for segment in use.segments) * one.launch_us * 1e-6
+    launches = sum(len(segment.forward.kernels) for segment in use.segments) * one.plain_us * 1e-6
     calls = sum(len(segment.forward.collectives) for segment in use.segments) * one.link_us * 1e-6
-    token = max(read, launches) + (calls if setting.layout.shares > 1 else 0.0)
-    return StepTime(compute + token * max(setting.tokens - 1, 0), exchange, token=token)
+    token = max(read, launches + one.token_us * 1e-6) + (calls if setting.layout.shares > 1 else 0.0)
+    asked = one.token_us * 1e-6 if setting.tokens > 1 else 0.0  # of the first token; one alone is a forward
+    return StepTime(compute + asked + token * max(setting.tokens - 1, 0), exchange, token=token)
 
 
 def timeline_of_stages(subject: ModelInQuestion, setting: LayoutSetting, cluster: Cluster) -> Timeline:
@@ -220,7 +225,7 @@ def _passes(setting: LayoutSetting, speed: Speed, links: Links, stages: Sequence
         forward = backward = 0.0
         for one in stage.segments:
             own = _exchanges(one.forward, setting, links), _exchanges(one.backward, setting, links)
-            forward += speed.forward(one, own[0]) + own[0]
+            forward += speed.forward(one, own[0], keeps=trains) + own[0]
             backward += speed.backward(one, own[1]) + own[1]
         costs.append(StageCost(forward, backward / 2, backward / 2))
     sent = max((abs(one.segments[0].backward.net) for one in stages[1:]), default=0.0) / (links.stages * 1e9)
