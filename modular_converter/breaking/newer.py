@@ -14,6 +14,7 @@ from modular_converter.breaking.facts import ModelTree
 from modular_converter.breaking.older import tree_at
 from modular_converter.check.cache.answers import KeptAnswers, load_outlines, store_outlines
 from modular_converter.check.conversions import find_conversions
+from modular_converter.convert.readings import Readings
 from modular_converter.convert.schedule import neighbour_files
 from modular_converter.convert.source.library import Library
 from modular_converter.files.read import text_of_content
@@ -55,7 +56,8 @@ def newer_tree(
         library = Library(settings)
         required = _required(paths, models, library, cache)
         reached = affected(edits.read, paths, library, required, answers.get)
-        for one in find_conversions(reached, settings, cache, stale=required).made.values():
+        stale = Readings(required, edits.read, edits.before, library)
+        for one in find_conversions(reached, settings, cache, stale=stale).made.values():
             texts |= one.files
             failures += (finding for finding in one.findings if finding.is_error)
     tree = tree_at(models, settings, texts)
@@ -97,11 +99,13 @@ class Edits(NamedTuple):
     """The others, with their texts at the commit."""
     methods: frozenset[str] = frozenset()
     """The methods of these others whose bodies may have changed."""
+    before: Mapping[str, str] = {}
+    """The texts at the commit of the files in `read` that were there."""
 
     @property
     def all_read(self) -> Edits:
         """The same, where a comparison reads all of them."""
-        return Edits(self.read.union(self.unread))
+        return Edits(self.read.union(self.unread), before={**self.before, **self.unread})
 
 
 def edits_since(ref: str, package: str, followed: Collection[str]) -> Edits:
@@ -111,14 +115,17 @@ def edits_since(ref: str, package: str, followed: Collection[str]) -> Edits:
     repository, real = WorkTrees().of(package), os.path.realpath(package)
     snapshot = repository.snapshot(repository.commit(ref))
     changed = list(snapshot.changes_below(real, lambda name: name.endswith(".py")))
-    blobs = {path: blob for path in changed if followed and (blob := snapshot.blob(path))}
+    blobs = {path: blob for path in changed if (blob := snapshot.blob(path))}
     older: dict[str, bytes] = {}
     with contextlib.suppress(GitError):  # then all of them count as read
         older.update(zip(blobs, repository.contents([*blobs.values()])))
-    unread, methods = {}, set[str]()
+    before, unread, methods = {}, {}, set[str]()
     for path, content in older.items():
         try:
-            old, new = (text_of_content(path, one) for one in (content, read_regular(path, MOST_BYTES, NO_FOLLOW)))
+            before[path] = old = text_of_content(path, content)
+            if not followed:
+                continue
+            new = text_of_content(path, read_regular(path, MOST_BYTES, NO_FOLLOW))
             word = os.path.basename(os.path.dirname(path)).replace("_", "")
             sides = [_outside(text, followed, word) for text in (old, new)]
         except (ConversionError, OSError, *UNPARSABLE):
@@ -131,6 +138,7 @@ def edits_since(ref: str, package: str, followed: Collection[str]) -> Edits:
         frozenset(place for path, place in places.items() if path not in unread),
         {places[path]: text for path, text in unread.items()},
         frozenset(methods),
+        {places[path]: text for path, text in before.items() if path not in unread},
     )
 
 

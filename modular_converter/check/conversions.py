@@ -16,6 +16,7 @@ from modular_converter.settings.values import Settings
 
 if TYPE_CHECKING:
     from modular_converter.check.compare import Difference
+    from modular_converter.convert.readings import Readings
     from modular_converter.convert.source.library import Library
 
 
@@ -61,7 +62,7 @@ def find_conversions(
     *,
     errors_only: bool = False,
     bar: Bar = no_bar,
-    stale: Mapping[str, frozenset[str]] | None = None,
+    stale: Readings | None = None,
 ) -> Conversions:
     """Look conversions up in the cache, convert the other files, and store what is new.
 
@@ -69,8 +70,8 @@ def find_conversions(
         cache_folder: None to go without a cache.
         errors_only: leave out the warnings of known conversions, unless the settings make errors of them.
         bar: shows the progress of the files that have to be converted.
-        stale: given where most generated files are stale, and stay so: what is made is then kept with its texts. See
-            `Run.stale`.
+        stale: given where most generated files are stale, and stay so: what is made is then kept with its texts, and heirs
+            that read nothing of what differs are known to be current. See `Run.stale`.
 
     Raises `ConversionError` when the formatter is missing.
     """
@@ -84,6 +85,8 @@ def find_conversions(
         return Conversions(known, {})
     from modular_converter.convert.batch import Run  # loads the whole converter
 
+    if stale is not None:
+        known = {**stale.current([path for path in paths if path not in known]), **known}
     with bar(len(paths) - len(known)) as advance:
         kept = StaleConversions(cache_folder, settings) if cache_folder and stale is not None else None
         run = Run(settings, workers=settings.workers, progress=advance, kept=kept, stale=stale)

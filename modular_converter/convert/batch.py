@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from modular_converter.convert.emit.format import FormatResult, format_files
 from modular_converter.convert.examine.report import examine
 from modular_converter.convert.pipeline import convert
 from modular_converter.convert.processes import Progress, Workers
+from modular_converter.convert.readings import Readings
 from modular_converter.convert.schedule import Schedule, cycles, dependencies, required_files
 from modular_converter.convert.silence import with_fixes, with_selected_findings, without_silenced
 from modular_converter.convert.source.library import Library, Observations
@@ -93,9 +95,8 @@ class Run:
     """What has been read from the same files before, and need not be read again."""
     kept: KeptConversions | None = None
     """What earlier runs have made."""
-    stale: Mapping[str, frozenset[str]] | None = None
-    """Where most generated files are stale, so that a conversion before those of its neighbours would be in vain:
-    `required_files` of modular files, as far as they are known."""
+    stale: Readings | None = None
+    """Where most generated files are stale, so that a conversion before those of its neighbours would be in vain."""
 
     @without_collector()
     def convert(self, paths: Collection[str], known: Mapping[str, Conversion] | None = None) -> list[Conversion]:
@@ -114,15 +115,15 @@ class Run:
         required = {
             path: known[path].requires
             if path in known
-            else (self.stale or {}).get(path) or required_files(path, library)
+            else (self.stale.required if self.stale else {}).get(path) or required_files(path, library)
             for path in sorted(set(paths))
         }
         needs = dependencies(required, self.settings)
         refused = _refuse_cycles(needs)
         done = {**known, **refused}
-        schedule = Schedule(
-            required, needs, known, refused, library.exists, speculates=not known and self.stale is None
-        )
+        concerns = functools.partial(self.stale.concerns, library) if self.stale else None
+        speculates = not known and self.stale is None
+        schedule = Schedule(required, needs, known, refused, library.exists, concerns, speculates=speculates)
         with Workers(library, self.workers) as workers:
             while ready := schedule.next_round():
                 batch = [replace(one, requires=required[one.path]) for one in self._batch(ready, library, workers)]

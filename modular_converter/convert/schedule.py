@@ -148,6 +148,7 @@ class Schedule:
         known: Mapping[str, Conversion],
         refused: Collection[str],
         exists: Callable[[str], bool],
+        concerns: Callable[[str, str], bool] | None = None,
         *,
         speculates: bool,
     ) -> None:
@@ -159,6 +160,7 @@ class Schedule:
             known: conversions that hold so far.
             refused: files that are not converted at all.
             exists: whether there is a file, on disk or among the texts of the run.
+            concerns: whether a modular file that is not yet converted reads what has changed in a file; None for yes.
             speculates: whether a file is converted as soon as its neighbours can be read. Where they have mostly
             changed, as where most files are known, a conversion before them would be in vain.
         """
@@ -167,7 +169,7 @@ class Schedule:
         self._heirs: defaultdict[str, list[str]] = defaultdict(list)
         self._readers: defaultdict[str, set[str]] = defaultdict(set)
         self._times: Counter[str] = Counter()
-        self._speculates = speculates
+        self._speculates, self._concerns = speculates, concerns
         self._pending = needs.keys() - known.keys() - set(refused)
         self._touched = set(self._pending)
         for path, needed in needs.items():
@@ -200,7 +202,9 @@ class Schedule:
             self._add_reads(conversion)
         for file, source in changed.items():
             for path in self._readers[file]:
-                if path != source and file in _reads(done[path]) and self._times[path] <= len(self._needs):
+                if path == source or file not in _reads(done[path]) or self._times[path] > len(self._needs):
+                    continue
+                if path in self._pending or self._times[path] or not self._concerns or self._concerns(path, file):
                     self._pending.add(path)
                     self._touched.add(path)
 

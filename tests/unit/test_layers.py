@@ -61,6 +61,7 @@ FLOORS = {
         "pipeline",
         "silence",
         "schedule",
+        "readings",
         "batch",
     ),
     "modular_converter.check": (
