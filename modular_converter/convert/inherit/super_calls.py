@@ -35,6 +35,7 @@ from modular_converter.model.bindings import EMPTY, Function, bindings_of, param
 from modular_converter.model.class_blocks import SUPER_KWARGS
 from modular_converter.model.nodes import children, decorators_of, is_super_statement, method_call, walk
 from modular_converter.model.overriding import first_parameter, mappings, starred
+from modular_converter.model.unbound import read_unbound
 from modular_converter.rules import calls_of_super, merged_bodies
 
 
@@ -65,6 +66,7 @@ def merge_statements(
     merge.findings.extend(_check_set_up(bodies, body))
     differing = [*_check_replacements(bodies, body.replaced)] or [
         *_check_local_names(bodies, body),
+        *_check_unbound(bodies),
         *check_names(bodies, [*bodies.above, *merged, *appended], merged, merge.around.module_names),
     ]
     merge.findings.extend(differing)
@@ -238,6 +240,15 @@ def _check_local_names(bodies: Bodies, body: _Merged) -> Iterator[ClassFinding]:
             reader = next((one for one in below if one in bodies.of_parent and target in one.effects.reads), None)
             if reader is not None:
                 yield finding_at(override.node, merged_bodies.read_by_parent, target, reader.normal, bodies.name)
+
+
+def _check_unbound(bodies: Bodies) -> Iterator[ClassFinding]:
+    """Report local names of the child that the parent's lines read where they may not have given their own a value."""
+    own = bodies.parameters.union(*(line.effects.binds for line in bodies.before))
+    names = (own & bodies.locals_of_parent) - parameters_of(bodies.parent)
+    for name, reader in read_unbound([line.node for line in bodies.theirs] if names else (), names).items():
+        binder = next((line.node for line in bodies.before if name in line.effects.binds), bodies.call)
+        yield finding_at(binder, merged_bodies.read_by_parent, name, ast.unparse(reader), bodies.name)
 
 
 def _reach_the_end(bodies: Bodies, merged: list[Line], appended: list[Line]) -> list[Line]:

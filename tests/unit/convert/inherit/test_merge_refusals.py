@@ -182,6 +182,11 @@ TOLD = {
         "def f(self, m):\n    std = 0.02\n    m.set(std)",
         "MC321",
     ),
+    "a local name that the parent's lines may not have bound": (
+        "def f(self, xs):\n    i = 9\n    self.a = i\n    return super().f(xs)",
+        "def f(self, xs):\n    for i in xs:\n        pass\n    return i",
+        "MC321",
+    ),
     "a parameter that the parent rebinds": (
         "def f(self, x):\n    super().f(x)\n    return x",
         "def f(self, x):\n    x = x + 1\n    self.b = x",
