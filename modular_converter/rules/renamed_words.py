@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule
@@ -16,7 +17,7 @@ from modular_converter.rules._words import name_heirs
 
 
 if TYPE_CHECKING:
-    from modular_converter.facts import ClassFacts, Facts, GeneratedDefinition, Parent
+    from modular_converter.facts import ClassFacts, Facts, Parent
     from modular_converter.model.class_blocks import Method
 
 
@@ -110,11 +111,46 @@ def check_renamed_attribute(facts: Facts) -> Iterator[Finding]:
     """Find members of parents, their parameters and keys that the child's own code uses under their old names."""
     for heir, parent in facts.heirs:
         if _has_old_words(facts, heir, parent):
-            copies = [one for one in facts.generated.values() if one.copied_from == parent.neighbour.path]
-            keys = _kept_texts(heir, parent).union(*(QUOTED_WORD.findall(one.text) for one in copies))
-            found = [*_check_members(facts, heir, parent), *_check_texts(facts, heir, parent, keys)]
-            found += [*_check_keywords(facts, heir, parent, keys), *_check_elsewhere(facts, heir, parent, copies)]
-            yield from {one.location: one for one in reversed(found)}.values()
+            found: dict[Location, Finding] = {}
+            for one in _uses_of_old_names(facts, heir, parent):
+                found.setdefault(one.location, one)
+            yield from found.values()
+
+
+def _uses_of_old_names(facts: Facts, heir: ClassFacts, parent: Parent) -> Iterator[Finding]:
+    """The same of one class, the nearest meanings first: members, used or overridden; words in quotes, such as keys;
+    keywords of calls; attributes of other objects, keywords and parameters. A parameter counts in a method that overrides
+    one, and in a function that is handed to inherited code.
+    """
+    copies = [one for one in facts.generated.values() if one.copied_from == parent.neighbour.path]
+    keys = _kept_texts(heir, parent).union(*(QUOTED_WORD.findall(one.text) for one in copies))
+
+    @functools.cache  # it is seldom asked for
+    def theirs() -> frozenset[str]:
+        return frozenset(_words(parent)).union(*(one.uses for one in copies))
+
+    def has_member(name: str) -> bool:
+        return _is_of_parent(facts, heir, parent, name)
+
+    yield from _under_old_names(facts, heir, parent, _uses(heir), has_member)
+    yield from _under_old_names(facts, heir, parent, _called_on_super(heir), has_member)
+    own_texts = dict(reversed([*_texts(heir.members.methods)]))  # the first place of each
+    yield from _under_old_names(facts, heir, parent, own_texts, keys.__contains__)
+    yield from _check_keywords(facts, heir, parent, keys)
+    yield from _under_old_names(facts, heir, parent, _words(heir), lambda word: word in theirs())
+
+
+def _under_old_names(
+    facts: Facts, heir: ClassFacts, parent: Parent, own: Mapping[str, ast.AST], has: Callable[[str], bool]
+) -> Iterator[Finding]:
+    """The words of a class, each with its first place, that inherited code has under their new names alone.
+
+    A child that deals with both names knows of the renaming (camembert deletes the new one, and sets the old).
+    """
+    for old, node in own.items():
+        new = facts.renamed(parent, old)
+        if new != old and new not in own and has(new) and not has(old):
+            yield renamed_attribute(facts.at_node(heir, node), old, new, parent.written)
 
 
 def _has_old_words(facts: Facts, heir: ClassFacts, parent: Parent) -> bool:
@@ -129,52 +165,21 @@ def _has_old_words(facts: Facts, heir: ClassFacts, parent: Parent) -> bool:
     return any(times > 0 and facts.renamed(parent, word) != word for word, times in words.items())
 
 
-def _check_members(facts: Facts, heir: ClassFacts, parent: Parent) -> Iterator[Finding]:
-    """Members used or overridden under their old names.
-
-    A child that deals with both names knows of the renaming (camembert deletes the new one, and sets the old).
-    """
-    uses = _uses(heir)
-    found = {old: node for old, node in uses.items() if facts.renamed(parent, old) not in uses}
-    for old, node in (found | _called_on_super(heir)).items():
-        new = facts.renamed(parent, old)
-        if new != old and _is_of_parent(facts, heir, parent, new) and not _is_of_parent(facts, heir, parent, old):
-            yield renamed_attribute(facts.at_node(heir, node), old, new, parent.written)
-
-
-def _check_texts(facts: Facts, heir: ClassFacts, parent: Parent, keys: Set[str]) -> Iterator[Finding]:
-    """Words in quotes, such as keys, that inherited code has under another name. A child with both knows of it."""
-    own = dict(reversed([*_texts(heir.members.methods)]))  # the first place of each
-    for old, node in own.items():
-        new = facts.renamed(parent, old)
-        if new != old and new in keys and new not in own and old not in keys:
-            yield renamed_attribute(facts.at_node(heir, node), old, new, parent.written)
-
-
 def _check_keywords(facts: Facts, heir: ClassFacts, parent: Parent, keys: Set[str]) -> Iterator[Finding]:
-    """Keywords of calls of inherited methods whose parameters, or keys of `**kwargs`, have other names."""
-    for keyword, method in _keywords(heir, parent):
-        old, arguments = keyword.arg or "", method.node.args
-        new = facts.renamed(parent, old)
-        taken = {one.arg for one in (*arguments.args, *arguments.kwonlyargs)}
-        if new != old and (new in taken or (arguments.kwarg and new in keys)):
-            yield renamed_attribute(facts.at_node(heir, keyword), old, new, f"{parent.written}.{method.name}")
-
-
-def _check_elsewhere(
-    facts: Facts, heir: ClassFacts, parent: Parent, copies: Iterable[GeneratedDefinition]
-) -> Iterator[Finding]:
-    """Attributes of other objects, keywords and parameters that all inherited code has under another name.
-
-    A parameter counts in a method that overrides one, and in a function that is handed to inherited code.
+    """Keywords of calls `self.method(…)` of methods that the parent alone defines, whose parameters, or keys of `**kwargs`,
+    have other names.
     """
-    own = _words(heir)
-    renamed = {old: new for old in own if (new := facts.renamed(parent, old)) != old and new not in own}
-    theirs = frozenset(_words(parent)).union(*(one.uses for one in copies)) if renamed else frozenset()
-    for old, new in renamed.items():
-        if new in theirs and old not in theirs:
-            node = own[old]
-            yield renamed_attribute(facts.at_node(heir, node), old, new, parent.written)
+    inherited = parent.members.by_name.keys() - heir.members.by_name.keys()
+    for caller in heir.members.methods:
+        for call in (call for scope in caller.bindings.everywhere for call in scope.calls):
+            if isinstance(call.func, ast.Attribute) and call.func.attr in inherited and caller.owns(call.func):
+                arguments = parent.members.by_name[call.func.attr].node.args
+                taken = {one.arg for one in (*arguments.args, *arguments.kwonlyargs)}
+                for keyword in call.keywords:
+                    old, new = keyword.arg or "", facts.renamed(parent, keyword.arg or "")
+                    if new != old and (new in taken or (arguments.kwarg and new in keys)):
+                        method = f"{parent.written}.{call.func.attr}"
+                        yield renamed_attribute(facts.at_node(heir, keyword), old, new, method)
 
 
 def _words(owner: ClassFacts | Parent) -> dict[str, ast.AST]:
@@ -199,15 +204,6 @@ def _called_on_super(heir: ClassFacts) -> dict[str, ast.AST]:
     """The methods that a class calls as `super().name()`, each with its first place."""
     calls = (call for method in heir.members.methods for call in method.super_calls if call.method != method.name)
     return {call.method: call.node for call in calls}
-
-
-def _keywords(heir: ClassFacts, parent: Parent) -> Iterator[tuple[ast.keyword, Method]]:
-    """The keywords of calls `self.method(…)` of methods that the parent alone defines."""
-    methods = parent.members.by_name.keys() - heir.members.by_name.keys()
-    for method in heir.members.methods:
-        for call in (call for scope in method.bindings.everywhere for call in scope.calls):
-            if isinstance(call.func, ast.Attribute) and call.func.attr in methods and method.owns(call.func):
-                yield from ((one, parent.members.by_name[call.func.attr]) for one in call.keywords)
 
 
 def _uses(heir: ClassFacts) -> dict[str, ast.AST]:
