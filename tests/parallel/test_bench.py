@@ -101,6 +101,23 @@ def test_every_style_of_a_rule_is_explained(utils):
     assert f"<!-- styles: start -->\n{utils('write_plan_docs').styles()}\n<!-- styles: end -->" in page
 
 
+def test_each_type_with_a_plan_has_a_row_or_a_reason(utils):
+    pytest.importorskip("transformers")
+    page = utils("write_plan_docs")
+    rows = [
+        {"model": "llama", "state": "verified", "reason": "", "committed": {"outcome": "same"}},
+        {"model": "step3p7", "state": "verified", "reason": "", "committed": {"types": ["step3p5"]}},
+        {"model": "gemma3n_text", "state": "failed", "reason": "BuildError: x"},
+    ]
+    said = page.types_without_row(rows)
+    assert f"1 of the {len(page.types_with_plan())} types with a plan have a row of their own" in said
+    assert "1 are parts of the model of another row (step3p5 in step3p7)" in said
+    assert "because no small instance of their models runs (gemma3n_text)" in said
+    assert "the model classes of llama (exaone, internlm3, iquestcoder)" in said
+    reasons = said.partition("have none because ")[2]
+    assert all(name in said for name in page.types_with_plan()) and "step3p5" not in reasons
+
+
 def test_a_part_of_a_page_is_replaced_alone(utils, tmp_path):
     page, write_part = tmp_path / "page.md", utils("marked_pages").write_part
     page.write_text("above\n<!-- a: start -->\nold\n<!-- a: end -->\nbelow\n<!-- b: start -->\n<!-- b: end -->\n")

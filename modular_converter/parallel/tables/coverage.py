@@ -9,7 +9,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from transformers.models.auto import configuration_auto
 
 from modular_converter.parallel.choice.fit import fit
 from modular_converter.parallel.choice.skeleton import skeleton_of
-from modular_converter.parallel.errors import BuildError, PlanError, one_line
+from modular_converter.parallel.errors import PlanError, one_line
 from modular_converter.parallel.plans.emit import inexpressible_for_library
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import fitting, resolve
@@ -128,50 +127,6 @@ def have_row_here(types: Iterable[str], model: Any) -> bool:
     from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 
     return any(name == model.config.model_type or name not in MODEL_MAPPING_NAMES for name in types)
-
-
-@cache
-def types_with_plan() -> tuple[str, ...]:
-    """All model types of the library with a ``base_model_tp_plan``, sorted."""
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-
-    return tuple(sorted(name for name in CONFIG_MAPPING if getattr(CONFIG_MAPPING[name], "base_model_tp_plan", None)))
-
-
-def types_without_row(rows: Iterable[Row]) -> str:
-    """How many model types with a plan have a row of their own or are parts of one, and why the others have none."""
-    rows = list(rows)
-    having = [row for row in rows if row.get("committed")]
-    own = {row["model"] for row in having}
-    inside = {name: row["model"] for row in reversed(having) for name in row["committed"].get("types", ())}
-    failed = {row["model"]: row["reason"] for row in rows if row["state"] == "failed"}
-    wanted = types_with_plan()
-    parts = [f"{name} in {inside[name]}" for name in wanted if name not in own and name in inside]
-    missing = [name for name in wanted if name not in own and name not in inside]
-    said = [f"{sum(name in own for name in wanted)} of the {len(wanted)} types with a plan have a row of their own"]
-    said += [f"{len(parts)} are parts of the model of another row ({', '.join(parts)})"] if parts else []
-    reasons: dict[str, list[str]] = {}
-    for name in missing:
-        reasons.setdefault(_why_none(name, failed), []).append(name)
-    said += [f"{len(names)} have none because {why} ({', '.join(names)})" for why, names in reasons.items()]
-    return "; ".join(said) + "."
-
-
-def _why_none(name: str, failed: dict[str, str]) -> str:
-    """Why a model type with a plan has no row for it."""
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-
-    if name in failed:
-        return "no small instance of their models runs"
-    try:
-        config = target_of(name).load()[1]
-    except BuildError:
-        return "the library lists no base model for them, and no model with a row has them as parts"
-    except PlanError as error:
-        return one_line(error, 100)
-    if config is not CONFIG_MAPPING[name]:
-        return f"the library runs them with the model classes of {config.model_type}"
-    return "they are not among these rows"
 
 
 SIZES = (2, 3, 4, 8)
@@ -411,9 +366,14 @@ _HEAD = (
 
 def markdown(rows: list[Row], versions: str, date: str) -> str:
     """The coverage as Markdown: counts, the derived plans, and the plans in the source beside them."""
-    parts = [summary(rows, versions, date), "", *_HEAD, *(_line(row) for row in _sorted(rows))]
+    parts = [summary(rows, versions, date), "", plan_table(rows)]
     beside = committed_section(rows)
     return "\n".join(parts + (["", beside] if beside else [])) + "\n"
+
+
+def plan_table(rows: Iterable[Row]) -> str:
+    """The derived plans, a line for each row, in alphabetical order."""
+    return "\n".join([*_HEAD, *(_line(row) for row in _sorted(rows))])
 
 
 def summary(rows: list[Row], versions: str, date: str) -> str:
@@ -423,21 +383,18 @@ def summary(rows: list[Row], versions: str, date: str) -> str:
     counts = [f"{sum(row['state'] == 'verified' for row in rows)} of {len(rows)} model types verified"]
     counts += [f"{len(verified)} of {len(named)} model folders have a verified plan"] if named else []
     took = [_took("deriving", "derive_s", rows), _took("proving on processes", "prove_s", rows)]
-    said = [", ".join(counts) + f" ({versions}, {date}).", *took, _sizes(rows) + scope(rows)]
+    said = [", ".join(counts) + f" ({versions}, {date}).", *took, scope(rows)]
     return " ".join(filter(None, said))
 
 
 def scope(rows: list[Row]) -> str:
-    """The number of verified plans that were proven in each situation."""
+    """The number of verified plans that hold at published sizes, and that were proven in each situation."""
     found = [row["evidence"] for row in rows if row["state"] == "verified" and "evidence" in row]
     counted = Counter(situation for evidence in found for situation in evidence["situations"])
     said = [f"{counted[situation]} with {situation}" for situation in sorted(counted)]
     twice = sum(evidence["draws"] > 1 for evidence in found)
-    return (
-        f"Proven on 2 and 4 ranks, {twice} of {len(found)} with two draws of weights, {', '.join(said)}."
-        if found
-        else ""
-    )
+    proven = f"Proven on 2 and 4 ranks, {twice} of {len(found)} with two draws of weights, {', '.join(said)}."
+    return _sizes(rows) + (proven if found else "")
 
 
 def _took(what: str, key: str, rows: list[Row]) -> str:
@@ -449,15 +406,6 @@ def _took(what: str, key: str, rows: list[Row]) -> str:
     return f"{what.capitalize()} took {statistics.median(times):.2f} s in the median, {slow} of {len(times)} more than {SLOW_S} s."
 
 
-def classics(rows: list[Row]) -> str:
-    """The table of the models with policies in parallelformers, and how many have 90 % of their layer weights sharded."""
-    wanted = {name.removeprefix("folder:") for name in CLASSICS.split()}
-    own = [row for row in rows if row["model"] in wanted]
-    good = sum(row["state"] == "verified" and row.get("share", 0) >= 0.9 for row in own)
-    said = f"{good} of {len(wanted)} verified with at least 90 % sharded. {_sizes(own)}{scope(own)}".strip()
-    return "\n".join([said, "", *_HEAD, *map(_line, _sorted(own))])
-
-
 def _sizes(rows: list[Row]) -> str:
     """The number of plans that hold at published sizes, for each number of devices."""
     found = [row["holds_at"] for row in rows if "holds_at" in row]
@@ -465,13 +413,7 @@ def _sizes(rows: list[Row]) -> str:
     return f"At published sizes hold {', '.join(counts)}. " if counts else ""
 
 
-def others(rows: list[Row]) -> str:
-    """The table of the models that are not among the classics."""
-    wanted = {name.removeprefix("folder:") for name in CLASSICS.split()}
-    return "\n".join([*_HEAD, *(_line(row) for row in _sorted(rows) if row["model"] not in wanted)])
-
-
-def _sorted(rows: list[Row]) -> list[Row]:
+def _sorted(rows: Iterable[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: str(row["model"]))
 
 

@@ -1,4 +1,4 @@
-"""Plans in the classes of a model and its parts; types without a row; plans with which transformers' loader is wrong."""
+"""Plans in the classes of a model and its parts; plans with which transformers' loader is wrong."""
 
 import pytest
 
@@ -9,8 +9,6 @@ from modular_converter.parallel.tables.coverage import (  # noqa: E402
     have_row_here,
     plan_in_classes,
     types_in,
-    types_with_plan,
-    types_without_row,
 )
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
 
@@ -30,21 +28,6 @@ def test_rules_that_transformers_adds_are_left_out():
     assert "embed_tokens" in model.tp_plan
     assert plan_in_classes(model) == model.config.base_model_tp_plan
     assert plan_in_classes(build(target_of("gpt2")).model) == {}
-
-
-def test_each_type_with_a_plan_has_a_row_or_a_reason():
-    rows = [
-        {"model": "llama", "state": "verified", "reason": "", "committed": {"outcome": "same"}},
-        {"model": "step3p7", "state": "verified", "reason": "", "committed": {"types": ["step3p5"]}},
-        {"model": "gemma3n_text", "state": "failed", "reason": "BuildError: x"},
-    ]
-    said = types_without_row(rows)
-    assert f"1 of the {len(types_with_plan())} types with a plan have a row of their own" in said
-    assert "1 are parts of the model of another row (step3p5 in step3p7)" in said
-    assert "because no small instance of their models runs (gemma3n_text)" in said
-    assert "the model classes of llama (exaone, internlm3, iquestcoder)" in said
-    reasons = said.partition("have none because ")[2]
-    assert all(name in said for name in types_with_plan()) and "step3p5" not in reasons
 
 
 @pytest.mark.parametrize("name", ["hrm_text", "step3p7"])
