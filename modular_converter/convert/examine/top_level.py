@@ -15,10 +15,10 @@ from modular_converter.convert.inline.collect import EmittedDefinition, Generate
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import RenamedModule
 from modular_converter.findings import Finding, Location, locate_word
-from modular_converter.model.bindings import bindings_of, covers
+from modular_converter.model.bindings import FUNCTIONS, MUTATORS, bindings_of, covers, fills
 from modular_converter.model.class_blocks import ClassChange, changes_below, parse_class
 from modular_converter.model.module import DEFINITIONS, ImportedName, Module, Role, Statement, has_unread_names
-from modular_converter.model.nodes import decorators_of, parse
+from modular_converter.model.nodes import decorators_of, parse, walk
 from modular_converter.rules import double_meanings, lost_code
 
 
@@ -72,7 +72,8 @@ def _changed_parents(neighbours: Neighbourhood, files: GeneratedFiles, text: str
     for heir in neighbours.classes.values():
         if found := neighbours.parent_of(heir):
             heirs.setdefault(found[1:], []).append(heir)
-    copied = {name for file in files.files for name in file.definitions} - set(neighbours.classes)
+    of_files = {name for file in files.files for name in file.definitions}
+    copied = of_files - set(neighbours.classes)
     for dotted, renamed in neighbours.neighbours.items():
         module, rename = renamed.neighbour.module, renamed.definitions.renamer.name
         for line, changed in _changes(module):
@@ -83,7 +84,13 @@ def _changed_parents(neighbours: Neighbourhood, files: GeneratedFiles, text: str
                     where = locate_word(neighbours.target.path, of_class[0].name if of_class else one, text)
                     is_class = module.definitions[one].role is Role.CLASS
                     yield lost_code.in_neighbour(where, one, place, is_class=is_class)
-        for holder, statement in _entries_displaced(renamed, copied, files):
+        kept = {*of_files, *(name for neighbour, name in heirs if neighbour == dotted)}
+        holders = {
+            name for name, one in module.definitions.items() if one.role is not Role.CLASS and rename(name) in copied
+        }
+        left_out = [one for one in module.statements if rename(one.name) not in kept]
+        lost = _lost_changes(module, holders, left_out) if holders else ()
+        for holder, statement in (*_entries_displaced(renamed, copied, files), *lost):
             place = f"{os.path.basename(renamed.neighbour.path)}:{statement.line}"
             where = locate_word(neighbours.target.path, rename(statement.name), text)
             yield lost_code.in_neighbour(where, holder, place, is_class=False)
@@ -129,6 +136,38 @@ def _entries_displaced(
             emitted = (file.definitions[rename(name)] for file in files.files if rename(name) in file.definitions)
             if any(one.origin.path != path and one.origin.how != "merged" for one in emitted):
                 yield holder, renamed.neighbour.module.definitions[name]
+
+
+def _lost_changes(module: Module, holders: Set[str], left_out: Sequence[Statement]) -> Iterator[tuple[str, Statement]]:
+    """The `holders` whose objects other definitions fill where they stand, though these are left out: by themselves or by a
+    function that they call, as in `size = note(6)` in the body of a class. Each with the definition.
+    """
+    filled = re.compile(rf"\b({'|'.join(sorted(holders))})(?:\[|\.(?:{'|'.join(sorted(MUTATORS))})\()")
+
+    def filled_by(parts: Sequence[ast.AST], text: str) -> set[str]:
+        return {name for name in {*filled.findall(text)} if any(fills(part, name) for part in parts)}
+
+    using = ((one.name, one.text) for one in module.statements if one.role is Role.FUNCTION and holders & one.uses)
+    filling = {
+        name: names for name, text in using if filled.search(text) and (names := filled_by([parse(text)], text))
+    }
+    for one in left_out:
+        if one.role not in DEFINITIONS or one.uses.isdisjoint(filling.keys() | holders):
+            continue
+        if not one.uses.isdisjoint(filling) or filled.search(one.text):
+            parts = [part for node in parse(one.text).body for part in _run_at_once(node)]
+            called = {getattr(node.func, "id", "") for node in walk(*parts) if isinstance(node, ast.Call)}
+            names = filled_by(parts, one.text).union(*(filling[name] for name in called & filling.keys()))
+            yield from ((name, one) for name in sorted(names))
+
+
+def _run_at_once(node: ast.stmt) -> list[ast.AST]:
+    """The parts of a definition that run where it stands: not the bodies of functions."""
+    if isinstance(node, ast.ClassDef):
+        return [part for inner in node.body for part in _run_at_once(inner)]
+    if isinstance(node, FUNCTIONS):
+        return [*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)]
+    return [node]
 
 
 def _line_of(change: ClassChange, statement: Statement) -> int:

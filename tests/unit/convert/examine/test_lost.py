@@ -346,6 +346,40 @@ def test_the_cure_of_a_change_in_the_neighbour(tmp_path, changed, cure):
     assert found.help.startswith(cure) and f"modeling_old.py:{place}" in found.message
 
 
+KNOWN = "KNOWN = []\n\n\ndef note(x):\n    KNOWN.append(x)\n    return x\n\n\n"
+READING = "class OldMLP:\n    first = note(1)\n\n    def forward(self, x):\n        return len(KNOWN)\n\n\n"
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        "class OldOther:\n    size = note(6)\n",
+        "class OldOther:\n    KNOWN.append(6)\n",
+        "SIX = note(6)\n",
+        "SIX = KNOWN[:1].pop() or KNOWN.pop()\n",
+        "def other(x=note(6)):\n    return x\n",
+    ],
+)
+def test_a_definition_that_is_left_out_and_fills_another(tmp_path, lost):
+    conversion = convert(tmp_path, CHILD, neighbour=f"{KNOWN}{READING}{lost}")
+    [found] = [one for one in conversion.findings if one.is_error]
+    place = (KNOWN + READING).count("\n") + 1
+    assert found.code == "MC506" and f"`KNOWN` below its definition, at modeling_old.py:{place}" in found.message
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [
+        (f"{KNOWN}class OldOther:\n    size = note(6)\n\n\n{READING}    other = OldOther\n", 2),
+        (f"{KNOWN}{READING}class OldOther:\n    def forward(self):\n        KNOWN.append(note(6))\n", 1),
+        (f"{KNOWN}KNOWN.append(0)\n\n\n{READING}", 2),
+    ],
+    ids=["it comes along", "it runs later", "it belongs to the table"],
+)
+def test_what_fills_a_table_and_is_not_lost(tmp_path, text, length):
+    assert execute(convert(tmp_path, CHILD, neighbour=text))["NewMLP"]().forward(1) == length
+
+
 def test_a_long_statement_is_shown_in_part(tmp_path):
     long = f"print(1, {'2' * SHOWN})\n"
     [found] = [one for one in convert(tmp_path, CHILD + long, neighbour=NEIGHBOUR).findings if one.is_error]
