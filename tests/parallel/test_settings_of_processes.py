@@ -6,7 +6,7 @@ import pytest
 
 
 pytest.importorskip("transformers")
-from tests.parallel.launch import launch, line_of  # noqa: E402
+from tests.parallel.launch import launch, line_of, lines_of  # noqa: E402
 
 
 @pytest.mark.parametrize("layout", ["tp2", "fsdp2"])
@@ -55,3 +55,25 @@ def test_a_step_of_stages_is_refused_on_all_processes_or_on_none():
         assert all("were given different batches" in one for one in told[name]), told[name]
     assert all("has a hook on its gradient" in one for one in told["hooked"])
     assert told["after"] == told["unhooked"] == ["", ""]
+
+
+# In a layout whose stages several processes divide, others wait for the hook's process inside of the stage.
+@pytest.mark.parametrize(
+    ("count", "cases"),
+    [
+        (2, ("Pipeline:1F1B",)),
+        pytest.param(2, ("pp2:1F1B", "Pipeline:ZBVZeroBubble", "Pipeline:Interleaved1F1B"), marks=pytest.mark.slow),
+        pytest.param(4, ("pp2.tp2:1F1B", "pp2.fsdp2:1F1B"), marks=pytest.mark.slow),
+    ],
+)
+def test_an_error_of_one_process_in_a_step_of_stages_is_told_to_all(count, cases):
+    for told in lines_of(count, "tests/parallel/failed_in_stages_script.py", *cases):
+        names = [name for name in told if name != "before" and not name.endswith("after")]
+        assert all(not any(told[name]) for name in told if name not in names), told
+        assert names == ["loss"] or len(names) == 5
+        for name in names:
+            own = [one for one in told[name] if not one.startswith("ApplyError: process ")]
+            others = [one for one in told[name] if one not in own]
+            assert len(own) == 1 and len(others) == count - 1, (name, told[name])
+            assert "failed in this call, which all compute together: ValueError: of one process" in others[0]
+            assert all(one.endswith("ValueError: of one process") for one in others)

@@ -105,7 +105,7 @@ class CallsOfAll:
         name = hashlib.sha256(repr(self.ranks).encode()).hexdigest()[:16]
         _MADE[name] += 1  # processes make their models together; each model has its own keys in the store
         self.key, self.number, self.noted = f"modular_converter/calls/{name}/{_MADE[name]}", 0, 0
-        self.refused_before = ""
+        self.refused_before, self.batch_key = "", ""
         _CALLS.add(self)
 
     def begin(
@@ -127,7 +127,7 @@ class CallsOfAll:
             try:
                 notes = self._met(json.dumps(own) if any(own.values()) else "", refused)
             except ApplyError as error:
-                default_store().delete_key(self._batch_key(self.number + 1, batch))
+                default_store().delete_key(self.batch_key)
                 self.left(error)
                 raise
             self._clear()
@@ -138,15 +138,27 @@ class CallsOfAll:
 
     def _other_batch(self, part: int, known: str) -> ApplyError | None:
         """The error of this process if another one has begun the call with another batch of the same data rank."""
-        store = default_store()
-        key, before = (self._batch_key(number, (part, known)) for number in (self.number + 1, self.number))
-        first, _, other = store.compare_set(key, "", f"{self.own} {known}").decode().partition(" ")
+        store, before = default_store(), self.batch_key
+        self.batch_key = f"{self.key}/{self.number + 1}/batch/{part}"
+        first, _, other = store.compare_set(self.batch_key, "", f"{self.own} {known}").decode().partition(" ")
         if first == str(self.own):
             store.delete_key(before)  # all have compared it, since all have begun the last call
         return None if other == known else _other_batches(int(first), self.own)
 
-    def _batch_key(self, number: int, batch: tuple[int, str] | None) -> str:
-        return f"{self.key}/{number}/batch/{batch[0] if batch else 0}"
+    def ended(self, error: Exception | None) -> None:
+        """Wait until all have computed a call to its end, which processes with an error of their own have done, too.
+
+        Raises the error, and on all other processes ``ApplyError`` with it.
+        """
+        if len(self.ranks) > 1:
+            notes = self._met(json.dumps({"failed": one_line(error.__cause__ or error, 600)}) if error else "", None)
+            rank = next((rank for rank, note in notes.items() if note.get("failed")), None)
+            if error is None and rank is not None:
+                raise ApplyError(
+                    f"process {rank} failed in this call, which all compute together: {notes[rank]['failed']}"
+                )
+        if error is not None:
+            raise error
 
     @contextlib.contextmanager
     def computed(self) -> Iterator[None]:

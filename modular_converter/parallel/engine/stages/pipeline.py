@@ -38,13 +38,15 @@ from modular_converter.parallel.engine.stages.micro_batches import (
 from modular_converter.parallel.engine.stages.scheduled_stage import (
     ActionClock,
     ClockedStage,
+    FirstError,
     ScheduledStage,
     bare_leaves,
+    own_loss,
     refuse_parts_of_one_result,
     what_was_not_handed_over,
     with_late_receives,
 )
-from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.errors import ApplyError, one_line
 from modular_converter.parallel.pipeline.chain import cuts_of_balance, spans
 from modular_converter.parallel.pipeline.flow import LayerFlow, flow_of, layer_paths, layers_entry
 from modular_converter.parallel.pipeline.prove import cuts_of, derive_pipeline, proven_pipeline_plan
@@ -316,7 +318,7 @@ class Pipeline(StageWeights):
         own_group: Any = dist.group.WORLD if group is None else group
         self._group, self._loss, self._chunks = own_group, loss, chunks
         self._everyone, self._part = self._everyone_of(own_group)
-        self._marks = Marks()
+        self._marks, self._errors = Marks(), FirstError(self._everyone.size == dist.get_world_size(own_group))
         self._calls, self._settings = CallsOfAll(dist.get_process_group_ranks(self._everyone.group)), dict[str, str]()
         self._config = getattr(model, "config", None)
         self._schedule = schedule_named(schedule)
@@ -409,7 +411,8 @@ class Pipeline(StageWeights):
         Returns:
             The mean loss of the micro-batches in float32, on every process.
 
-        Raises ``ApplyError`` without target and labels, and for batches that cannot be divided, as `batch_of` does.
+        Raises ``ApplyError`` without target and labels, and for batches that cannot be divided, as `batch_of` does. An error of
+        ``loss``, or of a hook where a process has its stages alone, is one on all; gradients are then of a part of the batch.
         """
         batch = self._begun("step", (args, inputs, target), lambda: self._batch_of_step(args, inputs, target))
         losses: list[torch.Tensor] = []
@@ -419,7 +422,9 @@ class Pipeline(StageWeights):
             given = None if self._last_stage is None else losses
             with summed_gradients(self._shared):
                 scheduled.step(micro_batch=torch.arange(self._chunks), losses=given, return_outputs=False, target=goal)
-            return self._everywhere(losses)
+                total = self._everywhere(losses)  # which a process that has ended cannot join
+                self._calls.ended(self._errors.error)
+            return total
 
     def _batch_of_step(self, args: tuple[Any, ...], inputs: dict[str, Any], target: torch.Tensor | None) -> Batch:
         inputs = self._named(args, inputs) if args else inputs
@@ -465,7 +470,8 @@ class Pipeline(StageWeights):
         with self._calls.computed():
             merged = self._scheduled(batch, trains=False).eval(micro_batch=torch.arange(self._chunks))
             output = None if self._last_stage is None else self._last_stage.output(merged)
-            self._refuse_everywhere(what_was_not_handed_over(output))
+            error = self._errors.error
+            self._refuse_everywhere(one_line(error) if error else what_was_not_handed_over(output))
             return output
 
     def _batch_of_forward(self, args: tuple[Any, ...], inputs: dict[str, Any]) -> Batch:
@@ -534,7 +540,7 @@ class Pipeline(StageWeights):
         parts = batch.parts(self._chunks)
         if self._made_for != key:
             flow = self._flow(parts[0], trains)
-            if trains and self._loss is None and _own_loss(flow.output) is None:
+            if trains and self._loss is None and own_loss(flow.output) is None:
                 kind = type(flow.output).__name__
                 raise ApplyError(f"the model returns a {kind} without a loss: give Pipeline, or Training(…), a loss=")
             if not trains and self._chunks > 1:
@@ -542,6 +548,7 @@ class Pipeline(StageWeights):
             self._made, self._made_for = self._schedule_of(flow, trains), key
         for wrapped in self._wrapped.values():
             wrapped.inputs = parts
+        self._errors.error = None
         return self._made
 
     def _schedule_of(self, flow: LayerFlow, trains: bool) -> Any:
@@ -549,7 +556,7 @@ class Pipeline(StageWeights):
         self._wrapped = {}
         for number, stage in self.stages.items():
             stage.prepare(flow)
-            wrapped = self._wrapped[number] = ScheduledStage(stage, flow)
+            wrapped = self._wrapped[number] = ScheduledStage(stage, flow, self._errors, self._place)
             takes, gives = bare_leaves(stage.takes), bare_leaves(wrapped.gives)
             where = (self._stages_in_all, self._place)
             stages.append(ClockedStage(wrapped, number, *where, takes, gives, group=self._group, clock=self.clock))
@@ -572,9 +579,16 @@ class Pipeline(StageWeights):
     def _loss_of_chunk(self, output: Any, target: torch.Tensor) -> torch.Tensor:
         """A micro-batch's contribution to the mean loss."""
         assert self._last_stage is not None
-        whole = self._last_stage.output(output)
-        found = _own_loss(whole) if self._loss is None else self._loss(whole, target)
-        return found / self._chunks
+        try:
+            whole = self._last_stage.output(output)
+            found = own_loss(whole) if self._loss is None else self._loss(whole, target)
+            return found / self._chunks
+        except Exception as error:  # of the caller's function
+            self._errors.error = self._errors.error or error
+            parts = output if isinstance(output, (tuple, list)) else [output]
+            return sum(
+                (one.float().sum() * 0 for one in parts if one.requires_grad), torch.zeros((), device=self._place)
+            )
 
     def _refuse_everywhere(self, reason: str) -> None:
         """Raise ``ApplyError`` on all processes if one has a message."""
@@ -586,12 +600,3 @@ class Pipeline(StageWeights):
         total = torch.stack(list(losses)).detach().sum().float() if losses else torch.zeros((), device=self._place)
         dist.all_reduce(total, group=self._group)
         return total
-
-
-def _own_loss(output: Any) -> Any:
-    """The loss in a model's output: by its name, or the only number in it; None if there is none."""
-    if isinstance(output, Mapping):
-        return output.get("loss")
-    parts = output if isinstance(output, (tuple, list)) else [output]
-    numbers = [one for one in parts if isinstance(one, torch.Tensor) and not one.dim()]
-    return numbers[0] if len(numbers) == 1 else None

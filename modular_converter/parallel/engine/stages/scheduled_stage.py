@@ -10,7 +10,7 @@ of the waiting receives go before them.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -126,8 +126,33 @@ class ActionClock:
         return tuple(Timed(one, seconds(self._start, a), seconds(self._start, b)) for one, a, b in self._noted)
 
 
+class FirstError:
+    """The first error of this process in a call, behind which its stages only pass zeros on: no other process waits for it.
+
+    Args:
+        alone: whether the process has its stages alone. Else others wait for it inside of them, and errors are not kept.
+    """
+
+    def __init__(self, alone: bool) -> None:
+        self.alone = alone
+        self.error: Exception | None = None
+
+    def note(self, error: Exception) -> None:
+        """Keep an error, or raise it."""
+        if not self.alone:
+            raise error
+        self.error = self.error or error
+
+    @property
+    def ends_work(self) -> bool:
+        """Whether stages compute nothing any more."""
+        return self.alone and self.error is not None
+
+
 class ClockedStage(pipelining.PipelineStage):
-    """A stage of torch whose actions a clock records."""
+    """A stage of torch whose actions a clock records, and whose backwards end with the first error."""
+
+    submod: ScheduledStage
 
     def __init__(self, *args: Any, clock: ActionClock, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -141,12 +166,24 @@ class ClockedStage(pipelining.PipelineStage):
         self, bwd_chunk_id: int, loss: Any = None, full_backward: bool = True, last_backward: bool = False
     ) -> None:
         work = Work.BACKWARD if full_backward else Work.INPUT_BACKWARD
-        with self.clock.action(work, self.stage_index, bwd_chunk_id):
-            super().backward_one_chunk(bwd_chunk_id, loss, full_backward, last_backward)
+        with self.clock.action(work, self.stage_index, bwd_chunk_id), self._noted_errors() as works:
+            if works:
+                super().backward_one_chunk(bwd_chunk_id, loss, full_backward, last_backward)
+        if self.submod.errors.ends_work:
+            self.bwd_cache[bwd_chunk_id] = (None,) * len(self.submod.stage.takes)  # sent as zeros
 
     def backward_weight_one_chunk(self, bwd_chunk_id: int, last_backward: bool = False) -> None:
-        with self.clock.action(Work.WEIGHT_BACKWARD, self.stage_index, bwd_chunk_id):
-            super().backward_weight_one_chunk(bwd_chunk_id, last_backward)
+        with self.clock.action(Work.WEIGHT_BACKWARD, self.stage_index, bwd_chunk_id), self._noted_errors() as works:
+            if works:
+                super().backward_weight_one_chunk(bwd_chunk_id, last_backward)
+
+    @contextmanager
+    def _noted_errors(self) -> Iterator[bool]:
+        errors = self.submod.errors
+        try:
+            yield not errors.ends_work
+        except Exception as error:
+            errors.note(error)
 
 
 # Values of an output that are the same for all micro-batches.
@@ -160,9 +197,9 @@ class ScheduledStage(torch.nn.Module):
         inputs: of each micro-batch.
     """
 
-    def __init__(self, stage: StageModule, flow: LayerFlow) -> None:
+    def __init__(self, stage: StageModule, flow: LayerFlow, errors: FirstError, place: torch.device) -> None:
         super().__init__()
-        self.stage, self.inputs = stage, list[dict[str, Any]]()
+        self.stage, self.inputs, self.errors, self.place = stage, list[dict[str, Any]](), errors, place
         leaves, self._form = pytree.tree_flatten(flow.output)
         strange = next((leaf for leaf in leaves if not isinstance(leaf, _PLAIN)), None)
         if strange is not None:
@@ -188,10 +225,16 @@ class ScheduledStage(torch.nn.Module):
         Args:
             micro_batch: its number.
         """
-        result = self.stage(*received, **self.inputs[int(micro_batch)])
-        tensors = self._distinct(result) if self.stage.is_last else result
-        # torch sends contiguous tensors, unlike a bias of t5, and detaches them in place, unlike the views of opt.
-        return tuple((tensor if tensor._base is None else tensor.clone()).contiguous() for tensor in tensors)
+        if not self.errors.ends_work:
+            try:
+                result = self.stage(*received, **self.inputs[int(micro_batch)])
+                tensors = self._distinct(result) if self.stage.is_last else result
+                # torch sends contiguous tensors, unlike a bias of t5, and detaches them in place, unlike the views of opt.
+                return tuple((tensor if tensor._base is None else tensor.clone()).contiguous() for tensor in tensors)
+            except Exception as error:
+                self.errors.note(error)
+        zeros = ((torch.zeros(t.shape, dtype=t.dtype, device=self.place), t.requires_grad) for t in self.gives)
+        return tuple(zero.requires_grad_(trains) for zero, trains in zeros)
 
     def output(self, tensors: Any) -> Any:
         """The model's output from its tensors."""
@@ -244,3 +287,12 @@ def what_was_not_handed_over(output: Any) -> str:
                 "broken; leave it out, or run the whole model"
             )
     return ""
+
+
+def own_loss(output: Any) -> Any:
+    """The loss in a model's output: by its name, or the only number in it; None if there is none."""
+    if isinstance(output, Mapping):
+        return output.get("loss")
+    parts = output if isinstance(output, (tuple, list)) else [output]
+    numbers = [one for one in parts if isinstance(one, torch.Tensor) and not one.dim()]
+    return numbers[0] if len(numbers) == 1 else None
