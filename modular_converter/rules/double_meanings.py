@@ -41,6 +41,9 @@ NAMESPACES = ("__dict__", ANNOTATIONS, "vars(")
 
 OWN_CLASS = ("cls", "type(self)", "self.__class__", "__class__")
 
+_PLAIN = frozenset({"staticmethod", "classmethod"})
+"""The decorators with which `super().f()` calls `f`."""
+
 PARENT_AS_CLASS = Rule(
     "MC206",
     "parent-as-class",
@@ -75,17 +78,31 @@ def _uses_of_parent(classes: TwoClasses) -> Iterator[Obstacle]:
         if "super(" not in member.text and base not in member.text:  # looking at every node of every member takes long
             continue
         nodes = list(walk(member.node))
-        objects = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
         read = {*map(id, _read_from_outside(member, nodes, classes))} if base in member.text else set()
+        taken = {id(node.value): node.attr for node in nodes if isinstance(node, ast.Attribute)}
         for node in nodes:
-            if isinstance(node, ast.Call) and is_super(node.func) and id(node) not in objects:
+            if isinstance(node, ast.Call) and is_super(node.func) and id(node) not in taken:
                 reason = f"`super()` is used as a value, and in the generated class it would not reach `{base}`"
-                cure = "Call the method in a statement of its own: `super().<method>(…)`."
-                yield Obstacle(node, min(member.binds, default="super"), reason, cure)
+                yield Obstacle(node, min(member.binds, default="super"), reason, _taken_otherwise(member, "", classes))
             elif isinstance(node, ast.Name) and node.id == base and id(node) not in read:
                 reason = f"the generated class does not inherit from `{base}`, nor is it imported"
-                cure = "Use `super()` in a statement of its own, or write out what you take from it."
+                cure = f"Use `{classes.name}` in its place, or write out what you take from it."
+                if name := taken.get(id(node)):
+                    cure = _taken_otherwise(member, name, classes)
                 yield Obstacle(node, base, reason, cure)
+
+
+def _taken_otherwise(member: Member, name: str, classes: TwoClasses) -> str:
+    """The cure for a member that takes `name` from the parent, "" for what is not known. Only a method can have the
+    parent's lines of that method by a call.
+    """
+    base = classes.base.partition("[")[0]
+    written = f"rite what you take from `{f'{base}.{name}' if name else base}` out in your class."
+    for method in member.binds if not name or name in member.binds else ():
+        both = [member, *(one for one in classes.parent.members if method in one.binds)]
+        if len(both) > 1 and all(one.is_function and {*decorators_of(one.function)} <= _PLAIN for one in both):
+            return f"Call `super().{method}(…)` in a statement of its own, or w{written}"
+    return f"W{written}"
 
 
 def _read_from_outside(member: Member, nodes: Sequence[ast.AST], classes: TwoClasses) -> Iterator[ast.expr]:

@@ -9,7 +9,7 @@ import pytest
 from modular_converter.convert.inherit.build import merge_class
 from modular_converter.facts import Surroundings
 from modular_converter.findings import Location, locate
-from tests.unit.convert.inherit.merging import NAMES, SETTINGS, class_text, findings
+from tests.unit.convert.inherit.merging import NAMES, SETTINGS, class_text, findings, merged
 
 
 def told(child: str, parent: str, bases: str = "nn.Module") -> list[tuple[str, int]]:
@@ -47,6 +47,30 @@ USES = {
 @pytest.mark.parametrize(("child", "parent", "expected"), USES.values(), ids=USES)
 def test_uses_of_the_parent(child: str, parent: str, expected: list[tuple[str, int]]) -> None:
     assert told(child, parent) == expected
+
+
+PLAIN = "def f(self): ..."
+ACCESSOR = f"@property\n{PLAIN}"
+CURES = {
+    "a call of the same method": (
+        f"{PLAIN[:-3]}return OldMLP.f(self)",
+        PLAIN,
+        "Call `super().f(…)` in a statement of",
+    ),
+    "a call of another method": ("def g(self):\n    OldMLP.f(self)", PLAIN, "Write what you take from `OldMLP.f` out"),
+    "a getter": (f"{ACCESSOR[:-3]}return OldMLP.f.fget(self)", ACCESSOR, "Write what you take from `OldMLP.f` out"),
+    "an attribute of the class": ("g = partialmethod(OldMLP.f)", PLAIN, "Write what you take from `OldMLP.f` out"),
+    "super in a method": (f"{PLAIN[:-3]}return wrap(super())", PLAIN, "Call `super().f(…)` in a statement of its own"),
+    "super in another method": ("def g(self): wrap(super())", PLAIN, "Write what you take from `OldMLP` out"),
+    "super in a getter": (f"{ACCESSOR[:-3]}return wrap(super())", ACCESSOR, "Write what you take from `OldMLP` out"),
+    "the class alone": ("def g(self, x): return isinstance(x, OldMLP)", PLAIN, "Use `NewMLP` in its place"),
+}
+
+
+@pytest.mark.parametrize(("child", "parent", "cure"), CURES.values(), ids=CURES)
+def test_the_cure_is_one_that_the_member_can_have(child: str, parent: str, cure: str) -> None:
+    [found] = [one.diagnose(Location("modular")) for one in merged(child, parent).findings]
+    assert found.code == "MC206" and (found.help or "").startswith(cure)
 
 
 APART = {
