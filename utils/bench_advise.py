@@ -365,8 +365,9 @@ def table(rows: list[Row], first: Row) -> str:
         more = [name for name in ("recompute",) if row[name]] + ["reshard=False"] * (not row["reshard"])
         kinds.setdefault(f"{row['task']}, {row['layout']}{''.join(f', {one}' for one in more)}", []).append(row)
     kinds["all"] = rows
+    devices = " and ".join(dict.fromkeys(row["device"] for row in rows))
     found = [
-        f"torch {first['torch']}, {first['device']}, {len(rows)} settings of {len({row['model'] for row in rows})} "
+        f"torch {first['torch']}, {devices}, {len(rows)} settings of {len({row['model'] for row in rows})} "
         "architectures; predicted over measured.",
         "",
         "| setting | runs | memory: minimum | median | maximum | below the truth | time: minimum | median | maximum |",
@@ -383,11 +384,11 @@ def table(rows: list[Row], first: Row) -> str:
 
 
 def agreement(rows: list[Row]) -> str:
-    """Kendall's tau of predicted and measured times a token, over the settings of each model and task."""
+    """Kendall's tau of predicted and measured times a token, over the settings of each model, task and kind of device."""
     agree = pairs = 0
-    groups: dict[tuple[str, str], list[Row]] = {}
+    groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        groups.setdefault((row["model"], row["task"]), []).append(row)
+        groups.setdefault((row["model"], row["task"], row["device"]), []).append(row)
     for some in groups.values():
         speeds = [(per_row(one, "predicted_seconds"), per_row(one, "seconds")) for one in some]
         for number, (a, b) in enumerate(speeds):

@@ -55,6 +55,7 @@ class SegmentRun:
         first: the number of events before it.
         kernels: the operations that are no views.
         gradients: bytes of the gradients of weights that it makes.
+        result: bytes of what its layer returns.
     """
 
     phase: str
@@ -63,6 +64,7 @@ class SegmentRun:
     kernels: list[Kernel] = field(default_factory=list)
     collectives: list[Exchange] = field(default_factory=list)
     gradients: float = 0.0
+    result: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -263,7 +265,9 @@ class _Notes:
     def _left(self, module: Any, args: Any, result: Any) -> None:
         self.inside -= 1
         if self.phase == FORWARD and not self.inside:
-            self._watch(tensors_in(result), len(self.segments) - 1)
+            tensors = tensors_in(result)
+            self.stretches[-1].result = _bytes(tensors)
+            self._watch(tensors, len(self.segments) - 1)
             self._begin("")
 
     def _watch(self, tensors: list[torch.Tensor], segment: int) -> None:
@@ -373,11 +377,13 @@ class StretchUse:
         peak: the most at once, with the gradients of weights that it makes.
         net: at its end; in the backward without the gradients of weights.
         gradients: of weights.
+        result: that its layer returns.
     """
 
     peak: float = 0.0
     net: float = 0.0
     gradients: float = 0.0
+    result: float = 0.0
     kernels: tuple[Kernel, ...] = ()
     collectives: tuple[Exchange, ...] = ()
 
@@ -486,7 +492,8 @@ def _use(first: SegmentRun, second: SegmentRun, events: Sequence[float], scale: 
         for a, b in zip(first.kernels, second.kernels)
     )
     calls = tuple(a._replace(size=scale(a.size, b.size)) for a, b in zip(first.collectives, second.collectives))
-    return StretchUse(max(sums), sums[-1], scale(first.gradients, second.gradients), kernels, calls)
+    made = scale(first.gradients, second.gradients), scale(first.result, second.result)
+    return StretchUse(max(sums), sums[-1], *made, kernels, calls)
 
 
 def _joined(first: StretchUse, second: StretchUse) -> StretchUse:
@@ -494,6 +501,7 @@ def _joined(first: StretchUse, second: StretchUse) -> StretchUse:
         max(first.peak, first.net + second.peak),
         first.net + second.net,
         first.gradients + second.gradients,
+        max(first.result, second.result),
         first.kernels + second.kernels,
         first.collectives + second.collectives,
     )

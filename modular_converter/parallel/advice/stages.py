@@ -101,15 +101,14 @@ def staged_footprint(
     """The memory of the rank that needs most."""
     stages = stages_of(subject, setting, groups)
     held = _held(setting.schedule, setting.layout.pp, setting.chunks, subject.trains)
-    sent = _handed_over(stages)
+    sent = sent_bytes(stages)
     needs = [_of_rank(subject, setting, device, {stages[n]: most for n, most in own.items()}, sent) for own in held]
     return max(needs, key=lambda one: one.weights + one.optimizer + one.peak.size)
 
 
-def _handed_over(stages: Sequence[Stage]) -> float:
-    """Bytes of the hidden states of one micro-batch: what the first segment of a stage adds to the gradients at least."""
-    ends = [abs(one.backward.net) for stage in stages[1:] for one in stage.segments[:1] if one.path]
-    return max(ends, default=0.0)
+def sent_bytes(stages: Sequence[Stage]) -> float:
+    """Bytes of the hidden states of one micro-batch that a stage sends to the next, at most."""
+    return max((stage.segments[-1].forward.result for stage in stages[:-1]), default=0.0)
 
 
 @functools.lru_cache(256)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from modular_converter.parallel.advice.devices import Cluster, Device
 from modular_converter.parallel.advice.memory import LayoutSetting, WeightUnit, optimizer_of, weight_units
 from modular_converter.parallel.advice.recording import Kernel, RunUse, SegmentUse, StretchUse
-from modular_converter.parallel.advice.stages import Stage, order_of_passes, stages_of
+from modular_converter.parallel.advice.stages import Stage, order_of_passes, sent_bytes, stages_of
 from modular_converter.parallel.advice.subject import ModelInQuestion
 from modular_converter.parallel.schedule.forecast import Timeline, simulate
 from modular_converter.parallel.schedule.stage_costs import StageCost
@@ -228,7 +228,7 @@ def _passes(setting: LayoutSetting, speed: Speed, links: Links, stages: Sequence
             forward += speed.forward(one, own[0], keeps=trains) + own[0]
             backward += speed.backward(one, own[1]) + own[1]
         costs.append(StageCost(forward, backward / 2, backward / 2))
-    sent = max((abs(one.segments[0].backward.net) for one in stages[1:]), default=0.0) / (links.stages * 1e9)
+    sent = sent_bytes(stages) / (links.stages * 1e9)
     return simulate(order_of_passes(setting, trains), costs, sent + speed.device.link_us * 1e-6)
 
 

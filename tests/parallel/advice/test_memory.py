@@ -16,7 +16,7 @@ from modular_converter.parallel.advice.candidates import Question, advise, forec
 from modular_converter.parallel.advice.devices import cluster_of
 from modular_converter.parallel.advice.memory import LayoutSetting
 from modular_converter.parallel.advice.recording import RecordedGroup
-from modular_converter.parallel.advice.stages import footprint, stages_of
+from modular_converter.parallel.advice.stages import footprint, sent_bytes, stages_of
 from modular_converter.parallel.advice.subject import ModelInQuestion, model_in_question
 from modular_converter.parallel.choice.sequence_parallel import SequenceParallel, unproven_sequence_plan
 from modular_converter.parallel.choice.skeleton import skeleton_of
@@ -137,6 +137,13 @@ def test_stages_hold_their_own_layers_and_as_many_micro_batches_as_their_order_h
     )
     assert one.weights / 2 <= fewer.weights < one.weights
     assert fewer.peak.activations < all_at_once.peak.activations
+
+
+def test_stages_hand_over_the_hidden_states_of_a_micro_batch() -> None:
+    subject = question("llama")
+    setting = LayoutSetting(Layout(pp=2), 8, chunks=4)
+    hidden = sent_bytes(stages_of(subject, setting, subject.groups()))
+    assert hidden == 8 // 4 * LENGTH * 128 * 4
 
 
 def test_answers_count_caches() -> None:

@@ -554,9 +554,10 @@ class Pipeline(StageWeights):
     def _schedule_of(self, flow: LayerFlow, trains: bool) -> Any:
         stages = []
         self._wrapped = {}
+        part = own_loss if trains and self._loss is None else None
         for number, stage in self.stages.items():
             stage.prepare(flow)
-            wrapped = self._wrapped[number] = ScheduledStage(stage, flow, self._errors, self._place)
+            wrapped = self._wrapped[number] = ScheduledStage(stage, flow, self._errors, self._place, part)
             takes, gives = bare_leaves(stage.takes), bare_leaves(wrapped.gives)
             where = (self._stages_in_all, self._place)
             stages.append(ClockedStage(wrapped, number, *where, takes, gives, group=self._group, clock=self.clock))
@@ -580,9 +581,8 @@ class Pipeline(StageWeights):
         """A micro-batch's contribution to the mean loss."""
         assert self._last_stage is not None
         try:
-            whole = self._last_stage.output(output)
-            found = own_loss(whole) if self._loss is None else self._loss(whole, target)
-            return found / self._chunks
+            found = self._last_stage.output(output)
+            return (found if self._loss is None else self._loss(found, target)) / self._chunks
         except Exception as error:  # of the caller's function
             self._errors.error = self._errors.error or error
             parts = output if isinstance(output, (tuple, list)) else [output]

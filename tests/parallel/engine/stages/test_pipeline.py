@@ -17,6 +17,7 @@ from modular_converter.parallel.engine.stages.pipeline import (
     SharedWeights,
     summed_gradients,
 )
+from modular_converter.parallel.engine.stages.scheduled_stage import FirstError, ScheduledStage, own_loss
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.chain import spans
 from modular_converter.parallel.pipeline.derive import pipeline_of_trace
@@ -90,6 +91,21 @@ def test_stages_one_after_the_other_are_the_model(masked: bool, recomputed: bool
     passed.logits.square().mean().backward()
     for name, value in model.named_parameters():
         torch.testing.assert_close(value.grad, gradients[name])
+
+
+@pytest.mark.parametrize(("part", "numbers"), [(None, 2), (own_loss, 1)])
+def test_a_step_keeps_the_loss_alone(part: Any, numbers: int) -> None:
+    """torch keeps what a last stage returns until its backward: logits would be kept for each micro-batch."""
+    model, inputs, plan = small_llama()
+    inputs = {**inputs, "labels": inputs["input_ids"], "use_cache": False}
+    stage = StageModule(model, plan, range(3)).train()
+    flow = flow_of(model, plan, inputs)
+    stage.prepare(flow)
+    last = ScheduledStage(stage, flow, FirstError(True), CPU, part)
+    last.inputs = [inputs]
+    found = last(micro_batch=torch.tensor(0))
+    assert len(found) == len(last.gives) == numbers
+    torch.testing.assert_close(own_loss(last.output(found)), model(**inputs).loss)
 
 
 def test_what_was_not_handed_over_shows() -> None:
