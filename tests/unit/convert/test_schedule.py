@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from modular_converter.check.run import CheckOptions, check
 from modular_converter.convert import batch
 from modular_converter.convert.conversion import Conversion
-from modular_converter.convert.schedule import cycles, levels, required_files
+from modular_converter.convert.schedule import ancestor_files, cycles, levels, reached, required_files
 from modular_converter.convert.source.library import Library
 from modular_converter.settings.load import profile_settings
 
@@ -159,3 +159,16 @@ def test_a_package_that_hands_on_a_base_stands_for_all_files_of_its_model(tmp_pa
     found = required(write(tmp_path, "alpha", text))
     assert {"modeling_zeta.py", "configuration_zeta.py", "processing_zeta.py"} <= {*found}
     assert required(write(tmp_path, "alpha", f"{statement}\n")) == []  # no base of it
+
+
+def test_all_that_steps_lead_to_is_found_once():
+    steps = {"a": "b", "b": "ac", "c": "", "d": "a"}
+    assert reached("a", steps.__getitem__) == {"a", "b", "c"}
+
+
+def test_the_files_of_ancestors_count_as_read(tmp_path):
+    write(tmp_path, "zeta", "class ZetaMLP:\n    pass\n", "modeling")
+    path = write(tmp_path, "alpha", f"{SPELLINGS['plain']}\n\n\nclass AlphaMLP(ZetaMLP):\n    pass\n")
+    library = Library(profile_settings())
+    found = ancestor_files(str(path), library)
+    assert "modeling_zeta.py" in map(os.path.basename, found) and found <= library.observations.reads.keys()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from modular_converter.api import convert_source
-from modular_converter.model.class_blocks import Members, class_node
+from modular_converter.model.class_blocks import Members, changes_below, class_node
 
 
 PARENT = """\
@@ -67,3 +67,8 @@ class A:
     members = Members(class_node(text))
     assert members.names == set("cdefghijm")
     assert members.binds("l") and not members.binds("k")
+
+
+def test_the_statements_below_a_class_and_whether_they_bind_its_name_anew() -> None:
+    found = changes_below("class A:\n    x = 1\n\n\nA.y = 2\nA = marked(A)\n")
+    assert [(one.binds_anew, one.text.strip()) for one in found] == [(False, "A.y = 2"), (True, "A = marked(A)")]

@@ -68,6 +68,7 @@ WORDED = [
     ),
     (base_classes.two_parents(AT, "NewMLP", ("OldMLP", "OtherMLP")), "`OldMLP`, `OtherMLP`", "Keep one"),
     (base_classes.base_not_a_name(AT, "NewMLP", "make()"), "`make()`", "dotted name"),
+    (merged_bodies.assigned_often(AT, "f", "x", 2), "the parent assigns `x` 2 times", "the parent's `f` out"),
     (neighbour_imports.cycle(AT, ("a", "b")), "a -> b -> a", "outside the circle"),
     (input_files.nothing_to_convert("gema", candidates=["gemma"]), "`gema` leads to no modular file", "`gemma`"),
     (input_files.too_large(AT, 5_000_000, 4_000_000), "5,000,000 bytes", "max-file-bytes"),
