@@ -117,6 +117,17 @@ def test_processes_see_what_earlier_rounds_have_generated(tmp_path, monkeypatch)
     assert (len(expected), len(started), len({*started})) == (9, 3, 1)
 
 
+def test_a_text_of_a_conversion_that_then_fails_is_withdrawn(tmp_path):
+    paths = chain(tmp_path, ("zero", "base"), ("first", "zero"), ("second", "first"))
+    paths[0].write_text(paths[0].read_text().replace("ZeroMLP", "ZeroNet"))  # the parent of the next one is gone
+    stale = {"zero": "class ZeroMLP:\n    pass\n", "first": "class FirstMLP:\n    written = 1\n"}
+    for model, text in stale.items():
+        (tmp_path / f"models/{model}/modeling_{model}.py").write_text(text)
+    first, second, zero = sorted(convert_paths(map(str, paths), workers=1), key=lambda one: one.path)
+    assert first.failed and not zero.failed
+    assert "written = 1" in "".join(second.files.values())  # as converted from the file on disk, which stays
+
+
 def profile_settings_of_zoo():
     from modular_converter import load_settings
 

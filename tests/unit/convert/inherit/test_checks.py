@@ -235,6 +235,7 @@ REPLACED = {
     "bases of all models": ("NewPreTrainedModel", "OldPreTrainedModel", "", []),
     "a base of all models for another": ("NewPreTrainedModel", "AnyModel", "", LOST),
     "the same base": ("NewBase", "NewBase, OldBase", "", []),
+    "another base for that of all models": ("NewModel", "OldPreTrainedModel", "", LOST),
 }
 
 
