@@ -34,9 +34,9 @@ class OldLayer(OldMLP):
 """
 
 
-def build(folder: pathlib.Path, modular: str) -> dict[str, BuiltClass]:
+def build(folder: pathlib.Path, modular: str, old: str = OLD) -> dict[str, BuiltClass]:
     """The classes of `new/modular_new.py` beside `OLD`."""
-    for name, text in {"old/modeling_old.py": OLD, "new/modular_new.py": modular}.items():
+    for name, text in {"old/modeling_old.py": old, "new/modular_new.py": modular}.items():
         (folder / name).parent.mkdir()
         (folder / name).write_text(text)
     library = Library(profile_settings())
@@ -51,6 +51,20 @@ def test_a_class_is_built_from_its_renamed_parent(tmp_path: pathlib.Path) -> Non
     assert "        return new_scale(x) * scale\n" in built.text
     assert built.neighbour == "..old.modeling_old"
     assert {"new_scale", "size", "nn"} <= built.uses
+
+
+def test_an_ancestor_in_the_file_hides_a_base_from_elsewhere(tmp_path: pathlib.Path) -> None:
+    old = "from torch import nn\n\n\nclass OldRoot({}):\n    {}\n\n\nclass OldBase(OldRoot):\n    pass\n\n\n"
+    old += "class OldMLP(OldBase, nn.Module):\n    pass\n"
+    modular = "from torch import nn\n\nfrom ..old.modeling_old import OldMLP\n\n\nclass NewMLP(OldMLP):\n"
+    modular += "    def half(self):\n        return nn.Module.half(self)\n"
+    for folder, member, call in (
+        ("a", "size = 1", "super().half()"),
+        ("b", "def half(self): ...", "nn.Module.half(self)"),
+    ):
+        (tmp_path / folder).mkdir()
+        built = build(tmp_path / folder, modular, old.format("nn.Module", member))
+        assert f"return {call}" in built["NewMLP"].text
 
 
 def test_imported_functions_go_by_their_new_names_in_the_modular_file(tmp_path: pathlib.Path) -> None:
