@@ -5,6 +5,7 @@ import json
 
 import torch
 import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
 
 from modular_converter.parallel import Training, parallelize
 from modular_converter.parallel.errors import ApplyError
@@ -37,6 +38,7 @@ if __name__ == "__main__":
     told["optimized"] = len(optimizer.param_groups[0]["params"])
     told["whole"] = len(list(stages.parameters()))
     told["wrapped"] = said(lambda: torch.nn.parallel.DistributedDataParallel(stages))
+    told["sharded"] = said(lambda: fully_shard(stages))
     told["compiled"] = said(lambda: torch.compile(stages))
     told["batch"] = said(lambda: stages.step(input_ids=IDS + dist.get_rank(), labels=IDS))
     told["after"] = said(lambda: stages.step(input_ids=IDS, labels=IDS))

@@ -51,6 +51,7 @@ def test_a_step_of_stages_is_refused_on_all_processes_or_on_none():
     for name in ("norm", "vector", "clipped"):
         assert all("is a weight of another process's stage" in one for one in told[name]), told[name]
     assert all("takes no PipelineInLayout" in one for name in ("wrapped", "compiled") for one in told[name])
+    assert all("is no module and no list of modules" in one for one in told["sharded"])
     for name in ("batch", "forward"):
         assert all("were given different batches" in one for one in told[name]), told[name]
     assert all("has a hook on its gradient" in one for one in told["hooked"])

@@ -121,7 +121,10 @@ class _There:
                 return func(*args, **kwargs)
             if name == "detach":
                 return alias(args[0])
-            if name.startswith("register_"):  # a hook on a gradient
+            if name.startswith("register_") or func in (
+                torch.autograd.grad,
+                torch.autograd.backward,
+            ):  # hooks on gradients
                 raise PlanError(NO_GRADIENTS)
             if name == "data_ptr":
                 raise PlanError(_NO_ADDRESS.format(name=args[0]._label))

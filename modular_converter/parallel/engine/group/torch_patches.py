@@ -346,7 +346,7 @@ def _refuse_shares(users: Any, own: Any, module: Any, state: Any, *args: Any, **
 def _no_array(weight: Any, *args: Any, **kwargs: Any) -> Any:
     raise refused_here(
         "an array of a weight that processes share out would be of this process's part: take weight.full_tensor() for the "
-        "numbers, and write with torch.no_grad() or load_full_state_dict"
+        "numbers, full_state_dict() for files, and write with torch.no_grad() or load_full_state_dict"
     )
 
 
@@ -412,6 +412,7 @@ PATCHES = Patches(
         Added("copy_", _copied),
         Added("numpy", _no_array),
         Added("__array__", _no_array),
+        Added("storage", _no_array),  # which safetensors takes
         HookOfWeight(),
         WholeOperations(),
     ],

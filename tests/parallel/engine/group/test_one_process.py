@@ -3,6 +3,7 @@
 import copy
 
 import pytest
+import safetensors.torch
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -121,6 +122,15 @@ def test_hooks_of_weights_that_no_gradient_would_reach_are_refused(alone):
     later[1].bias.register_post_accumulate_grad_hook(lambda weight: None)
     with pytest.raises(ApplyError, match="1.bias has a hook"):
         parallelize(later, layout="tp1", device="cpu", plan="plan x\n")
+
+
+def test_files_of_safetensors_with_weights_that_are_shared_out_are_refused_in_words(alone):
+    weight = distribute_tensor(torch.ones(4, 2), init_device_mesh("cpu", (1,)), [Shard(0)])
+    model = parallelize(net(), layout="tp1", device="cpu", plan="plan x\n")
+    with pytest.raises(ApplyError, match=r"full_state_dict\(\) for files"):
+        safetensors.torch.save({"weight": weight})
+    model.unshard()
+    assert "storage" not in vars(type(weight))
 
 
 def test_parametrizations_are_refused_in_words(alone):

@@ -155,6 +155,13 @@ def test_results_require_gradients_as_on_one_device_and_a_backward_is_refused(pa
         there.backward()
 
 
+def test_gradients_of_weights_on_the_ranks_are_refused(pair):
+    model = pair[1]
+    for unused in (False, True):
+        with pytest.raises(PlanError, match="runs without gradients; to train, start your script with torchrun"):
+            torch.autograd.grad(model(IDS).logits.sum(), list(model.parameters()), allow_unused=unused)
+
+
 def test_without_weights_that_are_trained_results_require_no_gradients(pair):
     trained = list(pair[1].parameters())
     for one in trained:

@@ -10,14 +10,10 @@ import pytest
 import torch
 
 from modular_converter.parallel.choice.skeleton import Guesses, on_meta
-from modular_converter.parallel.engine.stages import pipeline as pipeline_module
-from modular_converter.parallel.engine.stages.pipeline import (
-    Pipeline,
-    SharedWeight,
-    SharedWeights,
-    summed_gradients,
-)
+from modular_converter.parallel.engine.stages import shared_weights as shared_weights_module
+from modular_converter.parallel.engine.stages.pipeline import Pipeline
 from modular_converter.parallel.engine.stages.scheduled_stage import FirstError, ScheduledStage, own_loss
+from modular_converter.parallel.engine.stages.shared_weights import SharedWeight, SharedWeights, summed_gradients
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.chain import spans
 from modular_converter.parallel.pipeline.derive import pipeline_of_trace
@@ -221,7 +217,7 @@ def test_a_shared_weight_that_no_process_used_keeps_no_gradient(monkeypatch: pyt
         found += torch.tensor([0.0, 1.0, 1.0])  # the other process
 
     monkeypatch.setattr("torch.distributed.all_reduce", all_reduce)
-    monkeypatch.setattr(pipeline_module, "_sum", lambda gradient, one: gradient.mul_(2))
+    monkeypatch.setattr(shared_weights_module, "_sum", lambda gradient, one: gradient.mul_(2))
     with summed_gradients(weights):
         used.grad = torch.ones(2)
     assert idle.grad is None and used.grad is not None and elsewhere.grad is not None
