@@ -254,10 +254,12 @@ def recorded(tree: Path, tests: Sequence[str], limit: float) -> Tests:
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "lines"
         pytest_passes(tree, tests, {"LINES_OF_TESTS": str(target), "LIMIT_OF_TESTS": str(limit)})
-        nothing = {"tests": {}, "failed": tests, "modules": []}  # a test took too long or ended the process
-        found = json.loads(target.read_text()) if target.exists() else nothing
+        nothing = {"tests": {}, "failed": tests, "modules": []}
+        found, why = json.loads(target.read_text()) if target.exists() else nothing, "fails"
+        if found is nothing:
+            why = f"ends the process, or has a test of more than {limit:.0f} s (ten times --limit),"
     for test in found["failed"]:
-        print(f"fails without any change: {test}", flush=True)
+        print(f"{why} without any change: {test}", flush=True)
     for module in found["modules"]:
         with contextlib.suppress(Exception):
             importlib.import_module(module)
