@@ -316,7 +316,7 @@ def _put(path: Path, write: Callable[[Path], Any]) -> None:
 def _save_settings(model: Any, folder: Path) -> None:
     model.config.architectures, model.config.dtype = [type(model).__name__], model.dtype
     model.config.save_pretrained(folder)
-    if model.can_generate() and getattr(model, "generation_config", None) is not None:
+    if model.can_generate():
         model.generation_config.save_pretrained(folder)
 
 
