@@ -36,6 +36,14 @@ if __name__ == "__main__":
     told["clipped"] = said(lambda: torch.nn.utils.clip_grad_norm_(stages.parameters(), 1.0))
     optimizer = torch.optim.SGD(stages.parameters(), lr=0.1)
     told["optimized"] = len(optimizer.param_groups[0]["params"])
+    if alone:
+        optimizer.step()
+    told["skipped"] = said(lambda: stages.step(input_ids=IDS, labels=IDS))
+    if not alone:
+        optimizer.step()
+    told["caught up"] = said(lambda: stages.step(input_ids=IDS, labels=IDS))
+    optimizer.step()
+    told["stepped"] = said(lambda: stages.step(input_ids=IDS, labels=IDS))
     told["whole"] = len(list(stages.parameters()))
     told["wrapped"] = said(lambda: torch.nn.parallel.DistributedDataParallel(stages))
     told["sharded"] = said(lambda: fully_shard(stages))

@@ -52,6 +52,10 @@ def test_a_step_of_stages_is_refused_on_all_processes_or_on_none():
         assert all("is a weight of another process's stage" in one for one in told[name]), told[name]
     assert all("takes no PipelineInLayout" in one for name in ("wrapped", "compiled") for one in told[name])
     assert all("is no module and no list of modules" in one for one in told["sharded"])
+    assert all(
+        "has made a step of its optimizer since the last call, and process" in one for one in told["skipped"]
+    ) or all("has made none since the last call, and process" in one for one in told["skipped"])
+    assert told["caught up"] == told["stepped"] == ["", ""]
     for name in ("batch", "forward"):
         assert all("were given different batches" in one for one in told[name]), told[name]
     assert all("has a hook on its gradient" in one for one in told["hooked"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 
@@ -101,5 +102,23 @@ def without_other_stages(users: Any, own: Callable[..., Any], optimizer: Any, gr
     if given is not None and not isinstance(given, set):  # which the optimizer refuses
         given = [given] if isinstance(given, torch.Tensor) else given
         weights = [(one, one[-1] if isinstance(one, tuple) else one) for one in given]
+        _note_users(users, optimizer, {id(weight) for _, weight in weights})
         group = {**group, "params": [one for one, weight in weights if not isinstance(weight, OfOtherStage)]}
     return own(optimizer, group)
+
+
+_USERS: WeakKeyDictionary[Any, WeakSet[Any]] = WeakKeyDictionary()
+"""Optimizer -> the pipelines of whose weights it was made."""
+
+
+def _note_users(users: Any, optimizer: Any, weights: set[int]) -> None:
+    for user in list(users):
+        if not isinstance(user, torch.nn.Module) and any(id(one) in weights for one in user.parameters()):
+            _USERS.setdefault(optimizer, WeakSet()).add(user)
+            user.stepped = user.stepped or False
+
+
+def note_step(optimizer: Any) -> None:
+    """Let the pipelines know that one of their optimizers makes a step."""
+    for user in _USERS.get(optimizer, ()):
+        user.stepped = True

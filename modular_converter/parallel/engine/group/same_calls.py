@@ -116,7 +116,8 @@ class CallsOfAll:
         Args:
             said: what this process has set since the last call.
             refused: the error of this process, which it raises.
-            batch: a data rank and what is known of its batch, which all processes of the data rank must be given.
+            batch: a data rank and what is known of its batch, which all processes of the data rank must be given; behind a
+                space, whether there was an optimizer's step since the last call, in words, where the process has one.
 
         Raises ``ApplyError`` on all processes if one refuses, was refused something alone, has set something else, or was given
         another batch.
@@ -143,7 +144,15 @@ class CallsOfAll:
         first, _, other = store.compare_set(self.batch_key, "", f"{self.own} {known}").decode().partition(" ")
         if first == str(self.own):
             store.delete_key(before)  # all have compared it, since all have begun the last call
-        return None if other == known else _other_batches(int(first), self.own)
+        (digest, steps), (its_digest, its_steps) = known.split(" ", 1), other.split(" ", 1)
+        if digest != its_digest:
+            return _other_batches(int(first), self.own)
+        if steps and its_steps and steps != its_steps:
+            return ApplyError(
+                f"process {self.own} has made {steps} since the last call, and process {first} {its_steps}: their weights would "
+                "be of different steps; make it on all processes, or on none (a GradScaler may have skipped it on one alone)"
+            )
+        return None
 
     def ended(self, error: Exception | None) -> None:
         """Wait until all have computed a call to its end, which processes with an error of their own have done, too.

@@ -31,7 +31,7 @@ from modular_converter.parallel.engine.group.gradients import (
 )
 from modular_converter.parallel.engine.group.kept_gathered import note_data
 from modular_converter.parallel.engine.group.optimizer_steps import before_step, norm_of_whole
-from modular_converter.parallel.engine.group.other_stages import without_other_stages
+from modular_converter.parallel.engine.group.other_stages import note_step, without_other_stages
 from modular_converter.parallel.engine.group.same_calls import left_by_all, meet_of, refused_here
 from modular_converter.parallel.engine.group.share_tensors import ShareTensor
 from modular_converter.parallel.errors import ApplyError
@@ -392,6 +392,7 @@ class Patches:
         except ApplyError as error:
             left_by_all(error)
             raise
+        note_step(optimizer)
 
 
 PATCHES = Patches(

@@ -80,9 +80,11 @@ class StageWeights(Checkpoints):
 
     Attributes:
         stages: of this process, by number.
+        stepped: whether an optimizer has made a step since the last call; None while there was none.
     """
 
     stages: dict[int, StageModule]
+    stepped: bool | None = None
     _own: dict[str, torch.nn.Parameter]
     _all: dict[str, torch.nn.Parameter]
     _shared: SharedWeights
@@ -356,8 +358,9 @@ class Pipeline(StageWeights):
         except ApplyError as error:
             refused = error
         said = {name: value for name, value in now.items() if value != self._settings.get(name)}
-        self._calls.begin(said, refused, (self._part, self._marks.of(method, given)))
-        self._settings = now
+        steps = "" if self.stepped is None else "a step of its optimizer" if self.stepped else "none"
+        self._calls.begin(said, refused, (self._part, f"{self._marks.of(method, given)} {steps}"))
+        self._settings, self.stepped = now, None if self.stepped is None else False
         return found[0]
 
     @torch.no_grad()
