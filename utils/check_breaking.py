@@ -28,7 +28,7 @@ sys.path.insert(0, ROOT)
 
 from modular_converter.breaking.facts import ModelTree, PublicClass  # noqa: E402
 from modular_converter.breaking.older import tree_at  # noqa: E402
-from modular_converter.breaking.values import keys_of, unknown_parts  # noqa: E402
+from modular_converter.breaking.values import Node, keys_of  # noqa: E402
 from modular_converter.convert.batch import without_collector  # noqa: E402
 from modular_converter.convert.processes import in_processes  # noqa: E402
 from modular_converter.settings.load import profile_settings  # noqa: E402
@@ -126,6 +126,17 @@ def _facts_of(models: Iterable[str], tree: ModelTree, progress: Callable[[int], 
         found.append({"states": states, "signatures": signatures})
         progress(1)
     return found
+
+
+def unknown_parts(node: Node, prefix: str = "", above: tuple[int, ...] = ()) -> Iterator[str]:
+    """The beginnings of the entries that a part may have which is not known."""
+    if id(node) in above:
+        return
+    for part in node.parts:
+        if part.unknown:
+            yield prefix + part.name
+        elif part.module is not None:
+            yield from unknown_parts(part.module, f"{prefix}{part.name}.", (*above, id(node)))
 
 
 def _methods(one: PublicClass) -> Iterator[tuple[str, dict[str, list[str]]]]:

@@ -365,16 +365,10 @@ def _fields(
 def _documented(cls: ClassValue, above: int) -> Iterator[tuple[str, int]]:
     methods = [one.node for one in cls.members.methods if _PUBLIC.fullmatch(one.name)]
     for node in (cls.members.node, *methods):
-        first = node.body[0]
-        if (
-            isinstance(first, ast.Expr)
-            and isinstance(first.value, ast.Constant)
-            and isinstance(first.value.value, str)
-        ):
-            text = first.value.value
-            for found in _DOCUMENTED.finditer(text):
-                owner = "" if node is cls.members.node else f"{node.name}."
-                yield owner + found[1], above + first.lineno + text.count("\n", 0, found.start(1))
+        text = ast.get_docstring(node, clean=False) or ""
+        for found in _DOCUMENTED.finditer(text):
+            owner = "" if node is cls.members.node else f"{node.name}."
+            yield owner + found[1], above + node.body[0].lineno + text.count("\n", 0, found.start(1))
 
 
 FILE = "conversion_mapping.py"

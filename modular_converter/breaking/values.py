@@ -468,17 +468,6 @@ def keys_of(node: Node, prefix: str = "") -> Mapping[str, Key]:
     return found
 
 
-def unknown_parts(node: Node, prefix: str = "", above: tuple[int, ...] = ()) -> Iterator[str]:
-    """The beginnings of the entries that a part may have which is not known."""
-    if id(node) in above:
-        return
-    for part in node.parts:
-        if part.unknown:
-            yield prefix + part.name
-        elif part.module is not None:
-            yield from unknown_parts(part.module, f"{prefix}{part.name}.", (*above, id(node)))
-
-
 def _collect(node: Node, prefix: str, certain: bool, found: dict[str, Key], above: tuple[int, ...]) -> None:
     if id(node) in above:
         return

@@ -14,6 +14,7 @@ from modular_converter.parallel.commands.common import (
     derived_of,
     form_option,
     plan_text,
+    quiet_library,
     ranks_option,
     reports_errors,
     set_option,
@@ -133,8 +134,7 @@ def coverage(
 
     from modular_converter.parallel.tables.coverage import CLASSICS, cover, folders, markdown
 
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
+    quiet_library()
     names = [*models, *(CLASSICS.split() if classics else ()), *(f"folder:{name}" for name in folders() if everything)]
     versions = f"transformers {transformers.__version__}, torch {torch.__version__.partition('+')[0]}"
     with Progress(console=Console(stderr=True), transient=True) as progress:

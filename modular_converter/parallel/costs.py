@@ -183,10 +183,10 @@ def count_chain(model: torch.nn.Module, path: str, inputs: Mapping[str, Any]) ->
             f"`{path}.{idle}` does not run without data, so that the work of its layer is not known; give measured "
             "times with --layer-times"
         )
-    return replace(counter.work(model, path, layers), result=_size_of(tensors_in(result)))
+    return replace(counter.work(model, path, layers), result=size_of(tensors_in(result)))
 
 
-def _size_of(tensors: Iterable[torch.Tensor]) -> float:
+def size_of(tensors: Iterable[torch.Tensor]) -> float:
     """The bytes of all entries."""
     return sum(float(one.numel() * one.element_size()) for one in tensors)
 
@@ -219,7 +219,7 @@ class _Counter:
 
     def _leave(self, module: torch.nn.Module, args: Any, result: Any) -> None:
         self.place += self.place == len(self.kept) - 2
-        self.made = {storage_number(one): _size_of([one]) for one in tensors_in(result)}
+        self.made = {storage_number(one): size_of([one]) for one in tensors_in(result)}
 
     def keep(self, tensor: torch.Tensor) -> torch.Tensor:
         """Count a tensor that autograd keeps, once for each storage, without weights and buffers."""
@@ -241,9 +241,9 @@ class _Counter:
                 "--length, or measured times with --layer-times"
             )
         new = (one for one in results if used and storage_number(one) not in self.owner)  # no views of weights
-        self.weight_results[self.place] += _size_of(new)
+        self.weight_results[self.place] += size_of(new)
         if func._overloadpacket is torch.ops.aten._log_softmax:
-            self.temporary[self.place] = max(self.temporary[self.place], 2.0 * _size_of(results))
+            self.temporary[self.place] = max(self.temporary[self.place], 2.0 * size_of(results))
         (self.weight_flops if used else self.other_flops)[self.place] += flops
 
     def attention(self, flops: float, masked: bool) -> None:

@@ -333,20 +333,18 @@ class Cache:
         for conversion in conversions:
             if conversion.files and not conversion.failed:
                 by_folder.setdefault(folder_of_entries(conversion.path), []).append(conversion)
-        if not by_folder or not self._key:
-            return
-        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-            for folder, converted in by_folder.items():
-                entries = self._load(folder)  # read again, since other runs may have stored entries meanwhile
-                for one in converted:
-                    entries.add(
-                        one,
-                        self._place(one.path),
-                        {file: path_of_generated(file, self.settings) for file in one.files},
-                    )
-                key = self._key_for(folder)
-                store.write_entry(self.folder, key, entries.dump(key, self.settings))
-            store.bound(self.folder)
+        for folder, converted in by_folder.items() if self._key else ():
+            with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+                store.write_entry(self.folder, self._key_for(folder), self._content_with(folder, converted))
+                store.bound(self.folder)
+
+    def _content_with(self, folder: str, converted: Iterable[Conversion]) -> bytes:
+        """The entries of a folder with further ones. They are read again, since other runs may have stored some."""
+        entries = self._load(folder)
+        for one in converted:
+            targets = {file: path_of_generated(file, self.settings) for file in one.files}
+            entries.add(one, self._place(one.path), targets)
+        return entries.dump(self._key_for(folder), self.settings)
 
     def _load(self, folder: str) -> CacheEntries:
         entries, key = CacheEntries(folder), self._key_for(folder)

@@ -77,26 +77,17 @@ class StaleConversions(Cache):
 
     def keep(self, conversions: Iterable[Conversion]) -> None:
         """Store the successful conversions that are new."""
-        by_folder: dict[str, list[Conversion]] = {}
-        for one in conversions:
-            if one.files and not one.failed and one.files is not self._found.get(one.path):
-                by_folder.setdefault(folder_of_entries(one.path), []).append(one)
-        for folder, some in by_folder.items() if self._key else ():
-            with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-                # Read again, since other runs may have stored some meanwhile.
-                entries, texts = self._load_texts(folder)
-                for one in some:
-                    entries.add(one, self._place(one.path), {file: file for file in one.files})
-                    texts.update((store.digest(text.encode()), text) for text in one.files.values())
-                self._write(folder, entries, texts)
+        self.store(one for one in conversions if one.files is not self._found.get(one.path))
 
-    def _write(self, folder: str, entries: CacheEntries, texts: Mapping[str, str]) -> None:
-        key = self._key_for(folder)
-        left = entries.dump(key, self.settings).decode()
+    def _content_with(self, folder: str, converted: Iterable[Conversion]) -> bytes:
+        entries, texts = self._load_texts(folder)
+        for one in converted:
+            entries.add(one, self._place(one.path), {file: file for file in one.files})
+            texts.update((store.digest(text.encode()), text) for text in one.files.values())
+        left = entries.dump(self._key_for(folder), self.settings).decode()
         wanted = {entries.files[number][1] for one in entries.by_name.values() for number in one.gives}
         body = json.dumps([left, {value: text for value, text in texts.items() if value in wanted}])
-        store.write_entry(self.folder, key, zlib.compress(body.encode(), 1))
-        store.bound(self.folder)
+        return zlib.compress(body.encode(), 1)
 
     def _load_texts(self, folder: str) -> _Kept:
         entries, key = CacheEntries(folder), self._key_for(folder)

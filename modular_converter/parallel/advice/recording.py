@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 
 from modular_converter.parallel.choice.skeleton import META, Guesses
-from modular_converter.parallel.costs import FusedKernels, NotedOperations, PlainInputs
+from modular_converter.parallel.costs import FusedKernels, NotedOperations, PlainInputs, size_of
 from modular_converter.parallel.errors import AdviceError, ApplyError, BuildError, one_line
 from modular_converter.parallel.shard.collectives import FakeGroup
 from modular_converter.parallel.torch_private import (
@@ -127,7 +127,7 @@ class RecordedGroup(FakeGroup):
 
     def _tell(self, name: str, *tensors: torch.Tensor) -> None:
         if self.note is not None:
-            self.note(Exchange(name, float(sum(one.numel() * one.element_size() for one in tensors)), self.context))
+            self.note(Exchange(name, size_of(tensors), self.context))
 
 
 def record_run(
@@ -219,7 +219,15 @@ class _Account:
         self.open = True
         self._refs: list[Any] = []
 
-    def made(self, tensor: torch.Tensor) -> None:
+    def operation(self, given: list[torch.Tensor], results: list[torch.Tensor]) -> list[torch.Tensor]:
+        """The results of an operation that are no views of what it was given; their storages have come."""
+        known = {storage_number(one) for one in given}
+        new = [one for one in results if storage_number(one) not in known]
+        for one in new:
+            self._made(one)
+        return new
+
+    def _made(self, tensor: torch.Tensor) -> None:
         """A storage has come, unless it is known; note when it goes."""
         storage = tensor.untyped_storage()
         key, size = int(storage._cdata), float(storage.nbytes())
@@ -319,13 +327,9 @@ class _Notes:
                 f"a run takes more than {MOST_OPERATIONS} operations: the model loops over its tokens; give a smaller "
                 "--sequence"
             )
-        known = {storage_number(one) for one in given}
-        new = [one for one in results if storage_number(one) not in known]
-        for one in new:
-            self.account.made(one)
+        new = self.account.operation(given, results)
         if new and func.name() != "aten::empty" or results and func._schema.is_mutable:
-            moved = sum(float(one.numel() * one.element_size()) for one in (*given, *results))
-            self.stretches[-1].kernels.append(Kernel(flops, moved))
+            self.stretches[-1].kernels.append(Kernel(flops, size_of((*given, *results))))
 
     def attention(self, flops: float, masked: bool) -> None:
         self.stretches[-1].kernels.append(Kernel(flops, 0.0, masked))
@@ -357,12 +361,8 @@ class OperationCounter(NotedOperations):  # type: ignore[no-untyped-call]
         return max(accumulate(self._account.events, initial=0.0))
 
     def _operation(self, func: Any, flops: float, given: list[torch.Tensor], results: list[torch.Tensor]) -> None:
-        known = {storage_number(one) for one in given}
-        for one in results:
-            if storage_number(one) not in known:
-                self._account.made(one)
-        moved = sum(float(one.numel() * one.element_size()) for one in (*given, *results) if one.is_meta)
-        self.kernels.append(Kernel(0.0, moved))
+        self._account.operation(given, results)
+        self.kernels.append(Kernel(0.0, size_of(one for one in (*given, *results) if one.is_meta)))
 
 
 BLOCK = 512

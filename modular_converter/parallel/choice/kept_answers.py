@@ -12,7 +12,6 @@ from __future__ import annotations
 import enum
 import functools
 import hashlib
-import json
 import logging
 import os
 import sys
@@ -23,7 +22,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from modular_converter.check.cache.store import bound, cache_folder, digest, read_entry, write_entry
+from modular_converter.check.cache.store import cache_folder, digest, keep_values, read_values
 from modular_converter.parallel.choice.code_hashes import code_reached, hash_of_code, own_files, replaced_members
 from modular_converter.parallel.modules import PLAIN_TYPES, own_attributes
 from modular_converter.parallel.tiny.fields import is_config
@@ -60,34 +59,17 @@ def kept_answer(model: Any, question: str, compute: Callable[[], T], keeps: Call
         logger.debug("%s: nothing is kept: %s", type(model).__name__, error)
         return compute()
     folder = os.path.join(cache_folder(), "plans")
-    found = _read(folder, name)
-    if found is None:
+    found = read_values(folder, name)
+    if found.keys() != {"value", "logged"}:
         with _Logged() as logged:
             value = compute()
         if keeps(value):
-            _write(folder, name, {"value": value, "logged": logged.records})
+            keep_values(folder, name, {"value": value, "logged": logged.records})
         return value
     for source, level, text in found["logged"]:
         logging.getLogger(source).log(level, "%s", text)
     kept: T = found["value"]
     return kept
-
-
-def _read(folder: str, name: str) -> Any:
-    body = read_entry(folder, name)
-    try:
-        found = json.loads(body) if body is not None else None
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) and found.keys() == {"value", "logged"} else None
-
-
-def _write(folder: str, name: str, value: Any) -> None:
-    try:
-        write_entry(folder, name, json.dumps(value).encode())
-        bound(folder)
-    except OSError as error:  # a full disk, or a folder that may not be written
-        logger.debug("nothing is kept in %s: %s", folder, error)
 
 
 class _Logged(logging.Handler):

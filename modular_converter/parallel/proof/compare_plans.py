@@ -9,6 +9,7 @@ from modular_converter.parallel.errors import PlanError
 from modular_converter.parallel.plans.class_settings import gathered_plan
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.plans.resolve import resolve
+from modular_converter.parallel.plans.text_checks import placed
 from modular_converter.parallel.proof.judge import Verdict
 from modular_converter.parallel.proof.on_ranks import check_on_threads
 from modular_converter.parallel.proof.prove import Derived
@@ -59,8 +60,7 @@ def outcome(derived: Derived, plan: Plan, ranks: int) -> Outcome:
     except PlanError as error:
         return Outcome(str(error), 0, 0)
     verdict: Verdict = check_on_threads(derived.subject, plan, ranks)
-    reason = ": ".join(filter(None, (verdict.layer, verdict.reason)))
-    return Outcome(reason, found.rank, found.collectives)
+    return Outcome(placed(verdict.layer, verdict.reason), found.rank, found.collectives)
 
 
 def points(derived: Derived, source: Plan, ranks: int) -> Iterator[Point]:

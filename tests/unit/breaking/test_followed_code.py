@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -9,10 +11,11 @@ import pytest
 from modular_converter.breaking.compare import changes_of_model
 from modular_converter.breaking.facts import ModelFacts
 from modular_converter.breaking.older import tree_at
-from modular_converter.breaking.values import keys_of, unknown_parts
+from modular_converter.breaking.values import Node, keys_of
 from modular_converter.settings.load import profile_settings
 
 
+UnknownParts = Callable[[Node], Iterator[str]]
 HEAD = """\
 import functools
 
@@ -113,8 +116,15 @@ BODIES = {
 }  # fmt: skip
 
 
+@pytest.fixture
+def unknown_parts(monkeypatch: pytest.MonkeyPatch) -> UnknownParts:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "utils"))
+    found: UnknownParts = importlib.import_module("check_breaking").unknown_parts
+    return found
+
+
 @pytest.mark.parametrize("case", BODIES)
-def test_the_entries_of_a_body(case: str, tmp_path: Path) -> None:
+def test_the_entries_of_a_body(case: str, tmp_path: Path, unknown_parts: UnknownParts) -> None:
     body, wanted = BODIES[case]
     state = facts(tmp_path, body).files["modeling_net.py"].classes["NetModel"].state
     assert state is not None
@@ -123,7 +133,7 @@ def test_the_entries_of_a_body(case: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("call", ("nn.TransformerEncoderLayer(2, 2)", "timm.create_model(config.act)"))
-def test_a_module_that_is_not_known_is_told(call: str, tmp_path: Path) -> None:
+def test_a_module_that_is_not_known_is_told(call: str, tmp_path: Path, unknown_parts: UnknownParts) -> None:
     model = HEAD.replace("import torch\n", "import timm\nimport torch\n")
     state = facts(tmp_path, f"self.part = {call}", model=model).files["modeling_net.py"].classes["NetModel"].state
     assert state is not None and list(unknown_parts(state)) == ["part"]
