@@ -15,6 +15,7 @@ from modular_converter.parallel.engine.stages.micro_batches import (
     batch_of,
     refuse_hooks,
     refuse_unequal_labels,
+    refuse_what_a_step_lacks,
 )
 from modular_converter.parallel.engine.stages.pipeline import Pipeline
 from modular_converter.parallel.engine.stages.scheduled_stage import (
@@ -143,3 +144,13 @@ def test_what_has_no_rows_goes_to_every_micro_batch() -> None:
     inputs = {"input_ids": IDS, "position_ids": torch.arange(4)[None], "flag": True}
     first, *_, last = Batch(6, inputs, {"input_ids": 0}).parts(3)
     assert first["input_ids"].shape == (2, 4) and last["position_ids"].shape == (1, 4) and first["flag"] is True
+
+
+def test_results_of_all_layers_that_the_configuration_alone_asks_for_are_refused() -> None:
+    asks, not_asked = SimpleNamespace(output_hidden_states=True), SimpleNamespace(output_hidden_states=False)
+    with pytest.raises(ApplyError, match="output_hidden_states: a step returns only the loss"):
+        refuse_what_a_step_lacks({}, asks)
+    refuse_what_a_step_lacks({"output_hidden_states": False}, asks)
+    refuse_what_a_step_lacks({}, not_asked)
+    with pytest.raises(ApplyError, match="num_items_in_batch: a step takes the mean"):
+        refuse_what_a_step_lacks({"num_items_in_batch": 3}, not_asked)
