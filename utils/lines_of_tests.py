@@ -88,6 +88,9 @@ class Recorder:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.failed |= {report.nodeid} if report.failed else set()
 
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self.failed |= {report.nodeid} if report.failed else set()  # a file that cannot be imported
+
     def pytest_sessionfinish(self) -> None:
         here = os.getcwd() + os.sep
         of_processes = lines_of_processes.noted(self.folder)

@@ -206,6 +206,12 @@ def test_several_are_tried_at_once_with_the_lines_of_processes_and_without_tests
     }
 
 
+def test_a_file_of_tests_that_cannot_be_imported_is_named(project, capfd):
+    (project / "tests/test_broken.py").write_text("import nothing_of_this_name\n")
+    mutate_code.recorded(project, ["tests/test_broken.py"], 60)
+    assert capfd.readouterr().out == "fails without any change: tests/test_broken.py\n"
+
+
 def test_a_process_notes_its_lines_for_each_test(project):
     with tempfile.TemporaryDirectory() as folder:
         tree = mutate_code.copy_of_repository(pathlib.Path(folder))
