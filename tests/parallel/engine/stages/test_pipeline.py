@@ -102,6 +102,10 @@ def test_a_step_keeps_the_loss_alone(part: Any, numbers: int) -> None:
     found = last(micro_batch=torch.tensor(0))
     assert len(found) == len(last.gives) == numbers
     torch.testing.assert_close(own_loss(last.output(found)), model(**inputs).loss)
+    if part is None:
+        last.inputs = [{**inputs, "output_hidden_states": True}]
+        last(micro_batch=torch.tensor(0))  # the error is raised later, on all processes
+        assert "another form than in the run without data" in str(last.errors.error)
 
 
 def test_what_was_not_handed_over_shows() -> None:
