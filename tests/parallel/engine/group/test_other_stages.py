@@ -65,10 +65,10 @@ def test_an_optimizer_gets_the_weights_of_this_process(named: bool) -> None:
     optimizer = torch.optim.SGD([own], lr=0.1)
     params = iter([("a", own), ("b", other)]) if named else [own, other]
     seen: list[Any] = []
-    without_other_stages(None, lambda _, group: seen.append(group), optimizer, {"params": params, "lr": 1.0})
+    without_other_stages((), lambda _, group: seen.append(group), optimizer, {"params": params, "lr": 1.0})
     ((one,), rate) = seen[0]["params"], seen[0]["lr"]
     assert (one[1] if named else one) is own and rate == 1.0
     for alone in own, other, {own}:
-        without_other_stages(None, lambda _, group: seen.append(group), optimizer, {"params": alone})
+        without_other_stages((), lambda _, group: seen.append(group), optimizer, {"params": alone})
     (kept,) = seen[1]["params"]
     assert kept is own and seen[2]["params"] == [] and seen[3]["params"] == {own}
