@@ -441,8 +441,8 @@ def inputs_of(model: Any, request: CountRequest, device: torch.device) -> dict[s
     length = request.length or min(most or LENGTH, LENGTH)
     if most is not None and length > most:
         raise ScheduleError(
-            f"{request.model}: rows of {length} tokens are longer than the {most} positions of its configuration; give "
-            f"--length {most} or less, or --set the field of its positions"
+            f"{request.model}: rows of {length} tokens are longer than the {most} positions of its configuration; give at most "
+            f"{most}, or --set the field of its positions"
         )
     own = BATCH  # rows; a caller's example inputs have any number
     if examples_of(model) is not None:

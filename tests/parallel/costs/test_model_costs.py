@@ -136,7 +136,7 @@ def test_the_length_is_that_of_the_positions():
             "gpt2",
             {"n_layer": 2, "n_embd": 64, "n_head": 2},
             {"length": 2000},
-            "longer than the 1024 positions .* give --length 1024 or less",
+            "longer than the 1024 positions .* give at most 1024, or --set",
         ),
         ("none/config.json", {}, {}, "config.json: cannot be read"),
         ("llama", {"hidden_size": 63}, {}, "llama: "),
