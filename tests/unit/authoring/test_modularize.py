@@ -197,10 +197,10 @@ def test_the_index_is_cached_by_content(tmp_path: Path, monkeypatch: pytest.Monk
     models = library_of(tmp_path, new=OLD.replace("Old", "New"))
     settings = load_settings(str(models))
     fresh = read_index(str(models), Library(settings))
-    assert read_index(str(models), Library(settings)).entries == fresh.entries
+    assert read_index(str(models), Library(settings)) == fresh
     (models / "new/modeling_new.py").write_text(OLD.replace("Old", "New").replace("* 2", "* 4"))
     changed = read_index(str(models), Library(settings))
-    assert changed.entries == read_index(str(models), Library(settings), cached=False).entries != fresh.entries
+    assert changed == read_index(str(models), Library(settings), cached=False) != fresh
 
 
 def test_a_constant_that_the_neighbour_has_otherwise_is_not_overridden(tmp_path: Path) -> None:
