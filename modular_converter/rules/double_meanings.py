@@ -70,18 +70,19 @@ def _of_own_class(classes: TwoClasses) -> Iterator[Obstacle]:
 
 
 def _uses_of_parent(classes: TwoClasses) -> Iterator[Obstacle]:
-    """The parent's name, and `super()` as a value. A generated file imports the class for annotations, and for those of its
+    """The parent's name, and `super` as a value. A generated file imports the class for annotations, and for those of its
     attributes that are the same for whoever reads them.
     """
     child, base = classes.child, classes.base.partition("[")[0]
     for member in child.members:
-        if "super(" not in member.text and base not in member.text:  # looking at every node of every member takes long
+        if "super" not in member.text and base not in member.text:  # looking at every node of every member takes long
             continue
         nodes = list(walk(member.node))
         read = {*map(id, _read_from_outside(member, nodes, classes))} if base in member.text else set()
         taken = {id(node.value): node.attr for node in nodes if isinstance(node, ast.Attribute)}
+        reaching = {id(node.func) for node in nodes if isinstance(node, ast.Call) and id(node) in taken}
         for node in nodes:
-            if isinstance(node, ast.Call) and is_super(node.func) and id(node) not in taken:
+            if is_super(node) and id(node) not in reaching:
                 reason = f"`super()` is used as a value, and in the generated class it would not reach `{base}`"
                 yield Obstacle(node, min(member.binds, default="super"), reason, _taken_otherwise(member, "", classes))
             elif isinstance(node, ast.Name) and node.id == base and id(node) not in read:
