@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.source.library import Library, ignore_comments
-from modular_converter.files.write import refuse_change, write_source
+from modular_converter.files.write import refuse_change, write_sources
 from modular_converter.findings import Finding, apply_edits
 from modular_converter.settings.values import Settings
 
@@ -161,4 +161,4 @@ def _lines_within_strings(text: str) -> set[int]:
 def write_modular(path: str, text: str, settings: Settings) -> None:
     """Write the corrected text of a modular file. Raises `ConversionError` for one that may not be written."""
     refuse_change(path, settings)
-    write_source(path, text, settings)
+    write_sources({path: text}, settings)

@@ -23,7 +23,7 @@ from modular_converter.commands.output import print_diff, progress, report
 from modular_converter.convert.batch import without_collector
 from modular_converter.convert.source.library import Library
 from modular_converter.files.read import is_installed
-from modular_converter.files.write import current_text, path_of_generated, write_atomically, write_source
+from modular_converter.files.write import current_text, path_of_generated, write_atomically, write_sources
 from modular_converter.findings import ConversionError, Finding, Location, exit_code
 from modular_converter.reporting.display import count, shown_path
 from modular_converter.rules import input_files
@@ -192,8 +192,8 @@ def carry_edit(file: str, *, neighbour: bool, diff: bool) -> int:
         library = Library(settings)
         for target, text in found.texts.items():
             print_diff(shown_path(target, os.getcwd()), library.text(target), text)
-            if not diff:
-                write_source(target, text, settings)
+        if not diff:
+            write_sources(found.texts, settings)
     except ConversionError as error:
         report(error.findings)
         return exit_code(error.findings, incomplete=True)

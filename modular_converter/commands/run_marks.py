@@ -11,7 +11,7 @@ import click
 from modular_converter.commands.output import print_diff, progress, report
 from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import ALL, Listings, ModelFolders, model_folder, required_models_folder
-from modular_converter.files.write import write_source
+from modular_converter.files.write import write_sources
 from modular_converter.findings import ConversionError, Finding, Location, Severity, exit_code
 from modular_converter.marks.audit import MarkVerdict, audit
 from modular_converter.marks.fix import Repair, repair
@@ -44,8 +44,7 @@ def run(
                     print_diff(one.path, one.copy.text, one.source.text, output_format)
         elif write or write_unsafe:
             done = repair(done.audit, files, library, write_unsafe)
-            for path, text in done.texts.items():
-                write_source(path, text, library.settings)
+            write_sources(done.texts, library.settings)
     except ConversionError as error:
         report(error.findings, output_format)
         return 2

@@ -12,7 +12,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from modular_converter.files.read import in_form_of, is_installed, read_inside, root_of
@@ -253,13 +253,15 @@ def put_in_place(target: str, text: str, modular: str, settings: Settings) -> bo
     return write_atomically(target, text, settings.output_dir or root_of(target, settings))
 
 
-def write_source(path: str, text: str, settings: Settings) -> None:
-    """Write a new text of a file that people have written, with its line ends. Raises `ConversionError` for one that may not
-    or cannot be written.
+def write_sources(texts: Mapping[str, str], settings: Settings) -> None:
+    """Write the new texts of files that people have written, with their line ends. Raises `ConversionError` for one that cannot
+    be written, and before any is for one that may not.
     """
-    if is_installed(os.path.realpath(path)):
-        raise ConversionError(input_files.read_only_target(Location(path), "it belongs to an installed package"))
-    write_atomically(path, in_form_of(path, text), root_of(path, settings))
+    for path in texts:
+        if is_installed(os.path.realpath(path)):
+            raise ConversionError(input_files.read_only_target(Location(path), "it belongs to an installed package"))
+    for path, text in texts.items():
+        write_atomically(path, in_form_of(path, text), root_of(path, settings))
 
 
 def about_release(settings: Settings, *, keeps_files: bool = False) -> Finding | None:

@@ -20,9 +20,10 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-MUTATORS = frozenset(
-    ["add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "popleft", "remove"]
-    + ["reverse", "setdefault", "sort", "update"]
+ADDING = frozenset(["append", "appendleft", "extend", "insert"])
+"""Methods after which a list or a queue is longer, whatever they are given."""
+MUTATORS = ADDING.union(
+    ["add", "clear", "discard", "pop", "popitem", "popleft", "remove", "reverse", "setdefault", "sort", "update"]
 )
 """Methods of lists, dictionaries, sets and queues that change them."""
 AT_ONCE = frozenset(
@@ -213,6 +214,12 @@ class Bindings:
         here = (one for one in self.inner if not one.runs_later)
         names = {dotted(call.func).partition(".")[0] for call in self.calls}
         return frozenset(names).union(*(one.calls_now for one in here))
+
+    @property
+    def calls_when_made(self) -> frozenset[str]:
+        """For definitions: `calls_now` with their own decorators."""
+        decorators = (one for node in self._nodes for one in decorators_of(node))
+        return self.calls_now.union(one.partition(".")[0] for one in decorators)
 
     def reader(self, name: str, annotations: bool) -> ast.AST | None:
         """The first node that reads a name where the code stands; see `reads_now` and `needs`."""

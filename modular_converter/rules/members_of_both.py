@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from modular_converter.facts import INHERITED_KEYWORDS
 from modular_converter.findings import ClassFinding, Finding, Rule, finding_at
-from modular_converter.model.bindings import FUNCTIONS, Function, attributes_set, bindings_of
+from modular_converter.model.bindings import ADDING, FUNCTIONS, Function, attributes_set, bindings_of
 from modular_converter.model.class_blocks import SUPER_KWARGS, ClassBlock
 from modular_converter.model.nodes import decorated_by, decorator_path, decorators_of, dotted, is_super_statement
 from modular_converter.model.overriding import (
@@ -181,10 +181,6 @@ def _made_by(node: ast.ClassDef) -> str:
     if metaclass.rpartition(".")[2] in PLAIN_METACLASSES:
         return ""
     return f"with inheritance, `{metaclass}` makes the parent and then your class; here it would make only one class"
-
-
-ADDING = frozenset({"append", "appendleft", "extend", "insert"})
-"""The methods after which a list is longer, whatever they are given."""
 
 
 def _adds_up(hook: ast.stmt) -> str:

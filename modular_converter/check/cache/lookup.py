@@ -333,10 +333,12 @@ class Cache:
         for conversion in conversions:
             if conversion.files and not conversion.failed:
                 by_folder.setdefault(folder_of_entries(conversion.path), []).append(conversion)
-        for folder, converted in by_folder.items() if self._key else ():
-            with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+        if not by_folder or not self._key:
+            return
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+            for folder, converted in by_folder.items():
                 store.write_entry(self.folder, self._key_for(folder), self._content_with(folder, converted))
-                store.bound(self.folder)
+            store.bound(self.folder)
 
     def _content_with(self, folder: str, converted: Iterable[Conversion]) -> bytes:
         """The entries of a folder with further ones. They are read again, since other runs may have stored some."""

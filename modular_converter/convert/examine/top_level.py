@@ -18,7 +18,7 @@ from modular_converter.findings import Finding, Location, locate_word
 from modular_converter.model.bindings import FUNCTIONS, MUTATORS, bindings_of, covers, fills
 from modular_converter.model.class_blocks import ClassChange, changes_below, parse_class
 from modular_converter.model.module import DEFINITIONS, ImportedName, Module, Role, Statement, has_unread_names
-from modular_converter.model.nodes import decorators_of, parse, walk
+from modular_converter.model.nodes import decorators_of, parse
 from modular_converter.rules import double_meanings, lost_code
 
 
@@ -155,9 +155,10 @@ def _lost_changes(module: Module, holders: Set[str], left_out: Sequence[Statemen
         if one.role not in DEFINITIONS or one.uses.isdisjoint(filling.keys() | holders):
             continue
         if not one.uses.isdisjoint(filling) or filled.search(one.text):
-            parts = [part for node in parse(one.text).body for part in _run_at_once(node)]
-            called = {getattr(node.func, "id", "") for node in walk(*parts) if isinstance(node, ast.Call)}
-            names = filled_by(parts, one.text).union(*(filling[name] for name in called & filling.keys()))
+            body = parse(one.text).body
+            called = bindings_of(*body).calls_when_made & filling.keys()
+            parts = [part for node in body for part in _run_at_once(node)]
+            names = filled_by(parts, one.text).union(*(filling[name] for name in called))
             yield from ((name, one) for name in sorted(names))
 
 

@@ -22,7 +22,7 @@ from modular_converter.model import lexer
 from modular_converter.model.bindings import Bindings, bindings_of
 from modular_converter.model.class_blocks import class_node
 from modular_converter.model.module import ImportedName, Role, Statement, has_postponed
-from modular_converter.model.nodes import decorators_of, parse, walk
+from modular_converter.model.nodes import parse, walk
 from modular_converter.rules import faulty_results
 from modular_converter.settings.layout import module_name, split_stem
 from modular_converter.settings.values import Settings, kind_of
@@ -64,12 +64,6 @@ class EmittedDefinition:
     def bindings(self) -> Bindings:
         """What it does with names when it is created, and later."""
         return bindings_of(*parse(self.text).body)
-
-    @cached_property
-    def called(self) -> frozenset[str]:
-        """The names that it calls when it is created, decorators included."""
-        decorators = (one for node in parse(self.text).body for one in decorators_of(node))
-        return self.bindings.calls_now.union(one.partition(".")[0] for one in decorators)
 
 
 def _header_node(text: str) -> ast.ClassDef:
@@ -128,7 +122,7 @@ def with_bases_first(definitions: Sequence[EmittedDefinition]) -> list[EmittedDe
             unfinished.add(one.name)
             for name in sorted((one.header_uses | one.bindings.needs) & by_name.keys()):
                 emit(by_name[name])
-            running = sorted(one.called & by_name.keys())
+            running = sorted(one.bindings.calls_when_made & by_name.keys())
             for name in running:  # the list grows meanwhile
                 for use in sorted(by_name[name].uses & by_name.keys()):
                     emit(by_name[use])

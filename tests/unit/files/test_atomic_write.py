@@ -15,8 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from modular_converter.files import write
-from modular_converter.files.write import sweep, write_atomically
+from modular_converter.files.write import sweep, write_atomically, write_sources
 from modular_converter.findings import ConversionError
+from modular_converter.settings.load import profile_settings
 
 
 posix = pytest.mark.skipif(os.name == "nt", reason="modes and signals of POSIX")
@@ -250,3 +251,15 @@ def test_threads_may_write_one_file_at_once(tmp_path: pathlib.Path) -> None:
 
 def test_sweeping_a_folder_that_is_not_there_is_nothing(tmp_path: pathlib.Path) -> None:
     assert sweep(tmp_path / "missing") == []
+
+
+def test_sources_are_written_all_or_none(tmp_path):
+    own, installed = tmp_path / "own.py", tmp_path / "site-packages/its.py"
+    installed.parent.mkdir()
+    for one in (own, installed):
+        one.write_text("x = 1\n")
+    with pytest.raises(ConversionError, match="belongs to an installed package"):
+        write_sources({str(own): "x = 2\n", str(installed): "x = 2\n"}, profile_settings())
+    assert own.read_text() == installed.read_text() == "x = 1\n"
+    write_sources({str(own): "x = 2\n"}, profile_settings())
+    assert own.read_text() == "x = 2\n"
