@@ -9,8 +9,7 @@ from modular_converter.version import __version__
 
 if TYPE_CHECKING:
     from modular_converter.api import convert_file, convert_paths, convert_source
-    from modular_converter.convert.conversion import Conversion
-    from modular_converter.findings import Finding, Location, Severity
+    from modular_converter.findings import Conversion, Finding, Location, Severity
     from modular_converter.settings.load import load_settings
     from modular_converter.settings.values import Settings
 

@@ -6,11 +6,9 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 
-from modular_converter.convert.batch import Run
-from modular_converter.convert.conversion import Conversion
-from modular_converter.convert.processes import Progress
+from modular_converter.convert.batch import Progress, Run
 from modular_converter.files.read import given_text
-from modular_converter.findings import ConversionError
+from modular_converter.findings import Conversion, ConversionError
 from modular_converter.settings.load import load_settings, load_settings_of
 from modular_converter.settings.values import Settings
 

@@ -18,9 +18,8 @@ from collections.abc import Mapping
 import pytest
 
 from modular_converter.convert.batch import Run
-from modular_converter.settings.layout import is_modular
 from modular_converter.settings.load import load_settings, profile_settings
-from modular_converter.settings.values import Settings
+from modular_converter.settings.values import Settings, is_modular
 
 
 CASES = pathlib.Path(__file__).parent / "cases"

@@ -33,8 +33,8 @@ from modular_converter.commands.run_authoring import parents_of
 from modular_converter.convert.source.library import Library
 from modular_converter.files.read import find_package
 from modular_converter.model.index import index_module
-from modular_converter.settings.layout import models_among
 from modular_converter.settings.load import load_settings
+from modular_converter.settings.values import models_among
 
 
 DOCS = Path(__file__).parents[1] / "docs"

@@ -32,9 +32,8 @@ from marked_pages import write_part
 from other_libraries import LIBRARIES, OtherLibrary, undefined_names, unpack
 from repeated_lines import repeated_lines, verdicts_of_marks
 
-from modular_converter.settings.layout import is_modular, split_stem
 from modular_converter.settings.load import load_settings
-from modular_converter.settings.values import FILES
+from modular_converter.settings.values import FILES, is_modular, split_stem
 
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -8,15 +8,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from modular_converter.convert.batch import convert_all
-from modular_converter.convert.conversion import Conversion
+from modular_converter.convert.batch import Workers, convert_all
 from modular_converter.convert.emit.format import FormatMemory
-from modular_converter.convert.processes import Workers
 from modular_converter.convert.source.library import Library
-from modular_converter.settings.keys import read_table
+from modular_converter.findings import Conversion
 from modular_converter.settings.load import conventions, parse_release
 from modular_converter.settings.profiles.transformers import TABLE
-from modular_converter.settings.toml_files import TomlFile
+from modular_converter.settings.toml_files import TomlFile, read_table
 from modular_converter.settings.values import Settings
 
 

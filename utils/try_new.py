@@ -12,8 +12,8 @@ from modular_converter.authoring.new_model import new_model, read_parent
 from modular_converter.convert.source.library import Library
 from modular_converter.files.read import find_package
 from modular_converter.findings import ConversionError
-from modular_converter.settings.layout import names_of_models
 from modular_converter.settings.load import load_settings
+from modular_converter.settings.values import names_of_models
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ from modular_converter.commands.convert import convert_command  # noqa: E402
 from modular_converter.commands.subcommands import SUBCOMMANDS  # noqa: E402
 from modular_converter.findings import Severity  # noqa: E402
 from modular_converter.parallel.cli import main as plan_group  # noqa: E402
-from modular_converter.settings.keys import LISTS, MOST, READERS  # noqa: E402
+from modular_converter.settings.toml_files import LISTS, MOST_NUMBER, READERS  # noqa: E402
 from modular_converter.settings.values import FORMATTERS, LAYOUTS, SIBLING_IMPORTS  # noqa: E402
 
 
@@ -84,8 +84,8 @@ _TEXTS = {"type": "array", "items": _TEXT}
 _NAMES = {"type": "string", "minLength": 1}
 _TABLE = {"type": "object", "additionalProperties": _NAMES}
 _TYPES: Mapping[str, Mapping[str, Any]] = {
-    "max-file-bytes": {"type": "integer", "minimum": 1, "maximum": MOST},
-    "workers": {"type": "integer", "minimum": 0, "maximum": MOST},
+    "max-file-bytes": {"type": "integer", "minimum": 1, "maximum": MOST_NUMBER},
+    "workers": {"type": "integer", "minimum": 0, "maximum": MOST_NUMBER},
     "strict": {"type": "boolean"},
     "sibling-imports": {"enum": list(SIBLING_IMPORTS)},
     "formatter": {"enum": list(FORMATTERS)},

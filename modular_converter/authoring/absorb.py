@@ -20,7 +20,6 @@ from modular_converter.authoring.class_changes import (
 )
 from modular_converter.authoring.draft import import_line
 from modular_converter.convert.batch import Run
-from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.banner import is_generated
 from modular_converter.convert.inherit.build import BuiltClass, rename_class
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
@@ -28,7 +27,7 @@ from modular_converter.convert.inline.collect import GeneratedFile
 from modular_converter.convert.pipeline import first_steps
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import Renamer
-from modular_converter.findings import UNPARSABLE, ConversionError, Location
+from modular_converter.findings import UNPARSABLE, Conversion, ConversionError, Location
 from modular_converter.model import lexer
 from modular_converter.model.class_blocks import ClassBlock, block_lines
 from modular_converter.model.index import index_module
@@ -36,8 +35,7 @@ from modular_converter.model.module import ImportedName, Module, Role, Statement
 from modular_converter.provenance.generated import LineRange, LineSource, line_sources
 from modular_converter.reporting.diffs import differing_parts
 from modular_converter.rules import input_files
-from modular_converter.settings.layout import models_folder_of, modular_of
-from modular_converter.settings.values import Settings
+from modular_converter.settings.values import Settings, models_folder_of, modular_of
 
 
 _GAP = re.compile(r"\A((?:@.*\n)*class .*:\n)\n+")

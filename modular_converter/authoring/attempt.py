@@ -11,12 +11,12 @@ from modular_converter.authoring.draft import Draft, closed, modular_text
 from modular_converter.authoring.flat_model import FlatFile, FlatModel, import_origin
 from modular_converter.authoring.normal_form import ORIGIN, normal, squeezed, texts_of
 from modular_converter.convert.batch import Run
-from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.format import FormatMemory, format_files
 from modular_converter.convert.emit.imports import names_in_annotations
 from modular_converter.convert.pipeline import convert
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import in_own_terms
+from modular_converter.findings import Conversion
 from modular_converter.model.index import index_module
 from modular_converter.model.module import ImportedName, Module, Role, Statement, has_unread_names
 from modular_converter.model.nodes import parse

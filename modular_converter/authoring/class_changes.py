@@ -14,7 +14,7 @@ from functools import cached_property
 from modular_converter.authoring.normal_form import normal
 from modular_converter.convert.inherit.build import merge_class, rename_class
 from modular_converter.convert.inherit.statements import BODY_INDENT, Body, Line, body_of
-from modular_converter.convert.source.names import ModelNames
+from modular_converter.convert.source.library import ModelNames
 from modular_converter.model import lexer
 from modular_converter.model.bindings import Function, bindings_in, bindings_of, own_nodes
 from modular_converter.model.class_blocks import INDENT, SUPER_KWARGS, ClassBlock, Member, lines_of, parse_class

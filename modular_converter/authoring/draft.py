@@ -14,7 +14,7 @@ from modular_converter.authoring.sources import Placed, SourceFile, gives
 from modular_converter.convert.emit.imports import names_in_annotations
 from modular_converter.model import lexer
 from modular_converter.model.module import POSTPONED, ImportedName, Role, Statement, exported_names, has_postponed
-from modular_converter.settings.layout import module_name
+from modular_converter.settings.values import module_name
 
 
 _UNUSED = "  # noqa: F401"

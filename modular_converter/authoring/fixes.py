@@ -12,10 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from modular_converter.convert.batch import Run
-from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.source.library import Library, ignore_comments
 from modular_converter.files.write import refuse_change, write_sources
-from modular_converter.findings import Finding, apply_edits
+from modular_converter.findings import Conversion, Finding, apply_edits
 from modular_converter.settings.values import Settings
 
 

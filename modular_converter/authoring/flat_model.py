@@ -13,8 +13,7 @@ from functools import cached_property
 from modular_converter.authoring.normal_form import texts_of
 from modular_converter.convert.emit.banner import is_generated, source_path, without_banner
 from modular_converter.convert.inherit.resolve import ModularFile, neighbour_module
-from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.names import ModelNames
+from modular_converter.convert.source.library import Library, ModelNames
 from modular_converter.convert.source.rename import in_own_terms, own_folder_name, without_copy_comments
 from modular_converter.files.arguments import ALL, model_folder, required_models_folder
 from modular_converter.findings import UNPARSABLE, ConversionError, Location, locate_parse_error
@@ -25,7 +24,10 @@ from modular_converter.model.overriding import NO_DECORATORS
 from modular_converter.model.resolver import Definition
 from modular_converter.rules import input_files
 from modular_converter.settings.disk import is_below
-from modular_converter.settings.layout import (
+from modular_converter.settings.load import load_settings
+from modular_converter.settings.values import (
+    FILES,
+    Settings,
     dots_of_models,
     folders_of_models,
     models_among,
@@ -33,8 +35,6 @@ from modular_converter.settings.layout import (
     modular_name,
     split_stem,
 )
-from modular_converter.settings.load import load_settings
-from modular_converter.settings.values import FILES, Settings
 
 
 @dataclass(frozen=True)

@@ -19,14 +19,12 @@ from modular_converter.check.cache.key import tool_stamp
 from modular_converter.check.cache.store import cache_folder, digest, keep_values, read_values
 from modular_converter.convert.batch import without_collector
 from modular_converter.convert.schedule import reached, required_files
-from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.names import ModelNames
+from modular_converter.convert.source.library import Library, ModelNames
 from modular_converter.findings import ConversionError
 from modular_converter.model.class_blocks import class_node
 from modular_converter.model.index import first_line, is_docstring
 from modular_converter.model.module import DEFINITIONS, Module, Role
-from modular_converter.settings.layout import folders_of_models, is_modular, split_stem
-from modular_converter.settings.values import Settings
+from modular_converter.settings.values import Settings, folders_of_models, is_modular, split_stem
 
 
 MOST_OWNERS = 1500

@@ -34,8 +34,7 @@ from modular_converter.convert.emit.format import format_files
 from modular_converter.convert.emit.imports import names_in_annotations
 from modular_converter.convert.inherit.build import rename_class
 from modular_converter.convert.schedule import reached
-from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.names import ModelNames
+from modular_converter.convert.source.library import Library, ModelNames
 from modular_converter.model.class_blocks import ClassBlock, Member, block_lines, parse_class
 from modular_converter.model.index import index_module, is_docstring
 from modular_converter.model.module import Module, Role, Statement

@@ -15,22 +15,20 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from modular_converter.convert.batch import Run
-from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.assemble import render_all
 from modular_converter.convert.emit.banner import without_banner
 from modular_converter.convert.emit.format import format_files
 from modular_converter.convert.inherit.resolve import is_sibling
-from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.names import common_suffix, written_name
+from modular_converter.convert.source.library import Library, common_suffix, written_name
 from modular_converter.convert.source.rename import Renamer, folder_name, own_folder_name, with_absolute_imports
 from modular_converter.files.arguments import model_folder
-from modular_converter.findings import UNPARSABLE, ConversionError, Location
+from modular_converter.findings import UNPARSABLE, Conversion, ConversionError, Location
 from modular_converter.model.index import index_module
 from modular_converter.model.module import Module
 from modular_converter.model.nodes import parse, walk
 from modular_converter.rules import input_files
-from modular_converter.settings.layout import dotted_name, folder_of_model, model_of_modular, modular_name, module_name
 from modular_converter.settings.load import profile_settings
+from modular_converter.settings.values import dotted_name, folder_of_model, model_of_modular, modular_name, module_name
 
 
 _TYPE = re.compile(r"(?m)^    model_type\b[^=\n]*=\s*([\"'])([\w.-]+)\1")

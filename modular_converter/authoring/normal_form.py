@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 
-from modular_converter.convert.source.names import ModelNames
+from modular_converter.convert.source.library import ModelNames
 from modular_converter.convert.source.rename import Renamer
 from modular_converter.model import lexer
 from modular_converter.model.module import Module, Role

@@ -26,7 +26,8 @@ from modular_converter.model.index import index_module
 from modular_converter.model.module import Module, Role, Statement
 from modular_converter.rules import input_files
 from modular_converter.rules.base_classes import INHERITABLE_DEFINITION, inheritable_definition
-from modular_converter.settings.layout import (
+from modular_converter.settings.values import (
+    Settings,
     dotted_name,
     folder_of_model,
     model_of_modular,
@@ -35,7 +36,6 @@ from modular_converter.settings.layout import (
     modular_of,
     module_name,
 )
-from modular_converter.settings.values import Settings
 
 
 MOST_FILES = 10

@@ -12,17 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
-from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.names import written_name
+from modular_converter.convert.source.library import Library, written_name
 from modular_converter.files.read import package_of
 from modular_converter.findings import ConversionError
 from modular_converter.model.nodes import parse
 from modular_converter.settings import toml_files
 from modular_converter.settings.disk import is_below, repository_above, upwards
-from modular_converter.settings.keys import EXACT_VERSION
-from modular_converter.settings.layout import module_name
-from modular_converter.settings.toml_files import other_options
-from modular_converter.settings.values import FILES, FOLDERS, Settings
+from modular_converter.settings.toml_files import EXACT_VERSION, other_options
+from modular_converter.settings.values import FILES, FOLDERS, Settings, module_name
 
 
 MOST_MODELS = 80

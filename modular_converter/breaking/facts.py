@@ -33,7 +33,7 @@ from modular_converter.findings import UNPARSABLE, ConversionError
 from modular_converter.model.bindings import EMPTY, Function, signature_of
 from modular_converter.model.class_blocks import Method
 from modular_converter.model.nodes import decorators_of, dotted, parse, walk
-from modular_converter.settings.layout import split_stem
+from modular_converter.settings.values import split_stem
 
 
 _DOCUMENTED = re.compile(r"^[ \t]*(\w+)[ \t]*\((?=[^\n]*(?:optional|`|\*))[^\n]*\)[ \t]*:", re.MULTILINE)

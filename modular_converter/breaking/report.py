@@ -20,7 +20,7 @@ from modular_converter.findings import ConversionError, Finding, Location, Sever
 from modular_converter.model.module import Module, Role, Statement
 from modular_converter.reporting.display import count
 from modular_converter.rules import by_code
-from modular_converter.settings.layout import modular_of
+from modular_converter.settings.values import modular_of
 
 
 MOST_STEPS = 20

@@ -17,7 +17,7 @@ from modular_converter.breaking.values import CodePlace
 from modular_converter.check.cache.answers import KeptAnswers
 from modular_converter.check.cache.key import key_of, remembered_versions
 from modular_converter.check.cache.store import digest, keep_values, read_values
-from modular_converter.convert.processes import Progress, in_processes
+from modular_converter.convert.batch import Progress, in_processes
 from modular_converter.files.arguments import ALL, select_files
 from modular_converter.findings import ConversionError, Finding
 from modular_converter.rules import input_files

@@ -6,10 +6,9 @@ import os
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from modular_converter.convert.conversion import Conversion
 from modular_converter.files.read import is_installed
 from modular_converter.files.write import path_of_generated
-from modular_converter.findings import Finding, first_of
+from modular_converter.findings import Conversion, Finding, first_of
 from modular_converter.git.work_tree import (
     GitError,
     GitTimeout,

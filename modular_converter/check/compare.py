@@ -11,9 +11,8 @@ import tokenize
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from modular_converter.convert.conversion import EXISTS, MISSING, Conversion
 from modular_converter.files.write import current_text, path_of_generated
-from modular_converter.findings import UNPARSABLE, ConversionError, Finding
+from modular_converter.findings import EXISTS, MISSING, UNPARSABLE, Conversion, ConversionError, Finding
 from modular_converter.model.nodes import parse
 from modular_converter.settings.values import Settings
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from modular_converter.check.cache.lookup import Cache
 from modular_converter.check.cache.stale import StaleConversions
-from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.silence import with_selected_findings
-from modular_converter.findings import Finding
+from modular_converter.findings import Conversion, Finding
 from modular_converter.settings.values import Settings
 
 

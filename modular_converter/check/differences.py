@@ -13,11 +13,10 @@ from modular_converter.check.blame import Cause, CommitHistory
 from modular_converter.check.compare import Difference, StaleFile, compare, differ_by_layout_alone, differing_texts
 from modular_converter.check.conversions import Conversions, Differences
 from modular_converter.check.tree_changes import FileChange, file_changes
-from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.format import format_files
 from modular_converter.convert.schedule import levels, reached
 from modular_converter.files.write import about_release, put_in_place
-from modular_converter.findings import UNPARSABLE, ConversionError, Finding, Location
+from modular_converter.findings import UNPARSABLE, Conversion, ConversionError, Finding, Location
 from modular_converter.model.index import index_module
 from modular_converter.rules import stale_files, tool_errors
 from modular_converter.rules.stale_files import Reason

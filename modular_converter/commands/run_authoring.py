@@ -19,7 +19,7 @@ from modular_converter.authoring.flat_model import FlatModel, choose_models, rea
 from modular_converter.authoring.library_index import read_index
 from modular_converter.authoring.modularize import Modularized, modularize_allowing
 from modular_converter.authoring.sources import Suggestion, snippet, suggest
-from modular_converter.commands.output import print_diff, progress, report
+from modular_converter.commands.options import print_diff, progress, report
 from modular_converter.convert.batch import without_collector
 from modular_converter.convert.source.library import Library
 from modular_converter.files.read import is_installed
@@ -27,9 +27,8 @@ from modular_converter.files.write import current_text, path_of_generated, write
 from modular_converter.findings import ConversionError, Finding, Location, exit_code
 from modular_converter.reporting.display import count, shown_path
 from modular_converter.rules import input_files
-from modular_converter.settings.layout import modular_name, names_of_models
 from modular_converter.settings.load import load_settings_of
-from modular_converter.settings.values import Settings
+from modular_converter.settings.values import Settings, modular_name, names_of_models
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from modular_converter.breaking.run import BreakingOptions, BreakingResult, comp
 from modular_converter.check.cache.store import cache_folder
 from modular_converter.check.compare import Difference
 from modular_converter.check.run import CheckOptions, check
-from modular_converter.commands.output import report
+from modular_converter.commands.options import report
 from modular_converter.convert.batch import without_collector
 from modular_converter.files.write import replace_file
 from modular_converter.findings import exit_code, first_of

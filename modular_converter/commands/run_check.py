@@ -13,10 +13,9 @@ import click
 
 from modular_converter.check.cache.store import VARIABLE, cache_folder, clear, unusable
 from modular_converter.check.run import CheckOptions, CheckResult, check
-from modular_converter.commands.output import fixable, print_diff, progress, report
-from modular_converter.convert.conversion import Conversion
+from modular_converter.commands.options import fixable, print_diff, progress, report
 from modular_converter.files.arguments import means_many
-from modular_converter.findings import ConversionError, Finding
+from modular_converter.findings import Conversion, ConversionError, Finding
 from modular_converter.reporting import display
 from modular_converter.reporting.display import count
 from modular_converter.rules import UnknownRuleError, by_code, off_by_default

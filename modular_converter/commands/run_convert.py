@@ -12,9 +12,8 @@ from typing import TextIO
 import click
 
 from modular_converter.authoring.fixes import FixedFile, apply_fixes, is_wanted, write_modular
-from modular_converter.commands.output import fixable, print_diff, progress, report
+from modular_converter.commands.options import fixable, print_diff, progress, report
 from modular_converter.convert.batch import Run
-from modular_converter.convert.conversion import Conversion, Origin
 from modular_converter.convert.silence import release_first
 from modular_converter.files.arguments import Selection, select_files, select_given
 from modular_converter.files.read import is_installed
@@ -24,7 +23,7 @@ from modular_converter.files.write import (
     path_of_generated,
     put_in_place,
 )
-from modular_converter.findings import ConversionError, Finding, Location, exit_code
+from modular_converter.findings import Conversion, ConversionError, Finding, Location, Origin, exit_code
 from modular_converter.reporting.display import count, report_line
 from modular_converter.rules import input_files
 from modular_converter.settings.values import Settings

@@ -10,7 +10,7 @@ import click
 
 from modular_converter.check.cache.answers import load_outlines, store_outlines
 from modular_converter.check.cache.store import cache_folder
-from modular_converter.commands.output import progress, report
+from modular_converter.commands.options import progress, report
 from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import models_folder
 from modular_converter.files.write import write_atomically

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from modular_converter.commands.output import print_diff, progress, report
+from modular_converter.commands.options import print_diff, progress, report
 from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import ALL, Listings, ModelFolders, model_folder, required_models_folder
 from modular_converter.files.write import write_sources

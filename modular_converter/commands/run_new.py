@@ -22,7 +22,7 @@ from modular_converter.authoring.new_model import (
     title,
 )
 from modular_converter.authoring.survey import DEFAULT_LENGTH, Survey, ToolsInUse, survey, survey_files, tools_in_use
-from modular_converter.commands.output import print_diff, report
+from modular_converter.commands.options import print_diff, report
 from modular_converter.convert.emit.banner import banner
 from modular_converter.convert.emit.format import format_files
 from modular_converter.convert.source.library import Library
@@ -34,9 +34,15 @@ from modular_converter.reporting.display import count, message
 from modular_converter.rules import input_files
 from modular_converter.settings import toml_files
 from modular_converter.settings.disk import project_above
-from modular_converter.settings.layout import folder_of_model, modular_name, module_name, place_of_model
 from modular_converter.settings.load import TABLE, load_settings, profile_settings
-from modular_converter.settings.values import FILES, Settings
+from modular_converter.settings.values import (
+    FILES,
+    Settings,
+    folder_of_model,
+    modular_name,
+    module_name,
+    place_of_model,
+)
 
 
 def run(

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import click
 
 from modular_converter.check.cache.store import cache_folder
-from modular_converter.commands.output import progress, report
+from modular_converter.commands.options import progress, report
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import ConversionError, Finding, Location, exit_code
 from modular_converter.provenance.generated import LineRange

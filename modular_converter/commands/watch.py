@@ -20,20 +20,18 @@ from dataclasses import dataclass, field
 from modular_converter.check.cache.lookup import CurrentHashes
 from modular_converter.check.cache.store import cache_folder
 from modular_converter.check.conversions import files_required, find_conversions
-from modular_converter.commands.output import progress, report
+from modular_converter.commands.options import progress, report
 from modular_converter.commands.run_convert import ConvertOptions, prepare
 from modular_converter.convert.batch import Run
-from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import ALL, Selection
 from modular_converter.files.read import is_installed
 from modular_converter.files.write import current_text, path_of_generated, put_in_place
-from modular_converter.findings import ConversionError, Finding, first_of
+from modular_converter.findings import Conversion, ConversionError, Finding, first_of
 from modular_converter.git.affected import SETTINGS_FILES, named_settings
 from modular_converter.reporting.display import count, shown_path
 from modular_converter.settings.disk import upwards
-from modular_converter.settings.layout import modular_of
-from modular_converter.settings.values import Settings
+from modular_converter.settings.values import Settings, modular_of
 
 
 TICK_MS = 250

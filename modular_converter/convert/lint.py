@@ -27,7 +27,7 @@ from modular_converter.model.class_blocks import names_in_class
 from modular_converter.model.index import relative_imports
 from modular_converter.model.module import ImportedName, Module, Role, Statement
 from modular_converter.rules import checks, neighbour_imports
-from modular_converter.settings.layout import modular_of, split_stem
+from modular_converter.settings.values import modular_of, split_stem
 
 
 def lint(

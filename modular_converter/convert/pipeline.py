@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.assemble import assemble
 from modular_converter.convert.examine.collisions import report_changed_meanings
 from modular_converter.convert.examine.top_level import report_lost_statements, report_redefined
@@ -20,7 +19,7 @@ from modular_converter.convert.inherit.resolve import open_target, resolve_impor
 from modular_converter.convert.inline.collect import GeneratedFiles, collect_definitions
 from modular_converter.convert.lint import lint
 from modular_converter.convert.source.library import Library
-from modular_converter.findings import ConversionError, Finding
+from modular_converter.findings import Conversion, ConversionError, Finding
 
 
 def convert(path: str, library: Library) -> Conversion:

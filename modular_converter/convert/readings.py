@@ -13,13 +13,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import NamedTuple
 
-from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.inherit.resolve import is_sibling, modules_of, neighbour_module
 from modular_converter.convert.schedule import reached
 from modular_converter.convert.source.library import Library
-from modular_converter.findings import ConversionError
+from modular_converter.findings import Conversion, ConversionError
 from modular_converter.model.module import Module, Role
-from modular_converter.settings.layout import models_folder_of, modular_of, parts_below_models
+from modular_converter.settings.values import models_folder_of, modular_of, parts_below_models
 
 
 _WORD = re.compile(r"\w+")

@@ -10,13 +10,11 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from graphlib import CycleError, TopologicalSorter
 
-from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.inherit.resolve import modules_of, neighbour_module
 from modular_converter.convert.source.library import Library, Observations
-from modular_converter.findings import ConversionError
+from modular_converter.findings import Conversion, ConversionError
 from modular_converter.model.module import ImportedName, Module, Role
-from modular_converter.settings.layout import depth_of_files, modular_of, module_name, parts_below_models
-from modular_converter.settings.values import Settings
+from modular_converter.settings.values import Settings, depth_of_files, modular_of, module_name, parts_below_models
 
 
 def required_files(path: str, library: Library) -> frozenset[str]:

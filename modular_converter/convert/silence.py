@@ -13,9 +13,8 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from modular_converter.convert.conversion import Conversion
 from modular_converter.files.write import about_release, is_about_release
-from modular_converter.findings import UNPARSABLE, Finding, Location, Rule, Severity
+from modular_converter.findings import UNPARSABLE, Conversion, Finding, Location, Rule, Severity
 from modular_converter.rules import fixes, ignored_findings, off_by_default
 from modular_converter.settings.values import Settings
 

@@ -17,7 +17,9 @@ from modular_converter.files.write import same_targets
 from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.rules import input_files, settings_tables
 from modular_converter.settings.disk import is_below, project_above
-from modular_converter.settings.layout import (
+from modular_converter.settings.load import load_settings, load_settings_of
+from modular_converter.settings.values import (
+    Settings,
     folder_of_model,
     is_modular,
     model_of_modular,
@@ -26,8 +28,6 @@ from modular_converter.settings.layout import (
     names_of_models,
     place_of_model,
 )
-from modular_converter.settings.load import load_settings, load_settings_of
-from modular_converter.settings.values import Settings
 
 
 _NEVER_A_FOLDER = frozenset({errno.ELOOP, errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR})

@@ -24,8 +24,7 @@ from modular_converter.settings.disk import (
     read_regular,
     upwards,
 )
-from modular_converter.settings.layout import models_folder_of
-from modular_converter.settings.values import Settings
+from modular_converter.settings.values import Settings, models_folder_of
 
 
 def is_installed(path: str) -> bool:

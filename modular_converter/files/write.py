@@ -19,9 +19,8 @@ from modular_converter.files.read import in_form_of, is_installed, read_inside, 
 from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.rules import input_files, settings_tables
 from modular_converter.settings.disk import NO_FOLLOW, FileTooLarge, is_below, read_regular
-from modular_converter.settings.layout import is_modular, models_folder_of
 from modular_converter.settings.load import is_unchecked
-from modular_converter.settings.values import Settings
+from modular_converter.settings.values import Settings, is_modular, models_folder_of
 
 
 LEFTOVER = re.compile(r"^\..+\.(\d+)\.modular-tmp$")

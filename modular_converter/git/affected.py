@@ -17,10 +17,9 @@ from modular_converter.findings import ConversionError
 from modular_converter.git.work_tree import GitError, GitTimeout, Repository, Touched, WorkTrees
 from modular_converter.rules import input_files
 from modular_converter.settings.disk import is_below, upwards
-from modular_converter.settings.layout import is_modular, models_folder_of, modular_of
 from modular_converter.settings.load import PROFILE_FILES
 from modular_converter.settings.toml_files import OTHER_FILES
-from modular_converter.settings.values import Settings
+from modular_converter.settings.values import Settings, is_modular, models_folder_of, modular_of
 
 
 SETTINGS_FILES = frozenset({"pyproject.toml", "ruff.toml", ".ruff.toml", *OTHER_FILES})

@@ -25,9 +25,8 @@ from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.git.affected import sources_of
 from modular_converter.git.work_tree import GitError, Repository, WorkTrees, blob_name, run_git
 from modular_converter.rules import stale_files
-from modular_converter.settings.layout import is_modular, modular_of
 from modular_converter.settings.load import load_settings_of
-from modular_converter.settings.values import Settings
+from modular_converter.settings.values import Settings, is_modular, modular_of
 
 
 ATTRIBUTES = ".gitattributes"

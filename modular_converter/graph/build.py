@@ -30,9 +30,8 @@ from modular_converter.graph.records import (
 )
 from modular_converter.model.module import ImportedName
 from modular_converter.rules import input_files, neighbour_imports
-from modular_converter.settings.layout import models_folder_of, modular_of, place_of_model
 from modular_converter.settings.load import load_settings
-from modular_converter.settings.values import Settings
+from modular_converter.settings.values import Settings, models_folder_of, modular_of, place_of_model
 
 
 _DEFINED = re.compile(r"^(?:(?:async[ \t]+)?(def|class)[ \t]+(\w+)|(\w+)[ \t]*(?::[^=\n]*)?=)", re.MULTILINE)

@@ -15,21 +15,19 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from modular_converter.convert.batch import Run
-from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.inherit.resolve import neighbour_module
 from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import has_modular_name
 from modular_converter.files.read import given_text
-from modular_converter.findings import UNPARSABLE, ConversionError, Location, locate_word
+from modular_converter.findings import UNPARSABLE, Conversion, ConversionError, Location, locate_word
 from modular_converter.model.class_blocks import class_node
 from modular_converter.model.module import Module, Role, Statement
 from modular_converter.model.nodes import top_line
 from modular_converter.model.resolver import Definition
 from modular_converter.provenance.generated import LineRange, LineSource, joined, line_sources
 from modular_converter.reporting.display import count
-from modular_converter.settings.layout import modular_of
 from modular_converter.settings.load import load_settings_of, profile_settings
-from modular_converter.settings.values import Settings
+from modular_converter.settings.values import Settings, modular_of
 
 
 MOST_CONVERSIONS = 3

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from modular_converter.check.cache.store import cache_folder
 from modular_converter.check.conversions import files_required
 from modular_converter.convert.batch import Run
-from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.banner import is_generated
 from modular_converter.convert.inherit.resolve import open_target
 from modular_converter.convert.schedule import reached
@@ -23,11 +22,11 @@ from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import Renamer
 from modular_converter.files.arguments import Listings, ModelFolders, discover
 from modular_converter.files.read import is_installed
-from modular_converter.findings import Edit, apply_edits, first_of, split_lines
+from modular_converter.findings import Conversion, Edit, apply_edits, first_of, split_lines
 from modular_converter.lsp.open_files import OpenFiles, Refusal, name_at
 from modular_converter.model.nodes import parse, walk
 from modular_converter.provenance.generated import words_of
-from modular_converter.settings.layout import is_modular, models_folder_of, modular_of
+from modular_converter.settings.values import is_modular, models_folder_of, modular_of
 
 
 MOST_HEIRS = 60

@@ -15,14 +15,15 @@ from modular_converter.convert.emit.banner import is_generated
 from modular_converter.convert.emit.format import format_files
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import UNPARSABLE, ConversionError, Finding, did_you_mean, locate_parse_error
-from modular_converter.marks.comments import CopyMark, find_marks
 from modular_converter.marks.units import (
+    CopyMark,
     DefinitionLines,
     DefinitionUnits,
     agree,
     dedented,
     definition_places,
     end_of_copy,
+    find_marks,
     named,
     same_lines,
     units_of,

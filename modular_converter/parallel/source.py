@@ -35,8 +35,8 @@ from modular_converter.parallel.proof.on_ranks import RankPool
 from modular_converter.parallel.proof.prove import Derived, derive_model, prove
 from modular_converter.parallel.solve.derive import from_library
 from modular_converter.parallel.tiny.target import ModelingFile
-from modular_converter.settings.layout import models_folder_of
 from modular_converter.settings.load import load_settings
+from modular_converter.settings.values import models_folder_of
 
 
 BOM = "\ufeff"

@@ -18,8 +18,7 @@ from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.provenance.generated import LineRange, LineSource, line_sources
 from modular_converter.rules import input_files, stale_files
 from modular_converter.settings.disk import is_below, project_above
-from modular_converter.settings.layout import is_modular, models_folder_of
-from modular_converter.settings.values import Settings
+from modular_converter.settings.values import Settings, is_modular, models_folder_of
 
 
 class Kind(enum.Enum):

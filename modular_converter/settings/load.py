@@ -23,18 +23,28 @@ from modular_converter.findings import Location, locate_word
 from modular_converter.rules import settings_tables
 from modular_converter.settings import profiles, toml_files
 from modular_converter.settings.disk import INSTALLED, read_head, repository_above, upwards
-from modular_converter.settings.keys import (
+from modular_converter.settings.toml_files import (
     BOUND,
     EXACT_VERSION,
     PROFILES,
     PROJECT_KEYS,
     READERS,
+    RUFF_NAMES,
+    RuffFiles,
+    SettingsError,
+    TomlFile,
     is_range,
+    isort_options,
     read_table,
 )
-from modular_converter.settings.layout import modular_name, would_be_modular
-from modular_converter.settings.toml_files import RUFF_NAMES, RuffFiles, SettingsError, TomlFile, isort_options
-from modular_converter.settings.values import PLAIN_BANNER, PackageRelease, PinnedFormatter, Settings
+from modular_converter.settings.values import (
+    PLAIN_BANNER,
+    PackageRelease,
+    PinnedFormatter,
+    Settings,
+    modular_name,
+    would_be_modular,
+)
 from modular_converter.version import __version__
 
 

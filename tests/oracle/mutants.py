@@ -12,7 +12,7 @@ from random import Random
 from types import FrameType
 
 from modular_converter.convert.batch import Run
-from modular_converter.convert.conversion import Conversion
+from modular_converter.findings import Conversion
 from modular_converter.settings.values import Settings
 
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from modular_converter.convert.batch import Run
-from modular_converter.convert.conversion import Conversion
-from modular_converter.findings import Finding
+from modular_converter.findings import Conversion, Finding
 from modular_converter.settings.load import Settings, profile_settings
 from tests.oracle.behaviour import MISSING, carry_out_removals, executed, neutral, observe
 from tests.oracle.documented import EVERYTHING, documented

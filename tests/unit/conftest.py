@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from modular_converter.convert import processes
+from modular_converter.convert import batch
 from tests.unit.trees import BASE, add, commit, fix
 
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 def _convert_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """The few files of a test are converted in its own process: with torch imported, as in a run of all tests, a fork takes
     longer than they do. `convert/test_batch.py` compares processes with one, and `tests/integration` starts them."""
-    monkeypatch.setattr(processes, "ITEMS_PER_PROCESS", {"fork": 100, "spawn": 100})
+    monkeypatch.setattr(batch, "ITEMS_PER_PROCESS", {"fork": 100, "spawn": 100})
 
 
 @pytest.fixture(scope="session")

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from modular_converter.check.cache import store
 from modular_converter.check.cache.lookup import OTHER_FORM, Cache, CacheEntries, CacheEntry, folder_of_entries
-from modular_converter.convert.conversion import EXISTS, Conversion
 from modular_converter.convert.silence import with_selected_findings
+from modular_converter.findings import EXISTS, Conversion
 from modular_converter.settings.values import Settings
 
 

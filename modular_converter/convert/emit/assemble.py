@@ -24,8 +24,7 @@ from modular_converter.model import lexer
 from modular_converter.model.class_blocks import INDENT, class_node, with_standard_indentation
 from modular_converter.model.module import POSTPONED, ImportedName, Module, Role, has_postponed, needs_postponed
 from modular_converter.model.nodes import parse
-from modular_converter.settings.layout import module_name
-from modular_converter.settings.values import ABSOLUTE, NEIGHBOUR, kind_of
+from modular_converter.settings.values import ABSOLUTE, NEIGHBOUR, kind_of, module_name
 
 
 def assemble(neighbours: Neighbourhood, collection: GeneratedFiles, library: Library) -> dict[str, str]:

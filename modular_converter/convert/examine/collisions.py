@@ -19,8 +19,13 @@ from typing import NamedTuple
 from modular_converter.convert.examine.faults import compile_error, globals_read, place_in_modular, top_level_names
 from modular_converter.convert.examine.meanings import Change, find_changes, origin_of
 from modular_converter.convert.inherit.build import BuiltClass
-from modular_converter.convert.inherit.foreign_names import OwnModels, is_outside, words_outside
-from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour
+from modular_converter.convert.inherit.rename_neighbours import (
+    Neighbourhood,
+    OwnModels,
+    RenamedNeighbour,
+    is_outside,
+    words_outside,
+)
 from modular_converter.convert.inherit.resolve import Neighbour
 from modular_converter.convert.inline.collect import EmittedDefinition, GeneratedFiles
 from modular_converter.convert.source.library import Library

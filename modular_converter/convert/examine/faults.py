@@ -16,16 +16,15 @@ import warnings
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
-from modular_converter.convert.conversion import Origin
 from modular_converter.convert.inherit.resolve import neighbour_module
 from modular_converter.convert.source.library import Library
-from modular_converter.findings import UNPARSABLE, Location, Rule, locate_word
+from modular_converter.findings import UNPARSABLE, Location, Origin, Rule, locate_word
 from modular_converter.model.bindings import EVERYTHING, bindings_of
 from modular_converter.model.index import imported_names
 from modular_converter.model.module import is_postponed
 from modular_converter.model.nodes import dotted, is_type_checking, parse, running_parts, top_line, walk
 from modular_converter.rules import base_classes, faulty_results
-from modular_converter.settings.layout import is_modular, modular_name, module_name, parts_below_models
+from modular_converter.settings.values import is_modular, modular_name, module_name, parts_below_models
 
 
 _NAMED = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from modular_converter.convert.conversion import Conversion, Origin
 from modular_converter.convert.emit.format import FormatResult
 from modular_converter.convert.emit.formatters import UndefinedName
 from modular_converter.convert.examine.faults import (
@@ -29,8 +28,10 @@ from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, r
 from modular_converter.convert.inherit.resolve import ResolvedImports, defining_module, open_target, resolve_imports
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import (
+    Conversion,
     ConversionError,
     Finding,
+    Origin,
     Severity,
     did_you_mean,
     locate_parse_error,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from modular_converter.convert.inherit.statements import Line
-from modular_converter.convert.source.names import common_suffix
+from modular_converter.convert.source.library import common_suffix
 from modular_converter.facts import INHERITED_KEYWORDS, Surroundings, TwoClasses
 from modular_converter.findings import ClassFinding
 from modular_converter.model.bindings import Function

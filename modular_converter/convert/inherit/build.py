@@ -14,8 +14,7 @@ from typing import Any
 from modular_converter.convert.inherit.bases import ClassMerge, class_header, merge_bases, merge_members, replaced_base
 from modular_converter.convert.inherit.override import finish_new, merge_override
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
-from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.names import ModelNames, common_suffix
+from modular_converter.convert.source.library import Library, ModelNames, common_suffix
 from modular_converter.convert.source.rename import RenamedModule, Renamer, rename_local
 from modular_converter.facts import Surroundings, TwoClasses
 from modular_converter.findings import ClassFinding, ConversionError, Finding, Location, locate

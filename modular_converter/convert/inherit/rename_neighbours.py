@@ -2,30 +2,311 @@
 
 The prefix that replaces the neighbour's name is usually the target model's own cased name. `class EmuTextMLP(LlamaMLP)` in
 model `emu` says that what comes from llama is called `EmuText…`.
+
+Names in a neighbour's code that belong to other libraries stay, though they contain the model's: `torch.diagonal` in `dia`.
 """
 
 from __future__ import annotations
 
+import ast
+import builtins
+import functools
+import os
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
-from modular_converter.convert.inherit.foreign_names import foreign_names
-from modular_converter.convert.inherit.resolve import ModularFile, Neighbour, ResolvedImports, is_sibling
-from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.names import ModelNames, common_suffix
+from modular_converter.convert.inherit.resolve import (
+    ModularFile,
+    Neighbour,
+    ResolvedImports,
+    is_sibling,
+    neighbour_module,
+)
+from modular_converter.convert.source.library import Library, ModelNames, common_suffix
 from modular_converter.convert.source.rename import (
     RenamedModule,
     Renamer,
     absolute_imports,
     absolute_module,
+    is_in_models,
     rename_globals,
 )
-from modular_converter.findings import ConversionError, Location
+from modular_converter.findings import UNPARSABLE, ConversionError, Location
+from modular_converter.model.bindings import bindings_of
+from modular_converter.model.index import imported_names, imports_within, relative_imports
+from modular_converter.model.lexer import QUOTED_WORD
 from modular_converter.model.module import ImportedName, Module, Role, Statement
+from modular_converter.model.nodes import children, dotted, parse, walk
 from modular_converter.rules import input_files
-from modular_converter.settings.layout import models_folder_of
+from modular_converter.settings.values import models_folder_of, module_name, parts_below_models
+
+
+_BUILTINS = frozenset(vars(builtins))
+_HAS_IMPORT = re.compile(r"(?:^|[;:])[ \t]*(?:from|import)\b", re.MULTILINE)  # matches in strings, too
+
+
+@dataclass(frozen=True)
+class ForeignNames:
+    """The names that stay when a neighbour is renamed."""
+
+    names: frozenset[str] = frozenset()
+    """Names that are imported, builtins, and attributes of imported modules with what they are looked up in: `torch.diagonal`."""
+    members: frozenset[str] = frozenset()
+    """Attributes, keywords and words in quotes, whatever they belong to: `diagonal`."""
+
+
+class OwnModels(NamedTuple):
+    """What an import of models leads into."""
+
+    packages: frozenset[str]
+    """The packages that hold the models, as imports begin with them."""
+    folders: tuple[str, ...]
+    """The names of folders of models."""
+
+    @classmethod
+    def of(cls, neighbour: Neighbour, library: Library) -> OwnModels:
+        """The models of the target and of a neighbour."""
+        names = (library.settings.package, neighbour.package)
+        return cls(frozenset(name.partition(".")[0] for name in names), library.settings.models_names)
+
+
+def foreign_names(neighbour: Neighbour, renamer: Renamer, target: ModularFile, library: Library) -> ForeignNames:
+    """The names of other libraries in a neighbour's code that renaming would spoil.
+
+    An attribute or a keyword is the model's if a file of the model binds it. `x.clip(0)` of `clip` is torch's if no file
+    has such a method, parameter or attribute, and `torch.clamp(x, clip=clip)` is torch's even so. So is what a class sets
+    in its body for a base from outside, if no code of the model reads it, and a word of what is imported from outside.
+    `sample` of `sam` is another word, whoever binds it, unless it is a definition at the top level: these are published
+    under such names (`Glm4vMoeisionMlp`).
+    """
+    models = OwnModels.of(neighbour, library)
+    module = neighbour.module
+    code = [statement for statement in module.statements if not statement.imports]
+    used = frozenset[str]().union(*(statement.uses for statement in code))
+    imported = frozenset(_imported(neighbour, renamer, target, library, models))
+    quoted = {word for one in code if renamer.old in one.text for word in QUOTED_WORD.findall(one.text)}
+    own = module.names - imported
+    changed = renamer.changed(used | quoted)
+    others = changed - module.definitions.keys() - _of_siblings(module)
+    longer = frozenset(word for word in others if renamer.is_within_word(word))
+    words = (changed & used) - imported - longer
+    keys = _spelt_outside(changed - used, neighbour, library)
+    # Most neighbours have no such word but the names of their classes, which are no attributes of anything.
+    if words <= own and not _looked_up(words, code):
+        return ForeignNames(imported, longer | keys)
+    builtin = words & _BUILTINS - module.names  # `set` where the model is `set`
+    asked = words - own | _looked_up(words, module.statements)
+    uses = [uses_of_words(_texts_with(asked, path, library), asked, models) for path in _files(neighbour, library)]
+    bound, keywords, _, for_bases, read = (frozenset[str]().union(*some) for some in zip(*uses, strict=True))
+    theirs = keywords | (asked - bound) | (for_bases - read) | _spelt_outside(bound, neighbour, library)
+    return ForeignNames(imported | uses[0].chains | builtin, (theirs - own) | longer | keys)
+
+
+def _of_siblings(module: Module) -> frozenset[str]:
+    """The names that a file imports from other files of its model, whose definitions are renamed."""
+    imported = (one for statement in module.statements for one in relative_imports(statement))
+    return frozenset(name for one in imported if not one.module.startswith("..") for name in (one.name, one.bound))
+
+
+def _spelt_outside(words: frozenset[str], neighbour: Neighbour, library: Library) -> frozenset[str]:
+    """The words, but for the model's name alone, that what the neighbour imports from outside of the models has."""
+    asked = {word for word in words if word.lower() != neighbour.model}
+    spelt = words_outside(neighbour, neighbour.module.imported.values(), library) if asked else ()
+    return frozenset(asked).intersection(frozenset[str]().union(*(found for _, found in spelt)))
+
+
+def words_outside(
+    neighbour: Neighbour, imports: Iterable[ImportedName], library: Library
+) -> Iterator[tuple[str, frozenset[str]]]:
+    """The names that are imported from modules outside of the models, each with the words of its definition there (a
+    parameter, an attribute of a base), and those in quotes of the module (a key of a table).
+    """
+    own, folder = OwnModels.of(neighbour, library), os.path.dirname(neighbour.path)
+    for imported in (one for one in imports if one.name and is_outside(one, own)):
+        place = library.resolver.definition(imported.module, imported.name, folder)
+        if place is not None and place.name is not None:
+            module = library.module(place.path)
+            if statement := module.definitions.get(place.name):
+                yield imported.bound, statement.uses | module.quoted
+
+
+def _looked_up(words: frozenset[str], statements: Iterable[Statement]) -> frozenset[str]:
+    """The words that occur behind a dot."""
+    return frozenset(word for one in statements for word in words & one.uses if f".{word}" in one.text)
+
+
+def _texts_with(words: Collection[str], path: str, library: Library) -> tuple[str, ...]:
+    """The statements of a file that hold some words, and those with imports; none if no word occurs."""
+    text = library.text_if_readable(path) or ""
+    words = [word for word in words if word in text]
+    if not words:
+        return ()
+    try:
+        texts = [one.text for one in library.module(path).statements]
+    except ConversionError:
+        return ()
+    return tuple(
+        one for one in texts if any(word in one for word in words) or ("import" in one and _HAS_IMPORT.search(one))
+    )
+
+
+def _imported(
+    neighbour: Neighbour, renamer: Renamer, target: ModularFile, library: Library, own: OwnModels
+) -> Iterator[str]:
+    """The names of imports from outside of the models, `from llama_cpp import Llama`, and from other models.
+
+    A module of the library that is no model's may have such a name for the target too, and the modular file may define
+    it: `WavLMOutput` in place of `from ...outputs import Wav2Vec2Output`.
+    """
+    for statement in neighbour.module.statements:
+        for imported in statement.imports or imports_within(statement.text, renamer.old):
+            names = {name for name in (imported.name, imported.asname, imported.bound) if renamer.name(name) != name}
+            if not names or not (is_outside(imported, own) or _is_of_other_model(imported, neighbour, library)):
+                continue
+            new = renamer.name(imported.name)
+            is_own = imported.is_relative or imported.module.partition(".")[0] in own.packages
+            if not is_own or new not in target.module.names | _defined(imported, neighbour, library):
+                yield from names
+
+
+def _is_of_other_model(imported: ImportedName, neighbour: Neighbour, library: Library) -> bool:
+    """Whether an import leads to a file of another model, whose name may contain the neighbour's: `llama4`."""
+    found = neighbour_module(imported.module, library.settings)
+    below = parts_below_models(imported.module, library.settings)
+    own = os.path.relpath(neighbour.path, models_folder_of(neighbour.path, library.settings)).removesuffix(".py")
+    return bool(found and below and below[0] != own.split(os.sep)[0] and found.model != neighbour.model)
+
+
+def _defined(imported: ImportedName, neighbour: Neighbour, library: Library) -> frozenset[str]:
+    """The names that the module of an import defines; none if it cannot be read."""
+    path = library.resolver.file(imported.module, os.path.dirname(neighbour.path))
+    try:
+        return library.module(path).names if path else frozenset()
+    except ConversionError:
+        return frozenset()
+
+
+def is_outside(imported: ImportedName, own: OwnModels) -> bool:
+    """Whether an import in a file of a model leads out of the models: to another library, or to a module of their own that
+    is no model's.
+    """
+    module = imported.module
+    if imported.is_relative and not module.startswith("..."):
+        return False
+    is_own = imported.is_relative or module.partition(".")[0] in own.packages
+    return not (is_own and is_in_models(module, own.folders))
+
+
+def _files(neighbour: Neighbour, library: Library) -> list[str]:
+    """The files of a neighbour's model: its own one first, then those of other kinds."""
+    folder = os.path.dirname(neighbour.path)
+    names = (module_name(kind, neighbour.model) for kind in library.settings.file_kinds)
+    paths = [os.path.join(folder, f"{name}.py") for name in names]
+    return [neighbour.path, *(path for path in paths if path != neighbour.path and library.exists(path))]
+
+
+class WordUses(NamedTuple):
+    """The uses of some words in a file."""
+
+    bound: frozenset[str] = frozenset()
+    """Defined, assigned, taken as a parameter, read from a configuration or named by a string: the model's own."""
+    keywords: frozenset[str] = frozenset()
+    """Keywords in calls of what is imported from outside."""
+    chains: frozenset[str] = frozenset()
+    """Attributes of what is imported from outside: `torch.diagonal`."""
+    for_bases: frozenset[str] = frozenset()
+    """Set in the bodies of classes with a base from outside."""
+    read: frozenset[str] = frozenset()
+    """Read as attributes or names, or named by a string."""
+
+
+@functools.lru_cache(maxsize=64)  # a neighbour is often that of the next models too
+def uses_of_words(texts: tuple[str, ...], words: frozenset[str], own: OwnModels) -> WordUses:
+    """The uses of some words in a file; none if it is not Python.
+
+    Args:
+        texts: the statements of the file in which the words occur, and those with imports.
+        words: identifiers.
+    """
+    try:
+        statements = [node for text in texts for node in parse(text).body]
+    except UNPARSABLE:
+        return WordUses()
+    nodes = walk(*statements)
+    found = (node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom)))
+    imports = {name.bound: is_outside(name, own) for node in found for name in imported_names(node)}
+    scopes = bindings_of(*statements).everywhere
+    bound = {name for scope in scopes for name in words & (scope.binds | scope.local)}
+    foreign_keywords, chains, read, for_bases = set[str](), set[str](), set[str](), set[str]()
+    for node in nodes:
+        read.update(_read(node))
+        bound.update(name for name in _named(node) if name in words)
+        if start := _computed(node):
+            bound.update(name for name in words if name.startswith(start))
+        if isinstance(node, ast.Call):
+            names = words.intersection(keyword.arg for keyword in node.keywords if keyword.arg)
+            if names and imports.get(_root(node.func)):
+                foreign_keywords |= names
+        elif isinstance(node, ast.Attribute) and node.attr in words:
+            chain = dotted(node)
+            if imports.get(chain.partition(".")[0]):
+                chains.add(chain)
+        elif isinstance(node, ast.ClassDef) and any(imports.get(_root(base)) for base in node.bases):
+            assigned = (one for one in node.body if isinstance(one, (ast.Assign, ast.AnnAssign)))
+            for_bases |= words & bindings_of(*assigned).assigns
+    return WordUses(*map(frozenset, (bound, foreign_keywords, chains, for_bases, read)))
+
+
+def _read(node: ast.AST) -> Sequence[str]:
+    """The word that a node reads, or that a string has."""
+    match node:
+        case (
+            ast.Attribute(attr=name, ctx=ast.Load())
+            | ast.Name(id=name, ctx=ast.Load())
+            | ast.Constant(value=str() as name)
+        ):
+            return (name,)
+    return ()
+
+
+def _computed(node: ast.AST) -> str:
+    """The constant beginning of a text that is put together, and may name an attribute: `"dia_" + key`, `"dia_%s" % key`.
+    That of an f-string is not renamed.
+    """
+    while isinstance(node, ast.BinOp):
+        node = node.left
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            return re.split("[%{]", node.value)[0]
+    if isinstance(node, ast.Attribute) and node.attr == "format" and isinstance(node.value, ast.Constant):
+        return re.split("[%{]", str(node.value.value))[0]
+    return ""
+
+
+def _root(node: ast.expr) -> str:
+    """The name that an expression begins with: `F` of `F.pad(x)[0].shape`; "" for another beginning."""
+    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _named(node: ast.AST) -> Sequence[str]:
+    """The attributes that a node sets, and the names that strings in it may bind."""
+    match node:
+        case ast.Attribute(attr=name, ctx=ast.Store() | ast.Del()):
+            return (name,)
+        case ast.Attribute(attr=name, value=ast.Name(id=holder) | ast.Attribute(attr=holder)):
+            return (name,) if holder.endswith("config") else ()
+        case ast.ImportFrom(module=str() as module):  # in a function: `from .configuration_dia import DiaConfig`
+            return module.split(".")
+        case ast.Call() | ast.Dict() | ast.List() | ast.Tuple() | ast.Set() | ast.Subscript():
+            # `register_buffer("…", x)`, `kwargs["…"]`, names in lists; but not `F.pad(x, mode="…")`.
+            constants = (child for child in children(node) if isinstance(child, ast.Constant))
+            return [child.value for child in constants if isinstance(child.value, str)]
+    return ()
 
 
 @dataclass(frozen=True)
@@ -189,9 +470,9 @@ def rename_neighbours(resolution: ResolvedImports, library: Library) -> Neighbou
     target, settings = resolution.target, library.settings
     children = _children(resolution)
     renamed: dict[str, RenamedNeighbour] = {}
-    for dotted, neighbour in resolution.neighbours.items():
+    for at, neighbour in resolution.neighbours.items():
         neighbour_names = _names_around(neighbour, target.names, library)
-        prefix = _prefix(neighbour, children.get(dotted, ()), target, neighbour_names)
+        prefix = _prefix(neighbour, children.get(at, ()), target, neighbour_names)
         own = Renamer(neighbour.model, neighbour_names.cased(neighbour.model), target.model, target.cased)
         own = replace(own, kept=settings.kept_names, copy_comment=settings.copy_comment, models=settings.models_names)
         foreign = foreign_names(neighbour, _renamer(own, prefix, target), target, library)
@@ -199,7 +480,7 @@ def rename_neighbours(resolution: ResolvedImports, library: Library) -> Neighbou
         kept = (*settings.kept_names, *sorted(foreign.members - name_alone))
         own = replace(own, kept=kept, foreign=foreign.names, members=frozenset(name_alone))
         definitions = RenamedModule(_portable(neighbour), _renamer(own, prefix, target))
-        renamed[dotted] = RenamedNeighbour(neighbour, prefix, definitions, own)
+        renamed[at] = RenamedNeighbour(neighbour, prefix, definitions, own)
     return _with_new_names(Neighbourhood(resolution, renamed))
 
 

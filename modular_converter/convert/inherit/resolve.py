@@ -8,8 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from modular_converter.convert.source.library import Library, without_ignore_comments
-from modular_converter.convert.source.names import ModelNames, in_other_case
+from modular_converter.convert.source.library import Library, ModelNames, in_other_case, without_ignore_comments
 from modular_converter.convert.source.rename import own_folder_name, rename_imported, with_relative_imports
 from modular_converter.findings import ConversionError, Finding, Location, locate_word, nearest
 from modular_converter.model.index import index_module
@@ -18,7 +17,8 @@ from modular_converter.model.nodes import parse
 from modular_converter.model.resolver import aliased
 from modular_converter.rules import base_classes, neighbour_imports
 from modular_converter.settings.disk import is_below
-from modular_converter.settings.layout import (
+from modular_converter.settings.values import (
+    Settings,
     depth_of_files,
     dots_of_models,
     dotted_name,
@@ -31,7 +31,6 @@ from modular_converter.settings.layout import (
     parts_below_models,
     split_stem,
 )
-from modular_converter.settings.values import Settings
 
 
 @dataclass(frozen=True)

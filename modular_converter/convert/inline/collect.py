@@ -10,22 +10,20 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from modular_converter.convert.conversion import Origin
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inherit.resolve import is_sibling
 from modular_converter.convert.inline.needed import OWN, Needs, Positions, Scope, Symbol, emission_order
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import RenamedModule
-from modular_converter.findings import ConversionError, locate_word
+from modular_converter.findings import ConversionError, Origin, locate_word
 from modular_converter.model import lexer
 from modular_converter.model.bindings import Bindings, bindings_of
 from modular_converter.model.class_blocks import class_node
 from modular_converter.model.module import ImportedName, Role, Statement, has_postponed
 from modular_converter.model.nodes import parse, walk
 from modular_converter.rules import faulty_results
-from modular_converter.settings.layout import module_name, split_stem
-from modular_converter.settings.values import Settings, kind_of
+from modular_converter.settings.values import Settings, kind_of, module_name, split_stem
 
 
 _PLAIN_HEADER = re.compile(r"(?:@[\w.]+\n)*class \w+(?:\([^()\n#]*\))?:")

@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.names import ModelNames
+from modular_converter.convert.source.library import Library, ModelNames
 from modular_converter.model import lexer
 from modular_converter.model.bindings import FUNCTIONS, Function, ScopeKind, bindings_in, bindings_of
 from modular_converter.model.module import Module, Role, Statement

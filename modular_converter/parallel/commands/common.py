@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 import click
 
-from modular_converter.commands.output import progress
+from modular_converter.commands.options import progress
 from modular_converter.parallel.errors import LIBRARIES, MissingLibraryError, PlanError
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modular_converter.commands.output import progress
+from modular_converter.commands.options import progress
 from modular_converter.parallel.commands.common import (
     derived_of,
     overrides_of,

@@ -20,7 +20,8 @@ from typing import Any, Protocol
 
 from modular_converter.files.read import package_of
 from modular_converter.parallel.errors import BuildError, UnknownModel
-from modular_converter.settings.layout import (
+from modular_converter.settings.load import load_settings
+from modular_converter.settings.values import (
     is_modular,
     models_among,
     modular_name,
@@ -28,7 +29,6 @@ from modular_converter.settings.layout import (
     module_name,
     split_stem,
 )
-from modular_converter.settings.load import load_settings
 
 
 class _TextLoader(importlib.abc.ExecutionLoader):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from modular_converter.authoring.class_changes import ParentClass, heir_of
-from modular_converter.convert.source.names import ModelNames
+from modular_converter.convert.source.library import ModelNames
 from modular_converter.settings.load import profile_settings
 
 

@@ -15,7 +15,7 @@ from modular_converter.breaking.newer import Edits, edits_since
 from modular_converter.breaking.run import BreakingOptions, BreakingResult, compare_trees
 from modular_converter.check.cache import stale, store
 from modular_converter.convert import batch
-from modular_converter.convert.processes import Workers
+from modular_converter.convert.batch import Workers
 from modular_converter.convert.readings import Readings
 from modular_converter.files.arguments import ALL, select_files
 from tests.unit.breaking.test_compare_trees import CONFIG, LLAMA, convert, library

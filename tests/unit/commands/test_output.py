@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from modular_converter.commands import output
+from modular_converter.commands import options
 
 
 class Terminal(io.StringIO):
@@ -17,8 +17,8 @@ class Terminal(io.StringIO):
 def shown(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, total: int | None, *, quiet: bool = False) -> str:
     monkeypatch.setattr("sys.stderr", stream)
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(output, "SECONDS_FOR_PROGRESS", 0.0)
-    with output.progress("converting", total, quiet=quiet) as advance:
+    monkeypatch.setattr(options, "SECONDS_FOR_PROGRESS", 0.0)
+    with options.progress("converting", total, quiet=quiet) as advance:
         if total is None:
             while not stream.getvalue() and stream.isatty() and not quiet:
                 pass
@@ -40,8 +40,8 @@ def test_the_step_that_runs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Terminal()
     monkeypatch.setattr("sys.stderr", stream)
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(output, "SECONDS_FOR_PROGRESS", 0.0)
-    with output.steps("parallelize") as begin:
+    monkeypatch.setattr(options, "SECONDS_FOR_PROGRESS", 0.0)
+    with options.steps("parallelize") as begin:
         while not stream.getvalue():
             pass
         begin("choosing a plan")

@@ -14,7 +14,7 @@ import pytest
 
 from modular_converter import convert_paths, convert_source
 from modular_converter.commands.run_convert import ConvertOptions, run
-from modular_converter.convert import pipeline, processes
+from modular_converter.convert import batch, pipeline
 from modular_converter.convert.batch import Run
 from modular_converter.settings.load import profile_settings
 
@@ -93,14 +93,14 @@ def test_order_and_workers_change_nothing(monkeypatch):
     expected = texts(convert_paths(ZOO, workers=1))
     shuffled = ZOO[:]
     random.Random(0).shuffle(shuffled)
-    monkeypatch.setattr(processes, "ITEMS_PER_PROCESS", {"fork": 1, "spawn": 1})
+    monkeypatch.setattr(batch, "ITEMS_PER_PROCESS", {"fork": 1, "spawn": 1})
     assert texts(Run(profile_settings_of_zoo(), workers=3).convert(shuffled)) == expected
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_processes_are_started_either_way(monkeypatch, method):
-    monkeypatch.setattr(processes, "ITEMS_PER_PROCESS", {"fork": 1, "spawn": 1})
-    monkeypatch.setattr(processes, "_start_method", lambda: method)
+    monkeypatch.setattr(batch, "ITEMS_PER_PROCESS", {"fork": 1, "spawn": 1})
+    monkeypatch.setattr(batch, "_start_method", lambda: method)
     run = Run(profile_settings_of_zoo(), workers=2)
     assert texts(run.convert(ZOO)) == texts(convert_paths(ZOO, workers=1))
 
@@ -109,10 +109,10 @@ def test_processes_see_what_earlier_rounds_have_generated(tmp_path, monkeypatch)
     links = [(f"{name}{number}", f"{name}{number - 1}" if number else "base") for name in "abc" for number in range(3)]
     paths = [str(path) for path in chain(tmp_path, *links)]
     expected = texts(convert_paths(paths, workers=1))
-    monkeypatch.setattr(processes, "ITEMS_PER_PROCESS", {"fork": 1, "spawn": 1})
+    monkeypatch.setattr(batch, "ITEMS_PER_PROCESS", {"fork": 1, "spawn": 1})
     started = []
-    begin = processes.Workers._start
-    monkeypatch.setattr(processes.Workers, "_start", lambda self, *given: started.append(self) or begin(self, *given))
+    begin = batch.Workers._start
+    monkeypatch.setattr(batch.Workers, "_start", lambda self, *given: started.append(self) or begin(self, *given))
     assert texts(convert_paths(paths, workers=2)) == expected
     assert (len(expected), len(started), len({*started})) == (9, 3, 1)
 

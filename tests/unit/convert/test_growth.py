@@ -15,9 +15,9 @@ from types import FrameType
 import pytest
 
 from modular_converter.convert.batch import Run
-from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.examine.faults import base_faults
 from modular_converter.convert.schedule import Schedule
+from modular_converter.findings import Conversion
 from modular_converter.settings.load import profile_settings
 
 

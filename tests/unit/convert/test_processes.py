@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from modular_converter.convert import processes
-from modular_converter.convert.processes import Workers
+from modular_converter.convert import batch
+from modular_converter.convert.batch import Workers
 
 
 @pytest.fixture(autouse=True)
 def _in_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "ITEMS_PER_PROCESS", {"fork": 1, "spawn": 1})
+    monkeypatch.setattr(batch, "ITEMS_PER_PROCESS", {"fork": 1, "spawn": 1})
 
 
 def looked_up(names: Iterable[str], shared: dict[str, int], progress: Callable[[int], None]) -> list[tuple[int, int]]:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from modular_converter.check.run import CheckOptions, check
 from modular_converter.convert import batch
-from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.schedule import ancestor_files, cycles, levels, reached, required_files
 from modular_converter.convert.source.library import Library
+from modular_converter.findings import Conversion
 from modular_converter.settings.load import profile_settings
 
 

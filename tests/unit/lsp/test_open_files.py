@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from modular_converter.convert.conversion import Conversion
+from modular_converter.findings import Conversion
 from modular_converter.lsp.open_files import OpenFiles
 
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from modular_converter.commands.subcommands import marks_command
 from modular_converter.findings import split_lines
 from modular_converter.marks.audit import LONGEST
-from modular_converter.marks.comments import find_marks
+from modular_converter.marks.units import find_marks
 from tests.unit.marks.test_marks import marks, verdict, write
 
 

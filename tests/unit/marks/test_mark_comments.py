@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from modular_converter.marks.comments import Replacement, find_marks
+from modular_converter.marks.units import Replacement, find_marks
 from tests.unit.marks.test_marks import COPY, copy_of, judged, marks, verdict, write
 
 

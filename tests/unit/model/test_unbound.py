@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from modular_converter.model.unbound import read_unbound
+from modular_converter.convert.inherit.super_calls import read_unbound
 
 
 BODIES = [

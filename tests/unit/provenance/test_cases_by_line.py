@@ -9,8 +9,8 @@ import pytest
 
 from modular_converter.convert.source.library import Library
 from modular_converter.provenance.generated import line_sources
-from modular_converter.settings.layout import is_modular
 from modular_converter.settings.load import load_settings
+from modular_converter.settings.values import is_modular
 from tests.oracle.line_words import wrong_lines
 from tests.test_cases import CASES, NAMES, SETTINGS, needs_newer_python
 

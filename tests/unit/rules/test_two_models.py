@@ -11,8 +11,7 @@ import sys
 import pytest
 
 from modular_converter.convert.batch import Run
-from modular_converter.convert.conversion import Conversion
-from modular_converter.findings import Finding
+from modular_converter.findings import Conversion, Finding
 from modular_converter.settings.load import load_settings
 
 

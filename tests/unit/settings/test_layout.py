@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from modular_converter.findings import ConversionError
-from modular_converter.settings.layout import (
+from modular_converter.settings.load import load_settings, profile_settings
+from modular_converter.settings.values import (
+    FILES,
     dotted_name,
     is_modular,
     model_of_modular,
@@ -15,8 +17,6 @@ from modular_converter.settings.layout import (
     parts_below_models,
     split_stem,
 )
-from modular_converter.settings.load import load_settings, profile_settings
-from modular_converter.settings.values import FILES
 
 
 FOLDERS = profile_settings()

@@ -12,9 +12,9 @@ import textwrap
 import pytest
 
 from modular_converter.findings import Severity
-from modular_converter.settings.keys import READERS
-from modular_converter.settings.layout import module_name
 from modular_converter.settings.load import PROFILE_FOLDER, SettingsError, load_settings, profile_settings
+from modular_converter.settings.toml_files import READERS
+from modular_converter.settings.values import module_name
 
 
 def project(folder: pathlib.Path, text: str, name: str = "pyproject.toml") -> pathlib.Path:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from modular_converter.settings.keys import READERS, tool_schema
+from modular_converter.settings.toml_files import READERS, tool_schema
 
 
 jsonschema = pytest.importorskip("jsonschema")

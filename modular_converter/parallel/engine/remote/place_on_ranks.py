@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from modular_converter.commands.output import steps
+from modular_converter.commands.options import steps
 from modular_converter.parallel.choice.kept_answers import kept_answer
 from modular_converter.parallel.choice.select_plan import given_plan, kept, log_kept, select_plan
 from modular_converter.parallel.choice.skeleton import META, Item, Skeleton, assemble_model, dismantle, kept_types

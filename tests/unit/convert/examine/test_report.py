@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from modular_converter.convert.batch import Run
-from modular_converter.convert.conversion import Conversion, Origin
 from modular_converter.convert.examine.faults import place_in_modular
-from modular_converter.findings import Severity
+from modular_converter.findings import Conversion, Origin, Severity
 from modular_converter.settings.load import profile_settings
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from modular_converter.convert.inherit.build import Merged, merge_class
-from modular_converter.convert.source.names import ModelNames
+from modular_converter.convert.source.library import ModelNames
 from modular_converter.findings import Location, locate
 from modular_converter.settings.load import profile_settings
 

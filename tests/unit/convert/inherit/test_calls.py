@@ -7,7 +7,7 @@ import ast
 import pytest
 
 from modular_converter.convert.inherit.build import rename_class
-from modular_converter.convert.source.names import ModelNames
+from modular_converter.convert.source.library import ModelNames
 from modular_converter.model.nodes import method_call
 from modular_converter.model.overriding import calls_base, first_parameter, inherited_decorators
 

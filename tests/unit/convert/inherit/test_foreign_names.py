@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from modular_converter.convert.inherit.foreign_names import OwnModels, WordUses, uses_of_words
+from modular_converter.convert.inherit.rename_neighbours import OwnModels, WordUses, uses_of_words
 
 
 WORD = "dial"

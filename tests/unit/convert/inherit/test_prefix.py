@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from modular_converter.convert.inherit.rename_neighbours import asked_prefix, choose_prefix
-from modular_converter.convert.source.names import common_suffix
+from modular_converter.convert.source.library import common_suffix
 
 
 @pytest.mark.parametrize(

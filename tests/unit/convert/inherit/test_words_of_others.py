@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from modular_converter.convert.batch import Run
-from modular_converter.convert.conversion import Conversion
+from modular_converter.findings import Conversion
 from modular_converter.settings.load import profile_settings
 
 

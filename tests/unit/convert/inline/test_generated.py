@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from modular_converter.convert.conversion import Origin
 from modular_converter.convert.inline.collect import (
     EmittedDefinition,
     GeneratedFile,
     with_bases_first,
 )
+from modular_converter.findings import Origin
 from modular_converter.model.lexer import identifiers
 from modular_converter.model.module import Role
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from modular_converter.convert.conversion import EXISTS, MISSING, UNREADABLE
 from modular_converter.convert.source.library import Library, Observations
-from modular_converter.findings import ConversionError
+from modular_converter.findings import EXISTS, MISSING, UNREADABLE, ConversionError
 from modular_converter.settings.load import profile_settings
 
 

@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 import pytest
 
-from modular_converter.convert.source.names import ModelNames, read_model_names, written_name
+from modular_converter.convert.source.library import ModelNames, read_model_names, written_name
 
 
 TABLES = {
