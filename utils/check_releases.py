@@ -38,10 +38,10 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, ROOT)
 
 from modular_converter.convert.batch import Run  # noqa: E402
-from modular_converter.convert.emit.banner import is_generated  # noqa: E402
 from modular_converter.convert.schedule import required_files  # noqa: E402
 from modular_converter.convert.source.library import Library  # noqa: E402
 from modular_converter.files.arguments import discover  # noqa: E402
+from modular_converter.files.write import is_generated  # noqa: E402
 from modular_converter.findings import Conversion  # noqa: E402
 from modular_converter.settings.load import load_settings, parse_release  # noqa: E402
 from modular_converter.settings.toml_files import read_toml  # noqa: E402

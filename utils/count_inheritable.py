@@ -23,8 +23,14 @@ from bench_modularize import models_of_set
 from marked_pages import write_part
 
 from modular_converter.authoring.flat_model import FlatFile, FlatModel, read_flat_model
-from modular_converter.authoring.library_index import LibraryIndex, facts_of, hash_of, places_of_parts, read_index
-from modular_converter.authoring.normal_form import Abstraction
+from modular_converter.authoring.library_index import (
+    Abstraction,
+    LibraryIndex,
+    facts_of,
+    hash_of,
+    places_of_parts,
+    read_index,
+)
 from modular_converter.authoring.sources import heirs_of, is_old_enough, may_give
 from modular_converter.convert.source.library import Library
 from modular_converter.files.read import find_package

@@ -23,8 +23,8 @@ sys.path.insert(0, ROOT)
 
 from modular_converter.authoring.absorb import absorb  # noqa: E402
 from modular_converter.convert.batch import Run  # noqa: E402
-from modular_converter.convert.emit.banner import is_generated  # noqa: E402
 from modular_converter.files.arguments import discover  # noqa: E402
+from modular_converter.files.write import is_generated  # noqa: E402
 from modular_converter.settings.load import load_settings_of  # noqa: E402
 from modular_converter.settings.values import Settings  # noqa: E402
 

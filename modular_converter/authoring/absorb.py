@@ -20,13 +20,13 @@ from modular_converter.authoring.class_changes import (
 )
 from modular_converter.authoring.draft import import_line
 from modular_converter.convert.batch import Run
-from modular_converter.convert.emit.banner import is_generated
 from modular_converter.convert.inherit.build import BuiltClass, rename_class
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.collect import GeneratedFile
 from modular_converter.convert.pipeline import first_steps
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import Renamer
+from modular_converter.files.write import is_generated
 from modular_converter.findings import UNPARSABLE, Conversion, ConversionError, Location
 from modular_converter.model import lexer
 from modular_converter.model.class_blocks import ClassBlock, block_lines
@@ -84,7 +84,9 @@ def overriding_texts(path: str, modular: str, made: str, wanted: str, library: L
     ]
     if not all(one.forms for one in edits):
         return
-    new = _new_imports(before, after)
+    known = {one for statement in before.statements for one in statement.imports}
+    plain = (statement for statement in after.statements if statement.role is Role.IMPORT)
+    new = [one for statement in plain for one in statement.imports if one not in known]
     for forms in itertools.product(*(one.forms for one in edits)):
         needed = [] if new else writer.unknown_imports(forms, after)
         for imports in (needed, []) if needed else (new,):
@@ -93,12 +95,6 @@ def overriding_texts(path: str, modular: str, made: str, wanted: str, library: L
 
 def _differs(one: Statement, other: Statement | None) -> bool:
     return other is None or (one.lead, one.text) != (other.lead, other.text)
-
-
-def _new_imports(before: Module, after: Module) -> list[ImportedName]:
-    known = {one for statement in before.statements for one in statement.imports}
-    plain = (statement for statement in after.statements if statement.role is Role.IMPORT)
-    return [one for statement in plain for one in statement.imports if one not in known]
 
 
 @dataclass(frozen=True)

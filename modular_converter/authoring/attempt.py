@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from modular_converter.authoring.draft import Draft, closed, modular_text
 from modular_converter.authoring.flat_model import FlatFile, FlatModel, import_origin
-from modular_converter.authoring.normal_form import ORIGIN, normal, squeezed, texts_of
+from modular_converter.authoring.library_index import ORIGIN, normal, squeezed, texts_of
 from modular_converter.convert.batch import Run
 from modular_converter.convert.emit.format import FormatMemory, format_files
 from modular_converter.convert.emit.imports import names_in_annotations
@@ -132,7 +132,10 @@ def _compare(file: FlatFile, text: str, library: Library) -> FileDifference:
     dropped = tuple(
         name
         for name in wanted
-        if name not in found and name in library.settings.customary_names and _is_unused(name, file)
+        if name not in found
+        and name in library.settings.customary_names
+        and not file.is_generated
+        and not any(name in one.uses for one in file.module.statements if one.name != name)
     )
     common = [name for name in wanted if name in found]
     places = [name for name in found if name in wanted]
@@ -165,11 +168,6 @@ def _is_idle(node: ast.stmt) -> bool:
         is_plain = isinstance(node.test, (ast.Name, ast.Attribute))
         return is_plain and all(map(_is_idle, (*node.body, *node.orelse)))
     return isinstance(node, ast.Pass)
-
-
-def _is_unused(name: str, file: FlatFile) -> bool:
-    """Whether nothing in a file written by hand uses one of its definitions."""
-    return not file.is_generated and not any(name in one.uses for one in file.module.statements if one.name != name)
 
 
 def _with_other_origin(wanted: Module, made: Module) -> Iterator[str]:

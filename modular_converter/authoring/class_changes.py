@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from modular_converter.authoring.normal_form import normal
+from modular_converter.authoring.library_index import normal
 from modular_converter.convert.inherit.build import merge_class, rename_class
 from modular_converter.convert.inherit.statements import BODY_INDENT, Body, Line, body_of
 from modular_converter.convert.source.library import ModelNames

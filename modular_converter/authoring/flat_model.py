@@ -10,12 +10,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from modular_converter.authoring.normal_form import texts_of
-from modular_converter.convert.emit.banner import is_generated, source_path, without_banner
+from modular_converter.authoring.library_index import texts_of
 from modular_converter.convert.inherit.resolve import ModularFile, neighbour_module
 from modular_converter.convert.source.library import Library, ModelNames
 from modular_converter.convert.source.rename import in_own_terms, own_folder_name, without_copy_comments
 from modular_converter.files.arguments import ALL, model_folder, required_models_folder
+from modular_converter.files.write import is_generated, source_path, without_banner
 from modular_converter.findings import UNPARSABLE, ConversionError, Location, locate_parse_error
 from modular_converter.model.index import index_module
 from modular_converter.model.module import ImportedName, Module, Role, Statement

@@ -14,8 +14,7 @@ from modular_converter.authoring.attempt import FileDifference, Proof
 from modular_converter.authoring.class_changes import member_key
 from modular_converter.authoring.draft import Draft, How, definitions_of, first_draft, how_of_class
 from modular_converter.authoring.flat_model import FlatFile, FlatModel
-from modular_converter.authoring.library_index import LibraryIndex
-from modular_converter.authoring.normal_form import normal, without_comments
+from modular_converter.authoring.library_index import LibraryIndex, normal, without_comments
 from modular_converter.authoring.proof import prove_draft
 from modular_converter.authoring.sources import (
     Placed,
@@ -282,7 +281,10 @@ def modularize(flat: FlatModel, index: LibraryIndex, library: Library, preferred
         short = _shortest(rest, index, library, preferred)
         if short.round_trips:
             return Modularized(flat, short, left)
-        partly = _with_failing_files_written_out(short, library)
+        # The files that differ are written out, and the others stay as they are.
+        failing = [one.file for one in short.differences if not one.round_trips]
+        changes = {name: How.WRITTEN for name in definitions_of(failing) if name in short.draft.how}
+        partly = prove_draft(short.draft.with_how(changes), library)
         if partly.round_trips:
             return Modularized(flat, partly, left)
         full = written_out(rest, library)
@@ -388,13 +390,6 @@ def _settled(flat: FlatModel, chosen: Mapping[str, Placed], library: Library) ->
                 else:
                     del settled[name]
     return settled
-
-
-def _with_failing_files_written_out(proof: Proof, library: Library) -> Proof:
-    """The proof in which the files that differ are written out, and the others stay as they are."""
-    failing = [one.file for one in proof.differences if not one.round_trips]
-    changes = {name: How.WRITTEN for name in definitions_of(failing) if name in proof.draft.how}
-    return prove_draft(proof.draft.with_how(changes), library)
 
 
 def written_out(flat: FlatModel, library: Library) -> Proof:

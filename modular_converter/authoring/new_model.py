@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 from modular_converter.convert.batch import Run
 from modular_converter.convert.emit.assemble import render_all
-from modular_converter.convert.emit.banner import without_banner
 from modular_converter.convert.emit.format import format_files
 from modular_converter.convert.inherit.resolve import is_sibling
 from modular_converter.convert.source.library import Library, common_suffix, written_name
 from modular_converter.convert.source.rename import Renamer, folder_name, own_folder_name, with_absolute_imports
 from modular_converter.files.arguments import model_folder
+from modular_converter.files.write import without_banner
 from modular_converter.findings import UNPARSABLE, Conversion, ConversionError, Location
 from modular_converter.model.index import index_module
 from modular_converter.model.module import Module

@@ -13,8 +13,15 @@ from itertools import islice
 
 from modular_converter.authoring.class_changes import Heir, ParentClass, heir_of
 from modular_converter.authoring.flat_model import FlatFile, FlatModel, no_inherit_module
-from modular_converter.authoring.library_index import IndexEntry, LibraryIndex, facts_of, read_index, year_of
-from modular_converter.authoring.normal_form import Abstraction, normal
+from modular_converter.authoring.library_index import (
+    Abstraction,
+    IndexEntry,
+    LibraryIndex,
+    facts_of,
+    normal,
+    read_index,
+    year_of,
+)
 from modular_converter.convert.inherit.rename_neighbours import asked_prefix, rename_neighbours
 from modular_converter.convert.inherit.resolve import neighbour_module, resolve_imports
 from modular_converter.convert.schedule import reached

@@ -14,14 +14,13 @@ from modular_converter.breaking.facts import ModelTree
 from modular_converter.breaking.older import tree_at
 from modular_converter.check.cache.answers import KeptAnswers, load_outlines, store_outlines
 from modular_converter.check.conversions import find_conversions
-from modular_converter.convert.readings import Readings
-from modular_converter.convert.schedule import neighbour_files
+from modular_converter.convert.schedule import Readings, neighbour_files
 from modular_converter.convert.source.library import Library
 from modular_converter.files.read import text_of_content
 from modular_converter.findings import UNPARSABLE, ConversionError, Finding
 from modular_converter.git.affected import affected
 from modular_converter.git.work_tree import MOST_BYTES, GitError, WorkTrees
-from modular_converter.graph.records import key_of_text, outline_of
+from modular_converter.graph.build import key_of_text, outline_of
 from modular_converter.model.bindings import FUNCTIONS, Function, bindings_in
 from modular_converter.model.nodes import parse, walk
 from modular_converter.settings.disk import NO_FOLLOW, read_regular

@@ -15,7 +15,7 @@ from modular_converter.settings.values import Settings
 
 if TYPE_CHECKING:
     from modular_converter.check.compare import Difference
-    from modular_converter.convert.readings import Readings
+    from modular_converter.convert.schedule import Readings
     from modular_converter.convert.source.library import Library
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from modular_converter.check.cache.key import remembered_versions
 from modular_converter.check.conversions import Bar, Differences, convert_given, find_conversions, no_bar
-from modular_converter.convert.emit.banner import is_generated
 from modular_converter.convert.emit.formatters import wrong_versions
 from modular_converter.convert.silence import release_first
 from modular_converter.files.arguments import (
@@ -24,7 +23,7 @@ from modular_converter.files.arguments import (
     select_given,
 )
 from modular_converter.files.read import heads
-from modular_converter.files.write import is_about_release, path_of_generated
+from modular_converter.files.write import is_about_release, is_generated, path_of_generated
 from modular_converter.findings import Conversion, ConversionError, Finding, Location, exit_code
 from modular_converter.rules import stale_files
 from modular_converter.settings.disk import repository_above

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from modular_converter.authoring.absorb import Absorbed, absorb
+from modular_converter.authoring.absorb import absorb
 from modular_converter.authoring.attempt import FileDifference, Proof
 from modular_converter.authoring.draft import How
 from modular_converter.authoring.flat_model import FlatModel, choose_models, read_flat_model
@@ -196,10 +196,6 @@ def carry_edit(file: str, *, neighbour: bool, diff: bool) -> int:
     except ConversionError as error:
         report(error.findings)
         return exit_code(error.findings, incomplete=True)
-    return _print_outcome(path, found, diff=diff)
-
-
-def _print_outcome(path: str, found: Absorbed, *, diff: bool) -> int:
     shown = shown_path(path, os.getcwd())
     if found.reason:
         click.echo(f"{shown}: {found.reason}", err=True)

@@ -23,7 +23,7 @@ from modular_converter.files.write import (
     path_of_generated,
     put_in_place,
 )
-from modular_converter.findings import Conversion, ConversionError, Finding, Location, Origin, exit_code
+from modular_converter.findings import Conversion, ConversionError, Finding, Location, exit_code
 from modular_converter.reporting.display import count, report_line
 from modular_converter.rules import input_files
 from modular_converter.settings.values import Settings
@@ -151,31 +151,26 @@ def _place(conversion: Conversion, options: ConvertOptions, selection: Selection
         target = path_of_generated(path, settings)
         result.generated_lines += text.count("\n")
         if options.verbose:
-            _print_origins(target, conversion.origins.get(path, ()), options.stream)
+            print(os.path.relpath(target), file=options.stream)
+            for origin in conversion.origins.get(path, ()):
+                print(
+                    f"  {origin.name}: {origin.how} {os.path.relpath(origin.path)}:{origin.line}", file=options.stream
+                )
         try:
             if options.prints:
-                _print_text(target, text, alone=len(conversion.files) == 1)
+                heading = "" if len(conversion.files) == 1 else f"==> {os.path.relpath(target)} <==\n"
+                click.echo(f"{heading}{text}", nl=False)
             elif options.writes:
                 result.written += put_in_place(target, text, conversion.path, settings)
             elif (old := current_text(target, settings)) != text:
                 result.changed += 1
-                _print_change(target, old, text, options)
+                if options.diff:
+                    print_diff(target, old, text, options.output_format)
+                elif not options.quiet:
+                    action = "would change" if old is not None else "would be new"
+                    print(f"{os.path.relpath(target)}: {action}", file=options.stream)
         except ConversionError as error:
             result.findings += (one for one in error.findings if one not in result.findings)
-
-
-def _print_text(target: str, text: str, *, alone: bool) -> None:
-    """Print a generated text, as `head` prints files: several are headed by their names."""
-    heading = "" if alone else f"==> {os.path.relpath(target)} <==\n"
-    click.echo(f"{heading}{text}", nl=False)
-
-
-def _print_change(target: str, old: str | None, text: str, options: ConvertOptions) -> None:
-    if options.diff:
-        print_diff(target, old, text, options.output_format)
-    elif not options.quiet:
-        action = "would change" if old is not None else "would be new"
-        print(f"{os.path.relpath(target)}: {action}", file=options.stream)
 
 
 def _lines_of(path: str, selection: Selection) -> int:
@@ -186,13 +181,6 @@ def _lines_of(path: str, selection: Selection) -> int:
         return (current_text(path, selection.settings) or "").count("\n")
     except ConversionError:
         return 0
-
-
-def _print_origins(target: str, origins: Sequence[Origin], stream: TextIO) -> None:
-    """Print where each definition of a generated file comes from."""
-    print(os.path.relpath(target), file=stream)
-    for origin in origins:
-        print(f"  {origin.name}: {origin.how} {os.path.relpath(origin.path)}:{origin.line}", file=stream)
 
 
 def _summarize(options: ConvertOptions, result: ConvertResult, seconds: float) -> None:

@@ -16,8 +16,7 @@ from modular_converter.files.arguments import models_folder
 from modular_converter.files.write import write_atomically
 from modular_converter.findings import ConversionError, Finding, exit_code
 from modular_converter.graph import render
-from modular_converter.graph.build import build_graph, chosen_models, modular_files
-from modular_converter.graph.records import Graph
+from modular_converter.graph.build import Graph, build_graph, chosen_models, modular_files
 from modular_converter.settings.load import load_settings
 
 

@@ -23,12 +23,11 @@ from modular_converter.authoring.new_model import (
 )
 from modular_converter.authoring.survey import DEFAULT_LENGTH, Survey, ToolsInUse, survey, survey_files, tools_in_use
 from modular_converter.commands.options import print_diff, report
-from modular_converter.convert.emit.banner import banner
 from modular_converter.convert.emit.format import format_files
 from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import required_models_folder
 from modular_converter.files.read import is_installed
-from modular_converter.files.write import write_atomically
+from modular_converter.files.write import banner, write_atomically
 from modular_converter.findings import ConversionError, Location
 from modular_converter.reporting.display import count, message
 from modular_converter.rules import input_files

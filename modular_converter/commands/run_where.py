@@ -11,8 +11,7 @@ from modular_converter.check.cache.store import cache_folder
 from modular_converter.commands.options import progress, report
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import ConversionError, Finding, Location, exit_code
-from modular_converter.provenance.generated import LineRange
-from modular_converter.provenance.where import Answer, Kind, TracedLines, Tracer
+from modular_converter.provenance.generated import Answer, Kind, LineRange, TracedLines, Tracer
 from modular_converter.reporting.display import count, report_line, shown_path, shown_posix
 from modular_converter.reporting.json_format import dump
 from modular_converter.rules import input_files

@@ -303,20 +303,17 @@ def roots(arguments: Sequence[str], models: str | None) -> Iterator[str]:
     """The folders in which the arguments would find new files."""
     for argument in arguments:
         if glob.has_magic(argument):
-            yield os.path.abspath(_fixed_part(argument))
+            # The part of a glob before its first wildcard.
+            pattern = argument
+            while glob.has_magic(pattern):
+                pattern = os.path.dirname(pattern)
+            yield os.path.abspath(pattern)
         elif os.path.isdir(argument):
             yield os.path.abspath(argument)
         elif os.path.isfile(argument):
             yield os.path.dirname(os.path.abspath(argument))
         elif models:
             yield models
-
-
-def _fixed_part(pattern: str) -> str:
-    """The folder that a glob searches: the part before its first wildcard."""
-    while glob.has_magic(pattern):
-        pattern = os.path.dirname(pattern)
-    return pattern
 
 
 def identities(folders: Sequence[str]) -> list[Stamp]:

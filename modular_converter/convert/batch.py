@@ -18,12 +18,11 @@ from typing import Any, Generic, Protocol, TypeVar
 from modular_converter.convert.emit.format import FormatResult, format_files
 from modular_converter.convert.examine.report import examine
 from modular_converter.convert.pipeline import convert
-from modular_converter.convert.readings import Readings
-from modular_converter.convert.schedule import Schedule, cycles, dependencies, required_files
+from modular_converter.convert.schedule import Readings, Schedule, cycles, dependencies, required_files
 from modular_converter.convert.silence import with_fixes, with_selected_findings, without_silenced
 from modular_converter.convert.source.library import Library, Observations
 from modular_converter.findings import EXISTS, Conversion, ConversionError, Finding, Location, locate_word
-from modular_converter.rules import neighbour_imports, tool_errors
+from modular_converter.rules import input_files, tool_errors
 from modular_converter.settings.values import Settings
 
 
@@ -259,7 +258,11 @@ class Run:
             for path in sorted(set(paths))
         }
         needs = dependencies(required, self.settings)
-        refused = _refuse_cycles(needs)
+        refused = {
+            path: Conversion(path, {}, (input_files.cycle(Location(path), _from(members, path)),))
+            for members in cycles(needs)
+            for path in members
+        }
         done = {**known, **refused}
         concerns = functools.partial(self.stale.concerns, library) if self.stale else None
         speculates = not known and self.stale is None
@@ -357,15 +360,6 @@ def _merged(reads: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]
     """The reads of two steps of a conversion, joined. The hash of a file replaces the note that it exists."""
     known = {path: at for path, at in reads.items() if at != EXISTS}
     return dict(sorted({**reads, **more, **known}.items()))
-
-
-def _refuse_cycles(needs: Mapping[str, Collection[str]]) -> dict[str, Conversion]:
-    """A failed conversion for each file on a cycle."""
-    return {
-        path: Conversion(path, {}, (neighbour_imports.cycle(Location(path), _from(members, path)),))
-        for members in cycles(needs)
-        for path in members
-    }
 
 
 def _from(members: tuple[str, ...], path: str) -> tuple[str, ...]:

@@ -2,24 +2,51 @@
 
 read -> index -> resolve neighbours -> rename -> merge classes -> close dependencies -> split -> imports -> text
 
-Formatting and writing are done for all files of a run together (`batch.py`).
+Formatting and writing are done for all files of a run together (`batch.py`). The last step before gathers the facts of the conversion and runs the checks of all rules; it stands
+below.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from importlib.machinery import EXTENSION_SUFFIXES
 
 from modular_converter.convert.emit.assemble import assemble
+from modular_converter.convert.emit.imports import names_in_annotations
 from modular_converter.convert.examine.collisions import report_changed_meanings
+from modular_converter.convert.examine.faults import globals_read
 from modular_converter.convert.examine.top_level import report_lost_statements, report_redefined
 from modular_converter.convert.inherit.build import BuiltClass, build_classes
-from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, rename_neighbours
-from modular_converter.convert.inherit.resolve import open_target, resolve_imports
-from modular_converter.convert.inline.collect import GeneratedFiles, collect_definitions
-from modular_converter.convert.lint import lint
+from modular_converter.convert.inherit.rename_neighbours import (
+    Neighbourhood,
+    RenamedNeighbour,
+    asked_prefix,
+    rename_neighbours,
+)
+from modular_converter.convert.inherit.resolve import ModularFile, neighbour_module, open_target, resolve_imports
+from modular_converter.convert.inline.collect import (
+    EmittedDefinition,
+    GeneratedFile,
+    GeneratedFiles,
+    collect_definitions,
+)
 from modular_converter.convert.source.library import Library
-from modular_converter.findings import Conversion, ConversionError, Finding
+from modular_converter.facts import (
+    ClassFacts,
+    Facts,
+    GeneratedDefinition,
+    KnownAttributes,
+    NeighbourFacts,
+    Parent,
+)
+from modular_converter.findings import Conversion, ConversionError, Finding, Location
+from modular_converter.model.class_blocks import names_in_class
+from modular_converter.model.index import relative_imports
+from modular_converter.model.module import ImportedName, Module, Role, Statement
+from modular_converter.rules import checks, input_files
+from modular_converter.settings.values import modular_of, split_stem
 
 
 def convert(path: str, library: Library) -> Conversion:
@@ -70,3 +97,234 @@ def _findings(classes: Mapping[str, BuiltClass], others: tuple[Finding, ...]) ->
     """The findings of merging the classes and those of the checks, in the order of the lines."""
     merging = [finding for built in classes.values() for finding in built.findings]
     return tuple(sorted((*merging, *others), key=lambda finding: finding.sort_key))
+
+
+def lint(
+    neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], collection: GeneratedFiles, library: Library
+) -> tuple[Finding, ...]:
+    """The findings of one modular file, in the order of its lines."""
+    facts = gather_facts(neighbours, classes, collection, library)
+    kinds = [file.kind for file in collection.files]
+    found = [
+        *itertools.chain.from_iterable(check(facts) for check in checks()),
+        *missing_modules(neighbours.target, kinds, library),
+        *_inherited_missing_modules(neighbours, collection, kinds, library),
+    ]
+    return tuple(sorted((one.with_source(facts.source) for one in found), key=lambda one: one.sort_key))
+
+
+def gather_facts(
+    neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], collection: GeneratedFiles, library: Library
+) -> Facts:
+    """The conversion as the checks of rules read it."""
+    target, renamed = neighbours.target, neighbours.neighbours
+    seen = {dotted: _neighbour(dotted, one) for dotted, one in renamed.items()}
+    originals = {dotted: one.neighbour.module for dotted, one in renamed.items()}
+    return Facts(
+        path=target.path,
+        read_source=lambda: library.text(target.path),
+        classes={name: _class(built, neighbours, seen, library) for name, built in classes.items()},
+        definitions={name: one for name, one in target.module.definitions.items() if name == one.name},
+        imported=target.module.imported,
+        exported=dict.fromkeys(target.module.exported),
+        neighbours=tuple(seen.values()),
+        files={file.kind: _file(file) for file in collection.files},
+        exports_of=lambda neighbour: originals[neighbour.dotted].exported,
+        attributes_of=lambda parent: _attributes(parent, renamed[parent.neighbour.dotted], library),
+        renamed=lambda parent, name: renamed[parent.neighbour.dotted].definitions.renamer.name(name),
+        cased=target.cased,
+        customary_names=[*library.settings.customary_names, *_left_to_neighbour(target.module, library)],
+        plan_names=library.settings.plan_names,
+        class_lists=library.settings.class_lists,
+        model_base=library.settings.model_base,
+        replaced_dependency=library.settings.replaced_dependency,
+    )
+
+
+def _neighbour(dotted: str, renamed: RenamedNeighbour) -> NeighbourFacts:
+    module, prefix = renamed.neighbour.module, renamed.prefix
+    return NeighbourFacts(
+        dotted,
+        renamed.neighbour.path,
+        module.definitions.keys(),
+        prefix.cased,
+        prefix.asked,
+        prefix.collides_with,
+        renamed.neighbour.model,
+        renamed.sibling_renamer.old_cased,
+        renamed.free_prefix,
+    )
+
+
+def _class(
+    built: BuiltClass, neighbours: Neighbourhood, seen: Mapping[str, NeighbourFacts], library: Library
+) -> ClassFacts:
+    statement = built.statement
+    written = neighbours.resolution.parent(statement)
+    if built.parent is None or written is None:
+        return ClassFacts(built.name, statement.text, statement.line)
+    original = neighbours.resolution.taken[written].name
+    above = tuple(_grandparents(original, neighbours.neighbours[built.neighbour], library))
+    facts = seen[built.neighbour]
+    asked = asked_prefix(built.name, original, neighbours.target.cased, facts.cased)
+    parent = Parent(written, original, built.parent.name, built.parent.text, facts, above, asked)
+    return ClassFacts(built.name, statement.text, statement.line, parent)
+
+
+def _grandparents(name: str, renamed: RenamedNeighbour, library: Library) -> Iterator[ImportedName]:
+    module = renamed.neighbour.module
+    for base in module.definitions[name].bases:
+        imported = module.imported.get(base)
+        found = neighbour_module(imported.module, library.settings) if imported else None
+        if imported is not None and found is not None and found.model != renamed.neighbour.model:
+            yield imported
+
+
+def _file(file: GeneratedFile) -> Mapping[str, GeneratedDefinition]:
+    return {name: _generated(one) for name, one in file.definitions.items()}
+
+
+def _generated(one: EmittedDefinition) -> GeneratedDefinition:
+    copied_from = one.origin.path if one.origin.how == "copied" else ""
+    return GeneratedDefinition(one.name, one.text, one.role is Role.CLASS, one.uses, copied_from)
+
+
+def _left_to_neighbour(module: Module, library: Library) -> Iterator[str]:
+    """The names that are assigned `None` only to leave the assignment of a neighbour in place."""
+    for name, one in module.definitions.items():
+        if any(part in name for part in library.settings.overriding_unless_none) and one.text.endswith("= None"):
+            yield name
+
+
+def _attributes(parent: Parent, renamed: RenamedNeighbour, library: Library) -> KnownAttributes:
+    """The names that a class and its ancestors bind, before and after renaming."""
+    above = list(library.resolver.lineage(parent.original, renamed.neighbour.module))
+    found = frozenset[str]().union(*(names_in_class(one.text) for one in above if one is not None))
+    return KnownAttributes(found | renamed.definitions.renamer.names(found), None not in above)
+
+
+def _inherited_missing_modules(
+    neighbours: Neighbourhood, files: GeneratedFiles, kinds: Collection[str], library: Library
+) -> Iterator[Finding]:
+    """A finding for each module that a neighbour imports from beside it and that is not beside the new model.
+
+    Modules that the neighbour's own folder lacks are left out: the tree may be a part of a library.
+    """
+    target = neighbours.target
+    folder = os.path.dirname(target.path)
+    bound = {name.bound for name in target.module.imported.values()}
+    for dotted, renamed in neighbours.neighbours.items():
+        found: dict[str, Finding] = {}
+        for statement, name in _relative_imports(renamed):
+            here, is_top = renamed.import_in_target(name), statement.role is Role.IMPORT
+            if here.module in found or (is_top and here.bound in bound):
+                continue
+            there, path = _stem(name, os.path.dirname(renamed.neighbour.path), library), _stem(here, folder, library)
+            if there == path:
+                continue
+            is_missing = not exists(path, here.name, library) and not is_given(path, target, kinds, library)
+            if is_missing and exists(there, name.name, library) and _is_used(here, is_top, files):
+                place = f"{os.path.basename(renamed.neighbour.path)}:{statement.line}"
+                instead = _instead(name, here, renamed) if is_top else ""
+                line = next(one.line for one in target.module.statements if _imports_from(one.imports, dotted))
+                module = here.module if here.module.strip(".") else here.module + here.name
+                found[here.module] = _missing(target, line, module, path, place, instead)
+        bound |= {renamed.import_in_target(name).bound for name in renamed.neighbour.module.imported.values()}
+        yield from found.values()
+
+
+def _relative_imports(renamed: RenamedNeighbour) -> Iterator[tuple[Statement, ImportedName]]:
+    """The names that a neighbour imports from beside it, each with the statement that does."""
+    for statement in renamed.neighbour.module.statements if not renamed.neighbour.package else ():
+        yield from ((statement, name) for name in relative_imports(statement))
+
+
+def _stem(name: ImportedName, folder: str, library: Library) -> str:
+    """The file of a relative import in a file of `folder`, without its suffix; of `from . import x` that of `x`."""
+    dots_only = not name.module.strip(".")
+    return library.resolver.stem(f"{name.module}{name.name}" if dots_only else name.module, folder) or ""
+
+
+def _imports_from(imports: tuple[ImportedName, ...], dotted: str) -> bool:
+    return any(name.module == dotted for name in imports)
+
+
+def _is_used(name: ImportedName, is_top: bool, files: GeneratedFiles) -> bool:
+    """Whether generated code reads the name of an import at the top of the module, or has the import in a body."""
+    if not is_top:
+        return any(f"from {name.module} import" in one.text for file in files.files for one in file.ordered)
+    return any(
+        (name.bound in one.uses and name.bound in globals_read(one.text))
+        or name.bound in names_in_annotations(one.text, {name.bound})
+        for file in files.files
+        for one in file.ordered
+        if name.bound not in file.definitions
+    )
+
+
+def _instead(name: ImportedName, here: ImportedName, renamed: RenamedNeighbour) -> str:
+    """The import that gives the modular file the same names as the neighbour's relative import."""
+    beside = not name.module.startswith("..")
+    module = f"..{os.path.basename(os.path.dirname(renamed.neighbour.path))}{name.module}" if beside else name.module
+    alias = f" as {here.bound}" if here.bound != name.name else ""
+    return f"from {module.rstrip('.') or name.module} import {name.name}{alias}"
+
+
+MODEL, MODELS = 1, 2
+"""The dots of an import from the folder of the model, and from the folder of models. A tree may lack the folders above.
+"""
+
+
+def missing_modules(target: ModularFile, kinds: Collection[str], library: Library) -> list[Finding]:
+    """A finding for each module that a modular file imports and that neither exists nor will be generated.
+
+    Imports that may fail, under `try` or a condition, are left out, as are neighbours, which the conversion looks for.
+
+    Args:
+        kinds: the kinds of file that it gives.
+    """
+    folder = os.path.dirname(target.path)
+    found: dict[str, Finding] = {}
+    for statement in target.module.statements:
+        for name in relative_imports(statement):
+            path = _path(name, folder, library)
+            if path and not exists(path, name.name, library) and not is_given(path, target, kinds, library):
+                found[name.module] = _missing(target, statement.line, name.module, path)
+    return [*found.values()]
+
+
+def exists(path: str, name: str, library: Library) -> bool:
+    """Whether `from path import name` finds a file; `path` has no suffix."""
+    return any(map(library.exists, _files(path, name)))
+
+
+def is_given(path: str, target: ModularFile, kinds: Collection[str], library: Library) -> bool:
+    """Whether a run generates a file, from this modular file or from another one."""
+    kind, _ = split_stem(os.path.basename(path), library.settings) or ("", "")
+    giver = modular_of(path, library.settings)
+    return kind in kinds if giver == target.path else bool(giver) and library.exists(giver)
+
+
+def _missing(target: ModularFile, line: int, module: str, path: str, *inherited: str) -> Finding:
+    """The finding at a line of the modular file; `path` has no suffix. See `input_files.missing_module`."""
+    looked = os.path.relpath(f"{path}.py", os.path.dirname(target.path)).replace(os.sep, "/")
+    return input_files.missing_module(Location(target.path, line), module, looked, *inherited)
+
+
+def _path(name: ImportedName, folder: str, library: Library) -> str:
+    """The file of a relative import without its suffix; "" for an import from elsewhere, and for a neighbour."""
+    names = name.module.lstrip(".")
+    level = len(name.module) - len(names)
+    if level not in (MODEL, MODELS) or not names or neighbour_module(name.module, library.settings):
+        return ""
+    if level == MODELS and names.partition(".")[0] in library.settings.no_models:
+        return ""
+    return library.resolver.stem(name.module, folder) or ""
+
+
+def _files(path: str, name: str) -> Iterator[str]:
+    """The files of which one has to exist for `from path import name`."""
+    yield f"{path}.py"
+    yield os.path.join(path, "__init__.py")
+    yield os.path.join(path, f"{name}.py")  # in a folder that is no package
+    yield from (path + suffix for suffix in EXTENSION_SUFFIXES)

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from modular_converter.files.write import about_release, is_about_release
 from modular_converter.findings import UNPARSABLE, Conversion, Finding, Location, Rule, Severity
-from modular_converter.rules import fixes, ignored_findings, off_by_default
+from modular_converter.rules import fixes, off_by_default, settings_tables
 from modular_converter.settings.values import Settings
 
 
@@ -96,16 +96,16 @@ def _silenced_by(
 ) -> tuple[list[Finding], list[Finding]]:
     """The findings that one comment silences, and those about its entries."""
     silenced: list[Finding] = []
-    about_entries = [] if entries else [ignored_findings.names_none(place)]
+    about_entries = [] if entries else [settings_tables.names_none(place)]
     for entry in entries:
-        prefix, unknown = ignored_findings.resolve_code(place, entry)
+        prefix, unknown = settings_tables.resolve_code(place, entry)
         if unknown is not None:
             about_entries.append(unknown)
             continue
         now = [one for one in findings if _is_about(one, place, prefix)]
         # An error keeps some rules from being checked, and a rule that is off may have been on in another run.
         if not now and not failed and prefix not in off_by_default():
-            about_entries.append(ignored_findings.unused_ignore(place, entry))
+            about_entries.append(settings_tables.unused_ignore(place, entry))
         silenced += now
     return silenced, about_entries
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from modular_converter.graph import page
-from modular_converter.graph.formats import as_dot, as_json, as_text
-from modular_converter.graph.records import Graph
+from modular_converter.graph.build import Graph
+from modular_converter.graph.formats import as_dot, as_json, as_page, as_text
 
 
 FORMATS = ("text", "dot", "json", "html")
@@ -13,5 +12,5 @@ SORTS = ("heirs", "saved", "name")
 
 def render(format: str, graph: Graph, *, sort: str = "heirs") -> str:
     """The graph in one of `FORMATS`, ending with a line break; `sort`, one of `SORTS`, orders the table of the text."""
-    renderers = {"dot": as_dot, "json": as_json, "html": page.render}
+    renderers = {"dot": as_dot, "json": as_json, "html": as_page}
     return renderers[format](graph) if format in renderers else as_text(graph, sort)

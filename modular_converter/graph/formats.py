@@ -1,12 +1,22 @@
-"""The graph as text for a terminal, as dot for graphviz, and as JSON for programs."""
+"""The graph as text for a terminal, as dot for graphviz, as JSON for programs, and as one page of HTML, without network, other
+files or frameworks.
+
+Names come from strangers' files. The page carries them as JSON in which nothing can end the script element, turns them into
+text only, and its content security policy allows the one script and the one style by their hashes.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import html
 import json
+import os
+import re
 from collections.abc import Callable, Mapping
 
 from modular_converter.findings import first_of
-from modular_converter.graph.records import Edge, Graph, Model
+from modular_converter.graph.build import Edge, Graph, Model
 
 
 SCHEMA = "modular-converter/graph"
@@ -47,18 +57,12 @@ def _table(graph: Graph, sort: str) -> str:
         "  ".join([row[0].ljust(widths[0]), *(row[n].rjust(widths[n]) for n in range(1, 6)), row[6]]).rstrip()
         for row in rows
     ]
-    return "\n".join([*lines, "", _totals(graph)]) + "\n"
-
-
-def _totals(graph: Graph) -> str:
     generated = [model for model in graph.models.values() if model.generated]
     written = sum(model.modular_lines for model in generated)
     given = sum(model.generated_lines for model in generated)
     files = sum(len(model.modular) for model in graph.models.values())
-    return (
-        f"{len(graph.models)} models, {files} modular files; "
-        f"{written:,} -> {given:,} lines, {given - written:,} lines saved"
-    )
+    total = f"{written:,} -> {given:,} lines, {given - written:,} lines saved"
+    return "\n".join([*lines, "", f"{len(graph.models)} models, {files} modular files; {total}"]) + "\n"
 
 
 def _portrait(model: Model, graph: Graph) -> str:
@@ -214,3 +218,79 @@ def _edge(edge: Edge) -> dict[str, object]:
         ],
         "things": [{"name": one.name, "kind": one.kind, "file": one.file} for one in edge.things],
     }
+
+
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "page")
+SCRIPTS = ("data.js", "dom.js", "list.js", "overview.js", "details.js", "focus.js", "main.js")
+"""The files of the script, in the order in which they build on each other."""
+_UNSAFE = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
+"""Characters that could end a script element or a line of a script -> their escapes in JSON."""
+
+
+def as_page(graph: Graph) -> str:
+    """The page. The same graph gives the same bytes."""
+    script = '"use strict";\n(() => {\n' + "\n".join(_read(name) for name in SCRIPTS) + "})();\n"
+    style = _read("page.css")
+    parts = {
+        "policy": _policy(script, style),
+        "title": html.escape(f"{graph.title}: who inherits from whom"),
+        "style": style,
+        "data": embedded(_data(graph)),
+        "script": script,
+    }
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _read("page.html"))
+
+
+def embedded(data: object) -> str:
+    """JSON that can stand in a script element, whatever strings it holds."""
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).translate(_UNSAFE)
+
+
+def _policy(script: str, style: str) -> str:
+    """A content security policy that allows only this script and this style."""
+    allowed = {
+        "default-src": "'none'",
+        "script-src": f"'sha256-{_hash(script)}'",
+        "style-src": f"'sha256-{_hash(style)}'",
+        "img-src": "data:",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+        "require-trusted-types-for": "'script'",
+        "trusted-types": "'none'",
+    }
+    return "; ".join(f"{name} {value}" for name, value in allowed.items())
+
+
+def _hash(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+
+
+def _read(name: str) -> str:
+    with open(os.path.join(FOLDER, name), encoding="utf-8") as file:
+        return file.read()
+
+
+def _data(graph: Graph) -> Mapping[str, object]:
+    """The graph in few bytes: lists instead of objects, and numbers for models and files. `data.js` reads it."""
+    places = {name: place for place, name in enumerate(graph.models)}
+    names = {one.file for edge in graph.edges for one in edge.classes}
+    names.update(one.file for edge in graph.edges for one in edge.things)
+    files = {name: place for place, name in enumerate(sorted(names))}
+    return {
+        "title": graph.title,
+        "selected": list(graph.selected),
+        "files": list(files),
+        "models": [_model_values(model) for model in graph.models.values()],
+        "edges": [_edge_values(edge, places, files) for edge in graph.edges],
+    }
+
+
+def _model_values(model: Model) -> list[object]:
+    generated = [[file.name, file.lines] for file in model.generated]
+    return [model.name, list(model.modular), model.modular_lines, generated, model.depth]
+
+
+def _edge_values(edge: Edge, places: Mapping[str, int], files: Mapping[str, int]) -> list[object]:
+    classes = [[one.name, one.line, one.parent, files[one.file]] for one in edge.classes]
+    things = [[one.name, one.kind, files[one.file]] for one in edge.things]
+    return [places[edge.heir], places[edge.parent], classes, things]

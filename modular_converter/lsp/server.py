@@ -22,8 +22,7 @@ from modular_converter.authoring.fixes import fixed_text, with_ignores
 from modular_converter.files.arguments import has_modular_name
 from modular_converter.findings import UNPARSABLE, ConversionError, Edit, Finding, Location, split_lines
 from modular_converter.lsp import open_files
-from modular_converter.lsp.open_files import OpenFiles, Refusal
-from modular_converter.lsp.rename import renamable, rename
+from modular_converter.lsp.open_files import OpenFiles, Refusal, renamable, rename
 from modular_converter.provenance.generated import LineRange
 from modular_converter.settings.load import load_settings_of
 from modular_converter.version import __version__

@@ -11,9 +11,9 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from modular_converter.convert.emit.banner import is_generated
 from modular_converter.convert.emit.format import format_files
 from modular_converter.convert.source.library import Library
+from modular_converter.files.write import is_generated
 from modular_converter.findings import UNPARSABLE, ConversionError, Finding, did_you_mean, locate_parse_error
 from modular_converter.marks.units import (
     CopyMark,

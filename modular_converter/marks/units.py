@@ -159,11 +159,6 @@ def without_ignored(line: str) -> str:
     return line[: match.start()].rstrip() if (match := _IGNORE.search(line)) else line
 
 
-def is_end(line: str) -> bool:
-    """Whether a line is a comment `# End copy`: the lines below it belong to the copy alone."""
-    return _END.match(line) is not None
-
-
 def mark_lines(lines: list[str], beginning: str) -> Iterator[int]:
     """The positions of the lines that are marks."""
     pattern = re.compile(rf"[ \t]*#[ \t]*{re.escape(beginning)} ")
@@ -244,7 +239,7 @@ def end_of_copy(text: str, place: DefinitionLines) -> int:
     statements.
     """
     lines = split_lines(text)
-    end = next((number for number in range(place.first, place.last) if is_end(lines[number])), place.last)
+    end = next((number for number in range(place.first, place.last) if _END.match(lines[number])), place.last)
     if end == place.last:
         return end
     try:

@@ -547,7 +547,9 @@ class Members:
         functions = (one.node for one in self.bindings.inner if isinstance(one.node, FUNCTIONS))
         if any(Method(node).binds(attribute) for node in functions):
             return True
-        return any(_registers(call, attribute) for scope in self.bindings.everywhere for call in scope.calls)
+        # A call such as `self.register_buffer("x", …)` or `setattr(self, "x", …)` binds `x`.
+        first = (one for scope in self.bindings.everywhere for call in scope.calls for one in call.args[:2])
+        return any(isinstance(one, ast.Constant) and one.value == attribute for one in first)
 
 
 def makes_attribute_error(value: ast.AST | None) -> bool:
@@ -574,8 +576,3 @@ def _targets(node: ast.stmt) -> list[ast.expr]:
     if isinstance(node, ast.Assign):
         return node.targets
     return [node.target] if isinstance(node, ast.AnnAssign) else []
-
-
-def _registers(node: ast.Call, attribute: str) -> bool:
-    """Whether this is a call such as `self.register_buffer("x", …)` or `setattr(self, "x", …)`."""
-    return any(isinstance(one, ast.Constant) and one.value == attribute for one in node.args[:2])

@@ -154,7 +154,10 @@ class _TemplateWalk:
             if char in "#\"'":
                 if char != "#" and text.startswith(self.quote, position) and not self._opens_string(position):
                     return position  # the f-string ends inside a field: not Python, and ast says so
-                position = self._nested(position)
+                token = _token_at(self.text, position)
+                self.texts += token.texts
+                self.others += token.others if token.kind == "template" else [(token.start, token.end)]
+                position = token.end
             elif char in "([{":
                 depth, position = depth + 1, position + 1
             elif char in ")]" or (char == "}" and depth):
@@ -188,9 +191,3 @@ class _TemplateWalk:
         """Whether the outer quote inside a field opens a string (Python 3.12), so that the quote occurs again later."""
         match = _STRING_END[self.quote].match(self.text, position + len(self.quote))
         return match is not None and self.text.find("}", match.end()) >= 0
-
-    def _nested(self, position: int) -> int:
-        token = _token_at(self.text, position)
-        self.texts += token.texts
-        self.others += token.others if token.kind == "template" else [(token.start, token.end)]
-        return token.end

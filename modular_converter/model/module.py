@@ -8,7 +8,7 @@ import ast
 import enum
 import functools
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -148,13 +148,6 @@ class Statement:
         return lexer.identifiers(self.text) if self.known_uses is None else self.known_uses
 
 
-def _changed_by(function: Statement, names: Collection[str]) -> set[str]:
-    """The globals, of some, whose objects a function changes, or a function within it."""
-    scopes = bindings_of(*parse(function.text).body).everywhere
-    paths = (path for scope in scopes for path in scope.changed_paths)
-    return {name for path in paths if (name := path.partition(".")[0]) in names}
-
-
 @dataclass(frozen=True)
 class Module:
     """A module as a list of top-level statements."""
@@ -207,7 +200,9 @@ class Module:
         found = {one.value.id for one in parts if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name)}
         for one in parts:
             if isinstance(one, ast.Name) and one.id in holders and holders[one.id].role is Role.FUNCTION:
-                found |= _changed_by(holders[one.id], holders)
+                scopes = bindings_of(*parse(holders[one.id].text).body).everywhere
+                paths = (path for scope in scopes for path in scope.changed_paths)
+                found |= {name for path in paths if (name := path.partition(".")[0]) in holders}
         return frozenset(found & holders.keys() - {statement.name})
 
     @cached_property

@@ -20,12 +20,11 @@ import torch
 from libcst.metadata import ExpressionContext, ExpressionContextProvider, MetadataWrapper, PositionProvider
 
 from modular_converter.api import convert_source
-from modular_converter.convert.emit.banner import is_generated
 from modular_converter.convert.schedule import required_files
 from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import discover
 from modular_converter.files.read import is_installed
-from modular_converter.files.write import write_atomically
+from modular_converter.files.write import is_generated, write_atomically
 from modular_converter.findings import ConversionError
 from modular_converter.parallel.errors import PlanError, WriteError
 from modular_converter.parallel.plans.class_settings import HEAD_PLAN, Setting, base_settings, gathered_plan, holding

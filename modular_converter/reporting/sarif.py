@@ -71,6 +71,16 @@ def _descriptor(rule: Rule) -> dict[str, Any]:
 
 
 def _result(finding: Finding, position: int, folder: str) -> dict[str, Any]:
+    location = finding.location
+    region: dict[str, Any] = {"startLine": location.line, "startColumn": location.column}
+    if location.end_line is not None and location.end_column is not None:
+        region |= {"endLine": location.end_line, "endColumn": location.end_column}
+    if 0 < len(finding.source_line) <= SNIPPET:
+        region["snippet"] = {"text": finding.source_line}
+    places = [
+        {"physicalLocation": {"artifactLocation": {"uri": _uri(one.path, folder)}, "region": {"startLine": one.line}}}
+        for one in finding.related
+    ]
     return {
         "ruleId": finding.code,
         "ruleIndex": position,
@@ -80,22 +90,13 @@ def _result(finding: Finding, position: int, folder: str) -> dict[str, Any]:
             {
                 "physicalLocation": {
                     "artifactLocation": {"uri": _uri(finding.location.path, folder)},
-                    "region": _region(finding),
+                    "region": region,
                 }
             }
         ],
-        **_related(finding, folder),
+        **({"relatedLocations": places} if places else {}),
         **_fixes(finding, folder),
     }
-
-
-def _related(finding: Finding, folder: str) -> dict[str, Any]:
-    """The other places that a finding is about, as a viewer lists them."""
-    places = [
-        {"physicalLocation": {"artifactLocation": {"uri": _uri(one.path, folder)}, "region": {"startLine": one.line}}}
-        for one in finding.related
-    ]
-    return {"relatedLocations": places} if places else {}
 
 
 def _fixes(finding: Finding, folder: str) -> dict[str, Any]:
@@ -121,16 +122,6 @@ def _fixes(finding: Finding, folder: str) -> dict[str, Any]:
         "properties": {"applicability": finding.applicability},
     }
     return {"fixes": [fix]}
-
-
-def _region(finding: Finding) -> dict[str, Any]:
-    location = finding.location
-    region: dict[str, Any] = {"startLine": location.line, "startColumn": location.column}
-    if location.end_line is not None and location.end_column is not None:
-        region |= {"endLine": location.end_line, "endColumn": location.end_column}
-    if 0 < len(finding.source_line) <= SNIPPET:
-        region["snippet"] = {"text": finding.source_line}
-    return region
 
 
 def _uri(path: str, folder: str) -> str:

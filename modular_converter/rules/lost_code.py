@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Edit, Finding, Fix, Location, Rule, Severity, did_you_mean, split_lines
-from modular_converter.model.module import Role, Statement
+from modular_converter.model.module import Role
 from modular_converter.model.nodes import decorators_of, parse, walk
 from modular_converter.rules._words import at, exports, subject
 
@@ -137,18 +137,15 @@ def check_unused_definition(facts: Facts) -> Iterator[Finding]:
             continue
         message = f"no class uses `{name}`, so it is in no generated file"
         cure = f"Use `{name}` in a class, or remove it."
-        if registry := _registry(definition, facts):
-            message += f": what its decorator `{registry}` enters in another model's table is lost"
+        # A decorator may enter the function in a neighbour's object: `ACT` of `@ACT.register("x")`.
+        decorators = decorators_of(parse(definition.text).body[0]) if definition.text.startswith("@") else ()
+        sources = {one.dotted for one in facts.neighbours}
+        names = (one.partition(".")[0] for one in decorators)
+        registries = [one for one in names if one in facts.imported and facts.imported[one].module in sources]
+        if registries:
+            message += f": what its decorator `{registries[0]}` enters in another model's table is lost"
             cure = f"Write the table into the modular file with all that it holds, or use `{name}` in a class by its name."
         yield UNUSED_DEFINITION.finding(facts.at(name, definition.line), message, help=cure)
-
-
-def _registry(definition: Statement, facts: Facts) -> str:
-    """The neighbour's name by which a decorator may enter a function somewhere: `ACT` of `@ACT.register("x")`."""
-    decorators = decorators_of(parse(definition.text).body[0]) if definition.text.startswith("@") else ()
-    sources = {one.dotted for one in facts.neighbours}
-    names = (one.partition(".")[0] for one in decorators)
-    return next((one for one in names if one in facts.imported and facts.imported[one].module in sources), "")
 
 
 MISSING_FROM_ALL = Rule("MC309", "missing-from-all", "a public class is missing from `__all__`", unsafe_fix=True)

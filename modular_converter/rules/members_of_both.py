@@ -458,7 +458,15 @@ def check_shared_class_attribute(facts: Facts) -> Iterator[Finding]:
         if other == heir.name or generated is None:
             continue
         own = heir.members.names | facts.classes[other].members.names
-        mutable = _mutable(parent.members)
+        mutable: set[str] = set()
+        for node in parent.members.node.body:
+            value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None
+            if (
+                isinstance(value, ast.Call)
+                and getattr(value.func, "attr", getattr(value.func, "id", "")) in MUTABLE
+                or isinstance(value, (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp))
+            ):
+                mutable |= bindings_of(node).binds
         for attribute in sorted(parent.members.names - own):
             if _is_changed(generated.members, attribute, heir.name, attribute in mutable):
                 yield SHARED_CLASS_ATTRIBUTE.finding(
@@ -467,20 +475,6 @@ def check_shared_class_attribute(facts: Facts) -> Iterator[Finding]:
                     "class has its own",
                     help=f"Write `{attribute}` into both classes, or put the object at the top level of the modular file.",
                 )
-
-
-def _mutable(members: Members) -> set[str]:
-    """The attributes in the body of a class whose objects can be changed."""
-    found: set[str] = set()
-    for node in members.node.body:
-        value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None
-        if (
-            isinstance(value, ast.Call)
-            and getattr(value.func, "attr", getattr(value.func, "id", "")) in MUTABLE
-            or isinstance(value, (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp))
-        ):
-            found |= bindings_of(node).binds
-    return found
 
 
 def _is_changed(members: Members, attribute: str, name: str, is_mutable: bool) -> bool:

@@ -70,7 +70,8 @@ def check_del_unknown_attribute(facts: Facts) -> Iterator[Finding]:
                 continue
             assigned = inherited.assigned
             for target in method.deletions:
-                name, is_set = target.attr, _is_set_before(target, method)
+                above = (node for node in method.node.body if node.lineno < target.lineno)
+                name, is_set = target.attr, any(target.attr in method.assigned_by(node) for node in above)
                 if (name in assigned and not is_set) or _is_deleted(target, facts.generated[heir.name], method):
                     continue
                 message = f"`del self.{name}` removes nothing: `{parent.written}.{method.name}` does not assign it"
@@ -79,12 +80,6 @@ def check_del_unknown_attribute(facts: Facts) -> Iterator[Finding]:
                     message = f"`del self.{name}` takes the parent's assignment away, but yours above it stays"
                     cure = f"Drop your assignment to `self.{name}`, or the `del`."
                 yield DEL_UNKNOWN_ATTRIBUTE.finding(facts.at_node(heir, target), message, help=cure)
-
-
-def _is_set_before(target: ast.Attribute, method: Method) -> bool:
-    """Whether a method assigns an attribute at its top level, above the line that deletes it."""
-    above = (node for node in method.node.body if node.lineno < target.lineno)
-    return any(target.attr in method.assigned_by(node) for node in above)
 
 
 def _is_deleted(target: ast.Attribute, generated: GeneratedDefinition, method: Method) -> bool:

@@ -123,17 +123,22 @@ def _uses_of_old_names(facts: Facts, heir: ClassFacts, parent: Parent) -> Iterat
     one, and in a function that is handed to inherited code.
     """
     copies = [one for one in facts.generated.values() if one.copied_from == parent.neighbour.path]
-    keys = _kept_texts(heir, parent).union(*(QUOTED_WORD.findall(one.text) for one in copies))
+    # The words in quotes in the parent's methods that the generated class has, merged ones included.
+    overrides = heir.members.by_name
+    kept = (one for one in parent.members.methods if one.name not in overrides or overrides[one.name].replaced_call)
+    keys = frozenset(text for text, _ in _texts(kept)).union(*(QUOTED_WORD.findall(one.text) for one in copies))
 
     @functools.cache  # it is seldom asked for
     def theirs() -> frozenset[str]:
         return frozenset(_words(parent)).union(*(one.uses for one in copies))
 
     def has_member(name: str) -> bool:
-        return _is_of_parent(facts, heir, parent, name)
+        above = (members for members in facts.lineage(heir.name) if members.node.name != heir.name)
+        return parent.members.binds(name) or any(members.binds(name) for members in above)
 
     yield from _under_old_names(facts, heir, parent, _uses(heir), has_member)
-    yield from _under_old_names(facts, heir, parent, _called_on_super(heir), has_member)
+    calls = (call for method in heir.members.methods for call in method.super_calls if call.method != method.name)
+    yield from _under_old_names(facts, heir, parent, {call.method: call.node for call in calls}, has_member)
     own_texts = dict(reversed([*_texts(heir.members.methods)]))  # the first place of each
     yield from _under_old_names(facts, heir, parent, own_texts, keys.__contains__)
     yield from _check_keywords(facts, heir, parent, keys)
@@ -193,19 +198,6 @@ def _words(owner: ClassFacts | Parent) -> dict[str, ast.AST]:
     return found
 
 
-def _kept_texts(heir: ClassFacts, parent: Parent) -> frozenset[str]:
-    """The words in quotes in the parent's methods that the generated class has, merged ones included."""
-    overrides = heir.members.by_name
-    kept = (one for one in parent.members.methods if one.name not in overrides or overrides[one.name].replaced_call)
-    return frozenset(text for text, _ in _texts(kept))
-
-
-def _called_on_super(heir: ClassFacts) -> dict[str, ast.AST]:
-    """The methods that a class calls as `super().name()`, each with its first place."""
-    calls = (call for method in heir.members.methods for call in method.super_calls if call.method != method.name)
-    return {call.method: call.node for call in calls}
-
-
 def _uses(heir: ClassFacts) -> dict[str, ast.AST]:
     """The names of members that a class binds in its body or uses by `self.name`, each with its first place."""
     found: dict[str, ast.AST] = {}
@@ -236,12 +228,6 @@ def _texts(methods: Iterable[Method]) -> Iterator[tuple[str, ast.Constant]]:
         for node in walk(method.node):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
                 yield node.value, node
-
-
-def _is_of_parent(facts: Facts, heir: ClassFacts, parent: Parent, name: str) -> bool:
-    """Whether the renamed parent, or a base of the generated class in the same file, binds a member."""
-    above = (members for members in facts.lineage(heir.name) if members.node.name != heir.name)
-    return parent.members.binds(name) or any(members.binds(name) for members in above)
 
 
 LOOKUP_BY_TEXT = Rule("MC327", "lookup-by-text", "generated code looks names up by their text")

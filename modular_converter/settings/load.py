@@ -308,11 +308,12 @@ def _settings(start: str, project: TomlFile | None, ruff: str, black: TomlFile |
     if base.post_format:
         isort_folder, options = isort_options(start, _upwards(start))
         isort = {"isort_folder": isort_folder, "isort_options": json.dumps(options, sort_keys=True)}
+    found = repository_above(start)
     return replace(
         base,
         **isort,
         black_config_path=black.path if black else "",
-        project_folder=_project_folder(start),
+        project_folder=found if found in _upwards(start) else "",  # none in a folder of installed packages
         pinned_formatter=pinned_formatter(base, project, values, followed.files if followed else (), black),
         **(_ruff_options(followed, folder) if followed else {}),
     )
@@ -325,7 +326,12 @@ def _project_values(project: TomlFile) -> dict[str, Any]:
         raise project.error(TABLE, "must be a table")
     values = read_table(project, table)
     if values.get("profile", PROFILES[0]) not in PROFILES:
-        values["profile"] = _own_profile_folder(project, values["profile"])
+        named = values["profile"]
+        folder = _inside(project, "profile", named)
+        if not os.path.isfile(os.path.join(folder, PROFILE_FILES[0])):
+            known = ", ".join(f'"{one}"' for one in PROFILES)
+            raise project.error("profile", f"must be {known}, or a folder with a {PROFILE_FILES[0]}, not {named!r}")
+        values["profile"] = folder
     for key in OPTIONS_FOR_FOLDERS:
         name = key.replace("-", "_")
         if values.get(name):
@@ -357,12 +363,6 @@ def _upwards(path: str) -> Iterator[str]:
     return itertools.takewhile(lambda here: os.path.basename(here) not in INSTALLED, upwards(folder))
 
 
-def _project_folder(path: str) -> str:
-    """The repository or project that `path` lies in; "" for none, and in a folder of installed packages."""
-    found = repository_above(path)
-    return found if found in _upwards(path) else ""
-
-
 def _inside(project: TomlFile, key: str, value: str) -> str:
     """The absolute path that a setting names. It stays within the tree, which may be a stranger's."""
     path = project.beside(value)
@@ -371,15 +371,6 @@ def _inside(project: TomlFile, key: str, value: str) -> str:
         option = f"; give --{key} on the command line for that" if key in OPTIONS_FOR_FOLDERS else ""
         raise project.error(key, f"leads out of {folder}{option}")
     return path
-
-
-def _own_profile_folder(project: TomlFile, named: str) -> str:
-    """The folder of a profile of one's own."""
-    folder = _inside(project, "profile", named)
-    if not os.path.isfile(os.path.join(folder, PROFILE_FILES[0])):
-        known = ", ".join(f'"{one}"' for one in PROFILES)
-        raise project.error("profile", f"must be {known}, or a folder with a {PROFILE_FILES[0]}, not {named!r}")
-    return folder
 
 
 def _named_ruff_config(project: TomlFile, named: str) -> str:

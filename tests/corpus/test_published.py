@@ -10,8 +10,8 @@ from importlib.metadata import version
 import pytest
 
 from modular_converter.convert.batch import Run
-from modular_converter.convert.emit.banner import is_generated
 from modular_converter.files.arguments import discover
+from modular_converter.files.write import is_generated
 from modular_converter.findings import Conversion, Severity
 from modular_converter.settings.load import profile_settings
 

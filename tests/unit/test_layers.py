@@ -53,11 +53,9 @@ FLOORS = {
         "inline",
         "emit",
         "examine",
-        "lint",
         "pipeline",
         "silence",
         "schedule",
-        "readings",
         "batch",
     ),
     "modular_converter.check": (

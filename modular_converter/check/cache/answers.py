@@ -12,7 +12,7 @@ from modular_converter.check.cache.key import tool_stamp
 from modular_converter.check.cache.lookup import OTHER_FORM
 from modular_converter.convert.source.library import Library, Observations
 from modular_converter.findings import EXISTS, MISSING, UNREADABLE
-from modular_converter.graph.records import ClassHeader, Outline
+from modular_converter.graph.build import ClassHeader, Outline
 from modular_converter.model.module import ImportedName
 
 

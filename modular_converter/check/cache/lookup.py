@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 from modular_converter.check.cache import store
 from modular_converter.check.cache.key import key_of, packages_above, remembered_versions
 from modular_converter.check.cache.store import digest
-from modular_converter.convert.emit.banner import source_path
 from modular_converter.files.read import contents, find_package, read_inside
-from modular_converter.files.write import path_of_generated
+from modular_converter.files.write import path_of_generated, source_path
 from modular_converter.findings import EXISTS, MISSING, UNREADABLE, Conversion, Edit, Finding, Fix, Location, Severity
 from modular_converter.rules import place_of, rule_at
 from modular_converter.settings.disk import FileTooLarge

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterable
 from functools import cached_property
 
-from modular_converter.convert.emit.banner import banner, header
 from modular_converter.convert.emit.imports import (
     ImportSource,
     OptionalLibraries,
@@ -17,9 +16,10 @@ from modular_converter.convert.emit.imports import (
 )
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour
 from modular_converter.convert.inherit.resolve import is_sibling, neighbour_module
-from modular_converter.convert.inline.collect import EmittedDefinition, GeneratedFile, GeneratedFiles
+from modular_converter.convert.inline.collect import GeneratedFile, GeneratedFiles
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import folder_name, in_own_terms, with_absolute_imports
+from modular_converter.files.write import banner, header
 from modular_converter.model import lexer
 from modular_converter.model.class_blocks import INDENT, class_node, with_standard_indentation
 from modular_converter.model.module import POSTPONED, ImportedName, Module, Role, has_postponed, needs_postponed
@@ -57,7 +57,15 @@ class _Assembler:
         first = next(iter(neighbours.neighbours.values()), None)
         from_neighbour = first.neighbour.module.header if first else ""
         self.header = header(self.target.module.header, from_neighbour, self.settings)
-        self.sources = [self._own_imports(), *(self._imports_of(one) for one in neighbours.neighbours.values())]
+        self.sources = [
+            ImportSource(
+                in_own_terms(self.target.module, self.library).statements,
+                rename=lambda name: name,
+                rename_text=lambda text: text,
+                skips=self._is_resolved,
+            ),
+            *(self._imports_of(one) for one in neighbours.neighbours.values()),
+        ]
 
     @cached_property
     def imports_itself_as(self) -> str:
@@ -88,13 +96,14 @@ class _Assembler:
         """The text of one file."""
         definitions = file.ordered
         getattr_text = self._module_getattr(file.kind)
-        body = "".join(_with_lead(definition) for definition in definitions) + getattr_text
+        body = "".join(one.lead + one.text.rstrip("\n") + "\n" for one in definitions) + getattr_text
         used = lexer.identifiers(getattr_text).union(*(definition.uses for definition in definitions))
+        names = sorted(file.other_kinds - set(file.definitions))
         imports = render_imports(
             self.sources,
             used | names_in_annotations(body, self.importable - used),
             {definition.name for definition in definitions if not definition.is_store},
-            self._siblings(file),
+            [(f".{module_name(self._kind(name), self.target.model)}", name) for name in names],
             optional=self._optional_libraries() if file.kind in self.settings.optional_kinds else None,
             keep_conditions=self.settings.formatter == "ruff",
         )
@@ -125,11 +134,6 @@ class _Assembler:
         kind = self._kind(name)
         return kind if kind in kinds or not kinds else kinds[0]
 
-    def _siblings(self, file: GeneratedFile) -> list[tuple[str, str]]:
-        """The classes of the other generated files that this one refers to: `(module, name)`."""
-        names = sorted(file.other_kinds - set(file.definitions))
-        return [(f".{module_name(self._kind(name), self.target.model)}", name) for name in names]
-
     def _module_getattr(self, kind: str) -> str:
         statement = self.target.module.definitions.get("__getattr__")
         if statement is None or not any(self._kind(name) == kind for name in names_in_strings(statement.text)):
@@ -145,14 +149,6 @@ class _Assembler:
         module, _, check = self.settings.availability_check.rpartition(".")
         package = f"{self.settings.package}." if self.foreign else "..."
         return OptionalLibraries(self.settings.optional_libraries, package + module, check)
-
-    def _own_imports(self) -> ImportSource:
-        return ImportSource(
-            in_own_terms(self.target.module, self.library).statements,
-            rename=lambda name: name,
-            rename_text=lambda text: text,
-            skips=self._is_resolved,
-        )
 
     def _is_resolved(self, name: ImportedName) -> bool:
         """Whether an imported name is a neighbour's definition that the file contains; a class may also be used
@@ -184,10 +180,6 @@ class _Assembler:
         file = module.lstrip(".") + ".py"
         generated = any(file == one.name for one in self.collection.files)
         return generated or self.library.exists(os.path.join(os.path.dirname(self.target.path), file))
-
-
-def _with_lead(definition: EmittedDefinition) -> str:
-    return definition.lead + definition.text.rstrip("\n") + "\n"
 
 
 def render_all(names: Iterable[str]) -> str:

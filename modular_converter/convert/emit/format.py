@@ -10,7 +10,7 @@ from modular_converter.convert.emit.format_ruff import undefined_names
 from modular_converter.convert.emit.formatters import UndefinedName, load_formatter, wrong_version
 from modular_converter.findings import UNPARSABLE, ConversionError, Finding, Location, locate_parse_error
 from modular_converter.model.nodes import parse
-from modular_converter.rules import faulty_results, input_files
+from modular_converter.rules import input_files, tool_errors
 from modular_converter.settings.values import Settings
 
 
@@ -101,5 +101,5 @@ def _unreadable(name: str, text: str) -> Finding | None:
         parse(text)
     except UNPARSABLE as error:
         place, reason = locate_parse_error(name, error)
-        return faulty_results.invalid_result(place, reason, os.path.basename(name)).with_source(text)
+        return tool_errors.invalid_result(place, reason, os.path.basename(name)).with_source(text)
     return None

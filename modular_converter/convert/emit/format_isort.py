@@ -15,7 +15,10 @@ from modular_converter.settings.values import Settings
 
 def run(files: Mapping[str, str], settings: Settings) -> Formatted:
     """Sort the imports of texts one by one. Raises `ConversionError` when isort is missing or its options are wrong."""
-    isort = _import_isort()
+    try:
+        import isort
+    except ImportError:
+        raise ConversionError(_missing()) from None
     config = _config(isort, settings)
     texts = dict(files)
     failures = {}
@@ -35,14 +38,6 @@ def version() -> str:
         return metadata.version("isort")
     except metadata.PackageNotFoundError:
         raise ConversionError(_missing()) from None
-
-
-def _import_isort() -> Any:
-    try:
-        import isort
-    except ImportError:
-        raise ConversionError(_missing()) from None
-    return isort
 
 
 def _missing() -> Finding:

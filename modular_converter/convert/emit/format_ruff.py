@@ -122,15 +122,11 @@ def _lay_out(files: Mapping[str, str], settings: Settings, above: str) -> Tree:
         _write(os.path.join(folder, place), files[name])
     _write(os.path.join(above, FILE_LIST), "".join(f".{os.sep}{place}\n" for place in places.values()))
     options = _options(config, _readable_roots(settings.ruff_source_roots, above))
-    if _is_version_settled(settings):
+    # A `required-version` is left out where the settings have named a version, or accept any.
+    texts = (settings.ruff_config, *(text for _, text in settings.ruff_extended))
+    if not settings.formatter_judges_version and any(REQUIRED in text for text in texts):
         options = ("--config", ANY_VERSION, *options)
     return Tree(folder, places, options)
-
-
-def _is_version_settled(settings: Settings) -> bool:
-    """Whether a `required-version` is left out: the settings have named a version, or accept any."""
-    texts = (settings.ruff_config, *(text for _, text in settings.ruff_extended))
-    return not settings.formatter_judges_version and any(REQUIRED in text for text in texts)
 
 
 def _place(path: str, base: str) -> str:

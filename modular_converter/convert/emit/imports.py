@@ -179,7 +179,9 @@ def _gather(statement: Statement, source: ImportSource, wanted: Collection[str],
         if source.skips(name) or name.module == "__future__":
             continue
         renamed = source.rename(name)
-        if _is_needless_submodule(renamed, wanted, gathered):
+        # `import a.b` is needless where `a` is imported already and `b` is not named.
+        is_submodule = not renamed.name and not renamed.asname and "." in renamed.module
+        if is_submodule and renamed.bound in gathered.bound and not set(renamed.module.split(".")).issubset(wanted):
             continue
         is_star = renamed.name == "*" and not renamed.is_relative  # of another library: nobody knows what it binds
         key = f"{renamed.module}.*" if is_star else renamed.key
@@ -194,12 +196,6 @@ def _gather(statement: Statement, source: ImportSource, wanted: Collection[str],
         else:
             gathered.lines.append(lead + line)
             lead = ""
-
-
-def _is_needless_submodule(name: ImportedName, wanted: Collection[str], gathered: _Gathered) -> bool:
-    """Whether this is `import a.b` where `a` is imported already and `b` is not named."""
-    is_submodule = not name.name and not name.asname and "." in name.module
-    return is_submodule and name.bound in gathered.bound and not set(name.module.split(".")).issubset(wanted)
 
 
 def _import_lines(names: Sequence[ImportedName]) -> list[str]:

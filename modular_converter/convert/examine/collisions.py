@@ -177,7 +177,7 @@ def _renamed_words(
         ]
         left = {*map(ast.unparse, _parts(definition.text))} if changed else set()
         for node, words in changed:
-            if _renamed_code(node, renamer) in left:
+            if ast.unparse(parse(renamer.code(ast.unparse(node))).body[0]) in left:
                 yield from (worded(old, new, ast.unparse(node), definition) for old, new in words.items())
 
 
@@ -228,10 +228,6 @@ def _parts(text: str) -> list[ast.Call | ast.Constant]:
     """The calls and bytes of a definition."""
     nodes = (node for node in walk(parse(text)) if isinstance(node, (ast.Call, ast.Constant)))
     return [node for node in nodes if isinstance(node, ast.Call) or isinstance(node.value, bytes)]
-
-
-def _renamed_code(node: ast.AST, renamer: Renamer) -> str:
-    return ast.unparse(parse(renamer.code(ast.unparse(node))).body[0])
 
 
 def _changed_words(

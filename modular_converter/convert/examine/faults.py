@@ -23,7 +23,7 @@ from modular_converter.model.bindings import EVERYTHING, bindings_of
 from modular_converter.model.index import imported_names
 from modular_converter.model.module import is_postponed
 from modular_converter.model.nodes import dotted, is_type_checking, parse, running_parts, top_line, walk
-from modular_converter.rules import base_classes, faulty_results
+from modular_converter.rules import base_classes, tool_errors
 from modular_converter.settings.values import is_modular, modular_name, module_name, parts_below_models
 
 
@@ -211,7 +211,7 @@ def find_faults(
     if error is not None:
         reason = getattr(error, "msg", "") or str(error) or type(error).__name__
         line = getattr(error, "lineno", 0) or 0
-        yield Fault(faulty_results.INVALID_RESULT, "", reason, line)
+        yield Fault(tool_errors.INVALID_RESULT, "", reason, line)
         return
     tree = parse(text)
     yield from base_faults(tree, text, is_neighbour)
@@ -222,7 +222,7 @@ def find_faults(
             continue
         for alias in node.names:
             if alias.name != "*" and alias.name not in names:
-                yield Fault(faulty_results.MISSING_IN_SIBLING, "", alias.name, node.lineno, f".{node.module}")
+                yield Fault(tool_errors.MISSING_IN_SIBLING, "", alias.name, node.lineno, f".{node.module}")
 
 
 @functools.lru_cache(maxsize=64)
@@ -387,7 +387,7 @@ def typing_only_faults(tree: ast.Module) -> Iterator[Fault]:
         for name in sorted(read & hidden):
             hidden.discard(name)
             line = getattr(scope.reader(name, not postponed), "lineno", statement.lineno)
-            yield Fault(faulty_results.TYPING_ONLY_NAME, getattr(statement, "name", ""), name, line)
+            yield Fault(tool_errors.TYPING_ONLY_NAME, getattr(statement, "name", ""), name, line)
 
 
 def _typing_only(tree: ast.Module) -> set[str]:

@@ -178,7 +178,9 @@ class _Names:
         if wanted is None:
             return None
         found = self._found(name, user, file)
-        if found is None or is_replacement(wanted, found, self.library.settings, self._is_import(name, source)):
+        # A neighbour may import an object under a name that renaming leaves as it is.
+        is_import = source != OWN and name in self.neighbours.neighbours[source].neighbour.module.imported
+        if found is None or is_replacement(wanted, found, self.library.settings, is_import):
             return None
         if wanted.source == found.source and wanted.imported == found.imported:
             return None
@@ -218,10 +220,6 @@ class _Names:
         if first is not None and second is not None:
             return first == second
         return self._package_and_leaf(one.imported) == self._package_and_leaf(other.imported)
-
-    def _is_import(self, name: str, source: str) -> bool:
-        """Whether a neighbour imports an object under a name that renaming leaves as it is."""
-        return source != OWN and name in self.neighbours.neighbours[source].neighbour.module.imported
 
     def _place(self, meaning: Meaning) -> Definition | None:
         name = meaning.imported[len(meaning.module) :].removeprefix(".")

@@ -42,13 +42,12 @@ from modular_converter.model.class_blocks import SUPER_KWARGS
 from modular_converter.model.module import Role
 from modular_converter.rules import (
     base_classes,
-    faulty_results,
     input_files,
     tool_errors,
 )
 
 
-UNREADABLE = (faulty_results.INVALID_RESULT, tool_errors.FORMATTER_FAILED)
+UNREADABLE = (tool_errors.INVALID_RESULT, tool_errors.FORMATTER_FAILED)
 
 
 def examine(conversion: Conversion, result: FormatResult, library: Library) -> list[Finding]:
@@ -60,7 +59,7 @@ def examine(conversion: Conversion, result: FormatResult, library: Library) -> l
     refused = [result.failures[path] for path in conversion.files if path in result.failures]
     examination = _Examination(conversion, result.texts, library)
     found = []
-    if all(failure.rule is faulty_results.INVALID_RESULT for failure in refused):
+    if all(failure.rule is tool_errors.INVALID_RESULT for failure in refused):
         found = [error for path in conversion.files for error in examination.undefined(path, result.undefined)]
         if any(library.text_if_readable(path) != result.texts[path] for path in conversion.files):
             found += [error for path in conversion.files for error in examination.others(path)]
@@ -91,7 +90,7 @@ class _Examination:
             if (place.definition, one.name) not in seen:
                 seen.add((place.definition, one.name))
                 advice = advice_for(one.name, place.definition, one.line, text, self._resolution, self.library)
-                found = faulty_results.undefined_name(
+                found = tool_errors.undefined_name(
                     place.location,
                     one.name,
                     place.words,
@@ -109,7 +108,7 @@ class _Examination:
         if dotted:
             place = first_mention(modular, dotted.rpartition(".")[2], text)
         later = binding_below(name.name, name.line, self.texts[path])
-        return faulty_results.undefined_name(
+        return tool_errors.undefined_name(
             place, name.name, f"{os.path.basename(path)}:{name.line}", advice, later=later
         )
 
@@ -133,7 +132,10 @@ class _Examination:
 
     @functools.cached_property
     def _resolution(self) -> ResolvedImports | None:
-        return resolution_of(self.conversion.path, self.library)
+        try:
+            return resolve_imports(open_target(self.conversion.path, self.library), self.library)
+        except ConversionError:
+            return None
 
     @functools.cached_property
     def _neighbourhood(self) -> Neighbourhood | None:
@@ -147,8 +149,8 @@ class _Examination:
 
     def _diagnose(self, path: str, fault: Fault) -> Finding:
         place = _Place(self, path, fault.line, fault.detail)
-        if fault.rule is faulty_results.INVALID_RESULT:
-            return faulty_results.invalid_result(place.location, fault.detail, place.words)
+        if fault.rule is tool_errors.INVALID_RESULT:
+            return tool_errors.invalid_result(place.location, fault.detail, place.words)
         if fault.rule is base_classes.INCONSISTENT_BASES:
             return base_classes.inconsistent_bases(place.location, fault.definition, fault.detail)
         if fault.rule is base_classes.FOREIGN_BASE:
@@ -157,12 +159,10 @@ class _Examination:
             is_inner = bool(self._resolution and name not in self._resolution.target.module.classes)
             where = locate_word(path, name, self.library.text(path)) if is_inner else place.location
             return base_classes.foreign_base(where, name, fault.detail, module=module, is_inner=is_inner)
-        if fault.rule is faulty_results.TYPING_ONLY_NAME:
-            return faulty_results.typing_only_name(place.location, fault.detail, place.words)
+        if fault.rule is tool_errors.TYPING_ONLY_NAME:
+            return tool_errors.typing_only_name(place.location, fault.detail, place.words)
         parent = parent_for(fault.detail, fault.module, self._neighbourhood)
-        return faulty_results.missing_in_sibling(
-            place.location, fault.detail, fault.module, place.words, parent=parent
-        )
+        return tool_errors.missing_in_sibling(place.location, fault.detail, fault.module, place.words, parent=parent)
 
     def _module_of(self, base: str) -> str:
         """The module that defines a base which the modular file imports from the folder of a model; "" for any other."""
@@ -317,11 +317,3 @@ def _parent_parameters(definition: str, method: str, resolution: ResolvedImports
         for argument in ast.walk(node.args)
         if isinstance(argument, ast.arg)
     }
-
-
-def resolution_of(path: str, library: Library) -> ResolvedImports | None:
-    """The neighbours of a modular file; None where they cannot be found."""
-    try:
-        return resolve_imports(open_target(path, library), library)
-    except ConversionError:
-        return None

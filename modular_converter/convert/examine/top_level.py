@@ -48,20 +48,16 @@ def report_lost_statements(neighbours: Neighbourhood, files: GeneratedFiles, lib
                 rows[statement.line - 1].strip() if statement.is_store else statement.text.lstrip().partition("\n")[0]
             )
             shown = first if len(first) <= SHOWN else first[:SHOWN] + "…"
-            place, role = Location(target.path, statement.line), _taken_role(statement.name, neighbours)
+            dotted, new = neighbours.taken.get(statement.name, ("", ""))
+            definitions = neighbours.neighbours[dotted].definitions if dotted else None
+            role = definitions.role(new) if definitions is not None and new in definitions else None
+            place = Location(target.path, statement.line)
             if role is None:
                 yield lost_code.lost_statement(place, shown)
             else:
                 is_class = role is Role.CLASS
                 yield lost_code.of_neighbours(place, shown, statement.name, is_class=is_class)
     yield from _changed_parents(neighbours, files, text)
-
-
-def _taken_role(name: str, neighbours: Neighbourhood) -> Role | None:
-    """The definition behind a name that the modular file imports from a neighbour; None for any other name."""
-    dotted, new = neighbours.taken.get(name, ("", ""))
-    definitions = neighbours.neighbours[dotted].definitions if dotted else None
-    return definitions.role(new) if definitions is not None and new in definitions else None
 
 
 def _changed_parents(neighbours: Neighbourhood, files: GeneratedFiles, text: str) -> Iterator[Finding]:

@@ -71,13 +71,10 @@ class ClassMerge:
                 found.add(base)
             if self.around.has_method(base, method) if bound is None else method in bound:
                 break
-            found |= self._implied_by(base)
+            # A base that another one implies by the settings is not listed.
+            above = self.settings.model_base
+            found |= {above} if above and above in base else {*filter(None, [self.settings.implied_bases.get(base)])}
         return frozenset(found)
-
-    def _implied_by(self, base: str) -> set[str]:
-        """The base that another one implies by the settings, so that it is not listed."""
-        above = self.settings.model_base
-        return {above} if above and above in base else {*filter(None, [self.settings.implied_bases.get(base)])}
 
 
 def merge_bases(

@@ -282,16 +282,14 @@ def build_classes(neighbours: Neighbourhood, library: Library) -> Mapping[str, B
             above |= {*neighbours.neighbours[found[1]].definitions[found[2]].bases}
         ancestors[name] = frozenset(above).union(*(ancestors.get(base, ()) for base in above))
         built[name] = (
-            _merge(statement, found, ancestors, built, neighbours, library) if found else _as_written(statement)
+            _merge(statement, found, ancestors, built, neighbours, library)
+            if found
+            else BuiltClass(statement, statement.text, statement.lead, statement.uses)
         )
     errors = [finding for one in built.values() for finding in one.findings if finding.is_error]
     if errors:
         raise ConversionError(*errors)
     return built
-
-
-def _as_written(statement: Statement) -> BuiltClass:
-    return BuiltClass(statement, statement.text, statement.lead, statement.uses)
 
 
 def _merge(

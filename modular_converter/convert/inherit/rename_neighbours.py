@@ -471,7 +471,8 @@ def rename_neighbours(resolution: ResolvedImports, library: Library) -> Neighbou
     children = _children(resolution)
     renamed: dict[str, RenamedNeighbour] = {}
     for at, neighbour in resolution.neighbours.items():
-        neighbour_names = _names_around(neighbour, target.names, library)
+        names = library.names(models_folder_of(neighbour.path, settings)) if neighbour.package else target.names
+        neighbour_names = names.with_written(neighbour.model, neighbour.module.classes)
         prefix = _prefix(neighbour, children.get(at, ()), target, neighbour_names)
         own = Renamer(neighbour.model, neighbour_names.cased(neighbour.model), target.model, target.cased)
         own = replace(own, kept=settings.kept_names, copy_comment=settings.copy_comment, models=settings.models_names)
@@ -525,11 +526,6 @@ def _with_new_globals(statement: Statement, renames: Mapping[str, str], target: 
     except SyntaxError as error:
         place = Location(target.path, statement.line)
         raise ConversionError(input_files.syntax_error(place, f"{error.msg}, as libcst reads it")) from None
-
-
-def _names_around(neighbour: Neighbour, names: ModelNames, library: Library) -> ModelNames:
-    names = library.names(models_folder_of(neighbour.path, library.settings)) if neighbour.package else names
-    return names.with_written(neighbour.model, neighbour.module.classes)
 
 
 def _children(resolution: ResolvedImports) -> dict[str, list[tuple[str, str]]]:

@@ -15,7 +15,7 @@ from modular_converter.model.index import index_module
 from modular_converter.model.module import ImportedName, Module, Role, Statement
 from modular_converter.model.nodes import parse
 from modular_converter.model.resolver import aliased
-from modular_converter.rules import base_classes, neighbour_imports
+from modular_converter.rules import base_classes, input_files
 from modular_converter.settings.disk import is_below
 from modular_converter.settings.values import (
     Settings,
@@ -261,11 +261,11 @@ def _open(
         location = _locate(target, statement, name.module, library)
         if path is None:
             package = name.module.partition(".")[0]
-            findings.append(neighbour_imports.not_installed(location, name.module, package))
+            findings.append(input_files.not_installed(location, name.module, package))
             return None
         looked = os.path.relpath(path, folder).replace(os.sep, "/")
         findings.append(
-            neighbour_imports.unknown_neighbour(
+            input_files.unknown_neighbour(
                 location, name.module, looked, candidates=_modules_like(path, target, library.settings)
             )
         )
@@ -301,12 +301,12 @@ def _check_ordinary(name: ImportedName, statement: Statement, target: ModularFil
     meant = _meant_neighbour(name.module, os.path.dirname(target.path), library) if name.name else None
     if meant is not None:
         location = _locate(target, statement, name.module, library)
-        return [neighbour_imports.unknown_neighbour(location, name.module, meant[1], candidates=[meant[0]])]
+        return [input_files.unknown_neighbour(location, name.module, meant[1], candidates=[meant[0]])]
     if name.module != library.settings.package or not name.name:
         return []
     location = _locate(target, statement, name.name, library)
     module = defining_module(name.name, name.module, os.path.dirname(target.path), library)
-    return [neighbour_imports.import_from_package_root(location, name.name, name.module, module=module)]
+    return [input_files.import_from_package_root(location, name.name, name.module, module=module)]
 
 
 def _meant_neighbour(dotted: str, folder: str, library: Library) -> tuple[str, str] | None:
@@ -338,7 +338,7 @@ def _check_taken(
     has_own_file = settings.kinds.get(settings.config_suffix, settings.default_kind) != settings.default_kind
     if has_own_file and found.kind == settings.default_kind and name.name.endswith(settings.config_suffix):
         location = _locate(target, statement, name.name, library)
-        return [neighbour_imports.config_from_modeling(location, name.name, name.module)]
+        return [input_files.config_from_modeling(location, name.name, name.module)]
     return []
 
 

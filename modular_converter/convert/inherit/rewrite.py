@@ -128,7 +128,10 @@ def _merge_signature(child: cst.FunctionDef, parent: cst.FunctionDef, has_instan
     keywords = child.params.star_kwarg
     from_parent = _has_comment(child) or _has_comment(parent)
     if keywords is not None and keywords.name.value == SUPER_KWARGS:
-        from_parent |= (nothing := _says_nothing(child.params, parent.params))
+        own, first = [*_named(child.params)], _positional(parent.params)[:1]
+        # No more than the parent's first parameter and `**super_kwargs`.
+        nothing = not isinstance(child.params.star_arg, cst.Param) and [*map(_name, own)] in ([], [*map(_name, first)])
+        from_parent |= nothing
         params = parent.params if nothing else _merge(child.params, parent.params, has_instance)
         child = child.with_changes(params=params)
     if from_parent:
@@ -144,12 +147,6 @@ def _has_comment(method: cst.FunctionDef) -> bool:
     return isinstance(space, cst.ParenthesizedWhitespace) and (
         space.first_line.comment is not None or any(line.comment is not None for line in space.empty_lines)
     )
-
-
-def _says_nothing(child: cst.Parameters, parent: cst.Parameters) -> bool:
-    """Whether the child has no more than the parent's first parameter and `**super_kwargs`."""
-    own, first = [*_named(child)], _positional(parent)[:1]
-    return not isinstance(child.star_arg, cst.Param) and [*map(_name, own)] in ([], [*map(_name, first)])
 
 
 def _merge(child: cst.Parameters, parent: cst.Parameters, has_instance: bool) -> cst.Parameters:

@@ -100,22 +100,18 @@ class Line:
             return None
         if isinstance(self.node, ast.Assign):
             node = ast.Assign([self.node.targets[position] for position in kept], self.node.value)
-            parts = _parts_of_assignment(self.text, len(all_targets))
+            # `a = `, `b = ` and `value` of `a = b = value`.
+            code = lexer.code_only(self.text)
+            depth, ends = 0, [0]
+            for place, character in enumerate(code):
+                depth += (character in "([{") - (character in ")]}")
+                if character == "=" and not depth and len(ends) <= len(all_targets):
+                    ends.append(place + 1 + (self.text[place + 1] == " "))
+            parts = [self.text[start:end] for start, end in itertools.pairwise([*ends, len(self.text)])]
             text = BODY_INDENT + "".join(parts[position] for position in (*kept, -1)).lstrip()
             return replace(self.with_text(text), node=ast.copy_location(node, self.node), written=self.origin)
         rest = added_line(f"del {', '.join(all_targets[position] for position in kept)}", self.node)
         return replace(rest, written=self.origin)
-
-
-def _parts_of_assignment(text: str, targets: int) -> list[str]:
-    """`a = `, `b = ` and `value` of `a = b = value`."""
-    code = lexer.code_only(text)
-    depth, ends = 0, [0]
-    for place, character in enumerate(code):
-        depth += (character in "([{") - (character in ")]}")
-        if character == "=" and not depth and len(ends) <= targets:
-            ends.append(place + 1 + (text[place + 1] == " "))
-    return [text[start:end] for start, end in itertools.pairwise([*ends, len(text)])]
 
 
 @dataclass(frozen=True)
@@ -378,8 +374,7 @@ def hands_over(node: ast.AST, name: str) -> bool:
     owners |= {
         id(one) for part in parts if isinstance(part, ast.Call) and dotted(part.func) == "super" for one in part.args
     }
-    return any(_is_read(part, name) and id(part) not in owners for part in parts)
-
-
-def _is_read(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
+    return any(
+        isinstance(part, ast.Name) and part.id == name and isinstance(part.ctx, ast.Load) and id(part) not in owners
+        for part in parts
+    )

@@ -171,7 +171,8 @@ def _proposed(bodies: Bodies, kept_behind: set[Line]) -> _Merged:
                 placed.add(override.normal)
     there = {part.normal for part in merged} if bodies.after else set()
     appended: list[Line] = []
-    gone |= _deleted_elsewhere(removed, bodies.theirs, bodies.instance)
+    # `del` of what the parent's body does not bind is dropped, as in the corpus.
+    gone |= {target for target in removed if re.fullmatch(rf"{bodies.instance}\.\w+", target)} - _bound(bodies.theirs)
     for part in bodies.after:
         rest = part.without_targets(gone) if gone and part.deleted and part not in kept_behind else part
         # A `return` that the parent has too is needed once more behind lines that go behind the parent's.
@@ -181,11 +182,6 @@ def _proposed(bodies: Bodies, kept_behind: set[Line]) -> _Merged:
             appended.append(rest)
             there.add(rest.normal)
     return _Merged(merged, appended, replaced)
-
-
-def _deleted_elsewhere(removed: set[str], inherited: Sequence[Line], instance: str) -> set[str]:
-    """The `self.x` of `del` statements that the parent's body does not bind: they are dropped, as in the corpus."""
-    return {target for target in removed if re.fullmatch(rf"{instance}\.\w+", target)} - _bound(inherited)
 
 
 def _bound(lines: Iterable[Line]) -> frozenset[str]:

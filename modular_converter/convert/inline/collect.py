@@ -22,7 +22,7 @@ from modular_converter.model.bindings import Bindings, bindings_of
 from modular_converter.model.class_blocks import class_node
 from modular_converter.model.module import ImportedName, Role, Statement, has_postponed
 from modular_converter.model.nodes import parse, walk
-from modular_converter.rules import faulty_results
+from modular_converter.rules import tool_errors
 from modular_converter.settings.values import Settings, kind_of, module_name, split_stem
 
 
@@ -155,7 +155,7 @@ def collect_definitions(
         owns = {name for name, kind in collector.kinds.items() if kind == file.kind}
         if any(classes[name].uses & owns for name in names):
             text, path = library.text(neighbours.target.path), neighbours.target.path
-            raise ConversionError(faulty_results.circular(locate_word(path, names[0], text), names[0], file.name))
+            raise ConversionError(tool_errors.circular(locate_word(path, names[0], text), names[0], file.name))
         moved.update(dict.fromkeys(names, file.kind))
 
 
@@ -185,7 +185,9 @@ class _Collector:
         if file is None:
             name = module_name(kind, self.target.model) + ".py"
             file = self.files[kind] = GeneratedFile(kind, name, self.settings.first_assignments)
-        copies = self._copies(kind)
+        # The definitions that a file of this kind may copy from its sibling.
+        sibling = self.files.get(self.settings.copied_kinds.get(kind, ""))
+        copies = sibling.definitions if sibling else {}
         scope = self._scope(built.neighbour, kind, copies)
         child_uses = built.statement.uses if built.parent else built.uses
         needs = scope.needs(built.name, built.uses, child_uses)
@@ -285,11 +287,6 @@ class _Collector:
             if found := sorted(name for name in names if self.kinds[name] == default):
                 return self.files[kind], found
         return None
-
-    def _copies(self, kind: str) -> Mapping[str, EmittedDefinition]:
-        """The definitions that a file of this kind may copy from its sibling."""
-        sibling = self.files.get(self.settings.copied_kinds.get(kind, ""))
-        return sibling.definitions if sibling else {}
 
     def _scope(self, dotted: str, kind: str, copies: Mapping[str, EmittedDefinition]) -> Scope:
         parent = self._symbols(dotted) if dotted else {}

@@ -96,7 +96,10 @@ class Scope:
                     needs.other_kinds.add(use)
             elif symbol := self._resolve(use, by_table, source, direct):
                 if symbol.role is Role.CLASS:
-                    self._note_class(symbol, needs)
+                    if self.is_elsewhere(symbol.name) and not self.is_copied_here(symbol):
+                        needs.other_kinds.add(symbol.name)
+                    else:
+                        needs.classes[symbol.name] = symbol
                 else:
                     needs.functions[symbol.name] = symbol
                     todo += [(other, by_table and other in self.table, symbol.source, False) for other in symbol.uses]
@@ -110,12 +113,6 @@ class Scope:
         if self.siblings[use].role is Role.CLASS:
             return self.is_elsewhere(use) or use not in self.parent
         return use not in self.parent and (source == SIBLING or use in self.sibling_imports)
-
-    def _note_class(self, symbol: Symbol, needs: Needs) -> None:
-        if self.is_elsewhere(symbol.name) and not self.is_copied_here(symbol):
-            needs.other_kinds.add(symbol.name)
-        else:
-            needs.classes[symbol.name] = symbol
 
     def _resolve(self, use: str, by_table: bool, source: str, direct: bool) -> Symbol | None:
         """The symbol behind a name.

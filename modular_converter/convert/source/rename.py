@@ -127,10 +127,6 @@ class Renamer:
         found = self._pattern.finditer(name)
         return all(name[one.end() : one.end() + 1].islower() for one in found)
 
-    def _rename(self, name: str) -> str:
-        stays = name in self.kept or name in self.foreign or name in self.members
-        return name if stays else self._pattern.sub(self._replacement, name)
-
     def import_modules(self, text: str) -> str:
         """Rename only the relative modules that the import statements of `text` import from."""
         found = (one.span("module") for one in _RELATIVE_IMPORT.finditer(lexer.code_only(text)))
@@ -217,7 +213,9 @@ class _RenamedNames(dict[str, str]):
         self._renamer = renamer
 
     def __missing__(self, name: str) -> str:
-        renamed = self[name] = self._renamer._rename(name)
+        of = self._renamer
+        stays = name in of.kept or name in of.foreign or name in of.members
+        renamed = self[name] = name if stays else of._pattern.sub(of._replacement, name)
         return renamed
 
 
@@ -239,11 +237,6 @@ def _absolute_modules(code: str) -> Iterator[tuple[int, int]]:
 def absolute_sources(code: str) -> Iterator[tuple[int, int]]:
     """The places of the absolute modules that statements `from … import …` of such a text name."""
     return (match.span("module") for match in _ABSOLUTE_FROM.finditer(code))
-
-
-def relative_sources(code: str) -> Iterator[tuple[int, int]]:
-    """The same for relative modules, with their dots."""
-    return (match.span("module") for match in _RELATIVE_IMPORT.finditer(code))
 
 
 def without_copy_comments(text: str, beginning: str) -> str:
@@ -276,7 +269,16 @@ class RenamedModule(Mapping[str, Statement]):
         renamed = self._renamed.get(name)
         if renamed is None:
             original = self._originals[name]
-            renamed = self._renamed[name] = rename_statement(original, self.renamer, self.text(name))
+            # The statement's `uses` are renamed rather than computed anew.
+            renamed = self._renamed[name] = dataclasses.replace(
+                original,
+                name=self.renamer.name(original.name),
+                text=self.text(name),
+                lead=self.renamer.code(original.lead),
+                bases=tuple(self.renamer.name(base) for base in original.bases),
+                known_uses=self.renamer.names(original.uses),
+                binds=self.renamer.names(original.binds),
+            )
         return renamed
 
     def text(self, name: str) -> str:
@@ -328,19 +330,6 @@ class RenamedModule(Mapping[str, Statement]):
     def lines(self) -> Mapping[str, int]:
         """The position of each definition in the neighbour's file."""
         return {self.renamer.name(name): place for name, place in self.module.places.items()}
-
-
-def rename_statement(statement: Statement, renamer: Renamer, text: str) -> Statement:
-    """The statement under its new names, with its `uses` renamed rather than computed anew."""
-    return dataclasses.replace(
-        statement,
-        name=renamer.name(statement.name),
-        text=text,
-        lead=renamer.code(statement.lead),
-        bases=tuple(renamer.name(base) for base in statement.bases),
-        known_uses=renamer.names(statement.uses),
-        binds=renamer.names(statement.binds),
-    )
 
 
 def absolute_module(module: str, package: str) -> str:
@@ -412,8 +401,9 @@ def with_absolute_imports(text: str, folder_name: str) -> str:
     """A text with its imports from files beside it as absolute ones; "" changes none."""
     if not folder_name:
         return text
-    found = (span for span in relative_sources(lexer.code_only(text)) if not text.startswith("..", span[0]))
-    return lexer.replace_spans(text, ((start, start + 1, f"{folder_name}.") for start, _ in found))
+    starts = (match.start("module") for match in _RELATIVE_IMPORT.finditer(lexer.code_only(text)))
+    found = ((start, start + 1, f"{folder_name}.") for start in starts if not text.startswith("..", start))
+    return lexer.replace_spans(text, found)
 
 
 def rename_globals(text: str, names: Mapping[str, str]) -> str:
@@ -427,7 +417,18 @@ def rename_globals(text: str, names: Mapping[str, str]) -> str:
         return text
     if not _has_other_meanings(text, names):
         return _rename_words(text, pattern, names)
-    return _rename_uses(text, names)
+    import libcst as cst  # which takes longer than converting most models
+    from libcst.metadata import MetadataWrapper
+
+    bindings = "".join(f"import {name}\n" for name in names)  # so that each name has a binding for its uses to lead to
+    try:
+        module = cst.parse_module(bindings + text)
+    except cst.ParserSyntaxError as error:
+        raise SyntaxError(error.message) from None
+    wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
+    changed = {id(node): names[node.value] for node in _uses(wrapper, names)}
+    renamed = wrapper.module.visit(_renamer(changed, names))
+    return renamed.code[len(bindings) :]
 
 
 def rename_imported(text: str, names: Mapping[str, str]) -> str | None:
@@ -475,22 +476,6 @@ def _rename_words(text: str, pattern: re.Pattern[str], names: Mapping[str, str])
     """Rename every identifier of that spelling in the code of a text, which takes no scopes."""
     found = pattern.finditer(lexer.code_only(text))
     return lexer.replace_spans(text, ((*match.span(), names[match.group()]) for match in found))
-
-
-def _rename_uses(text: str, names: Mapping[str, str]) -> str:
-    """Rename the uses of the globals that libcst finds. Importing it takes longer than converting most models."""
-    import libcst as cst
-    from libcst.metadata import MetadataWrapper
-
-    bindings = "".join(f"import {name}\n" for name in names)  # so that each name has a binding for its uses to lead to
-    try:
-        module = cst.parse_module(bindings + text)
-    except cst.ParserSyntaxError as error:
-        raise SyntaxError(error.message) from None
-    wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
-    changed = {id(node): names[node.value] for node in _uses(wrapper, names)}
-    renamed = wrapper.module.visit(_renamer(changed, names))
-    return renamed.code[len(bindings) :]
 
 
 def _uses(wrapper: cst.MetadataWrapper, names: Mapping[str, str]) -> list[cst.Name]:

@@ -16,7 +16,7 @@ from modular_converter.breaking.run import BreakingOptions, BreakingResult, comp
 from modular_converter.check.cache import stale, store
 from modular_converter.convert import batch
 from modular_converter.convert.batch import Workers
-from modular_converter.convert.readings import Readings
+from modular_converter.convert.schedule import Readings
 from modular_converter.files.arguments import ALL, select_files
 from tests.unit.breaking.test_compare_trees import CONFIG, LLAMA, convert, library
 from tests.unit.trees import commit

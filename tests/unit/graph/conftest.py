@@ -9,8 +9,7 @@ import pytest
 
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import Finding
-from modular_converter.graph.build import build_graph
-from modular_converter.graph.records import Graph
+from modular_converter.graph.build import Graph, build_graph
 from modular_converter.settings.load import profile_settings
 
 

@@ -9,8 +9,16 @@ import pytest
 
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import ConversionError
-from modular_converter.graph.build import build_graph, chosen_models, model_name, modular_files, printable
-from modular_converter.graph.records import ImportedThing, InheritedClass, ModelFile
+from modular_converter.graph.build import (
+    ImportedThing,
+    InheritedClass,
+    ModelFile,
+    build_graph,
+    chosen_models,
+    model_name,
+    modular_files,
+    printable,
+)
 from modular_converter.settings.load import profile_settings
 from tests.unit.graph.conftest import GEMMA
 

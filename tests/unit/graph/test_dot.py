@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
+from modular_converter.graph.build import Edge, Graph, InheritedClass, Model
 from modular_converter.graph.formats import as_dot, quoted
-from modular_converter.graph.records import Edge, Graph, InheritedClass, Model
 
 
 STRING = r'"(?:[^"\\\n]|\\.)*"'

@@ -8,8 +8,8 @@ import json
 import re
 from html.parser import HTMLParser
 
-from modular_converter.graph.page import FOLDER, SCRIPTS, embedded, render
-from modular_converter.graph.records import Edge, Graph, ImportedThing, InheritedClass, Model
+from modular_converter.graph.build import Edge, Graph, ImportedThing, InheritedClass, Model
+from modular_converter.graph.formats import FOLDER, SCRIPTS, as_page, embedded
 
 
 HOSTILE = "</script><script>alert(1)</script><!-- {{data}} & \u2028 ' \" \\"
@@ -48,7 +48,7 @@ def hostile() -> Graph:
 
 
 def test_no_name_can_leave_the_data():
-    page = Parts(render(hostile()))
+    page = Parts(as_page(hostile()))
     assert [tag for tag, _ in page.tags].count("script") == 2
     data = json.loads(page.texts["data"])
     assert data["title"] == data["models"][0][0] == data["edges"][0][2][0][0] == HOSTILE
@@ -57,7 +57,7 @@ def test_no_name_can_leave_the_data():
 
 
 def test_the_policy_allows_the_one_script_and_the_one_style(graph):
-    page = Parts(render(graph))
+    page = Parts(as_page(graph))
     for directive, part in (("script-src", "script"), ("style-src", "style")):
         digest = base64.b64encode(hashlib.sha256(page.texts[part].encode()).digest()).decode()
         assert f"{directive} 'sha256-{digest}';" in page.policy
@@ -66,11 +66,11 @@ def test_the_policy_allows_the_one_script_and_the_one_style(graph):
 
 
 def test_the_page_needs_nothing_else(graph):
-    page = Parts(render(graph))
+    page = Parts(as_page(graph))
     assert not [attrs for tag, attrs in page.tags if "src" in attrs or tag in ("img", "iframe", "object", "base")]
     assert [attrs["href"] for tag, attrs in page.tags if tag == "link"] == ["data:,"]
     assert not re.search(r"\bon[a-z]+=", " ".join(str(attrs) for _, attrs in page.tags))
-    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)|@import|url\(", render(graph))
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)|@import|url\(", as_page(graph))
 
 
 def test_the_script_makes_text_only():
@@ -81,4 +81,4 @@ def test_the_script_makes_text_only():
 
 
 def test_every_place_of_the_template_is_filled(graph):
-    assert not re.search(r"\{\{\w+\}\}", render(graph))
+    assert not re.search(r"\{\{\w+\}\}", as_page(graph))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from modular_converter.graph.records import Edge, Graph, Model
+from modular_converter.graph.build import Edge, Graph, Model
 
 
 def make(*pairs: tuple[str, str]) -> Graph:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from modular_converter.graph.build import Edge, Graph, InheritedClass, Model
 from modular_converter.graph.formats import as_text
-from modular_converter.graph.records import Edge, Graph, InheritedClass, Model
 
 
 def first_column(text: str) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 
 from modular_converter.findings import Finding, Location, Severity
 from modular_converter.reporting import render
-from modular_converter.rules import all_rules, input_files, lost_code, neighbour_imports
+from modular_converter.rules import all_rules, input_files, lost_code
 
 
 URI = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]*")
@@ -34,7 +34,7 @@ def test_every_rule_is_described() -> None:
 
 
 def test_a_finding_points_to_its_rule_and_place() -> None:
-    found = neighbour_imports.cycle(Location("/project/a/m.py", 3, 7, 3, 13), ("a", "b")).with_source("\n\nimport b\n")
+    found = input_files.cycle(Location("/project/a/m.py", 3, 7, 3, 13), ("a", "b")).with_source("\n\nimport b\n")
     run = run_of(found.with_severity(Severity.WARNING))
     (result,) = run["results"]
     assert run["columnKind"] == "unicodeCodePoints"

@@ -124,8 +124,8 @@ def test_plain_text_does_not_import_rich() -> None:
         "import sys\n"
         "from modular_converter.findings import Finding, Location\n"
         "from modular_converter.reporting import render\n"
-        "from modular_converter.rules import neighbour_imports\n"
-        "render('text', [neighbour_imports.cycle(Location('m.py'), ('a', 'b'))])\n"
+        "from modular_converter.rules import input_files\n"
+        "render('text', [input_files.cycle(Location('m.py'), ('a', 'b'))])\n"
         "print('rich' in sys.modules)"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"

@@ -6,9 +6,9 @@ import pytest
 
 from modular_converter.convert.source.library import ignore_comments
 from modular_converter.findings import Finding, Location, apply_edits
-from modular_converter.rules import ignored_findings
+from modular_converter.rules import settings_tables
 from modular_converter.rules._words import exports, remove_statement
-from modular_converter.rules.neighbour_imports import CYCLE
+from modular_converter.rules.input_files import CYCLE
 
 
 def removed(text: str, mark: str) -> str | None:
@@ -79,5 +79,5 @@ def test_the_list_of_exported_names(text: str, names: list[str] | None) -> None:
 def test_an_entry_of_a_comment_is_removed(text: str, left: str | None) -> None:
     (comment,) = ignore_comments(text)
     place = Location("m.py", comment.line, comment.column, comment.line, comment.end_column)
-    fix = ignored_findings.fix_unused_ignore(text, ignored_findings.unused_ignore(place, "MC1"))
+    fix = settings_tables.fix_unused_ignore(text, settings_tables.unused_ignore(place, "MC1"))
     assert (None if fix is None else apply_edits(text, fix.edits)) == left

@@ -52,7 +52,7 @@ def test_a_clean_run_is_remembered_and_a_hit_imports_no_pipeline(tree):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
     exit_code, *loaded = done.stdout.split()
     assert exit_code == "0"
-    heavy = ("convert.pipeline", "convert.batch", "convert.source", "convert.inherit", "convert.lint", "git")
+    heavy = ("convert.pipeline", "convert.batch", "convert.source", "convert.inherit", "git")
     assert not set(loaded) & {"libcst", "ruff", "rich", *(f"modular_converter.{name}" for name in heavy)}
 
 

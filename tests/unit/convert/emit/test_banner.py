@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 
-from modular_converter.convert.emit.banner import banner, is_generated, source_path
+from modular_converter.files.write import banner, is_generated, source_path
 from modular_converter.settings.load import profile_settings
 
 

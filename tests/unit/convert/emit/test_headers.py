@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from modular_converter import convert_file
-from modular_converter.convert.emit.banner import is_generated
+from modular_converter.files.write import is_generated
 from modular_converter.settings.load import SettingsError, load_settings
 
 

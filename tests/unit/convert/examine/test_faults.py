@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from modular_converter.convert.examine.faults import find_faults, top_level_names
 from modular_converter.findings import Rule
-from modular_converter.rules import base_classes, faulty_results
+from modular_converter.rules import base_classes, tool_errors
 
 
 def kinds(text: str, beside: dict[str, str] | None = None) -> list[Rule]:
@@ -35,12 +35,12 @@ def kinds(text: str, beside: dict[str, str] | None = None) -> list[Rule]:
     ],
 )
 def test_texts_that_python_does_not_compile(text: str) -> None:
-    assert kinds(text) == [faulty_results.INVALID_RESULT]
+    assert kinds(text) == [tool_errors.INVALID_RESULT]
 
 
 @pytest.mark.parametrize("text", ['x = "\\d"\n', 'x = 1 is 1\ny = "\\d"\nreturn\n'])
 def test_warnings_of_a_strangers_text_are_not_ours(text: str, recwarn: pytest.WarningsRecorder) -> None:
-    assert kinds(text) == [faulty_results.INVALID_RESULT] * text.count("return")
+    assert kinds(text) == [tool_errors.INVALID_RESULT] * text.count("return")
     assert not recwarn.list
 
 
@@ -111,7 +111,7 @@ HIDDEN = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from collecti
     ],
 )
 def test_names_for_type_checkers_are_faults_where_python_reads_them(text: str, fails: bool) -> None:
-    assert kinds(HIDDEN + text) == [faulty_results.TYPING_ONLY_NAME] * fails
+    assert kinds(HIDDEN + text) == [tool_errors.TYPING_ONLY_NAME] * fails
     assert kinds("from __future__ import annotations\n" + HIDDEN + "def f(x: Sequence): ...\n") == []
     try:
         exec(compile(HIDDEN + text, "<text>", "exec", dont_inherit=True), {})
@@ -135,7 +135,7 @@ def test_names_for_type_checkers_are_faults_where_python_reads_them(text: str, f
     ],
 )
 def test_imports_from_a_sibling(sibling: str, fails: bool) -> None:
-    wanted = [faulty_results.MISSING_IN_SIBLING] * fails
+    wanted = [tool_errors.MISSING_IN_SIBLING] * fails
     assert kinds("from .b import A\n", {"b": sibling}) == wanted
     assert kinds("def f():\n    from .b import A\n", {"b": sibling}) == wanted
     assert kinds("try:\n    from .b import A\nexcept ImportError:\n    A = None\n", {"b": sibling}) == []

@@ -16,10 +16,10 @@ from modular_converter.convert.inherit.resolve import (
     open_target,
     resolve_imports,
 )
-from modular_converter.convert.lint import missing_modules
+from modular_converter.convert.pipeline import missing_modules
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import ConversionError, Location
-from modular_converter.rules import neighbour_imports
+from modular_converter.rules import input_files
 from modular_converter.settings.load import profile_settings
 
 
@@ -205,4 +205,4 @@ def test_modules_that_do_not_exist(
     library = lay_out(tmp_path, modular)
     target = open_target(str(tmp_path / NEW), library)
     places = [(Location(target.path, line), module, path) for module, path, line in missing]
-    assert missing_modules(target, kinds, library) == [neighbour_imports.missing_module(*one) for one in places]
+    assert missing_modules(target, kinds, library) == [input_files.missing_module(*one) for one in places]
