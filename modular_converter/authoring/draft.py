@@ -230,10 +230,7 @@ MOST_ORIGINS = 4
 
 
 def first_draft(
-    flat: FlatModel,
-    placed: dict[str, Placed],
-    others: dict[str, tuple[Placed, ...]],
-    sources: list[SourceFile],
+    flat: FlatModel, placed: dict[str, Placed], others: dict[str, tuple[Placed, ...]], sources: list[SourceFile]
 ) -> Draft:
     """The shortest draft: every definition that can be inherited or copied is."""
     used_sources = list({id(one.source): one.source for one in placed.values()}.values())

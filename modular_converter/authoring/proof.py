@@ -242,15 +242,11 @@ def complaints(proof: Proof) -> Iterator[tuple[str, str]]:
         return  # superfluous definitions are often a consequence of these
     for difference in proof.differences:
         for name in difference.extra:
-            heirs = [*_pullers(name, difference, proof)] or [*_heirs_beside(name, proof)]
+            # Else the heirs of classes whose file also has this definition, which is unused in the model.
+            placed, how = proof.draft.placed.items(), proof.draft.how
+            beside = [heir for heir, one in placed if how[heir] is How.HEIR and name in one.source.definitions]
+            heirs = [*_pullers(name, difference, proof)] or beside
             yield from ((heir, f"with it came {name}") for heir in heirs)
-
-
-def _heirs_beside(name: str, proof: Proof) -> Iterator[str]:
-    """The heirs of classes whose file also has a definition that is unused in the model."""
-    for heir, placed in proof.draft.placed.items():
-        if proof.draft.how[heir] is How.HEIR and name in placed.source.definitions:
-            yield heir
 
 
 def _at_line(proof: Proof, place: Location) -> Iterator[str]:

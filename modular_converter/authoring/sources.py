@@ -86,7 +86,7 @@ def find_sources(
     forbidden = heirs_of(flat, index, library)
     found: list[SourceFile] = []
     for file in flat.files:
-        scores = _scores(file, flat, index, library)
+        scores = _scores(file, flat, index)
         one_of_each = {entry.path: entry for some in scores.values() for entry in some}
         usable = {
             path
@@ -171,9 +171,7 @@ def files_in_circles(flat: FlatModel, index: LibraryIndex, library: Library) -> 
     return found
 
 
-def _scores(
-    file: FlatFile, flat: FlatModel, index: LibraryIndex, library: Library
-) -> dict[str, dict[IndexEntry, float]]:
+def _scores(file: FlatFile, flat: FlatModel, index: LibraryIndex) -> dict[str, dict[IndexEntry, float]]:
     """Class -> the library's classes that share parts with it, and the lines that they share."""
     abstraction = Abstraction(file.module, flat.model, flat.model_names)
     found: dict[str, dict[IndexEntry, float]] = {}

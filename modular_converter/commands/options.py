@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 
 F = TypeVar("F", bound=Callable[..., Any])
-
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"]}
 FILES_SPELLINGS = ("--files-to-parse", "--files_to_parse", "--files", "-f")
 

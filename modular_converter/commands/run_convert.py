@@ -17,12 +17,7 @@ from modular_converter.convert.batch import Run
 from modular_converter.convert.silence import release_first
 from modular_converter.files.arguments import Selection, select_files, select_given
 from modular_converter.files.read import is_installed
-from modular_converter.files.write import (
-    current_text,
-    is_about_release,
-    path_of_generated,
-    put_in_place,
-)
+from modular_converter.files.write import current_text, is_about_release, path_of_generated, put_in_place
 from modular_converter.findings import Conversion, ConversionError, Finding, Location, exit_code
 from modular_converter.reporting.display import count, report_line
 from modular_converter.rules import input_files

@@ -109,12 +109,7 @@ def _quoted(texts: Sequence[str], depth: int) -> Iterator[str]:
 def _record(answer: Answer) -> dict[str, object]:
     """The answer for programs."""
     destinations = [
-        {
-            **_place(one.place),
-            "definition": one.definition,
-            "text": "\n".join(one.texts),
-            "neighbours": one.neighbours,
-        }
+        {**_place(one.place), "definition": one.definition, "text": "\n".join(one.texts), "neighbours": one.neighbours}
         for one in answer.destinations
     ]
     return {**_origin(answer.line), "neighbours": answer.line.neighbours, "destinations": destinations}

@@ -218,11 +218,7 @@ def _affected(state: Watch, saved: Sequence[str], selection: Selection) -> list[
 
 
 def _write(
-    state: Watch,
-    selection: Selection,
-    conversions: Sequence[Conversion],
-    current: Collection[str],
-    writes: bool,
+    state: Watch, selection: Selection, conversions: Sequence[Conversion], current: Collection[str], writes: bool
 ) -> tuple[list[str], list[Finding]]:
     """Write the generated files that differ, or only find them; return their paths and all findings."""
     different: list[str] = []

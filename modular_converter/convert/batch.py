@@ -259,9 +259,9 @@ class Run:
         }
         needs = dependencies(required, self.settings)
         refused = {
-            path: Conversion(path, {}, (input_files.cycle(Location(path), _from(members, path)),))
+            path: Conversion(path, {}, (input_files.cycle(Location(path), (*members[at:], *members[:at])),))
             for members in cycles(needs)
-            for path in members
+            for at, path in enumerate(members)
         }
         done = {**known, **refused}
         concerns = functools.partial(self.stale.concerns, library) if self.stale else None
@@ -360,12 +360,6 @@ def _merged(reads: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]
     """The reads of two steps of a conversion, joined. The hash of a file replaces the note that it exists."""
     known = {path: at for path, at in reads.items() if at != EXISTS}
     return dict(sorted({**reads, **more, **known}.items()))
-
-
-def _from(members: tuple[str, ...], path: str) -> tuple[str, ...]:
-    """A cycle as seen from one of its members."""
-    start = members.index(path)
-    return (*members[start:], *members[:start])
 
 
 def _with_source(finding: Finding, library: Library) -> Finding:

@@ -33,18 +33,11 @@ from modular_converter.convert.inline.collect import (
     collect_definitions,
 )
 from modular_converter.convert.source.library import Library
-from modular_converter.facts import (
-    ClassFacts,
-    Facts,
-    GeneratedDefinition,
-    KnownAttributes,
-    NeighbourFacts,
-    Parent,
-)
+from modular_converter.facts import ClassFacts, Facts, GeneratedDefinition, KnownAttributes, NeighbourFacts, Parent
 from modular_converter.findings import Conversion, ConversionError, Finding, Location
 from modular_converter.model.class_blocks import names_in_class
 from modular_converter.model.index import relative_imports
-from modular_converter.model.module import ImportedName, Module, Role, Statement
+from modular_converter.model.module import ImportedName, Role
 from modular_converter.rules import checks, input_files
 from modular_converter.settings.values import modular_of, split_stem
 
@@ -120,6 +113,9 @@ def gather_facts(
     target, renamed = neighbours.target, neighbours.neighbours
     seen = {dotted: _neighbour(dotted, one) for dotted, one in renamed.items()}
     originals = {dotted: one.neighbour.module for dotted, one in renamed.items()}
+    # Assigned `None` only to leave the assignment of a neighbour in place.
+    nothing = [name for name, one in target.module.definitions.items() if one.text.endswith("= None")]
+    left = [name for name in nothing if any(part in name for part in library.settings.overriding_unless_none)]
     return Facts(
         path=target.path,
         read_source=lambda: library.text(target.path),
@@ -133,7 +129,7 @@ def gather_facts(
         attributes_of=lambda parent: _attributes(parent, renamed[parent.neighbour.dotted], library),
         renamed=lambda parent, name: renamed[parent.neighbour.dotted].definitions.renamer.name(name),
         cased=target.cased,
-        customary_names=[*library.settings.customary_names, *_left_to_neighbour(target.module, library)],
+        customary_names=[*library.settings.customary_names, *left],
         plan_names=library.settings.plan_names,
         class_lists=library.settings.class_lists,
         model_base=library.settings.model_base,
@@ -189,13 +185,6 @@ def _generated(one: EmittedDefinition) -> GeneratedDefinition:
     return GeneratedDefinition(one.name, one.text, one.role is Role.CLASS, one.uses, copied_from)
 
 
-def _left_to_neighbour(module: Module, library: Library) -> Iterator[str]:
-    """The names that are assigned `None` only to leave the assignment of a neighbour in place."""
-    for name, one in module.definitions.items():
-        if any(part in name for part in library.settings.overriding_unless_none) and one.text.endswith("= None"):
-            yield name
-
-
 def _attributes(parent: Parent, renamed: RenamedNeighbour, library: Library) -> KnownAttributes:
     """The names that a class and its ancestors bind, before and after renaming."""
     above = list(library.resolver.lineage(parent.original, renamed.neighbour.module))
@@ -215,7 +204,8 @@ def _inherited_missing_modules(
     bound = {name.bound for name in target.module.imported.values()}
     for dotted, renamed in neighbours.neighbours.items():
         found: dict[str, Finding] = {}
-        for statement, name in _relative_imports(renamed):
+        beside = renamed.neighbour.module.statements if not renamed.neighbour.package else ()
+        for statement, name in ((one, name) for one in beside for name in relative_imports(one)):
             here, is_top = renamed.import_in_target(name), statement.role is Role.IMPORT
             if here.module in found or (is_top and here.bound in bound):
                 continue
@@ -231,12 +221,6 @@ def _inherited_missing_modules(
                 found[here.module] = _missing(target, line, module, path, place, instead)
         bound |= {renamed.import_in_target(name).bound for name in renamed.neighbour.module.imported.values()}
         yield from found.values()
-
-
-def _relative_imports(renamed: RenamedNeighbour) -> Iterator[tuple[Statement, ImportedName]]:
-    """The names that a neighbour imports from beside it, each with the statement that does."""
-    for statement in renamed.neighbour.module.statements if not renamed.neighbour.package else ():
-        yield from ((statement, name) for name in relative_imports(statement))
 
 
 def _stem(name: ImportedName, folder: str, library: Library) -> str:

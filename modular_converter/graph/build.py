@@ -184,18 +184,13 @@ def outline_of(statements: Iterable[Statement]) -> Outline:
     """The outline of a parsed file."""
     statements = tuple(statements)
     imports = ((one.line, name) for one in statements if one.role is Role.IMPORT for name in one.imports)
-    headers = (ClassHeader(one.name, _header_line(one), tuple(one.bases)) for one in statements if one.bases)
+    headers = (ClassHeader(one.name, one.header_line, tuple(one.bases)) for one in statements if one.bases)
     return Outline(tuple(imports), tuple(headers))
 
 
 def key_of_text(text: str) -> str:
     """The key of a text among outlines: a hash."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _header_line(statement: Statement) -> int:
-    header = re.search(r"^class\b", statement.text, re.MULTILINE)
-    return statement.line + (statement.text.count("\n", 0, header.start()) if header else 0)
 
 
 _DEFINED = re.compile(r"^(?:(?:async[ \t]+)?(def|class)[ \t]+(\w+)|(\w+)[ \t]*(?::[^=\n]*)?=)", re.MULTILINE)

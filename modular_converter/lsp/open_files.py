@@ -222,12 +222,6 @@ def _lines(node: ast.FunctionDef | ast.AsyncFunctionDef, statement: Statement) -
     return range(statement.line + top_line(node) - 1, statement.line + (node.end_lineno or node.lineno))
 
 
-def is_head(spot: CodeSpot, line: int) -> bool:
-    """Whether a line is above the body of a definition: a decorator, or the line with its name."""
-    head = re.search(r"^(?:async\s+)?(?:class|def)\s", spot.statement.text, re.MULTILINE)
-    return line <= spot.statement.line + spot.statement.text.count("\n", 0, head.start() if head else 0)
-
-
 def hover_text(text: str) -> str:
     """A text for a hover: its first lines, and the number of the others."""
     lines = textwrap.dedent(text).split("\n")
@@ -454,7 +448,14 @@ def rename(path: str, line: int, column: int, new: str, files: OpenFiles) -> dic
     library = files.library(home)
     family = _family(home, word, new, library)
     pattern = _pattern(family.words)
-    edits = {one: list(_edits(library.text(one), pattern, family.words)) for one in family.members}
+    edits = {
+        one: [
+            Edit(number, match.start() + 1, number, match.end() + 1, family.words[match.group()])
+            for number, line in enumerate(split_lines(library.text(one)), 1)
+            for match in pattern.finditer(line)
+        ]
+        for one in family.members
+    }
     edits = {one: found for one, found in edits.items() if found}
     for one in edits:
         _refuse_other_meanings(one, family, library)
@@ -485,12 +486,6 @@ def _family(home: str, word: str, new: str, library: Library) -> Family:
     if clash := sorted(name for name, then in words.items() if name == then):
         raise Refusal(f"the new name would leave `{clash[0]}` as it is")
     return Family(home, (home, *heirs), words)
-
-
-def _edits(text: str, pattern: re.Pattern[str], words: Mapping[str, str]) -> Iterator[Edit]:
-    for number, line in enumerate(split_lines(text), 1):
-        for match in pattern.finditer(line):
-            yield Edit(number, match.start() + 1, number, match.end() + 1, words[match.group()])
 
 
 def _refuse_other_meanings(path: str, family: Family, library: Library) -> None:

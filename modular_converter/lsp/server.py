@@ -326,7 +326,7 @@ def _hover(server: Server, params: types.HoverParams) -> types.Hover | None:
     try:
         library = server.files.library(path)
         spot = open_files.spot_at(library.module(path), line)
-        if spot is None or not (spot.method or open_files.is_head(spot, line)):
+        if spot is None or not (spot.method or line <= spot.statement.header_line):
             return None
         text = open_files.generated_text(spot, server.files.conversion(path), library)
     except (Refusal, ConversionError, *UNPARSABLE):

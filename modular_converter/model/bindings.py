@@ -459,14 +459,6 @@ def _mapping(found: _Found, node: ast.MatchMapping) -> None:
     found.waiting += children(node)
 
 
-def _global(found: _Found, node: ast.Global) -> None:
-    found.of_module.update(node.names)
-
-
-def _nonlocal(found: _Found, node: ast.Nonlocal) -> None:
-    found.of_function.update(node.names)
-
-
 def _function(found: _Found, node: Function) -> None:
     found.assigned.add(node.name)
     found.waiting += (*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults))
@@ -540,8 +532,8 @@ _READERS: dict[type[ast.AST], Callable[[_Found, Any], None]] = {
     ast.MatchAs: _handler,
     ast.MatchStar: _handler,
     ast.MatchMapping: _mapping,
-    ast.Global: _global,
-    ast.Nonlocal: _nonlocal,
+    ast.Global: lambda found, node: found.of_module.update(node.names),
+    ast.Nonlocal: lambda found, node: found.of_function.update(node.names),
     ast.FunctionDef: _function,
     ast.AsyncFunctionDef: _function,
     ast.ClassDef: _class,

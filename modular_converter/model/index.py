@@ -226,7 +226,8 @@ def _statement(node: ast.stmt, text: str, line: int, lead: str) -> Statement:
     if isinstance(node, (ast.If, ast.Try)):
         imports = tuple(name for child in _imports_in(node) for name in imported_names(child))
         if imports:
-            condition = frozenset(_names_of_tests(node))
+            tests = [one.test for one in ast.walk(node) if isinstance(one, ast.If)]
+            condition = frozenset(one.id for one in walk(*tests) if isinstance(one, ast.Name))
             found = bindings_of(node)
             if found.binds <= {one.bound for one in imports}:
                 found = bindings_of(*running_parts(node))  # for type checkers alone, it rebinds nothing
@@ -300,12 +301,6 @@ def _imports_of_bodies(text: str) -> tuple[ImportedName, ...]:
     """The names that the imports in a definition bind, but for those of a `try`."""
     imports = (one for node in parse(text).body for one in _imports_in(node, skip=(ast.Try,)))
     return tuple(name for one in imports for name in imported_names(one))
-
-
-def _names_of_tests(node: ast.stmt) -> Iterator[str]:
-    for child in ast.walk(node):
-        if isinstance(child, ast.If):
-            yield from (name.id for name in ast.walk(child.test) if isinstance(name, ast.Name))
 
 
 def assigned_name(node: ast.stmt) -> str:

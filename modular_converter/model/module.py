@@ -138,6 +138,12 @@ class Statement:
     """The identifiers in `text`, if they are known without searching it."""
 
     @property
+    def header_line(self) -> int:
+        """The line of a definition with its name, below its decorators; of other statements the first."""
+        head = re.search(r"^(?:async\s+)?(?:class|def)\s", self.text, re.MULTILINE)
+        return self.line + (self.text.count("\n", 0, head.start()) if head else 0)
+
+    @property
     def names_bound(self) -> frozenset[str]:
         """The names that a definition binds."""
         return self.binds | {self.name}

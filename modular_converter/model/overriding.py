@@ -43,7 +43,6 @@ class AddedDecorators:
 
 
 NOTHING_ADDED = AddedDecorators()
-
 SLOTS = "__slots__"
 INIT_SUBCLASS = "__init_subclass__"
 

@@ -31,16 +31,12 @@ def imported_again(location: Location, name: str, file: str, used: int, kind: st
 
 
 GETMRO = "getmro"
-
 ANCESTRY = ("__subclasses__", "__mro__", "__base__", "__bases__", "mro", GETMRO)
 """Attributes that hold the classes above one, and functions that give them."""
 
 ANNOTATIONS = "__annotations__"
-
 NAMESPACES = ("__dict__", ANNOTATIONS, "vars(")
-
 OWN_CLASS = ("cls", "type(self)", "self.__class__", "__class__")
-
 _PLAIN = frozenset({"staticmethod", "classmethod"})
 """The decorators with which `super().f()` calls `f`."""
 

@@ -33,9 +33,7 @@ if TYPE_CHECKING:
 
 
 EQUALITY = "__eq__"
-
 HASH = "__hash__"
-
 PLAIN_METACLASSES = ("type", "ABCMeta", "EnumMeta", "EnumType")
 """The metaclasses for which one class with all members equals two classes that inherit."""
 
@@ -203,9 +201,7 @@ def _keywords(block: ClassBlock) -> dict[str, str]:
 
 
 KEYWORD_ONLY, MARKER = "kw_only", "KW_ONLY"
-
 COMPARED, FROZEN = "order", "frozen"
-
 MADE = ("init", "repr", "eq", "match_args")
 """The options of a dataclass that are on by default; if the child turns one off, the parent's methods stay."""
 

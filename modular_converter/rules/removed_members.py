@@ -6,17 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modular_converter.findings import (
-    SIMILAR,
-    Edit,
-    Finding,
-    Fix,
-    Rule,
-    Severity,
-    did_you_mean,
-    nearest,
-    split_lines,
-)
+from modular_converter.findings import SIMILAR, Edit, Finding, Fix, Rule, Severity, did_you_mean, nearest, split_lines
 from modular_converter.model.nodes import walk
 from modular_converter.model.overriding import only_raises
 from modular_converter.rules._words import at, remove_statement, subject

@@ -231,14 +231,11 @@ def _texts(methods: Iterable[Method]) -> Iterator[tuple[str, ast.Constant]]:
 
 
 LOOKUP_BY_TEXT = Rule("MC327", "lookup-by-text", "generated code looks names up by their text")
-
 LOOKUPS = frozenset({"globals", "eval", "exec"})
-
 KEYED = frozenset({"get", "pop", "setdefault", "startswith", "endswith", "removeprefix", "removesuffix"})
 """The methods of dictionaries and texts whose first argument is a key, or a part of one."""
 
 _LOOKUP = re.compile(rf"\b(?:{'|'.join(sorted(LOOKUPS))})\(")
-
 _F_STRING = re.compile(r"""[fF][rR]?["']""")
 
 

@@ -487,10 +487,6 @@ def _banner(value: object) -> str:
     return text
 
 
-def _license_header(value: object) -> str:
-    return NEIGHBOUR if value == NEIGHBOUR else _comments(value)
-
-
 def _severity(value: object) -> Severity:
     return Severity(_one_of(tuple(severity.value for severity in Severity))(value))
 
@@ -536,7 +532,7 @@ READERS: Mapping[str, Callable[[object], object]] = {
     "workers": functools.partial(_at_least, 0),
     "strict": _flag,
     "banner": _banner,
-    "license-header": _license_header,
+    "license-header": lambda value: NEIGHBOUR if value == NEIGHBOUR else _comments(value),
     "select": functools.partial(_rules, rule_prefix),
     "ignore": functools.partial(_rules, ignorable_prefix),
     "per-file-ignores": _rules_by_pattern,

@@ -65,7 +65,6 @@ SECONDS = 30.0
 NEEDED = ("SYSTEMROOT", "TMPDIR", "TEMP", "TMP", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "RAYON_NUM_THREADS")
 """The environment variables that a program may need to start, or that limit it."""
 _ANSWER = re.compile(r"ruff (\d[\w.+-]{0,40})\s")
-
 VersionOf = Callable[[str], str]
 """Gives the version of the ruff program at a path."""
 

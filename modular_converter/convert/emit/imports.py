@@ -53,15 +53,11 @@ class OptionalLibraries:
         """
         for library in self.names:
             header = re.match(rf"if {re.escape(self.call(library))}\(\):[ \t]*\n", text)
-            if header and _holds_lines(text):
+            block = parse(text).body[0] if header else None
+            plain = block.body if isinstance(block, ast.If) and not block.orelse else ()
+            if header and plain and all(one.lineno == one.end_lineno for one in plain):
                 return library, text[header.end() :]
         return "", ""
-
-
-def _holds_lines(text: str) -> bool:
-    """Whether an `if` has no other branch, and only statements of one line."""
-    block = parse(text).body[0]
-    return isinstance(block, ast.If) and not block.orelse and all(one.lineno == one.end_lineno for one in block.body)
 
 
 @dataclass

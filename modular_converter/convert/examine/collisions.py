@@ -26,7 +26,6 @@ from modular_converter.convert.inherit.rename_neighbours import (
     is_outside,
     words_outside,
 )
-from modular_converter.convert.inherit.resolve import Neighbour
 from modular_converter.convert.inline.collect import EmittedDefinition, GeneratedFiles
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import Renamer
@@ -144,7 +143,6 @@ def _original(
 
 
 BYTES = re.compile(r"""(?<!\w)(?:[bB][rR]?|[rR][bB])["']""")
-
 INSTANCES = ("self", "cls")
 """The names of the first parameter, by which methods of the model are looked up."""
 
@@ -159,10 +157,10 @@ def _renamed_words(
         place = place_in_modular(path, text, user.origin, "")
         return renamed_words.renamed_for_others(place, old, new, where, user.name)
 
-    foreign = {
-        source: _from_outside(one.neighbour, OwnModels.of(one.neighbour, library))
-        for source, one in neighbours.neighbours.items()
-    }
+    foreign: dict[str, frozenset[str]] = {}  # what each imports from outside of the models, its own package included
+    for source, one in neighbours.neighbours.items():
+        own, imported = OwnModels.of(one.neighbour, library), one.neighbour.module.imported.values()
+        foreign[source] = frozenset(name.bound for name in imported if is_outside(name, own))
     for definition, source, original in derived:
         renamed = neighbours.neighbours[source]
         for old, new, name in _renamed_keys(definition, original, renamed, library):
@@ -199,12 +197,6 @@ def _renamed_keys(
     for name, words in words_outside(renamed.neighbour, imports, library):
         if old in words:
             yield old, new, name
-
-
-def _from_outside(neighbour: Neighbour, own: OwnModels) -> frozenset[str]:
-    """The names that a neighbour imports from outside of the models, its own package included."""
-    imported = neighbour.module.imported.values()
-    return frozenset(one.bound for one in imported if is_outside(one, own))
 
 
 def _may_hold_words(text: str, foreign: frozenset[str], model: str) -> bool:

@@ -40,11 +40,7 @@ from modular_converter.findings import (
 from modular_converter.model import lexer
 from modular_converter.model.class_blocks import SUPER_KWARGS
 from modular_converter.model.module import Role
-from modular_converter.rules import (
-    base_classes,
-    input_files,
-    tool_errors,
-)
+from modular_converter.rules import base_classes, input_files, tool_errors
 
 
 UNREADABLE = (tool_errors.INVALID_RESULT, tool_errors.FORMATTER_FAILED)

@@ -289,13 +289,11 @@ class _Merger:
             for one in (self.places.get(member, []) if member in self.gone else [member])
         ]
         everything = [*kept, *self.added]
-        preferred = sorted(everything, key=_comes_behind_attributes)
+        # Methods come behind attributes, except the one that gives the attributes of an enumeration their values.
+        preferred = sorted(
+            everything, key=lambda one: one.is_function and one.function.name != "_generate_next_value_"
+        )
         return in_legal_order(preferred, everything, self.placed)
-
-
-def _comes_behind_attributes(member: Member) -> bool:
-    """Whether a member is a method, except the one that gives the attributes of an enumeration their values."""
-    return member.is_function and member.function.name != "_generate_next_value_"
 
 
 def _counting(block: ClassBlock, other: ClassBlock) -> list[Member]:

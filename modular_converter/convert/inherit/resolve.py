@@ -328,11 +328,7 @@ def _meant_neighbour(dotted: str, folder: str, library: Library) -> tuple[str, s
 
 
 def _check_taken(
-    name: ImportedName,
-    statement: Statement,
-    found: NeighbourModule,
-    target: ModularFile,
-    library: Library,
+    name: ImportedName, statement: Statement, found: NeighbourModule, target: ModularFile, library: Library
 ) -> list[Finding]:
     settings = library.settings
     has_own_file = settings.kinds.get(settings.config_suffix, settings.default_kind) != settings.default_kind

@@ -56,7 +56,9 @@ def merge_statements(
         after = []  # lines that are never reached
     bodies = Bodies(merge, child, parent, parameters, before, call, theirs, after)
     first: list[Line] = []
-    if before and _calls_base_first(bodies) and not _reads_changes(theirs[0], bodies):
+    # Attributes of modules can be set only behind the call of the base's `__init__`.
+    begins_with_base = name == "__init__" and bool(theirs) and is_super_statement(theirs[0].node, name)
+    if before and begins_with_base and not _reads_changes(theirs[0], bodies):
         first.append(theirs.pop(0))
     after = _without_repeated(bodies, inherited.lines)
     bodies = replace(bodies, first=first, theirs=theirs, after=after)
@@ -79,14 +81,6 @@ def merge_statements(
     bindings = bind_arguments(bodies, [*first, *merged], merge.findings)
     result = [*bodies.above, *bindings, *merged, *appended]
     return _moved_last(result, merge.settings.last_statement) if name == "__init__" else result
-
-
-def _calls_base_first(bodies: Bodies) -> bool:
-    """Whether the parent's `__init__` begins with a call of its base's: attributes of modules can be set only behind
-    it.
-    """
-    name, theirs = bodies.name, bodies.theirs
-    return name == "__init__" and bool(theirs) and is_super_statement(theirs[0].node, name)
 
 
 def _reads_changes(line: Line, bodies: Bodies) -> bool:

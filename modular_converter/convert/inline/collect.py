@@ -161,11 +161,7 @@ def collect_definitions(
 
 class _Collector:
     def __init__(
-        self,
-        neighbours: Neighbourhood,
-        classes: Mapping[str, BuiltClass],
-        library: Library,
-        moved: Mapping[str, str],
+        self, neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], library: Library, moved: Mapping[str, str]
     ) -> None:
         self.neighbours = neighbours
         self.classes = classes

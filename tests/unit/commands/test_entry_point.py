@@ -149,3 +149,32 @@ def test_a_program_that_has_ended_leaves_at_once_unless_something_waits(how, las
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
     assert done.returncode == 2 and "MC103" in done.stdout + done.stderr
     assert done.stdout.strip().endswith(last) and ("at the end" in done.stdout) is bool(last)
+
+
+ENTERED = """
+import inspect, os, sys
+from modular_converter.commands.convert import main
+
+entered = set()
+
+def note(frame, event, given):
+    code = frame.f_code  # that of a module or the body of a class, which imports run, has no new locals
+    if event == "call" and code.co_flags & inspect.CO_NEWLOCALS:
+        entered.add(code.co_filename)
+
+os._exit = sys.exit
+sys.argv[1:] = ["--dry-run", "gemma"]
+sys.setprofile(note)
+try:
+    main()
+finally:
+    sys.setprofile(None)
+    print(sum("modular_converter" in name for name in entered))
+"""
+
+
+def test_a_conversion_of_gemma_needs_few_modules():
+    """A reader who follows it with a debugger goes through these."""
+    done = subprocess.run([sys.executable, "-c", ENTERED], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.split()[-1]) <= 60
