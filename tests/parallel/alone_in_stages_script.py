@@ -44,6 +44,21 @@ if __name__ == "__main__":
     told["caught up"] = said(lambda: stages.step(input_ids=IDS, labels=IDS))
     optimizer.step()
     told["stepped"] = said(lambda: stages.step(input_ids=IDS, labels=IDS))
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    scaler.scale(torch.ones(()))  # which makes the number
+    for name, poisons in (("scaled alone", alone), ("scaled", True)):
+        if poisons:
+            next(one for one in optimizer.param_groups[0]["params"] if one.grad is not None).grad.fill_(float("inf"))
+        scaler.step(optimizer)
+        scaler.update()
+        told[f"{name}, then norm"] = said(lambda: stages.clip_grad_norm_(1.0))
+        told[name] = said(lambda: stages.step(input_ids=IDS, labels=IDS))
+        if name == "scaled alone":
+            if alone:
+                optimizer.step()
+            told["scaled, caught up"] = said(lambda: stages.step(input_ids=IDS, labels=IDS))
+        optimizer.zero_grad()
+        stages.step(input_ids=IDS, labels=IDS)
     told["whole"] = len(list(stages.parameters()))
     told["wrapped"] = said(lambda: torch.nn.parallel.DistributedDataParallel(stages))
     told["sharded"] = said(lambda: fully_shard(stages))

@@ -40,6 +40,29 @@ def test_a_process_that_has_left_a_forward_alone_ends_the_others(layout):
     assert all("ValueError: of one process" in told[rank]["said"] for rank in (0, 1)), told
 
 
+@pytest.mark.parametrize(
+    ("count", "case", "layout"),
+    [
+        (2, "fails", "Pipeline"),
+        (2, "gone", "tp2"),
+        pytest.param(2, "ends", "tp2", marks=pytest.mark.slow),
+        pytest.param(2, "state", "fsdp2", marks=pytest.mark.slow),
+        pytest.param(4, "fails", "pp2.tp2", marks=pytest.mark.slow),
+        pytest.param(4, "fails", "pp2.fsdp2", marks=pytest.mark.slow),
+    ],
+)
+def test_processes_that_wait_for_one_that_has_failed_or_ended_are_let_go_with_words(count, case, layout):
+    found = launch(count, "tests/parallel/let_go_script.py", case, layout)
+    told = {one["process"]: one for one in map(json.loads, found.output.splitlines()) if "process" in one}
+    has_ended = case in ("ends", "gone")
+    assert set(told) == set(range(count - has_ended)), found.errors[-2000:]
+    assert all(one["within"] for one in told.values()), told
+    why = f"process {count - 1} has ended" if has_ended else "ValueError: of one process"
+    for rank, one in told.items():
+        others = one["told"] if rank < count - 1 else one["told"][1:] if case == "fails" else []
+        assert all(why in text and text.startswith("ApplyError: process ") for text in others), told
+
+
 def test_a_step_of_stages_is_refused_on_all_processes_or_on_none():
     told = line_of(2, "tests/parallel/alone_in_stages_script.py")
     assert all("the model's own loss needs labels=" in one for one in told["labels"])
@@ -56,6 +79,10 @@ def test_a_step_of_stages_is_refused_on_all_processes_or_on_none():
         "has made a step of its optimizer since the last call, and process" in one for one in told["skipped"]
     ) or all("has made none since the last call, and process" in one for one in told["skipped"])
     assert told["caught up"] == told["stepped"] == ["", ""]
+    # A scaler that skips a step on one process alone.
+    assert all(" since the last call, and process " in one for one in told["scaled alone"]), told["scaled alone"]
+    assert all("behind a step of an optimizer" in one for one in told["scaled alone, then norm"])
+    assert told["scaled, caught up"] == told["scaled, then norm"] == told["scaled"] == ["", ""]
     for name in ("batch", "forward"):
         assert all("were given different batches" in one for one in told[name]), told[name]
     assert all("has a hook on its gradient" in one for one in told["hooked"])

@@ -22,7 +22,7 @@ from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel.engine.arguments import BLANK_WEIGHTS
 from modular_converter.parallel.engine.group.kept_gathered import WATCHED, end_broken
-from modular_converter.parallel.engine.group.same_calls import left_by_all
+from modular_converter.parallel.engine.group.same_calls import together
 from modular_converter.parallel.engine.group.share_tensors import for_compiled, holds_other_shares
 from modular_converter.parallel.engine.group.spread import Spread, each_once, models_of
 from modular_converter.parallel.errors import ApplyError
@@ -181,9 +181,9 @@ def _noted_writes(users: Any) -> Iterator[None]:
 def _ended_if_broken(users: Any) -> Iterator[None]:
     """A backward; after an exception, models are in none."""
     try:
-        yield
-    except BaseException as error:
-        left_by_all(error)
+        with together():
+            yield
+    except BaseException:
         for model in (one for user in list(users) for one in models_of(user)):
             end_broken(model, in_backward=True)
         raise

@@ -64,7 +64,7 @@ from modular_converter.parallel.engine.group.process_grid import (
     refuse_options,
     spread_over_data,
 )
-from modular_converter.parallel.engine.group.same_calls import meet, refuse_other_inputs, refuse_other_options
+from modular_converter.parallel.engine.group.same_calls import CALLS, called_by_all, refuse_other_options
 from modular_converter.parallel.engine.group.same_settings import SameSettings, compared_call, with_new_parts
 from modular_converter.parallel.engine.group.sharded_model import (
     Sharded,
@@ -214,13 +214,14 @@ def parallelize_here(given: Arguments) -> Any:
     if sequence is not None:  # after `fully_shard`, whose hooks replace a layer's inputs
         model.__dict__["_sequence"] = SequenceParallel(model, sequence.zone, grid.group, sequence.products)
     if grid.context is not None:
-        model.__dict__["_context"] = ContextParallel(model, grid.context, _looks_at_calls(model, grid.context))
+        model.__dict__["_context"] = ContextParallel(model, grid.context, _looks_at_calls(model))
     if not isinstance(grid.group, DirectGroup):
         parts = mark_parts(model)
         if given.training and given.training.compile:
             model.__dict__[IN_COMPILED] = parts
         PATCHES.enter(model)
-    model.__dict__[WATCHED] = SameSettings(model, grid)
+    settings = SameSettings(model, grid)
+    model.__dict__.update({WATCHED: settings, CALLS: settings.calls})
     if said is not None:
         print_usage(model, share, f"this process's share of {grid.everyone.size}", model._figures(), said)
     return model
@@ -276,16 +277,13 @@ def _prove_context(model: Any, grid: ProcessGrid) -> None:
         raise ApplyError(f"cp: on parts of a sequence {said}: {WITHOUT_CP}")
 
 
-def _looks_at_calls(model: Any, group: ProcessGroup) -> Callable[[dict[str, Any]], None]:
-    """A check of whole sequences before they are cut: arguments with a proof, and the same in the first calls of all."""
-    own, seen = weakref.ref(model), set[bool]()
+def _looks_at_calls(model: Any) -> Callable[[dict[str, Any]], None]:
+    """A check of whole sequences before they are cut: arguments with a proof."""
+    own = weakref.ref(model)
 
     def check(given: dict[str, Any]) -> None:
         sharded: Any = own()
         refuse_unproven(sharded, type(sharded).forward, (), given)
-        if torch.is_grad_enabled() not in seen:
-            seen.add(torch.is_grad_enabled())
-            refuse_other_inputs((), given, group, 0)
 
     return check
 
@@ -366,9 +364,9 @@ class AdaptedShare:
         own = None if state is None else {name.removeprefix(self._prefix()): value for name, value in state.items()}
         self.get_base_model().load_full_state_dict(own)
 
+    @called_by_all(lambda _: ProcessGroup(None))
     def save_pretrained(self, folder: str | os.PathLike[str], **more: Any) -> None:
         """Save the adapters as peft does, from the first process; only their weights are gathered."""
-        meet("save_pretrained")
         own: Any = super()
         base, prefix = self.get_base_model(), self._prefix()
         state = torch.nn.Module.state_dict(base, prefix=prefix, keep_vars=True)

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 
-from modular_converter.parallel.engine.group.same_calls import refused_here
+from modular_converter.parallel.engine.group.same_calls import CALLS, refused_here
 from modular_converter.parallel.engine.group.share_tensors import OF_SHAPE, treats_each_entry
 from modular_converter.parallel.pipeline.stage import without_data
 
@@ -108,17 +108,18 @@ def without_other_stages(users: Any, own: Callable[..., Any], optimizer: Any, gr
 
 
 _USERS: WeakKeyDictionary[Any, WeakSet[Any]] = WeakKeyDictionary()
-"""Optimizer -> the pipelines of whose weights it was made."""
+"""Optimizer -> the calls of the models of whose weights it was made."""
 
 
 def _note_users(users: Any, optimizer: Any, weights: set[int]) -> None:
     for user in list(users):
-        if not isinstance(user, torch.nn.Module) and any(id(one) in weights for one in user.parameters()):
-            _USERS.setdefault(optimizer, WeakSet()).add(user)
-            user.stepped = user.stepped or False
+        if any(id(one) in weights for one in user.parameters()):
+            calls = user.__dict__[CALLS]
+            _USERS.setdefault(optimizer, WeakSet()).add(calls)
+            calls.stepped = calls.stepped or False
 
 
 def note_step(optimizer: Any) -> None:
-    """Let the pipelines know that one of their optimizers makes a step."""
-    for user in _USERS.get(optimizer, ()):
-        user.stepped = True
+    """Let the models know that one of their optimizers makes a step."""
+    for calls in _USERS.get(optimizer, ()):
+        calls.stepped = True

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
 import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar, cast
 from weakref import WeakSet
 
 import torch
 import torch.distributed as dist
 
+from modular_converter.parallel.engine.group.let_go import Block, ended_processes, tell_process
 from modular_converter.parallel.errors import ApplyError, one_line
+from modular_converter.parallel.modules import is_plain
 from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.torch_private import default_store, pytree
 
@@ -68,6 +71,32 @@ def meet_of(method: str, ranks: list[int]) -> None:
         )
 
 
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def called_by_all(group_of: Callable[[Any], ProcessGroup]) -> Callable[[Method], Method]:
+    """A method that all processes must call together, which meet in it.
+
+    Args:
+        group_of: from the object to the processes.
+    """
+
+    def made(own: Method) -> Method:
+        @functools.wraps(own)
+        def called(self: Any, *args: Any, **kwargs: Any) -> Any:
+            group = group_of(self).group
+            ranks = dist.get_process_group_ranks(group)
+            calls: CallsOfAll | None = self.__dict__.get(CALLS)
+            stepped = calls is not None and calls.ranks == ranks and calls.stepped
+            meet(own.__name__ + (" behind a step of an optimizer" if stepped else ""), group)
+            with together():
+                return own(self, *args, **kwargs)
+
+        return cast("Method", called)
+
+    return made
+
+
 def _withdraw(name: str, met: int, rank: int) -> None:
     """Remove a process's keys of a meeting."""
     for turn in ("here", "go"):
@@ -76,17 +105,15 @@ def _withdraw(name: str, met: int, rank: int) -> None:
 
 # Seconds in which all must begin a call: those of a collective of NCCL.
 CALL_LIMIT_S = 600.0
-# Seconds in which a process that was refused something must go on as the others do.
+# Seconds in which a process that has left a call, or was refused something, must go on as the others do.
 REFUSED_LIMIT_S = 5.0
 _MADE: Counter[str] = Counter()
 """The number of models that processes have made, by their ranks."""
 _CALLS: WeakSet[CallsOfAll] = WeakSet()
+CALLS = "_calls"
+"""In the ``__dict__`` of a model, or of a pipeline."""
 _NOTED = 2**32
 """What a process with a note adds to the number of those that have begun a call."""
-
-
-_ENDED = ("closed by peer", "reset by peer", "remote process exited")
-"""In torch's errors of a collective in which a process waits for one that has ended."""
 
 
 class CallsOfAll:
@@ -98,6 +125,10 @@ class CallsOfAll:
 
     Args:
         ranks: all of them make it, in the same order.
+
+    Attributes:
+        stepped: whether an optimizer has made a step since the last call; None while there was none.
+        broken: why the connections of these processes are closed; None if they are not.
     """
 
     def __init__(self, ranks: Sequence[int]) -> None:
@@ -105,30 +136,37 @@ class CallsOfAll:
         name = hashlib.sha256(repr(self.ranks).encode()).hexdigest()[:16]
         _MADE[name] += 1  # processes make their models together; each model has its own keys in the store
         self.key, self.number, self.noted = f"modular_converter/calls/{name}/{_MADE[name]}", 0, 0
-        self.refused_before, self.batch_key = "", ""
+        self.refused_before, self.failures, self.agreed = "", 0, dict[str, str]()
+        self.stepped: bool | None = None
+        self.broken: ApplyError | None = None
+        if len(self.ranks) > 1:
+            tell_process(default_store(), self.own)
         _CALLS.add(self)
 
     def begin(
-        self, said: Mapping[str, str], refused: ApplyError | None = None, batch: tuple[int, str] | None = None
+        self, said: Mapping[str, str], refused: Exception | None = None, batch: tuple[int, str] | None = None
     ) -> None:
         """Wait until all begin the next call.
 
         Args:
             said: what this process has set since the last call.
             refused: the error of this process, which it raises.
-            batch: a data rank and what is known of its batch, which all processes of the data rank must be given; behind a
-                space, whether there was an optimizer's step since the last call, in words, where the process has one.
+            batch: a data rank and what is known of its batch, which all processes of the data rank must be given.
 
-        Raises ``ApplyError`` on all processes if one refuses, was refused something alone, has set something else, or was given
-        another batch.
+        Raises ``ApplyError`` on all processes if one refuses, was refused something alone, has set something else, was given
+        another batch, or has made a step that another one has not.
         """
+        if self.broken is not None:
+            raise self.broken
         if len(self.ranks) > 1:
-            refused = refused or (self._other_batch(*batch) if batch else None)
+            if batch is not None:
+                refused = refused or self._other(f"batch {batch[0]}", batch[1])
+            if self.stepped is not None:
+                refused = refused or self._other("steps", "a step of its optimizer" if self.stepped else "none")
             own = {"refused": str(refused or ""), "before": self.refused_before, "said": dict(said)}
             try:
                 notes = self._met(json.dumps(own) if any(own.values()) else "", refused)
             except ApplyError as error:
-                default_store().delete_key(self.batch_key)
                 self.left(error)
                 raise
             self._clear()
@@ -136,23 +174,25 @@ class CallsOfAll:
                 _refuse_notes(notes, self.own)
         if refused is not None:
             raise refused
+        self.stepped = None if self.stepped is None else False
 
-    def _other_batch(self, part: int, known: str) -> ApplyError | None:
-        """The error of this process if another one has begun the call with another batch of the same data rank."""
-        store, before = default_store(), self.batch_key
-        self.batch_key = f"{self.key}/{self.number + 1}/batch/{part}"
-        first, _, other = store.compare_set(self.batch_key, "", f"{self.own} {known}").decode().partition(" ")
-        if first == str(self.own):
-            store.delete_key(before)  # all have compared it, since all have begun the last call
-        (digest, steps), (its_digest, its_steps) = known.split(" ", 1), other.split(" ", 1)
-        if digest != its_digest:
-            return _other_batches(int(first), self.own)
-        if steps and its_steps and steps != its_steps:
+    def _other(self, name: str, text: str) -> ApplyError | None:
+        """The error of this process if another one has begun the call with something else of this name."""
+        own = f"{self.number + 1} {self.own} {text}"
+        found = default_store().compare_set(f"{self.key}/{name}", self.agreed.get(name, ""), own).decode()
+        self.agreed[name] = found  # which all have compared when they begin the next call
+        _, first, other = found.split(" ", 2)
+        if other == text:
+            return None
+        if name == "steps":
             return ApplyError(
-                f"process {self.own} has made {steps} since the last call, and process {first} {its_steps}: their weights would "
+                f"process {self.own} has made {text} since the last call, and process {first} {other}: their weights would "
                 "be of different steps; make it on all processes, or on none (a GradScaler may have skipped it on one alone)"
             )
-        return None
+        return ApplyError(
+            f"processes {min(int(first), self.own)} and {max(int(first), self.own)} divide the same layers, stages or sequences and were given different batches: give both "
+            "the same batch, in the same order; in a layout, part model.data_rank of model.layout.data, which is the same for both"
+        )
 
     def ended(self, error: Exception | None) -> None:
         """Wait until all have computed a call to its end, which processes with an error of their own have done, too.
@@ -160,7 +200,7 @@ class CallsOfAll:
         Raises the error, and on all other processes ``ApplyError`` with it.
         """
         if len(self.ranks) > 1:
-            notes = self._met(json.dumps({"failed": one_line(error.__cause__ or error, 600)}) if error else "", None)
+            notes = self._met(json.dumps({"failed": one_line(_first(error), 600)}) if error else "", None)
             rank = next((rank for rank, note in notes.items() if note.get("failed")), None)
             if error is None and rank is not None:
                 raise ApplyError(
@@ -169,35 +209,28 @@ class CallsOfAll:
         if error is not None:
             raise error
 
-    @contextlib.contextmanager
-    def computed(self) -> Iterator[None]:
-        """The part of a call that processes compute together, which an error leaves on this one."""
-        try:
-            yield
-        except BaseException as error:
-            if (told := self.left(error)) is not None:
-                raise told from error
-            raise
-
-    def left(self, error: BaseException) -> ApplyError | None:
+    def left(self, error: BaseException, inside: bool = False) -> None:
         """Note an error by which this process has left what all do; if it was alone, the next call is refused on all.
 
-        Returns what to raise in its place, if another process has left, and has then closed its connection.
+        Args:
+            inside: of what processes compute together; those that wait there for this one end, unless they leave it, too.
         """
-        if len(self.ranks) == 1 or self.refused_before:
-            return None
-        ended = isinstance(error, RuntimeError) and any(text in str(error) for text in _ENDED)
-        found = self._of_missing(0.0) if ended else None
-        self.refused_before = one_line(found or error, 600)
-        default_store().set(f"{self.key}/refused/{self.own}", self.refused_before)
-        return found
+        seen = error.__dict__.setdefault("_noted_in", set())
+        if len(self.ranks) == 1 or self.key in seen or self.refused_before and not inside:
+            return
+        seen.add(self.key)
+        rank, self.refused_before = getattr(error, "of_process", (self.own, one_line(_first(error), 600)))
+        self.failures += inside
+        note = [self.number, self.failures, rank, self.refused_before]
+        with contextlib.suppress(RuntimeError):  # the store has ended with the process that has it
+            default_store().set(f"{self.key}/refused/{self.own}", json.dumps(note))
 
     def _clear(self) -> None:
         if self.refused_before:
-            self.refused_before = ""
+            self.refused_before, self.failures = "", 0
             default_store().delete_key(f"{self.key}/refused/{self.own}")
 
-    def _met(self, note: str, refused: ApplyError | None) -> dict[int, dict[str, Any]]:
+    def _met(self, note: str, refused: Exception | None) -> dict[int, dict[str, Any]]:
         """The notes of all processes, once all begin this call; empty if no process has one."""
         store, place = default_store(), f"{self.key}/{self.number + 1}"
         if note:
@@ -217,7 +250,7 @@ class CallsOfAll:
         keys = {rank: f"{place}/{rank}" for rank in self.ranks}
         return {rank: json.loads(store.get(key)) if store.check([key]) else {} for rank, key in keys.items()}
 
-    def _wait(self, place: str, term: int, refused: ApplyError | None) -> None:
+    def _wait(self, place: str, term: int, refused: Exception | None) -> None:
         """Until the last process begins. Raises ``ApplyError``, also that of this process, if one does not come."""
         store, start = default_store(), time.monotonic()
         told = start + REFUSED_LIMIT_S
@@ -233,18 +266,34 @@ class CallsOfAll:
     def _of_missing(self, waited_s: float) -> ApplyError | None:
         """The error about processes that do not come; None if they still may."""
         store = default_store()
-        found = {rank: key for rank in self.ranks if store.check([key := f"{self.key}/refused/{rank}"])}
+        if store.check([f"{self.key}/broken"]):
+            return ApplyError(store.get(f"{self.key}/broken").decode())
+        if ended := ended_processes(store, self.ranks, killed_only=False):
+            return _has_ended(ended[0])
+        found = self._refused(store)
         if found and len(found) < len(self.ranks):  # else the same has happened to all
             rank = next((rank for rank in found if rank != self.own), self.own)
-            return ApplyError(
-                f"process {rank} was refused something alone, and no longer makes the same calls as the others: "
-                f"{store.get(found[rank]).decode()}"
-            )
+            return _alone(*found[rank][2:])
         if waited_s > CALL_LIMIT_S:
             return ApplyError(
                 f"not all of processes {self.ranks} have called the model within {CALL_LIMIT_S:.0f} s, and this one has"
             )
         return None
+
+    def _refused(self, store: Any) -> dict[int, tuple[int, int, int, str]]:
+        """Process -> the number of the call in which it noted an error, how many were inside of it, whose it is, and the error."""
+        keys = {rank: f"{self.key}/refused/{rank}" for rank in self.ranks}
+        return {rank: tuple(json.loads(store.get(key))) for rank, key in keys.items() if store.check([key])}
+
+    def of_left(self, store: Any) -> ApplyError | None:
+        """The error about a process that does not compute this call any more, which this one does; None if all may."""
+        if store.check([f"{self.key}/broken"]):
+            return ApplyError(store.get(f"{self.key}/broken").decode())
+        for rank, (number, failures, whose, text) in self._refused(store).items():
+            if rank != self.own and failures and (number, failures) > (self.number, self.failures):
+                return _alone(whose, text)
+        ended = ended_processes(store, self.ranks, killed_only=True)
+        return _has_ended(ended[0]) if ended else None
 
     def _withdrawn(self, term: int) -> bool:
         """Whether this process was in time to begin this call no more."""
@@ -254,6 +303,73 @@ class CallsOfAll:
             return True
         store.add(f"{self.key}/begun", term)
         return False
+
+
+def _alone(rank: int, text: str) -> ApplyError:
+    found = ApplyError(
+        f"process {rank} was refused something alone, and no longer makes the same calls as the others: {text}"
+    )
+    found.__dict__["of_process"] = rank, text
+    return found
+
+
+def _closed(calls: Iterable[CallsOfAll]) -> ApplyError:
+    """Why another process has closed its connection, which it does before it can be seen to have ended."""
+    until = time.monotonic() + 1.0
+    while time.monotonic() < until:
+        for one in calls:
+            if found := one._of_missing(0.0):
+                return found
+        time.sleep(0.05)
+    return ApplyError("a process that computes with this one has ended, or closed its connections: see its own error")
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__
+
+
+def _first(error: BaseException) -> BaseException:
+    """Behind the errors that torch makes of that of a stage."""
+    return error if isinstance(error, ApplyError) else [*_causes(error)][-1]
+
+
+def _has_ended(rank: int) -> ApplyError:
+    return ApplyError(
+        f"process {rank} has ended, and the others have calls that all compute together: see its own error"
+    )
+
+
+_CLOSED = ("closed by peer", "reset by peer", "remote process exited", "caused pair closure", "Broken pipe")
+"""In torch's errors of a collective in which a process waits for one that has ended, or was let go."""
+
+
+@contextlib.contextmanager
+def together(calls: Iterable[CallsOfAll] | None = None) -> Iterator[None]:
+    """What processes compute together: an error by which one leaves it is told to all, also to those that wait for it.
+
+    Forwards, backwards, steps, ``generate``, and methods that all processes call are in such a block, and no other code tells
+    errors to other processes.
+
+    Args:
+        calls: of the models that compute; those of all models of this process if None.
+    """
+    own = [one for one in (_CALLS if calls is None else calls) if len(one.ranks) > 1]
+    block = Block(own)
+    try:
+        with block:
+            yield
+    except BaseException as error:
+        told = block.found
+        if told is None and any(text in str(one) for one in _causes(error) for text in _CLOSED):
+            told = _closed(own)
+        for one in own:
+            one.broken = one.broken or told
+            one.left(told or error, inside=True)
+        if told is None or told is error:
+            raise
+        raise told from error
 
 
 def _refuse_notes(notes: Mapping[int, Mapping[str, Any]], own: int) -> None:
@@ -281,21 +397,12 @@ def _refuse_notes(notes: Mapping[int, Mapping[str, Any]], own: int) -> None:
         )
 
 
-def left_by_all(error: BaseException) -> None:
-    """Note for all models of this process an error behind which it may do less than other processes.
-
-    Raises ``ApplyError`` in its place where it only follows from that of another process.
-    """
-    found = [told for one in list(_CALLS) if (told := one.left(error)) is not None]
-    if found:
-        raise found[0] from error
-
-
 def refused_here(words: str) -> ApplyError:
     """An error about weights that other code has, which this process may get alone; the next call tells the others."""
     found = ApplyError(words)
     if dist.is_initialized():
-        left_by_all(found)
+        for one in list(_CALLS):
+            one.left(found)
     return found
 
 
@@ -316,28 +423,6 @@ def refuse_other_options(said: str) -> None:
         )
 
 
-def refuse_other_inputs(args: Any, kwargs: Any, group: ProcessGroup, data_rank: int) -> None:
-    """Raise ``ApplyError`` on all processes of a group if processes of one data rank were given different batches.
-
-    Their sums would mix different rows. Shapes and types of all tensors are compared, and the values of integers.
-    """
-    found = everywhere((data_rank, [_mark(leaf) for leaf in pytree.tree_leaves((args, kwargs))]), group)
-    firsts: dict[int, int] = {}
-    for rank, (part, marks) in enumerate(found):
-        if marks == found[firsts.setdefault(part, rank)][1]:
-            continue
-        raise _other_batches(
-            *(dist.get_global_rank(group.group, n) if group.group else n for n in (firsts[part], rank))
-        )
-
-
-def _other_batches(first: int, second: int) -> ApplyError:
-    return ApplyError(
-        f"processes {min(first, second)} and {max(first, second)} divide the same layers, stages or sequences and were given different batches: give both "
-        "the same batch, in the same order; in a layout, part model.data_rank of model.layout.data, which is the same for both"
-    )
-
-
 class Marks:
     """What can be known of the batches that a process is given, without waiting for a GPU.
 
@@ -347,9 +432,13 @@ class Marks:
     def __init__(self) -> None:
         self.before: tuple[torch.Tensor, Any] | None = None
 
-    def of(self, method: str, given: Any) -> str:
-        """The arguments of a call in short."""
-        leaves, last, self.before = pytree.tree_leaves(given), self.before, None
+    def of(self, method: str, args: Iterable[Any], kwargs: Mapping[str, Any]) -> str:
+        """The arguments of a call in short. Of a cache, a process may have the part of its own heads."""
+        leaves, inside, last, self.before = list[Any](), set[int](), self.before, None
+        for value in (*args, *(part for name in sorted(kwargs) for part in (name, kwargs[name]))):
+            found = pytree.tree_leaves(value)
+            leaves += found
+            inside.update(id(one) for one in found if one is not value)
         known: list[Any] = [method]
         if last is not None:
             last[1].synchronize()
@@ -362,7 +451,8 @@ class Marks:
             self.before = sums, torch.cuda.Event()  # type: ignore[no-untyped-call]
             self.before[1].record()
         known += [
-            (tuple(one.shape), str(one.dtype)) if any(one is some for some in there) else _mark(one) for one in leaves
+            (tuple(one.shape), str(one.dtype)) if any(one is some for some in there) else _mark(one, id(one) in inside)
+            for one in leaves
         ]
         return hashlib.sha256(repr(known).encode()).hexdigest()
 
@@ -373,13 +463,16 @@ def _sums(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return flat.sum(), (flat * (torch.arange(len(flat), device=flat.device) % 8191)).sum()
 
 
-def _mark(leaf: Any) -> Any:
+def _mark(leaf: Any, inside: bool) -> Any:
     """The facts of one input that must be equal."""
     if not isinstance(leaf, torch.Tensor):
-        return type(leaf).__name__
+        settings = getattr(leaf, "to_dict", None)  # of a configuration
+        return type(leaf).__name__, repr(leaf) if is_plain(leaf) else repr(settings()) if settings else ""
     about = tuple(leaf.shape), str(leaf.dtype)
     if leaf.is_floating_point() or leaf.is_complex() or leaf.is_meta:
-        return about  # computed values may be rounded differently on other devices
+        return (
+            (leaf.dim(), about[1]) if inside else about
+        )  # computed values may be rounded differently on other devices
     return *about, digest_of(leaf)
 
 

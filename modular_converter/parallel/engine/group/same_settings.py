@@ -21,7 +21,7 @@ from modular_converter.parallel.engine.base.settings import pickled, settings_ch
 from modular_converter.parallel.engine.base.weights_there import stored_there
 from modular_converter.parallel.engine.group.kept_gathered import WATCHED, end_broken, keeps_gathered
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid, refuse_sparse, refuse_tables
-from modular_converter.parallel.engine.group.same_calls import CallsOfAll, digest_of, everywhere, meet
+from modular_converter.parallel.engine.group.same_calls import CallsOfAll, Marks, digest_of, everywhere, meet, together
 from modular_converter.parallel.engine.group.share_tensors import note_writes
 from modular_converter.parallel.engine.group.spread import (
     free_gathered,
@@ -213,6 +213,9 @@ class SameSettings:
     def __init__(self, model: torch.nn.Module, grid: ProcessGrid) -> None:
         group = grid.everyone if grid.layout.shards > 1 else grid.group
         self.calls = CallsOfAll(dist.get_process_group_ranks(group.group))
+        # The processes of a data rank have the same batch.
+        self.marks, self.part = Marks(), grid.data_rank
+        self.has_equals = grid.group.size > 1 or grid.context is not None
         found = [
             (path, name, vars(module))
             for path, module in model.named_modules()
@@ -234,10 +237,11 @@ class SameSettings:
         self.switches, self.settings = _switches(), _settings(model)
 
     @contextlib.contextmanager
-    def compared(self, model: torch.nn.Module) -> Iterator[None]:
+    def compared(self, model: torch.nn.Module, method: str, args: Any, kwargs: Any) -> Iterator[None]:
         """A call of the model, outermost.
 
-        Raises ``ApplyError`` before it if processes have other settings for it, or the model other modules or weights.
+        Raises ``ApplyError`` before it if processes have other settings or arguments for it, or the model other modules or
+        weights.
         """
         if self.inside:
             yield
@@ -246,9 +250,9 @@ class SameSettings:
         self.parts.note_writes()
         changed = False
         try:
-            self._begin(model)
+            self._begin(model, partial(self.marks.of, method, args, kwargs))
             self.inside = True
-            with self.calls.computed(), self._gathering():
+            with together([self.calls]), self._gathering():
                 yield
         except BaseException:
             end_broken(model)
@@ -275,7 +279,7 @@ class SameSettings:
         if not self.inside and not torch.is_grad_enabled() and not keeps_gathered(model):
             free_gathered(model)
 
-    def _begin(self, model: torch.nn.Module) -> None:
+    def _begin(self, model: torch.nn.Module, mark: Callable[[], str]) -> None:
         """Begin the call together with all processes, or refuse it on all."""
         before, refused, said = (self.values, self.switches, self.settings), None, dict[str, str]()
         try:
@@ -290,7 +294,7 @@ class SameSettings:
         except ApplyError as error:
             refused = error
         try:
-            self.calls.begin(said, refused)
+            self.calls.begin(said, refused, (self.part, mark()) if self.has_equals else None)
         except ApplyError:
             self.values, self.switches, self.settings = before  # a setting that stays is an error again
             raise
@@ -339,10 +343,10 @@ def with_new_parts(own: Callable[..., Any]) -> Callable[..., Any]:
     return applied
 
 
-def compared(model: torch.nn.Module) -> contextlib.AbstractContextManager[None]:
+def compared(model: torch.nn.Module, method: str, args: Any, kwargs: Any) -> contextlib.AbstractContextManager[None]:
     """The block of a call of a model; compiled code is not compared."""
     found: SameSettings | None = None if torch.compiler.is_compiling() else model.__dict__.get(WATCHED)
-    return contextlib.nullcontext() if found is None else found.compared(model)
+    return contextlib.nullcontext() if found is None else found.compared(model, method, args, kwargs)
 
 
 def compared_call(own: Callable[..., Any]) -> Callable[..., Any]:
@@ -350,7 +354,7 @@ def compared_call(own: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(own)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with compared(self):
+        with compared(self, "forward", args, kwargs):
             return own(self, *args, **kwargs)
 
     return call

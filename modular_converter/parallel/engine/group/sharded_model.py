@@ -24,7 +24,7 @@ from modular_converter.parallel.engine.checkpoint.model_files import save_model,
 from modular_converter.parallel.engine.group.gradients import norm_of, scale_gradients
 from modular_converter.parallel.engine.group.held_weights import release, show_sizes
 from modular_converter.parallel.engine.group.kept_gathered import WATCHED
-from modular_converter.parallel.engine.group.same_calls import meet, refuse_other_inputs
+from modular_converter.parallel.engine.group.same_calls import CALLS, called_by_all
 from modular_converter.parallel.engine.group.same_settings import compared
 from modular_converter.parallel.engine.group.share_tensors import for_compiled
 from modular_converter.parallel.engine.group.spread import each_once, gathered_weights, spread_of
@@ -39,8 +39,13 @@ from modular_converter.parallel.engine.group.whole_state import (
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.int8 import is_unpacked, pack_layers, packed_state
 from modular_converter.parallel.shard.apply import Applied, undo
-from modular_converter.parallel.shard.collectives import forget_entered
+from modular_converter.parallel.shard.collectives import ProcessGroup, forget_entered
 from modular_converter.parallel.torch_private import in_no_pass, pytree
+
+
+def _everyone(model: Any) -> ProcessGroup:
+    found: ProcessGroup = model._grid.everyone
+    return found
 
 
 class Sharded(InLayout, MemoryFigures):
@@ -83,12 +88,12 @@ class Sharded(InLayout, MemoryFigures):
         for name, one in super().named_parameters(*args, **kwargs):  # type: ignore[misc]
             yield name, stored.get(id(one), one)
 
+    @called_by_all(_everyone)
     def unshard(self) -> Any:
         """Make the model whole again, in place, on every rank; all ranks must call it.
 
         With data ranks, ``fully_shard`` replaces this method; use ``full_state_dict`` there.
         """
-        meet("unshard", self._grid.everyone.group)
         own: Any = self
         applied = self._applied
         show_sizes(own.__dict__.pop("_hidden_sizes"))
@@ -96,6 +101,7 @@ class Sharded(InLayout, MemoryFigures):
         let_go(own)
         PATCHES.leave(own)
         own.__dict__.pop(WATCHED, None)
+        own.__dict__.pop(CALLS, None)
         own.__dict__.pop("_dropout").detach()
         for parts in ("_sequence", "_context"):
             if parts in own.__dict__:
@@ -109,13 +115,13 @@ class Sharded(InLayout, MemoryFigures):
         without_devices(whole)
         return whole
 
+    @called_by_all(_everyone)
     def full_state_dict(self, first_only: bool = False) -> dict[str, torch.Tensor]:
         """The whole weights on the CPU, as the unsharded model's ``state_dict``; all ranks must call it.
 
         Args:
             first_only: other ranks than the first get an empty dict, and hold at most one whole weight at a time.
         """
-        meet("full_state_dict", self._grid.everyone.group)
         own: Any = self
         kept = self._grid.everyone.rank == 0 or not first_only
         found = whole_state(own, kept)
@@ -123,6 +129,7 @@ class Sharded(InLayout, MemoryFigures):
             packed_state(own, found)
         return found
 
+    @called_by_all(_everyone)
     def load_full_state_dict(self, state: Mapping[str, torch.Tensor] | None) -> None:
         """Take this rank's shares from whole weights; all ranks must call it.
 
@@ -131,9 +138,9 @@ class Sharded(InLayout, MemoryFigures):
 
         Raises ``ApplyError`` with the names that are missing or unknown.
         """
-        meet("load_full_state_dict", self._grid.everyone.group)
         load_whole_state(self, state, self._grid.everyone)
 
+    @called_by_all(_everyone)
     def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
         """Scale all gradients so that their norm is at most ``max_norm``, as if the model were whole.
 
@@ -142,13 +149,13 @@ class Sharded(InLayout, MemoryFigures):
         Returns:
             The norm before, the same on every rank.
         """
-        meet("clip_grad_norm_", self._grid.everyone.group)
         own: Any = self
         weights = each_once(own)
         norm = norm_of(weights, norm_type, self._grid.group, self._grid.place)
         scale_gradients(weights, norm, max_norm)
         return norm
 
+    @called_by_all(lambda _: ProcessGroup(None))
     def save_pretrained(
         self, folder: str | os.PathLike[str], max_shard_size: int | str | None = None, **more: Any
     ) -> None:
@@ -158,7 +165,6 @@ class Sharded(InLayout, MemoryFigures):
             max_shard_size: of a file, such as ``"2GB"``; if None, at most 5 GB and one process's part of the model.
             more: other arguments of the library's method; with them the first process holds the whole model.
         """
-        meet("save_pretrained")
         refuse_saving_adapters(self, "call unshard()")  # type: ignore[arg-type]
         if is_unpacked(self):  # type: ignore[arg-type]
             raise ApplyError(
@@ -258,7 +264,7 @@ def with_whole_heads(own: Callable[..., Any]) -> Callable[..., Any]:
             return own(self, *args, **kwargs)
         # Code of `generate` that is in no forward calls modules as any other code does.
         marked = forward_of(self._applied.group) if is_forward and not torch.compiler.is_compiling() else nullcontext()
-        with compared(self), marked:
+        with compared(self, own.__name__, args, kwargs), marked:
             return _called(own, self, args, kwargs)
 
     is_forward = own.__name__ == "forward"
@@ -267,11 +273,6 @@ def with_whole_heads(own: Callable[..., Any]) -> Callable[..., Any]:
 
 def _called(own: Callable[..., Any], self: Any, args: Any, kwargs: Any) -> Any:
     group = self._applied.group
-    if not torch.compiler.is_compiling():
-        seen = self.__dict__.setdefault("_compared", set())
-        if self.training not in seen:
-            seen.add(self.training)  # evaluation uses another data loader
-            refuse_other_inputs(args, kwargs, group, self.data_rank)
     if "_recording" in self.__dict__ or not wants_attentions(self, args, kwargs):
         with for_compiled([self]):
             result = own(self, *args, **kwargs)

@@ -32,7 +32,7 @@ from modular_converter.parallel.engine.group.gradients import (
 from modular_converter.parallel.engine.group.kept_gathered import note_data
 from modular_converter.parallel.engine.group.optimizer_steps import before_step, norm_of_whole
 from modular_converter.parallel.engine.group.other_stages import note_step, without_other_stages
-from modular_converter.parallel.engine.group.same_calls import left_by_all, meet_of, refused_here
+from modular_converter.parallel.engine.group.same_calls import meet_of, refused_here, together
 from modular_converter.parallel.engine.group.share_tensors import ShareTensor
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.torch_private import (
@@ -387,11 +387,8 @@ class Patches:
             self.users.clear()
             self._look()
             return
-        try:
+        with together():
             self.before_step(self.users, optimizer, args, kwargs)
-        except ApplyError as error:
-            left_by_all(error)
-            raise
         note_step(optimizer)
 
 

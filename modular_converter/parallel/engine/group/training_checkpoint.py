@@ -30,7 +30,7 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid
-from modular_converter.parallel.engine.group.same_calls import everywhere, meet
+from modular_converter.parallel.engine.group.same_calls import called_by_all, everywhere
 from modular_converter.parallel.engine.group.spread import Spread, each_once, entries_in
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.layout import Layout
@@ -257,6 +257,7 @@ class Checkpoints:
         """The part of the model that this process has."""
         raise NotImplementedError
 
+    @called_by_all(lambda one: one._trained().group)
     def save_checkpoint(
         self,
         folder: str | os.PathLike[str],
@@ -273,10 +274,9 @@ class Checkpoints:
 
         Raises ``ApplyError`` if a state of the optimizer has another shape than its weight, or notes are not JSON values.
         """
-        trained = self._trained()
-        meet("save_checkpoint", trained.group.group)
-        return save_checkpoint(Path(folder), trained, optimizer, step, dict(notes or {}), keep)
+        return save_checkpoint(Path(folder), self._trained(), optimizer, step, dict(notes or {}), keep)
 
+    @called_by_all(lambda one: one._trained().group)
     def load_checkpoint(self, folder: str | os.PathLike[str], optimizer: torch.optim.Optimizer) -> Resumed | None:
         """Load the last complete checkpoint of a folder, saved in any layout; all ranks must call it.
 
@@ -285,9 +285,7 @@ class Checkpoints:
 
         Raises ``ApplyError`` if it belongs to another model, or to an optimizer with other groups.
         """
-        trained = self._trained()
-        meet("load_checkpoint", trained.group.group)
-        return load_checkpoint(Path(folder), trained, optimizer)
+        return load_checkpoint(Path(folder), self._trained(), optimizer)
 
 
 class InLayout(Checkpoints):

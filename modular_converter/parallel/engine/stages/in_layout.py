@@ -27,7 +27,7 @@ from modular_converter.parallel.engine.group.process_grid import (
     refuse_options,
     spread_over_data,
 )
-from modular_converter.parallel.engine.group.same_calls import everywhere, meet, refuse_other_options
+from modular_converter.parallel.engine.group.same_calls import called_by_all, everywhere, refuse_other_options
 from modular_converter.parallel.engine.group.spread import Spread, each_once, mark_parts
 from modular_converter.parallel.engine.group.training_checkpoint import InLayout
 from modular_converter.parallel.engine.group.weight_sources import WeightSource
@@ -109,13 +109,13 @@ class PipelineInLayout(InLayout, Pipeline):
         """Raise ``ApplyError``: the processes of one stage would sample different tokens."""
         raise ApplyError("generate does not run in a layout with stages: make a Pipeline of the model for it")
 
+    @called_by_all(lambda one: one._grid.everyone)
     def full_state_dict(self, first_only: bool = False) -> dict[str, torch.Tensor]:
         """The whole weights on the CPU, as the unsharded model's ``state_dict``; all processes must call it.
 
         Args:
             first_only: other processes than the first get an empty dict, and hold at most one whole weight at a time.
         """
-        meet("full_state_dict", self._grid.everyone.group)
         everyone, found = self._grid.everyone, dict[str, torch.Tensor]()
         kept = everyone.rank == 0 or not first_only
         spreads, buffers = self.spreads(), self._buffers()

@@ -6,7 +6,7 @@ The weights of a process's stages: parameters, gradients of weights that stages 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -18,7 +18,7 @@ from modular_converter.parallel.engine.group.agreed_plan import from_first_proce
 from modular_converter.parallel.engine.group.gradients import norm_of, scale_gradients
 from modular_converter.parallel.engine.group.other_stages import of_other_stage
 from modular_converter.parallel.engine.group.process_grid import join_group
-from modular_converter.parallel.engine.group.same_calls import CallsOfAll, Marks, everywhere, meet
+from modular_converter.parallel.engine.group.same_calls import CallsOfAll, Marks, called_by_all, together
 from modular_converter.parallel.engine.group.spread import Spread
 from modular_converter.parallel.engine.group.torch_patches import PATCHES
 from modular_converter.parallel.engine.group.training_checkpoint import Checkpoints, Trained, saved_buffers
@@ -44,7 +44,7 @@ from modular_converter.parallel.engine.stages.scheduled_stage import (
     with_late_receives,
 )
 from modular_converter.parallel.engine.stages.shared_weights import SharedWeights, shared_weights, summed_gradients
-from modular_converter.parallel.errors import ApplyError, one_line
+from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.chain import cuts_of_balance, spans
 from modular_converter.parallel.pipeline.flow import LayerFlow, flow_of, layer_paths, layers_entry
 from modular_converter.parallel.pipeline.prove import cuts_of, derive_pipeline, proven_pipeline_plan
@@ -80,11 +80,9 @@ class StageWeights(Checkpoints):
 
     Attributes:
         stages: of this process, by number.
-        stepped: whether an optimizer has made a step since the last call; None while there was none.
     """
 
     stages: dict[int, StageModule]
-    stepped: bool | None = None
     _own: dict[str, torch.nn.Parameter]
     _all: dict[str, torch.nn.Parameter]
     _shared: SharedWeights
@@ -117,13 +115,13 @@ class StageWeights(Checkpoints):
         """As in a module."""
         return next(iter(self.stages.values())).training
 
+    @called_by_all(lambda one: one._everyone)
     def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
         """Scale all gradients so that their norm, as if the model were whole, is at most ``max_norm``.
 
         Returns:
             The norm before, the same on every process.
         """
-        meet("clip_grad_norm_", self._everyone.group)
         second = {one.name for one in self._shared.own if one.ranks[0] != dist.get_rank()}
         weights = self.spreads()
         counted = [one for name, one in weights.items() if name not in second]
@@ -318,9 +316,11 @@ class Pipeline(StageWeights):
         Raises ``ApplyError`` without target and labels, and for batches that cannot be divided, as `batch_of` does. An error of
         ``loss``, or of a hook where a process has its stages alone, is one on all; gradients are then of a part of the batch.
         """
-        batch = self._begun("step", (args, inputs, target), lambda: self._batch_of_step(args, inputs, target))
+        batch = self._begun(
+            "step", args, inputs | {"target": target}, lambda: self._batch_of_step(args, inputs, target)
+        )
         losses: list[torch.Tensor] = []
-        with self._calls.computed():
+        with together([self._calls]):
             goal = (batch.inputs["labels"] if target is None else target).to(self._place)
             scheduled = self._scheduled(batch, trains=True)
             given = None if self._last_stage is None else losses
@@ -344,23 +344,22 @@ class Pipeline(StageWeights):
         refuse_unequal_labels(batch, self._chunks)
         return batch
 
-    def _begun(self, method: str, given: Any, check: Callable[[], Made]) -> Made:
+    def _begun(self, method: str, args: Any, kwargs: Any, check: Callable[[], Made]) -> Made:
         """What a check of a call makes, which all processes begin; an error of it, or another setting or batch, on one is one on all.
 
         Args:
-            given: the arguments.
+            args, kwargs: of the method.
         """
-        found, refused = list[Made](), None
+        found, refused = list[Made](), cast("Exception | None", None)
         now = {f"torch's {name}": repr(value) for name, value in TorchSwitches.here().as_dict().items()}
         now |= {"training": repr(self.training), "grad mode": repr(torch.is_grad_enabled())}
         try:
             found.append(check())
-        except ApplyError as error:
+        except Exception as error:
             refused = error
         said = {name: value for name, value in now.items() if value != self._settings.get(name)}
-        steps = "" if self.stepped is None else "a step of its optimizer" if self.stepped else "none"
-        self._calls.begin(said, refused, (self._part, f"{self._marks.of(method, given)} {steps}"))
-        self._settings, self.stepped = now, None if self.stepped is None else False
+        self._calls.begin(said, refused, (self._part, self._marks.of(method, args, kwargs)))
+        self._settings = now
         return found[0]
 
     @torch.no_grad()
@@ -371,12 +370,13 @@ class Pipeline(StageWeights):
 
         Raises ``ApplyError`` as `batch_of` does, and for a result that does not consist of rows.
         """
-        batch = self._begun("a forward", (args, inputs), lambda: self._batch_of_forward(args, inputs))
-        with self._calls.computed():
+        batch = self._begun("a forward", args, inputs, lambda: self._batch_of_forward(args, inputs))
+        with together([self._calls]):
             merged = self._scheduled(batch, trains=False).eval(micro_batch=torch.arange(self._chunks))
             output = None if self._last_stage is None else self._last_stage.output(merged)
             error = self._errors.error
-            self._refuse_everywhere(one_line(error) if error else what_was_not_handed_over(output))
+            said = "" if error else what_was_not_handed_over(output)
+            self._calls.ended(ApplyError(said) if said else error)
             return output
 
     def _batch_of_forward(self, args: tuple[Any, ...], inputs: dict[str, Any]) -> Batch:
@@ -408,10 +408,10 @@ class Pipeline(StageWeights):
 
         Raises ``ApplyError`` for other kinds of decoding, inputs or caches, and for several stages in a process.
         """
-        decoder = self._begun("generate", (input_ids, groups, options), self._made_decoder)
+        decoder = self._begun("generate", (input_ids,), options | {"groups": groups}, self._made_decoder)
         self._shapes.train(self.training)
         self._made_for = None  # the decoder changes the shapes of the stage
-        with self._calls.computed():
+        with together([self._calls]):
             return decoder.generate(input_ids, min(groups or self._stages_in_all, len(input_ids)), options)
 
     def _made_decoder(self) -> Decoder:
@@ -494,11 +494,6 @@ class Pipeline(StageWeights):
             return sum(
                 (one.float().sum() * 0 for one in parts if one.requires_grad), torch.zeros((), device=self._place)
             )
-
-    def _refuse_everywhere(self, reason: str) -> None:
-        """Raise ``ApplyError`` on all processes if one has a message."""
-        if float(self._everyone.all_reduce(torch.tensor([float(bool(reason))], device=self._place))):
-            raise ApplyError(next(filter(None, everywhere(reason, self._everyone))))
 
     def _everywhere(self, losses: Sequence[torch.Tensor]) -> torch.Tensor:
         # In float32, since the other processes do not know the type of the last stage's losses.

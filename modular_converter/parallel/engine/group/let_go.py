@@ -1,0 +1,172 @@
+"""A process that waits for one that has left a call, or has ended, is let go within seconds.
+
+torch lets a process wait in a collective until the limit of its group, half an hour. While processes compute together
+(`Block`), a thread looks each second whether one of them has left; if this one does not follow in
+``same_calls.REFUSED_LIMIT_S``, it closes the connections of their groups, so that all collectives end with an error.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import datetime
+import os
+import select
+import socket
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.torch_private import default_store, world
+
+
+if TYPE_CHECKING:
+    from modular_converter.parallel.engine.group.same_calls import CallsOfAll
+
+# Seconds between two looks.
+LOOK_S = 1.0
+# A message that nobody sends.
+_TAG = 2**31 - 7
+_BLOCKS: list[Block] = []
+_THREADS: list[threading.Thread] = []
+_END = threading.Event()
+
+
+class Block:
+    """What a process computes together with others, as a context.
+
+    Args:
+        calls: of the models that compute.
+
+    Attributes:
+        found: why its collectives were ended; None if they were not.
+    """
+
+    def __init__(self, calls: Sequence[CallsOfAll]) -> None:
+        self.calls, self.since, self.found = calls, 0.0, None
+
+    calls: Sequence[CallsOfAll]
+    since: float
+    found: ApplyError | None
+
+    def __enter__(self) -> None:
+        if self.calls:
+            _BLOCKS.append(self)
+            if not _THREADS:
+                _THREADS.append(threading.Thread(target=_watch, daemon=True))
+                _THREADS[0].start()
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if self.calls:
+            _BLOCKS.remove(self)
+            if self.found is not None and error is None:  # a GPU's collective that was ended may leave any numbers
+                raise self.found
+
+    def look(self, store: Any, limit_s: float) -> None:
+        """End this block's collectives if a process has left it, and this one has not followed in ``limit_s``."""
+        found = next((one for call in self.calls if (one := call.of_left(store))), None)
+        self.since = (self.since or time.monotonic()) if found else 0.0
+        if found and self.found is None and time.monotonic() - self.since >= limit_s and self in _BLOCKS:
+            self.found = found
+            for call in self.calls:
+                store.set(f"{call.key}/broken", str(found))
+            _close({rank for call in self.calls for rank in call.ranks})
+
+
+def _watch() -> None:
+    """Look at each block that takes a while."""
+    from modular_converter.parallel.engine.group import same_calls
+
+    known: tuple[Any, Any] | None = None
+    before: set[Block] = set()
+    while not _END.wait(min(LOOK_S, same_calls.REFUSED_LIMIT_S / 2)):
+        now = {*_BLOCKS}
+        with contextlib.suppress(RuntimeError, ValueError):  # the group has ended
+            for block in now & before:
+                store = default_store()
+                if known is None or known[0] is not store:
+                    known = store, store.clone()  # a store makes its threads wait for each other
+                block.look(known[1], same_calls.REFUSED_LIMIT_S)
+        before = now
+
+
+@atexit.register
+def _end() -> None:
+    _END.set()
+    for one in _THREADS:
+        one.join(10.0)  # a thread in torch's code would end the process with an error
+
+
+def _close(ranks: set[int]) -> None:
+    """End the collectives of all groups among these processes.
+
+    gloo closes all connections of a group once one of its messages is late; NCCL ends its kernels.
+    """
+    for group in list(world.pg_map):
+        members = dist.get_process_group_ranks(group)
+        if len(members) < 2 or not ranks.issuperset(members):
+            continue
+        for device in group._device_types:
+            backend = group._get_backend(device)
+            with contextlib.suppress(RuntimeError):
+                if device.type == "cuda":
+                    backend.abort()
+                else:
+                    other = (dist.get_rank(group) + 1) % len(members)
+                    backend.recv([torch.empty(1)], other, _TAG).wait(datetime.timedelta(milliseconds=1))
+
+
+_HERE = f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid') if os.path.exists('/proc/self/ns') else ''}"
+_HANDLES: dict[int, int] = {}
+"""Process -> a handle of it, or -1 if it was gone before."""
+_TOLD: set[int] = set()
+
+
+def tell_process(store: Any, rank: int) -> None:
+    """Let other processes of this host see when this one ends, and whether it came to its end by itself."""
+    store.set(f"modular_converter/process/{rank}", f"{os.getpid()} {_HERE}")
+    if id(store) not in _TOLD:
+        _TOLD.add(id(store))
+        atexit.register(_tell_end, store, rank)
+
+
+def _tell_end(store: Any, rank: int) -> None:
+    with contextlib.suppress(RuntimeError):
+        store.set(f"modular_converter/process/{rank}/end", "")
+
+
+def ended_processes(store: Any, ranks: Iterable[int], killed_only: bool) -> list[int]:
+    """Those of these processes, on this host, that have ended.
+
+    Args:
+        killed_only: leave those out that came to their end by themselves.
+    """
+    found = []
+    for rank in ranks if hasattr(os, "pidfd_open") else ():
+        place = f"modular_converter/process/{rank}"
+        if not store.check([place]):
+            continue
+        number, _, host = store.get(place).decode().partition(" ")
+        if host == _HERE and _is_gone(int(number)) and not (killed_only and store.check([f"{place}/end"])):
+            found.append(rank)
+    return found
+
+
+def _is_gone(process: int) -> bool:
+    """Also of a process for whose end its parent has not looked yet."""
+    if process not in _HANDLES:
+        try:
+            _HANDLES[process] = os.pidfd_open(process)
+        except ProcessLookupError:
+            _HANDLES[process] = -1
+    handle = _HANDLES[process]
+    if handle >= 0:
+        look = select.poll()
+        look.register(handle, select.POLLIN)
+        return bool(look.poll(0))
+    return True
