@@ -7,7 +7,7 @@ import time
 import torch.distributed as dist
 
 from modular_converter.parallel import parallelize
-from modular_converter.parallel.engine.group import same_calls
+from modular_converter.parallel.engine.group import let_go
 from tests.parallel.settings_script import call, llama
 
 
@@ -18,7 +18,7 @@ def fails(*_):
 if __name__ == "__main__":
     dist.init_process_group("gloo")
     model = parallelize(llama(), layout=sys.argv[1], device="cpu", probe=False)
-    same_calls.REFUSED_LIMIT_S, own = 1.0, dist.get_rank()
+    let_go.REFUSED_LIMIT_S, own = 1.0, dist.get_rank()
     handle = model.model.layers[0].post_attention_layernorm.register_forward_pre_hook(fails) if own else None
     start = time.monotonic()
     try:

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from modular_converter.parallel import Pipeline, Training, parallelize
-from modular_converter.parallel.engine.group import same_calls, sharded_model
+from modular_converter.parallel.engine.group import let_go, sharded_model
 from tests.parallel.settings_script import IDS, llama
 
 
@@ -37,7 +37,7 @@ def main(case, layout):
         parts = list(model.model.layers[0].input_layernorm.modules())
         run = model.full_state_dict if case == "state" else lambda: model(input_ids=IDS)
     run()
-    same_calls.REFUSED_LIMIT_S = 1.0
+    let_go.REFUSED_LIMIT_S = 1.0
     if alone and case == "state":
         sharded_model.whole_state = fails
     elif alone and case == "gone":

@@ -64,7 +64,7 @@ from modular_converter.parallel.engine.group.process_grid import (
     refuse_options,
     spread_over_data,
 )
-from modular_converter.parallel.engine.group.same_calls import CALLS, called_by_all, refuse_other_options
+from modular_converter.parallel.engine.group.same_calls import called_by_all, refuse_other_options
 from modular_converter.parallel.engine.group.same_settings import SameSettings, compared_call, with_new_parts
 from modular_converter.parallel.engine.group.sharded_model import (
     Sharded,
@@ -220,8 +220,7 @@ def parallelize_here(given: Arguments) -> Any:
         if given.training and given.training.compile:
             model.__dict__[IN_COMPILED] = parts
         PATCHES.enter(model)
-    settings = SameSettings(model, grid)
-    model.__dict__.update({WATCHED: settings, CALLS: settings.calls})
+    model.__dict__[WATCHED] = SameSettings(model, grid)
     if said is not None:
         print_usage(model, share, f"this process's share of {grid.everyone.size}", model._figures(), said)
     return model

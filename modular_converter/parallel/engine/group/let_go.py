@@ -2,7 +2,7 @@
 
 torch lets a process wait in a collective until the limit of its group, half an hour. While processes compute together
 (`Block`), a thread looks each second whether one of them has left; if this one does not follow in
-``same_calls.REFUSED_LIMIT_S``, it closes the connections of their groups, so that all collectives end with an error.
+``REFUSED_LIMIT_S``, it closes the connections of their groups, so that all collectives end with an error.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -25,9 +25,8 @@ from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.torch_private import default_store, world
 
 
-if TYPE_CHECKING:
-    from modular_converter.parallel.engine.group.same_calls import CallsOfAll
-
+# Seconds in which a process that has left a call, or was refused something, must go on as the others do.
+REFUSED_LIMIT_S = 5.0
 # Seconds between two looks.
 LOOK_S = 1.0
 # A message that nobody sends.
@@ -35,6 +34,16 @@ _TAG = 2**31 - 7
 _BLOCKS: list[Block] = []
 _THREADS: list[threading.Thread] = []
 _END = threading.Event()
+
+
+class Calls(Protocol):
+    """What `Block` looks at: see ``CallsOfAll``."""
+
+    key: str
+    ranks: list[int]
+
+    def of_left(self, store: Any) -> ApplyError | None:
+        """The error about a process that has left, or has ended."""
 
 
 class Block:
@@ -47,10 +56,10 @@ class Block:
         found: why its collectives were ended; None if they were not.
     """
 
-    def __init__(self, calls: Sequence[CallsOfAll]) -> None:
+    def __init__(self, calls: Sequence[Calls]) -> None:
         self.calls, self.since, self.found = calls, 0.0, None
 
-    calls: Sequence[CallsOfAll]
+    calls: Sequence[Calls]
     since: float
     found: ApplyError | None
 
@@ -67,11 +76,11 @@ class Block:
             if self.found is not None and error is None:  # a GPU's collective that was ended may leave any numbers
                 raise self.found
 
-    def look(self, store: Any, limit_s: float) -> None:
-        """End this block's collectives if a process has left it, and this one has not followed in ``limit_s``."""
+    def look(self, store: Any) -> None:
+        """End this block's collectives if a process has left it, and this one has not followed in ``REFUSED_LIMIT_S``."""
         found = next((one for call in self.calls if (one := call.of_left(store))), None)
         self.since = (self.since or time.monotonic()) if found else 0.0
-        if found and self.found is None and time.monotonic() - self.since >= limit_s and self in _BLOCKS:
+        if found and self.found is None and time.monotonic() - self.since >= REFUSED_LIMIT_S and self in _BLOCKS:
             self.found = found
             for call in self.calls:
                 store.set(f"{call.key}/broken", str(found))
@@ -80,18 +89,16 @@ class Block:
 
 def _watch() -> None:
     """Look at each block that takes a while."""
-    from modular_converter.parallel.engine.group import same_calls
-
     known: tuple[Any, Any] | None = None
     before: set[Block] = set()
-    while not _END.wait(min(LOOK_S, same_calls.REFUSED_LIMIT_S / 2)):
+    while not _END.wait(min(LOOK_S, REFUSED_LIMIT_S / 2)):
         now = {*_BLOCKS}
         with contextlib.suppress(RuntimeError, ValueError):  # the group has ended
             for block in now & before:
                 store = default_store()
                 if known is None or known[0] is not store:
                     known = store, store.clone()  # a store makes its threads wait for each other
-                block.look(known[1], same_calls.REFUSED_LIMIT_S)
+                block.look(known[1])
         before = now
 
 

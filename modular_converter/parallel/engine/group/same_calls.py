@@ -19,6 +19,7 @@ from weakref import WeakSet
 import torch
 import torch.distributed as dist
 
+from modular_converter.parallel.engine.group import let_go
 from modular_converter.parallel.engine.group.let_go import Block, ended_processes, tell_process
 from modular_converter.parallel.errors import ApplyError, one_line
 from modular_converter.parallel.modules import is_plain
@@ -105,8 +106,6 @@ def _withdraw(name: str, met: int, rank: int) -> None:
 
 # Seconds in which all must begin a call: those of a collective of NCCL.
 CALL_LIMIT_S = 600.0
-# Seconds in which a process that has left a call, or was refused something, must go on as the others do.
-REFUSED_LIMIT_S = 5.0
 _MADE: Counter[str] = Counter()
 """The number of models that processes have made, by their ranks."""
 _CALLS: WeakSet[CallsOfAll] = WeakSet()
@@ -253,7 +252,7 @@ class CallsOfAll:
     def _wait(self, place: str, term: int, refused: Exception | None) -> None:
         """Until the last process begins. Raises ``ApplyError``, also that of this process, if one does not come."""
         store, start = default_store(), time.monotonic()
-        told = start + REFUSED_LIMIT_S
+        told = start + let_go.REFUSED_LIMIT_S
         while not store.check([f"{place}/go"]):
             now = time.monotonic()
             if now > told:
@@ -268,12 +267,15 @@ class CallsOfAll:
         store = default_store()
         if store.check([f"{self.key}/broken"]):
             return ApplyError(store.get(f"{self.key}/broken").decode())
+        found = self._refused(store)
+        alone = len(found) < len(self.ranks)  # else the same has happened to all
+        others = [note[2:] for rank, note in found.items() if rank != self.own]
+        if others and alone:
+            return _alone(*others[0])
         if ended := ended_processes(store, self.ranks, killed_only=False):
             return _has_ended(ended[0])
-        found = self._refused(store)
-        if found and len(found) < len(self.ranks):  # else the same has happened to all
-            rank = next((rank for rank in found if rank != self.own), self.own)
-            return _alone(*found[rank][2:])
+        if found and alone:
+            return _alone(*found[self.own][2:])
         if waited_s > CALL_LIMIT_S:
             return ApplyError(
                 f"not all of processes {self.ranks} have called the model within {CALL_LIMIT_S:.0f} s, and this one has"

@@ -21,7 +21,15 @@ from modular_converter.parallel.engine.base.settings import pickled, settings_ch
 from modular_converter.parallel.engine.base.weights_there import stored_there
 from modular_converter.parallel.engine.group.kept_gathered import WATCHED, end_broken, keeps_gathered
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid, refuse_sparse, refuse_tables
-from modular_converter.parallel.engine.group.same_calls import CallsOfAll, Marks, digest_of, everywhere, meet, together
+from modular_converter.parallel.engine.group.same_calls import (
+    CALLS,
+    CallsOfAll,
+    Marks,
+    digest_of,
+    everywhere,
+    meet,
+    together,
+)
 from modular_converter.parallel.engine.group.share_tensors import note_writes
 from modular_converter.parallel.engine.group.spread import (
     free_gathered,
@@ -212,7 +220,7 @@ class SameSettings:
 
     def __init__(self, model: torch.nn.Module, grid: ProcessGrid) -> None:
         group = grid.everyone if grid.layout.shards > 1 else grid.group
-        self.calls = CallsOfAll(dist.get_process_group_ranks(group.group))
+        self.calls = model.__dict__[CALLS] = CallsOfAll(dist.get_process_group_ranks(group.group))
         # The processes of a data rank have the same batch.
         self.marks, self.part = Marks(), grid.data_rank
         self.has_equals = grid.group.size > 1 or grid.context is not None
