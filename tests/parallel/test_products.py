@@ -102,9 +102,8 @@ def test_stages_compute_in_another_type(staged):
 
 @pytest.mark.slow
 def test_a_result_of_nothing_but_nan_ends_all_stages(staged):
-    assert [said[:60] for said in staged["broken"]] == [
-        "ApplyError: ['logits'] of the output is all NaN: it uses val"
-    ] * 4
+    assert len(staged["broken"]) == 4
+    assert all("ApplyError: ['logits'] of the output is all NaN: it uses val" in said for said in staged["broken"])
 
 
 @pytest.mark.slow
@@ -132,7 +131,7 @@ WRONG = {
     "a divided backward": "schedule='ZBVZeroBubble' in a layout: choose from GPipe, 1F1B",
     "compiled stages": "compile= does not go with stages (tp2.pp2): leave it out",
     "stages of no library": "has no configuration of transformers",
-    "other batches": "processes 0 and 1 divide the same layers, stages or sequences and were given different batches",
+    "other batches": "divide the same layers, stages or sequences and were given different batches",
 }
 
 
