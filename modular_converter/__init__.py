@@ -22,7 +22,7 @@ _PUBLIC = {
     "Finding": "findings",
     "Location": "findings",
     "Severity": "findings",
-    "Conversion": "convert.conversion",
+    "Conversion": "findings",
 }
 
 __all__ = [

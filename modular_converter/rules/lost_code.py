@@ -1,6 +1,4 @@
-"""Code that no generated file has, or another than is meant; and names in `__all__` and in other lists of classes, which
-generated files lack or do not list.
-"""
+"""Code that no generated file has, or another than is meant, and names in `__all__` that generated files lack."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings that a project or a profile writes, and comments `# modular: ignore`."""
+"""Settings that a project or a profile writes, and comments by which an author silences findings."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What fails without a mistake in the modular file: the formatter, and the tool itself; and generated texts that would fail when
-they are imported.
-"""
+"""Generated texts that would fail when they are imported, and failures of the formatter and of the tool itself."""
 
 from __future__ import annotations
 
