@@ -455,5 +455,11 @@ def _line_end(text: str) -> str:
 @functools.lru_cache(maxsize=1024)
 def _index_of(content: bytes, path: str, has_ignores: bool) -> Module:
     """The index of a text. It depends on the text alone, so `--watch` reads the tree again without parsing it again."""
+    return replace(_statements_of(content, has_ignores), path=path)
+
+
+@functools.lru_cache(maxsize=1024)
+def _statements_of(content: bytes, has_ignores: bool) -> Module:
+    """The same for whatever path: two trees that are compared have most texts in both."""
     text = content.decode("utf-8")
-    return index_module(without_ignore_comments(text) if has_ignores else text, path)
+    return index_module(without_ignore_comments(text) if has_ignores else text, "")
