@@ -49,10 +49,7 @@ def changes_of_model(model: str, old: ModelFacts, new: ModelFacts) -> list[Model
     """The changes of a model, each once, in the order of its files."""
     found: dict[ModelChange, None] = {}
     for name, before in old.files.items():
-        after = new.files.get(name)
-        if after is None:
-            after = FileFacts(before.path, (), 1, {})
-        found.update(dict.fromkeys(_file(model, before, after, new)))
+        found.update(dict.fromkeys(_file(model, before, new.files.get(name), new)))
     for kind, was in old.renamings.items():
         now = new.renamings.get(kind, was)
         if now.text != was.text:
@@ -71,20 +68,22 @@ def _joined(found: Mapping[ModelChange, None]) -> list[ModelChange]:
     return list(best.values())
 
 
-def _file(model: str, old: FileFacts, new: FileFacts, whole: ModelFacts) -> Iterator[ModelChange]:
+def _file(model: str, old: FileFacts, new: FileFacts | None, whole: ModelFacts) -> Iterator[ModelChange]:
+    """The changes of a file. What it had may be in another file now; that is told where users find another thing there."""
     elsewhere = {name for file in whole.files.values() for name in file.exported}
     for name in old.exported:
         if name not in elsewhere:
-            place = CodePlace(new.path, new.line)
+            place = CodePlace(new.path, new.line) if new is not None else CodePlace(whole.init, 1)
             yield ModelChange("export-removed", model, place, f"no longer exports `{name}`", name)
+    moved = {name: one for file in whole.files.values() for name, one in file.classes.items()}
     for name, before in old.classes.items():
-        after = new.classes.get(name)
+        after = (new.classes.get(name) if new is not None else None) or moved.get(name)
         if after is not None:
-            yield from _class(model, before, after, new.path)
+            yield from _class(model, before, after)
 
 
-def _class(model: str, old: PublicClass, new: PublicClass, path: str) -> Iterator[ModelChange]:
-    here = CodePlace(path, new.line, new.name)
+def _class(model: str, old: PublicClass, new: PublicClass) -> Iterator[ModelChange]:
+    here = new.place
     if old.state is not None and new.state is not None:
         yield from compare_states(model, old.state, new.state)
     for name in old.bases:
@@ -127,6 +126,13 @@ def _settings(model: str, old: PublicClass, new: PublicClass, here: CodePlace) -
                 f"changes the default of `{name}` from `{for_message(before.text)}` to `{for_message(after.text)}`"
             )
             yield ModelChange("setting-default", model, after.place, message, name)
+    for name, setting in old.aliases.items():
+        other = new.aliases.get(name, "")
+        if other != new.aliases.get(setting, setting) and name not in new.fields and not new.holds(name):
+            place = new.variables[ALIASES].place if ALIASES in new.variables else here
+            done = f"the name `{name}` no longer stands for the setting `{setting}`"
+            message = f"{done}, but for `{other}`" if other else done
+            yield ModelChange("setting-removed", model, place, message, name)
     was, now = old.variables.get(MODEL_TYPE), new.variables.get(MODEL_TYPE)
     if was is not None and now is not None and was.text != now.text:
         message = f"changes `model_type` from {was.text} to {now.text}"

@@ -30,10 +30,12 @@ from modular_converter.breaking.values import (
     Partial,
     Value,
     either,
+    formatted,
     is_configuration,
     is_module,
     key_text,
     mapping,
+    name_of,
     plain,
     truth,
 )
@@ -130,7 +132,7 @@ def _combined(op: ast.AST, left: Value, right: Value, node: ast.expr) -> Value:
         return Expression(text, isinstance(op, (ast.IsNot, ast.NotEq)))
     one, other = plain(left), plain(right)
     if one is NOT_KNOWN or other is NOT_KNOWN:
-        return Expression(text)
+        return Expression(text, name=name_of(op, left, right))
     try:
         found = compute(one, other)
     except Exception:  # whatever a stranger's values do
@@ -207,31 +209,44 @@ def _comprehension(
     run: LibraryInterpreter, node: ast.ListComp | ast.GeneratorExp | ast.SetComp, frame: Frame
 ) -> Value:
     items: list[Value] = []
-    _turn(run, node.generators, 0, frame, lambda: items.append(run.evaluate(node.elt, frame)))
+
+    def add(is_certain: bool) -> None:
+        value = run.evaluate(node.elt, frame)
+        items.append(value if is_certain or not is_module(value) else either(value, NONE))
+
+    _turn(run, node.generators, 0, frame, add)
     return Items([(str(number), one) for number, one in enumerate(items)])
 
 
 def _dict_comprehension(run: LibraryInterpreter, node: ast.DictComp, frame: Frame) -> Value:
     items: list[tuple[str, Value]] = []
 
-    def add() -> None:
-        items.append((key_text(run.evaluate(node.key, frame)), run.evaluate(node.value, frame)))
+    def add(is_certain: bool) -> None:
+        key, value = key_text(run.evaluate(node.key, frame)), run.evaluate(node.value, frame)
+        items.append((key, value if is_certain or not is_module(value) else either(value, NONE)))
 
     _turn(run, node.generators, 0, frame, add)
     return Items(items, is_mapping=True)
 
 
 def _turn(
-    run: LibraryInterpreter, generators: list[ast.comprehension], depth: int, frame: Frame, add: Callable[[], None]
+    run: LibraryInterpreter,
+    generators: list[ast.comprehension],
+    depth: int,
+    frame: Frame,
+    add: Callable[[bool], None],
+    is_certain: bool = True,
 ) -> None:
+    """Call `add` for each turn of a comprehension, with whether its tests are known to hold."""
     if depth == len(generators):
-        add()
+        add(is_certain)
         return
     one = generators[depth]
     for item in run.turns(run.evaluate(one.iter, frame)):
         run.assign(one.target, item, frame)
-        if all(truth(run.evaluate(test, frame)) is not False for test in one.ifs):
-            _turn(run, generators, depth + 1, frame, add)
+        tests = [truth(run.evaluate(test, frame)) for test in one.ifs]
+        if False not in tests:
+            _turn(run, generators, depth + 1, frame, add, is_certain and None not in tests)
 
 
 def _subscript(run: LibraryInterpreter, node: ast.Subscript, frame: Frame) -> Value:
@@ -355,7 +370,8 @@ def _method(
     if isinstance(holder, External) and method == "__init__" and isinstance(instance, ObjectValue):
         run.initialise(replace(instance, ancestors=Ancestors((holder,))), 0, arguments[1:], named)
         return NONE
-    return run.method(holder, method, arguments, named)
+    made = formatted(holder, arguments, named) if method == "format" else None
+    return made if made is not None else run.method(holder, method, arguments, named)
 
 
 def _change_items(holder: Items, method: str, arguments: list[Value]) -> Value | None:

@@ -5,6 +5,7 @@ library renames the entries of checkpoints as it loads and saves them, by tables
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import hashlib
 import inspect
@@ -41,9 +42,11 @@ _DOCUMENTED = re.compile(r"^[ \t]*(\w+)[ \t]*\((?=[^\n]*(?:optional|`|\*))[^\n]*
 MODEL_TYPE = "model_type"
 ALIASES = "attribute_map"
 """The variable of a configuration with the other names of its settings."""
-LOADING = re.compile(r"_tied_weights_keys|_keys_to_ignore\w*|_dynamic_tied_weights_keys|_keep_in_fp32_modules\w*")
+LOADING = re.compile(
+    r"_tied_weights_keys|_keys_to_ignore\w*|_dynamic_tied_weights_keys|_keep_in_fp32_modules\w*|base_model_prefix"
+)
 """Variables of a model that say how a checkpoint is loaded."""
-PLANS = re.compile(r"_tp_plan|_pp_plan|_ep_plan|base_model_\w+_plan|_no_split_modules|_skip_keys_device_placement")
+PLANS = re.compile(r"(base_model)?_\w+_plan|_no_split_modules|_skip_keys_device_placement")
 """Variables that say how a model is divided among devices."""
 _PUBLIC = re.compile(r"__init__|__call__|[^_]\w*")
 
@@ -96,7 +99,7 @@ class PublicClass:
     """What a class promises, with what it has from its bases in the package."""
 
     name: str
-    line: int
+    place: CodePlace
     is_configuration: bool
     ancestors: Ancestors
     methods: Mapping[str, Signature]
@@ -111,13 +114,17 @@ class PublicClass:
     """Of a model: what its state dict holds."""
 
     @property
-    def aliases(self) -> frozenset[str]:
-        """Of a configuration: the names that stand for settings of another name."""
+    def aliases(self) -> dict[str, str]:
+        """Of a configuration: the names that stand for settings of another name, with these."""
         written = self.variables.get(ALIASES)
         statement = parse(f"({written.text})").body[0] if written is not None else None
         node = statement.value if isinstance(statement, ast.Expr) else None
-        keys = node.keys if isinstance(node, ast.Dict) else ()
-        return frozenset(str(one.value) for one in keys if isinstance(one, ast.Constant))
+        pairs = zip(node.keys, node.values) if isinstance(node, ast.Dict) else ()
+        return {
+            str(one.value): str(other.value)
+            for one, other in pairs
+            if isinstance(one, ast.Constant) and isinstance(other, ast.Constant)
+        }
 
     @property
     def bases(self) -> tuple[str, ...]:
@@ -150,6 +157,8 @@ class ModelFacts:
     """A model: its files by name."""
 
     files: Mapping[str, FileFacts]
+    init: str
+    """The `__init__.py` of its folder; that of the folder of models where it has none."""
     renamings: Mapping[str, Renaming]
     """Type of model -> how the entries of its checkpoints are renamed."""
     reads: Mapping[str, str]
@@ -181,6 +190,11 @@ class ModelTree:
         """The Python files of a model's folder."""
         return [os.path.join(folder, name) for name in self.names.get(os.path.basename(folder), ())]
 
+    def told_of(self, model: str) -> list[str]:
+        """The names of the files of a model of which facts are told."""
+        settings = self.library.settings
+        return [one for one in self.names.get(model, ()) if split_stem(one.removesuffix(".py"), settings)]
+
     def hash(self, name: str) -> str:
         """The hash of a file by its name below the folder of the package; "" for one that is missing or unreadable."""
         if name not in self._hashes:
@@ -196,14 +210,12 @@ class ModelTree:
         library.observations = observations = Observations()
         reader = _Reader(Interpreter(self._names_in_files, self.models, self.files_in))
         files = {}
-        for path in self.files_in(os.path.join(self.models, model)):
-            name = os.path.basename(path)
-            if split_stem(name.removesuffix(".py"), library.settings):
-                try:
-                    files[name] = reader.file(path)
-                except ConversionError:  # the check of the file tells of it
-                    continue
-        return ModelFacts(files, dict(self._renamings(files)), observations.reads)
+        for name in self.told_of(model):
+            with contextlib.suppress(ConversionError):  # the check of the file tells of it
+                files[name] = reader.file(os.path.join(self.models, model, name))
+        folder = model if "__init__.py" in self.names.get(model, ()) else ""
+        init = os.path.join(self.models, folder, "__init__.py")
+        return ModelFacts(files, init, dict(self._renamings(files)), observations.reads)
 
     def _renamings(self, files: Mapping[str, FileFacts]) -> Iterator[tuple[str, Renaming]]:
         path = tables_path(self.models)
@@ -231,9 +243,8 @@ class _Reader:
         )
         found = {}
         for name in exported:
-            statement = module.definitions.get(name)
-            cls = self._run.names.class_named(path, name) if statement is not None else None
-            if cls is not None and cls.path == path:  # also by another name: `OldModel = NewModel`
+            cls = self._run.names.class_named(path, name)  # also by another name, and of another file
+            if cls is not None:
                 found[name] = self._class(cls)
         return FileFacts(path, tuple(exported), listed.line if listed is not None else 1, found)
 
@@ -253,7 +264,7 @@ class _Reader:
         is_model = any(one.short_name == self._run.names.library.settings.model_base for one in ancestors[1:])
         return PublicClass(
             cls.name,
-            cls.line,
+            CodePlace(cls.path, cls.line, cls.name),
             ancestors.is_configuration,
             ancestors,
             whole.methods,
@@ -272,7 +283,7 @@ class _Reader:
                 place = CodePlace(cls.path, cls.above + node.lineno, cls.name)
                 parameters = tuple(_parameters(node, Method(node).instance, written))
                 methods[name] = Signature(place, parameters, _words_of(node.decorator_list), is_attribute)
-        return _Own(methods, dict(_fields(cls, methods, written)), dict(_variables(cls)))
+        return _Own(methods, dict(_fields(cls, methods, written)), dict(_variables(cls, written)))
 
     def _state(self, cls: ClassValue, ancestors: Sequence[ClassValue | External]) -> Node:
         before = self._run.lasting_writes
@@ -301,10 +312,10 @@ class _Reader:
 
 
 def _default_text(run: Interpreter, frame: Frame, node: ast.expr) -> str:
-    """A default as it is compared: a constant of the module, or a sum of numbers, by its value."""
+    """An expression as it is compared: a constant of the module, or a sum, by its value."""
     if isinstance(node, (ast.Name, ast.BinOp)):
         value = plain(run.evaluate(node, frame))
-        if isinstance(value, (int, float, str, tuple, list)):
+        if isinstance(value, (int, float, str, tuple, list, dict)):
             return repr(value)
     return ast.unparse(node)
 
@@ -341,10 +352,10 @@ def _parameters(node: Function, instance: str, written: Callable[[ast.expr], str
             yield MethodParameter(parameter.name, kind, default)
 
 
-def _variables(cls: ClassValue) -> Iterator[tuple[str, Written]]:
+def _variables(cls: ClassValue, written: Callable[[ast.expr], str]) -> Iterator[tuple[str, Written]]:
     for name, value in cls.variables.items():
         if name in (MODEL_TYPE, ALIASES) or LOADING.fullmatch(name) or PLANS.fullmatch(name):
-            yield name, Written(ast.unparse(value), CodePlace(cls.path, cls.above + value.lineno, cls.name))
+            yield name, Written(written(value), CodePlace(cls.path, cls.above + value.lineno, cls.name))
 
 
 def _fields(

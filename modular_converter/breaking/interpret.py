@@ -360,7 +360,9 @@ class StatementInterpreter(abc.ABC):
         elif isinstance(node, (ast.For, ast.AsyncFor)):
             self._for(node, frame)
         elif isinstance(node, (ast.While, ast.With, ast.AsyncWith)):
+            outer = frame.has_left
             self.body(node.body, frame)
+            frame.has_left = outer if isinstance(node, ast.While) else frame.has_left
         elif isinstance(node, ast.Match):
             return self._match(node, frame)
         elif isinstance(node, ast.Try):
@@ -370,11 +372,17 @@ class StatementInterpreter(abc.ABC):
             return self._doubts == 0
         elif isinstance(node, ast.Delete):
             self._delete(node, frame)
+        elif isinstance(node, ast.Import):
+            for one in node.names:
+                bound = one.asname or one.name.partition(".")[0]
+                frame.names[bound] = External(one.name if one.asname else bound)
         elif isinstance(node, ast.ImportFrom):
             for one in node.names:
                 found = self.names.imported(frame.path, "." * node.level + (node.module or ""), one.name)
                 if isinstance(found, (ClassValue, FunctionValue, External)):
                     frame.names[one.asname or one.name] = found
+        elif isinstance(node, ast.Break):
+            frame.has_left = frame.has_left or self._doubts == 0 or None
         elif isinstance(node, FUNCTIONS):
             frame.names[node.name] = FunctionValue(frame.path, node, frame.above, closure=dict(frame.names))
         return isinstance(node, (ast.Raise, ast.Break, ast.Continue)) and self._doubts == 0
@@ -415,9 +423,17 @@ class StatementInterpreter(abc.ABC):
         return any(self._statement(one, frame) for one in statements)
 
     def _for(self, node: ast.For | ast.AsyncFor, frame: Frame) -> None:
+        outer, frame.has_left = frame.has_left, False
         for item in self.turns(self.evaluate(node.iter, frame)):
             self.assign(node.target, item, frame)
             self.body(node.body, frame)
+            if frame.has_left:
+                break
+        else:
+            self._doubts += (in_doubt := frame.has_left is None)
+            self.body(node.orelse, frame)
+            self._doubts -= in_doubt
+        frame.has_left = outer
 
     def turns(self, value: Value) -> list[Value]:
         """The values that a loop variable has, as far as they differ."""

@@ -209,3 +209,5 @@ class Frame:
     instance: ObjectValue | None = None
     owner: ClassValue | None = None
     returned: list[Value] = field(default_factory=list)
+    has_left: bool | None = False
+    """Whether the loop that is followed has ended with `break`; None where that is not known."""

@@ -41,7 +41,7 @@ class BreakingResult(NamedTuple):
     groups: Sequence[CauseGroup] = ()
     findings: Sequence[Finding] = ()
     models: int = 0
-    """The number of models that both trees have."""
+    """The number of models of the older tree that were compared."""
     incomplete: bool = False
     """Whether something could not be compared."""
 
@@ -70,8 +70,8 @@ def compare_trees(options: BreakingOptions) -> BreakingResult:
         answers = KeptAnswers(options.cache, f"{key} {old.models} {models}" if key else "")
         edits = edits_of(options.against, models, entry.followed)
         new, failures = newer_tree(selection.paths, models, settings, options.cache, edits, answers)
-        shared = sorted(old.names.keys() & new.names.keys())
-        if not shared:
+        shared = sorted(model for model in old.names if model in new.names or old.told_of(model))
+        if new.names.keys().isdisjoint(shared):
             reason = f"it has no model of those in {models}"
             return BreakingResult(findings=[input_files.unknown_older_tree(options.against, reason)], incomplete=True)
         known, made = _compared(shared, old, new, entry, settings.workers)
@@ -116,7 +116,8 @@ def _of_models(models: Iterable[str], trees: tuple[ModelTree, ModelTree], progre
 
 def _of_model(model: str, old: ModelTree, new: ModelTree) -> _Known:
     facts = new.facts(model)
-    reads = _named(facts.reads, new)
+    own = {os.path.join(new.models, model, name) for tree in (old, new) for name in tree.told_of(model)}
+    reads = _named(own.union(facts.reads), new)  # also those that only one tree has
     if all(old.hash(name) == given for name, given in reads.items()):
         return _Known((), reads, reads)
     before = old.facts(model)

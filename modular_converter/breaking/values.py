@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -50,6 +50,8 @@ class Expression:
     value: object = NOT_KNOWN
     may_be_module: bool = False
     """Whether it is the result of a call that was not followed."""
+    name: str = ""
+    """Of a text of which only a part is known: the text with `*` for the rest."""
 
     @property
     def is_known(self) -> bool:
@@ -327,9 +329,46 @@ def plain(value: Value) -> object:
 
 
 def key_text(value: Value) -> str:
-    """The text of a name or a key; `*` for one that is not known."""
+    """The text of a name or a key, with `*` for what is not known of it."""
     known = plain(value)
-    return "*" if known is NOT_KNOWN else str(known)
+    return (isinstance(value, Expression) and value.name) or "*" if known is NOT_KNOWN else str(known)
+
+
+class _InPlace(str):
+    """A text that stands in a place of another, whatever its format."""
+
+    __slots__ = ()
+
+    def __format__(self, _: str) -> str:
+        return str(self)
+
+
+_PLACE = re.compile(r"%[-#0 +]*\d*(?:\.\d+)?[a-zA-Z]")
+
+
+def name_of(op: ast.AST, left: Value, right: Value) -> str:
+    """The name that `"part_" + str(n)` or `"part_%d" % n` makes, with `*` for what is not known; "" for no text."""
+    sides = plain(left), plain(right)
+    is_named = any(isinstance(one, Expression) and one.name for one in (left, right))
+    if isinstance(op, ast.Add) and (is_named or any(isinstance(one, str) for one in sides)):
+        return key_text(left) + key_text(right)
+    if not isinstance(op, ast.Mod) or not isinstance(sides[0], str):
+        return ""
+    values = map(key_text, [one for _, one in right.items] if isinstance(right, Items) else [right])
+    return _PLACE.sub(lambda _: next(values, "*"), sides[0])
+
+
+def formatted(holder: Value, arguments: Sequence[Value], named: Mapping[str, Value]) -> Expression | None:
+    """`"part_{}".format(n)`, as a name with `*` for what is not known; None where this is no text."""
+    template = plain(holder)
+    if not isinstance(template, str):
+        return None
+    texts = [_InPlace(key_text(one)) for one in arguments]
+    try:
+        name = template.format(*texts, **{key: _InPlace(key_text(one)) for key, one in named.items()})
+    except (AttributeError, LookupError, TypeError, ValueError):  # whatever a stranger's text asks for
+        return None
+    return Expression(f"{holder.text}.format({', '.join(texts)})", name=name)
 
 
 def mapping(value: Value) -> Items | None:

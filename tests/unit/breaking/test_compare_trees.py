@@ -166,6 +166,57 @@ def test_what_is_told(case: str, published: Path, zoo: Path) -> None:
         assert str(finding["path"]).endswith(("llama/modeling_llama.py", "llama/configuration_llama.py"))
 
 
+MODELING, CONFIGURATION = "modeling_llama.py", "configuration_llama.py"
+MAPPED = '    attribute_map = {"n_embd": "hidden_size"}\n'
+FORMERLY_SILENT = {
+    "a prefix": (MODELING, "    config: L", '    base_model_prefix = "a"\n    config: L', '    base_model_prefix = "b"\n    config: L', "changes `base_model_prefix` in `LlamaModel`: 1 model"),
+    "another plan": (MODELING, "    config: L", "    _fsdp_plan = {}\n    config: L", '    _fsdp_plan = {"a": "b"}\n    config: L', "changes `_fsdp_plan` in `LlamaModel`: 1 model"),
+    "a constant": (MODELING, "class LlamaModel(PreTrainedModel):\n", 'TIED = {"a": "b"}\n\n\nclass LlamaModel(PreTrainedModel):\n    _tied_weights_keys = TIED\n', 'TIED = {}\n\n\nclass LlamaModel(PreTrainedModel):\n    _tied_weights_keys = TIED\n', "changes `_tied_weights_keys` in `LlamaModel`: 1 model"),
+    "a name of a setting": (CONFIGURATION, "    hidden_size: i", MAPPED + "    hidden_size: i", "    hidden_size: i", "the name `n_embd` no longer stands for the setting `hidden_size` in `LlamaConfig`"),
+    "a name of another setting": (CONFIGURATION, "    hidden_size: i", MAPPED + "    hidden_size: i", MAPPED.replace("hidden", "other") + "    hidden_size: i", "the name `n_embd` no longer stands for the setting `hidden_size`, but for `other_size` in"),
+    "a setting renamed below its name": (CONFIGURATION, "    hidden_size: i", MAPPED + "    hidden_size: i", '    attribute_map = {"n_embd": "width", "hidden_size": "width"}\n    width: i', ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FORMERLY_SILENT)
+def test_what_names_and_constants_stand_for_is_told(case: str, zoo: Path, tmp_path: Path) -> None:
+    file, place, before, after, message = FORMERLY_SILENT[case]
+    edit(zoo, file, place, before)
+    shutil.copytree(zoo, tmp_path / "older" / "zoo")
+    edit(zoo, file, before, after)
+    found = [str(one["message"]) for one in told(zoo, tmp_path / "older" / "zoo", "llama") if one["code"] != "MC621"]
+    assert len(found) == bool(message)
+    assert not found or found[0].startswith(message)
+
+
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_a_model_that_is_gone_is_told(is_folder: bool, published: Path, zoo: Path) -> None:
+    if is_folder:
+        shutil.rmtree(zoo / "models/phi")
+    else:
+        for path in (zoo / "models/phi").glob("mod*.py"):
+            path.unlink()
+    found = told(zoo, published)
+    assert [one["message"] for one in found if "Model" in str(one["message"])] == [
+        "no longer exports `PhiModel`: 1 model (phi)"
+    ]
+    assert {one["code"] for one in found} == {"MC611"}
+    assert all(str(one["path"]).endswith("models/__init__.py") for one in found)
+
+
+@pytest.mark.parametrize("rest", ['from .core import LlamaModel\n\n\n__all__ = ["LlamaModel"]\n', "__all__ = []\n"])
+def test_a_class_in_another_file_is_compared(rest: str, published: Path, zoo: Path) -> None:
+    name = "core.py" if "core" in rest else "modeling_core.py"
+    text = (zoo / "models/llama/modeling_llama.py").read_text()
+    (zoo / "models/llama" / name).write_text(
+        text.replace("self.o_proj", "self.out_proj").replace("past=None", "past=0")
+    )
+    (zoo / "models/llama/modeling_llama.py").write_text(rest)
+    found = told(zoo, published, "llama")
+    assert [one["code"] for one in found] == ["MC603", "MC615"]
+    assert all(str(one["path"]).endswith(name) for one in found)
+
+
 def test_what_a_base_of_all_models_loses_is_one_finding(published: Path, zoo: Path) -> None:
     edit(zoo, "modeling_utils.py", "size=1", "size")
     (finding,) = told(zoo, published)

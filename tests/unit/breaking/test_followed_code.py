@@ -112,6 +112,18 @@ BODIES = {
     "a case for the rest": ('match config.act:\n    case "gelu":\n        self.a = Block()\n    case _:\n        self.c = Block()', {"c.dense.weight": SURE}),
     "no case": ('match config.act:\n    case "gelu":\n        self.a = Block()', {}),
     "cases that are not known": ("match config.other:\n    case 1:\n        self.a = Block()\n    case _:\n        self.c = Block()", {"a.dense.weight": PERHAPS, "c.dense.weight": PERHAPS}),
+    "a package imported in the body": ("import collections\nself.parts = nn.Sequential(collections.OrderedDict(one=Block()))", {"parts.one.dense.weight": SURE}),
+    "a module imported in the body": ("import copy\nimport torch.nn as layers\nself.first = layers.Linear(2, 2, bias=False)\nself.second = copy.deepcopy(self.first)", {"first.weight": SURE, "second.weight": SURE}),
+    "layers by a test that is not known": ("self.layers = nn.ModuleList([Block() for n in range(2) if n in config.other])", {"layers.*.dense.weight": PERHAPS}),
+    "layers by a test that holds": ("self.layers = nn.ModuleList([Block() for n in range(2) if config.depth])", {"layers.*.dense.weight": SURE}),
+    "parts by a test that is not known": ('self.parts = nn.ModuleDict({name: Block() for name in ("one",) if config.other})', {"parts.one.dense.weight": PERHAPS}),
+    "a loop that ends": ('for name in ("a", "b", "c"):\n    if name == "b":\n        break\n    self.add_module(name, Block())\nelse:\n    self.rest = Block()', {"a.dense.weight": SURE}),
+    "a loop that does not end": ('for name in ("a",):\n    while True:\n        break\n    self.add_module(name, Block())\nelse:\n    self.rest = Block()', {"a.dense.weight": SURE, "rest.dense.weight": SURE}),
+    "a loop that may end": ('for name in ("a",):\n    if config.other:\n        break\nelse:\n    self.rest = Block()', {"rest.dense.weight": PERHAPS}),
+    "a name by %": ('for n in range(config.depth):\n    setattr(self, "part_%d" % n, Block())', {"part_*.dense.weight": SURE}),
+    "a name by two %": ('for n in range(config.depth):\n    self.add_module("%s_%02d" % (config.act, n), Block())', {"silu_*.dense.weight": SURE}),
+    "a name by +": ('for n in range(config.depth):\n    setattr(self, "part" + str(n) + "_a", Block())', {"part*_a.dense.weight": SURE}),
+    "a name by format": ('for n in range(config.depth):\n    setattr(self, "part_{:02d}_{}".format(n, config.act), Block())', {"part_*_silu.dense.weight": SURE}),
     "a case with a guard": ('match config.act:\n    case "silu" if config.other:\n        self.a = Block()', {"a.dense.weight": PERHAPS}),
 }  # fmt: skip
 
