@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 
 from modular_converter.parallel.choice.skeleton import META, Guesses
-from modular_converter.parallel.costs import FusedKernels, NotedOperations, PlainInputs, size_of
+from modular_converter.parallel.costs import FusedKernels, KnownResults, NotedOperations, PlainInputs, size_of
 from modular_converter.parallel.errors import AdviceError, ApplyError, BuildError, one_line
 from modular_converter.parallel.shard.collectives import FakeGroup
 from modular_converter.parallel.torch_private import (
@@ -136,12 +136,14 @@ def record_run(
     inputs: Mapping[str, Any],
     groups: Sequence[RecordedGroup],
     trains: bool,
+    known: KnownResults,
 ) -> Recording:
     """Run a model on the meta device, with its backward if it ``trains``.
 
     Args:
         layers: path -> layer.
         groups: of the ranks that the model's layers and its sequences are divided over.
+        known: from earlier runs.
 
     Raises ``ApplyError`` if the model does not run so divided, ``BuildError`` if the run fails without data, ``AdviceError`` if it has too many operations.
     """
@@ -153,7 +155,7 @@ def record_run(
         PlainInputs(),
         FusedKernels(noted.attention),
         META,
-        NotedOperations(noted.operation),
+        NotedOperations(noted.operation, known),
     )
     try:
         with torch.set_grad_enabled(trains), modes[0], modes[1], modes[2], modes[3], modes[4]:

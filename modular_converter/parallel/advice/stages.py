@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Container, Sequence
+from collections.abc import Container, Hashable, Sequence
 from dataclasses import dataclass
 
 from modular_converter.parallel.advice.devices import Device
@@ -33,6 +33,12 @@ class Stage:
 
     segments: tuple[SegmentUse, ...]
     groups: tuple[WeightGroup, ...]
+
+    @functools.cached_property
+    def kind(self) -> Hashable:
+        """Stages of the same kind need the same bytes: the segments of layers alike have their two phases in common."""
+        phases = tuple((id(one.forward), id(one.backward)) for one in self.segments)
+        return phases, tuple(one.kinds for one in self.groups)
 
     @functools.cached_property
     def kept(self) -> float:
@@ -102,7 +108,16 @@ def staged_footprint(
     stages = stages_of(subject, setting, groups)
     held = _held(setting.schedule, setting.layout.pp, setting.chunks, subject.trains)
     sent = sent_bytes(stages)
-    needs = [_of_rank(subject, setting, device, {stages[n]: most for n, most in own.items()}, sent) for own in held]
+    largest: dict[Hashable, list[dict[int, int]]] = {}
+    for own in held:  # of ranks with stages alike, one that holds no more of any than another needs no more
+        others = largest.setdefault(tuple(stages[n].kind for n in own), [])
+        if not any(all(a >= b for a, b in zip(other.values(), own.values())) for other in others):
+            others.append(own)
+    needs = [
+        _of_rank(subject, setting, device, {stages[n]: most for n, most in own.items()}, sent)
+        for others in largest.values()
+        for own in others
+    ]
     return max(needs, key=lambda one: one.weights + one.optimizer + one.peak.size)
 
 

@@ -26,7 +26,7 @@ from modular_converter.parallel.choice.sequence_parallel import (
 )
 from modular_converter.parallel.choice.skeleton import META, Skeleton, assemble_model, skeleton_of
 from modular_converter.parallel.choice.trials import kinds_by_modules, sizes_of_layers
-from modular_converter.parallel.costs import CountRequest, inputs_of, model_of, target_and_config
+from modular_converter.parallel.costs import CountRequest, KnownResults, inputs_of, model_of, target_and_config
 from modular_converter.parallel.errors import ApplyError, BuildError, PlanError
 from modular_converter.parallel.modules import outermost_layers, own_layers, recompute_layers
 from modular_converter.parallel.plans.plan import Plan
@@ -159,6 +159,7 @@ class ModelInQuestion:
     _plans: dict[tuple[str, int], Plan | PlanError] = field(default_factory=dict, repr=False)
     _runs: dict[RunKind, Recordings | PlanError] = field(default_factory=dict, repr=False)
     _uses: dict[tuple[RunKind, int], RunUse] = field(default_factory=dict, repr=False)
+    _results: KnownResults = field(default_factory=dict, repr=False)
 
     @property
     def trains(self) -> bool:
@@ -312,7 +313,7 @@ class ModelInQuestion:
             begin()
         if kind.context > 1:
             ContextParallel(model, context)
-        return record_run(model, dict(named_layers(model)), inputs, (group, context), self.trains)
+        return record_run(model, dict(named_layers(model)), inputs, (group, context), self.trains, self._results)
 
     def _divided(
         self, model: Any, skeleton: Skeleton, group: RecordedGroup, kind: RunKind

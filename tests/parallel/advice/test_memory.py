@@ -94,6 +94,20 @@ def test_never_below_the_truth_and_close_to_it(kind: str, recompute: bool) -> No
     assert peak.size <= 1.15 * truth
 
 
+class Forgetful(dict):
+    def __setitem__(self, key: object, value: object) -> None:
+        """Nothing is known to the next operation."""
+
+
+def test_known_results_of_operations_change_no_recording() -> None:
+    """Nor do they keep alive what a run frees; dropout and the loss have results of several tensors."""
+    subject = question("opt")
+    runs = [subject._run(subject._short[0], 2, subjects.RunKind()) for _ in range(2)]
+    assert any(subject._results.values())
+    subject._results = Forgetful()
+    assert runs == [subject._run(subject._short[0], 2, subjects.RunKind())] * 2
+
+
 @pytest.mark.slow
 def test_the_first_layers_stand_for_all() -> None:
     deep, device = question("llama", num_hidden_layers=9), cluster_of("H100-80GB").device
