@@ -31,6 +31,12 @@ def test_the_table_has_the_situations_of_the_guide() -> None:
         assert word in situations
 
 
+def test_the_tables_of_the_page_agree_on_what_is_predicted() -> None:
+    settings = PAGE.partition("<!-- bench-advise: start -->")[2].partition("| all |")[2].split(" | ")[:5]
+    estimators = PAGE.partition("| ours, all settings |")[2].splitlines()[0].strip("|").split(" | ")
+    assert [one.strip() for one in settings] == [one.strip(" |") for one in estimators]
+
+
 EACH = [pytest.param(*row, id=row[0], marks=[pytest.mark.slow] if number else []) for number, row in enumerate(ROWS)]
 
 
