@@ -74,6 +74,9 @@ TRAINING: tuple[dict[str, Any], ...] = (
     {"layout": "cp2", "rows": 2, "length": 8192},
     {"layout": "cp2", "rows": 2, "length": 8192, "recompute": True},
     {"layout": "tp1", "rows": 2, "length": 8192, "recompute": True},
+    {"layout": "tp2", "rows": 2, "length": 8192, "recompute": True},
+    {"layout": "cp2", "rows": 1, "length": 32768, "recompute": True},
+    {"layout": "tp2", "rows": 1, "length": 32768, "recompute": True},
 )
 ANSWERS: tuple[dict[str, Any], ...] = ({"layout": "tp1"}, {"layout": "tp2"}, {"layout": "tp1", "rows": 16})
 ROWS, LENGTH, TOKENS = 4, 1024, 16

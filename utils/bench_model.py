@@ -23,7 +23,7 @@ class Shape:
     sizes: Mapping[str, int]
     long: tuple[int, int] = (8, 2048)
     short: tuple[int, int] = (1, 2048)
-    tokens: int = 32
+    tokens: int = 16
     encoded: str = ""
     lengths: tuple[int, ...] = field(default=())
 
@@ -206,12 +206,14 @@ def forward_inputs(shape: str, which: str, place: Any) -> dict[str, Any]:
     return found
 
 
-def prompt(shape: str, place: Any) -> dict[str, Any]:
-    """The inputs of ``generate``: one sequence of ``PROMPT`` tokens, or what the encoder reads."""
+def prompt(shape: str, place: Any, rows: int = 1) -> dict[str, Any]:
+    """The inputs of ``generate``: so many sequences of ``PROMPT`` tokens, or what the encoder reads."""
     import torch
 
     known = SHAPES[shape]
-    found = _encoded(known, 1, PROMPT, place) if known.encoded else {"input_ids": _tokens(known, 1, PROMPT, place)}
+    found = (
+        _encoded(known, rows, PROMPT, place) if known.encoded else {"input_ids": _tokens(known, rows, PROMPT, place)}
+    )
     if "input_ids" in found:
         found["attention_mask"] = torch.ones_like(found["input_ids"])
     return found

@@ -5,9 +5,8 @@ bytes of weights that a device reads over its bandwidth, plus the collectives. A
 parameters in bfloat16 on GPUs, a tiny one on CPUs. Every measurement runs in processes of its own with a time limit,
 and its figures are written to a file of JSON lines as they come; `--render` makes the page from such a file alone.
 
-`--models t5-3b,gemma3-3b` (or `all`) compares other architectures on one and on two devices instead. The runs on one
-device stand side by side, each on a GPU of its own. With `--together`, one process measures model after model, so that
-libraries are imported once, and each model starts again in another process at the end.
+One device and `parallelize` are measured in turns from one process, because the speed of a host changes within seconds.
+`--models t5-3b,gemma3-3b` (or `all`) compares other architectures on one and on two devices instead, all in one process.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ import sys
 import tempfile
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -65,12 +63,12 @@ class Bench:
             file.write(json.dumps(row) + "\n")
             print(json.dumps(row), flush=True)
 
-    def run(self, name: str, devices: int, processes: int = 1, shape: str = "", gpu: int | None = None) -> None:
+    def run(self, name: str, devices: int, processes: int = 1, shape: str = "") -> None:
         """One measurement: its processes, killed together when the time is up or one fails."""
         start = time.monotonic()
         shape = shape or self.options.shape
         about = {"run": name, "shape": shape, "devices": devices}
-        group = [self._start(about, rank, processes, gpu) for rank in range(processes)]
+        group = [self._start(about, rank, processes) for rank in range(processes)]
         readers = [threading.Thread(target=self._read, args=(child, about)) for child in group]
         for reader in readers:
             reader.start()
@@ -92,7 +90,7 @@ class Bench:
             self.keep({**about, "name": "problem", "value": problem})
         self.keep({**about, "name": "seconds", "value": round(time.monotonic() - start, 1)})
 
-    def _start(self, about: Row, rank: int, processes: int, gpu: int | None) -> subprocess.Popen[str]:
+    def _start(self, about: Row, rank: int, processes: int) -> subprocess.Popen[str]:
         environment = {**os.environ, "BENCH_WEIGHTS": self.weights, "PYTHONUNBUFFERED": "1"}
         if processes > 1:
             self.port = free_port() if rank == 0 else self.port
@@ -103,8 +101,6 @@ class Bench:
                 "MASTER_ADDR": "127.0.0.1",
                 "MASTER_PORT": str(self.port),
             }
-        if gpu is not None:
-            environment["CUDA_VISIBLE_DEVICES"] = str(gpu)
         command = [sys.executable, str(HERE / "parallel_runs.py"), about["run"], "--shape", about["shape"]]
         command += ["--devices", str(about["devices"]), "--parts", self.options.parts]
         return subprocess.Popen(
@@ -132,7 +128,7 @@ COLUMNS = (
     ("memory a device, MiB", "memory_mib"),
     ("forward long, ms", "forward_long_ms"),
     ("forward short, ms", "forward_short_ms"),
-    ("decode, ms a token", "decode_ms"),
+    ("decode, ms a token", "decode_1_ms"),
     ("compiled decode, ms a token", "compiled_decode_ms"),
     ("tokens a second", "tokens"),
     ("a call's overhead, ms", "overhead_ms"),
@@ -149,7 +145,7 @@ def page(rows: list[Row]) -> str:
     lines += ["", "| | " + " | ".join(title for title, _ in COLUMNS) + " |", "|---" * (len(COLUMNS) + 1) + "|"]
     for (run, devices), values in sorted(known.items(), key=lambda item: (item[0][1], item[0][0])):
         if run in NAMES:
-            best = min((values[k] for k in ("decode_ms", "compiled_decode_ms") if k in values), default=0.0)
+            best = min((values[k] for k in ("decode_1_ms", "compiled_decode_ms") if k in values), default=0.0)
             values = {**values, "tokens": 1e3 / best if best else None}
             cells = [_cell(values.get(key)) for _, key in COLUMNS]
             lines.append("| " + " | ".join([NAMES[run].format(devices), *cells]) + " |")
@@ -197,17 +193,19 @@ def _profile(known: dict[tuple[str, int], dict[str, Any]]) -> list[str]:
 COMPARED = (
     ("forward long, ms", "forward_long_ms"),
     ("forward short, ms", "forward_short_ms"),
-    ("decoding, ms a token", "decode_ms"),
+    ("decoding, ms a token", "decode_1_ms"),
+    ("of 8 sequences", "decode_8_ms"),
+    ("of 32 sequences", "decode_32_ms"),
     ("compiled, ms a token", "compiled_decode_ms"),
     ("32 prompts in one `generate_batch`, tokens a second", "batches_tokens_s"),
 )
 
 
 def models_page(rows: list[Row]) -> str:
-    """The table of `--models`: each figure on one device, on two, and how much faster two are."""
+    """The table of `--models`: each figure on one device, on two, and how much faster two are: in the middle, and in all turns."""
     found: dict[str, dict[str, Row]] = {}
     for row in rows:
-        if row["run"] in ("one", "ours", "again") and "," not in row["shape"]:
+        if row["run"] in ("one", "ours", "turns") and "," not in row["shape"]:
             found.setdefault(row["shape"], {}).setdefault(row["run"], {})[row["name"]] = row["value"]
     about = figures([row for row in rows if row["run"] == "about"]).get(("about", 0), {})
     lines = [", ".join(str(about.get(name, "")) for name in ("date", "versions", "hardware")) + ".", ""]
@@ -215,17 +213,17 @@ def models_page(rows: list[Row]) -> str:
         "one device → two",
         "parameters",
         *(title for title, _ in COMPARED),
+        "tokens a second of 32 sequences over one",
         "start, s",
-        "again, s",
         "compiling, s",
     ]
     table = [head]
     for shape, runs in found.items():
         one, ours = runs.get("one", {}), runs.get("ours", {})
         size = f"{one['weights_bytes'] / one['weight_bytes'] / 1e9:.2f} B" if "weight_bytes" in one else ""
-        cells = [shape, size, *(_ratio(one.get(key), ours.get(key), key.endswith("_s")) for _, key in COMPARED)]
-        starts = [_cell(runs.get(run, {}).get("start_s")) for run in ("ours", "again")]
-        table.append([*cells, *starts, _cell(ours.get("compile_s"))])
+        cells = [shape, size, *(_ratio(one, ours, key) for _, key in COMPARED)]
+        grown = 32 * ours["decode_1_ms"] / ours["decode_32_ms"] if "decode_32_ms" in ours else None
+        table.append([*cells, _cell(grown), _cell(ours.get("start_s")), _cell(ours.get("compile_s"))])
     measured = [number for number in range(len(head)) if any(row[number] for row in table[1:])]
     table = [[row[number] for number in measured] for row in table]
     lines += [f"| {' | '.join(row)} |" for row in table]
@@ -239,22 +237,25 @@ def models_page(rows: list[Row]) -> str:
     return "\n".join([*lines, "", *problems]).rstrip() + "\n"
 
 
-def _ratio(one: float | None, two: float | None, rate: bool = False) -> str:
-    """Both figures, and how much faster the second is; ``rate`` if more is faster."""
+def _ratio(first: Row, second: Row, key: str) -> str:
+    """Both figures, and how much faster the second is; where they took turns, of the turns the median, the least and the most."""
+    one, two = first.get(key), second.get(key)
     if one is None or two is None:
         return f"{_cell(one)} → {_cell(two)}" if one or two else ""
-    return f"{_cell(one)} → {_cell(two)} ({two / one if rate else one / two:.2f} ×)"
+    if f"{key}_ratios" in second:
+        least, middle, most = second[f"{key}_ratios"]
+        return f"{_cell(one)} → {_cell(two)} ({middle:.2f} ×; {least:.2f} to {most:.2f})"
+    return f"{_cell(one)} → {_cell(two)} ({two / one if key.endswith('_s') else one / two:.2f} ×)"
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--devices", help="numbers of devices, such as 2,4; all powers of two that there are")
-    parser.add_argument("--runs", default="one,ours,bounds,library", help="which to do, in this order")
+    parser.add_argument("--runs", default="turns,bounds,library", help="which to do, in this order")
     parser.add_argument("--parts", default=PARTS, help=f"what to measure: {PARTS}")
     parser.add_argument("--shape", help="llama-6b or tiny")
     parser.add_argument("--models", help="shapes of bench_model.py, or `all`: one device against two")
-    parser.add_argument("--together", action="store_true", help="the models of `--models` in few processes")
-    parser.add_argument("--limit", type=int, default=240, help="seconds for one measurement")
+    parser.add_argument("--limit", type=int, default=240, help="seconds for one measurement, or for all models")
     parser.add_argument("--results", default="bench-parallel.jsonl", help="file of JSON lines, appended to")
     parser.add_argument("--weights", help="folder for the weights of transformers' run; a temporary one")
     parser.add_argument("--update", type=Path, help="a page with the two markers")
@@ -292,39 +293,18 @@ def measure_all(options: argparse.Namespace) -> None:
         bench.keep({"run": "about", "devices": 0, "name": name, "value": value})
     if options.models:
         chosen = [name for name in SHAPES if not name.startswith("tiny")]
-        measure_models(bench, chosen if options.models == "all" else options.models.split(","), gpus)
+        bench.run("turns", 2, shape=",".join(chosen) if options.models == "all" else options.models)
         return
     try:
         for run in options.runs.split(","):
-            if run == "one":
-                bench.run("one", 1)
             if run == "library":
                 bench.run("save", 1)
-            for devices in counts if run != "one" else ():
+            for devices in counts:
                 several = run in ("bounds", "library")
                 bench.run(run, devices, devices if several else 1)
     finally:
         if not options.weights:
             shutil.rmtree(weights, ignore_errors=True)
-
-
-def measure_models(bench: Bench, shapes: list[str], gpus: int) -> None:
-    """One device, for as many models at a time as there are GPUs; then two devices, for one model after the other."""
-    together = max(gpus, 1)
-    if bench.options.together:
-        with ThreadPoolExecutor(together) as pool:
-            for gpu in range(together):
-                pool.submit(bench.run, "one", 1, shape=",".join(shapes[gpu::together]), gpu=gpu if gpus else None)
-        bench.run("ours", 2, shape=",".join(shapes))
-        bench.run("again", 2, shape=",".join(shapes))
-        return
-    for first in range(0, len(shapes), together):
-        some = shapes[first : first + together]
-        with ThreadPoolExecutor(together) as pool:
-            for gpu, shape in enumerate(some):
-                pool.submit(bench.run, "one", 1, shape=shape, gpu=gpu if gpus else None)
-        for shape in some:
-            bench.run("ours", 2, shape=shape)
 
 
 def main() -> None:

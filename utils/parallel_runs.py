@@ -14,7 +14,8 @@ import statistics
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 
@@ -23,13 +24,20 @@ sys.path.insert(0, ROOT)
 from bench_model import SHAPES, build, forward_inputs, prompt, prompts_of  # noqa: E402
 
 
+Row = dict[str, Any]
 # What is true of all figures until it changes.
-ABOUT: dict[str, Any] = {}
+ABOUT: Row = {}
+# The numbers of sequences that are decoded together.
+ROWS = (1, 8, 32)
+# Tokens of compiled decoding: of few, the forward of the prompt, whose time differs by 20 ms from call to call, is a large part.
+COMPILED = 128
+# Part -> the further arguments of `generate` whose tokens are profiled.
+KINDS: dict[str, Row] = {"decode": {}, "compiled": {"cache_implementation": "static"}}
 
 
-def emit(name: str, value: Any) -> None:
+def emit(name: str, value: Any, **about: Any) -> None:
     """One figure."""
-    print(json.dumps({**ABOUT, "name": name, "value": value}), flush=True)
+    print(json.dumps({**ABOUT, **about, "name": name, "value": value}), flush=True)
 
 
 def synchronize() -> None:
@@ -40,48 +48,76 @@ def synchronize() -> None:
         torch.cuda.synchronize()
 
 
-def took(call: Callable[[], Any], times: int = 5, warm: int = 2) -> float:
-    """The median milliseconds of a call."""
-    found = []
+def took(calls: Sequence[Callable[[], Any]], times: int = 5, warm: int = 2) -> list[list[float]]:
+    """The milliseconds of calls that take turns: a list for each call, an entry for each turn."""
+    found: list[list[float]] = [[] for _ in calls]
     for turn in range(warm + times):
-        synchronize()
-        start = time.perf_counter()
-        call()
-        synchronize()
-        if turn >= warm:
-            found.append((time.perf_counter() - start) * 1e3)
-    return statistics.median(found)
+        for kept, call in zip(found, calls):
+            synchronize()
+            start = time.perf_counter()
+            call()
+            synchronize()
+            if turn >= warm:
+                kept.append((time.perf_counter() - start) * 1e3)
+    return found
 
 
-def measure(model: Any, shape: str, parts: set[str], say: Callable[[str, Any], None] = emit) -> None:
-    """All figures that every way of running a model has; inputs lie on the first device."""
+def measure(models: Sequence[Any], shape: str, parts: set[str], say: Callable[[int, str, Any], None]) -> None:
+    """All figures that every way of running a model has, with the number of the model; inputs lie on the first device.
+
+    The models take turns: the speed of a host changes within seconds, and is the same for what is measured at the same time.
+    """
     import torch
 
-    place, tokens = "cuda" if torch.cuda.is_available() else "cpu", SHAPES[shape].tokens
-    static = {"cache_implementation": "static"}
+    place, known = "cuda" if torch.cuda.is_available() else "cpu", SHAPES[shape]
+    tokens = known.tokens
 
-    def generate(number: int, **more: Any) -> Any:
-        return model.generate(
-            **prompt(shape, place), max_new_tokens=number, min_new_tokens=number, do_sample=False, **more
-        )
+    def tell(name: str, times: list[list[float]]) -> None:
+        for number, some in enumerate(times):
+            say(number, name, statistics.median(some))
+            if number:
+                ratios = [first / one for first, one in zip(times[0], some)]
+                say(number, f"{name}_ratios", [min(ratios), statistics.median(ratios), max(ratios)])
+
+    def generates(new: int, rows: int = 1, **more: Any) -> list[Callable[[], Any]]:
+        given = {**_of_generate(shape, place, new, more, rows)}
+        return [functools.partial(model.generate, **given) for model in models]
+
+    def token(new: int, times: int, warm: int, **given: Any) -> list[list[float]]:
+        """A token is the difference of two lengths. The longest is first: shorter ones keep its cache, and need no other graph."""
+        long = took(generates(new + 1, **given), times, warm)
+        short = map(statistics.median, took(generates(1, **given), 3, 1))
+        return [[(one - first) / new for one in some] for some, first in zip(long, short)]
 
     with torch.no_grad():
         if "forward" in parts:
             for name in ("short", "long"):
-                say(f"forward_{name}_ms", took(functools.partial(model, **forward_inputs(shape, name, place))))
+                given = forward_inputs(shape, name, place)
+                tell(f"forward_{name}_ms", took([functools.partial(model, **given) for model in models]))
         if tokens and "decode" in parts:
-            first = took(lambda: generate(1), 3, 1)
-            say("decode_ms", (took(lambda: generate(tokens + 1), 3, 1) - first) / tokens)
+            for rows in ROWS:
+                tell(f"decode_{rows}_ms", token(tokens, 5 if rows == 1 else 2, 1, rows=rows))
         if tokens and "compiled" in parts:
-            start = time.perf_counter()
-            generate(tokens + 1, **static)  # the longest first: shorter ones keep its cache, and need no other graph
-            say("compile_s", time.perf_counter() - start)
-            longest = took(lambda: generate(tokens + 1, **static), 3, 2)
-            say("compiled_decode_ms", (longest - took(lambda: generate(1, **static), 3, 1)) / tokens)
-        if tokens and "batches" in parts and not SHAPES[shape].encoded:
-            say("batches_tokens_s", batches(model, shape))
-        if tokens:
-            say("answer", generate(8)[0, -8:].tolist())
+            first = generates(COMPILED + 1, cache_implementation="static")
+            with ThreadPoolExecutor(
+                len(models)
+            ) as pool:  # all compile at the same time; the first here, as its graphs need
+                others = [pool.submit(_seconds, call) for call in first[1:]]
+                for number, seconds in enumerate([_seconds(first[0]), *(one.result() for one in others)]):
+                    say(number, "compile_s", seconds)
+            tell("compiled_decode_ms", token(COMPILED, 5, 2, cache_implementation="static"))
+        if tokens and "batches" in parts and not known.encoded:
+            for number, model in enumerate(models):
+                say(number, "batches_tokens_s", batches(model, shape))
+
+
+def _seconds(call: Callable[[], Any]) -> float:
+    import torch
+
+    start = time.perf_counter()
+    with torch.no_grad():  # in a thread, too
+        call()
+    return time.perf_counter() - start
 
 
 def batches(model: Any, shape: str, number: int = 32, new: int = 128) -> float:
@@ -101,63 +137,44 @@ def batches(model: Any, shape: str, number: int = 32, new: int = 128) -> float:
     return number * new / run(new)
 
 
-def run_one(shape: str, devices: int, parts: set[str]) -> None:
-    """One device, nothing between."""
+def run_turns(shape: str, devices: int, parts: set[str]) -> None:
+    """One device, nothing between, and ``parallelize``, called from the same process, in turns."""
     import torch
 
+    from modular_converter.parallel import parallelize
     from modular_converter.parallel.engine.base.memory import usage
     from modular_converter.parallel.engine.remote.rank_models import profile
 
     place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model = build(shape).to(place)
-    emit("memory_mib", [usage(place)["allocated"] / 2**20])
-    emit("weights_bytes", sum(p.numel() * p.element_size() for p in model.parameters()))
-    emit("weight_bytes", next(model.parameters()).element_size())
-    measure(model, shape, parts)
+    about: list[Row] = [{"run": "one", "devices": 1}, {"run": "ours", "devices": devices}]
+
+    def say(number: int, name: str, value: Any) -> None:
+        emit(name, value, **about[number])
+
+    one = build(shape).to(place)
+    say(0, "memory_mib", [usage(place)["allocated"] / 2**20])
+    say(0, "weights_bytes", sum(p.numel() * p.element_size() for p in one.parameters()))
+    say(0, "weight_bytes", next(one.parameters()).element_size())
+    ours = build(shape)
+    start = time.perf_counter()
+    parallelize(ours, num_gpus=devices, verbose="simple")
+    say(1, "start_s", time.perf_counter() - start)
+    say(1, "memory_mib", [value / 2**20 for value in ours.memory_allocated().values()])
+    measure([one, ours], shape, parts, say)
+    if "forward" in parts:
+        say(1, "overhead_ms", overhead(ours, shape, place))
     if SHAPES[shape].tokens and "profile" in parts:
         with torch.no_grad():
-            per_token(
-                lambda number, more: [
-                    profile(lambda: model.generate(**_of_generate(shape, place, number, more)), place)
-                ],
-                parts,
-            )
-
-
-def run_ours(shape: str, devices: int, parts: set[str]) -> None:
-    """Through `parallelize`, called from the main process."""
-    import torch
-
-    from modular_converter.parallel import parallelize
-
-    model = build(shape)
-    start = time.perf_counter()
-    parallelize(model, num_gpus=devices)
-    emit("start_s", time.perf_counter() - start)
-    emit("memory_mib", [value / 2**20 for value in model.memory_allocated().values()])
-    place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    measure(model, shape, parts)
-    if "forward" in parts:
-        emit("overhead_ms", overhead(model, shape, place))
-    if SHAPES[shape].tokens and "profile" in parts:
-
-        def profiled(number: int, more: dict[str, Any]) -> list[dict[str, float]]:
-            return list(model._placement.profile("generate", (), _of_generate(shape, "cpu", number, more)))
-
-        per_token(profiled, parts)
-    emit("peak_memory_mib", [value / 2**20 for value in model.memory_reserved().values()])
-    model._placement.end()
-
-
-def run_again(shape: str, devices: int, parts: set[str]) -> None:
-    """The start alone, of a model that has started before."""
-    from modular_converter.parallel import parallelize
-
-    model = build(shape)
-    start = time.perf_counter()
-    parallelize(model, num_gpus=devices)
-    emit("start_s", time.perf_counter() - start)
-    model._placement.end()
+            for name, more in KINDS.items():
+                if name in parts:
+                    of_one = _per_token(
+                        lambda given: [profile(lambda: one.generate(**given), place)], shape, place, more
+                    )
+                    say(0, f"profile_{name}", of_one)
+                    ask = functools.partial(ours._placement.profile, "generate", ())
+                    say(1, f"profile_{name}", _per_token(ask, shape, "cpu", more))
+    say(1, "peak_memory_mib", [value / 2**20 for value in ours.memory_reserved().values()])
+    ours._placement.end()
 
 
 def overhead(model: Any, shape: str, place: Any) -> float:
@@ -172,20 +189,19 @@ def overhead(model: Any, shape: str, place: Any) -> float:
     return statistics.median(found)
 
 
-def _of_generate(shape: str, place: Any, number: int, more: dict[str, Any]) -> dict[str, Any]:
-    return {**prompt(shape, place), "max_new_tokens": number, "min_new_tokens": number, "do_sample": False, **more}
+def _of_generate(shape: str, place: Any, new: int, more: dict[str, Any], rows: int = 1) -> dict[str, Any]:
+    return {**prompt(shape, place, rows), "max_new_tokens": new, "min_new_tokens": new, "do_sample": False, **more}
 
 
-def per_token(profiled: Callable[[int, dict[str, Any]], list[dict[str, float]]], parts: set[str]) -> None:
+def _per_token(
+    profiled: Callable[[dict[str, Any]], Sequence[dict[str, float]]], shape: str, place: Any, more: dict[str, Any]
+) -> dict[str, float]:
     """Milliseconds of a decoded token by kind, on the first rank: the difference of two lengths."""
-    kinds: dict[str, dict[str, Any]] = {"eager": {}}
-    if "compiled" in parts:
-        kinds["compiled"] = {"cache_implementation": "static"}
-    for name, more in kinds.items():
-        for number in (18, 2, 18, 2):  # each length compiles its own graph, and records it the second time
-            profiled(number, more)
-        short, long = profiled(2, more)[0], profiled(18, more)[0]
-        emit(f"profile_{name}", {key: (long[key] - short.get(key, 0.0)) / 16 for key in sorted(long)})
+    long, short = (_of_generate(shape, place, number, more) for number in (18, 2))
+    for given in (long, short, long, short):  # each length compiles its own graph, and records it the second time
+        profiled(given)
+    few, many = profiled(short)[0], profiled(long)[0]
+    return {key: (many[key] - few.get(key, 0.0)) / 16 for key in sorted(many)}
 
 
 def run_library(shape: str, devices: int, parts: set[str]) -> None:
@@ -204,13 +220,13 @@ def run_library(shape: str, devices: int, parts: set[str]) -> None:
     model = AutoModelForCausalLM.from_pretrained(folder, distributed_config=config, dtype=dtype).eval()
     model.generation_config.eos_token_id = None
 
-    def say(name: str, value: Any) -> None:
+    def say(number: int, name: str, value: Any) -> None:
         if rank == 0:
             emit(name, value)
 
     if torch.cuda.is_available():
-        say("memory_mib", [torch.cuda.memory_allocated() / 2**20])
-    measure(model, shape, parts - {"compiled"}, say)
+        say(0, "memory_mib", [torch.cuda.memory_allocated() / 2**20])
+    measure([model], shape, parts - {"compiled"}, say)
     dist.barrier()
     os._exit(0)
 
@@ -236,13 +252,16 @@ def run_bounds(shape: str, devices: int, parts: set[str]) -> None:
     hidden, batch = next(iter(SHAPES[shape].sizes.values())), SHAPES[shape].long
     dtype = torch.bfloat16 if gpu else torch.float32
     big = torch.ones((1 << 31) if gpu else (1 << 24), dtype=torch.uint8, device=place).view(torch.int64)
-    reading = took(lambda: [big.amax() for _ in range(10)]) / 10
+
+    def median(call: Callable[[], Any]) -> float:
+        return statistics.median(took([call])[0])
+
     small = torch.ones(1, 1, hidden, dtype=dtype, device=place)
     long = torch.ones(*batch, hidden, dtype=dtype, device=place)
     figures = {
-        "read_gb_s": big.numel() * 8 / reading / 1e6,
-        "sum_token_us": took(lambda: [dist.all_reduce(small) for _ in range(200)]) / 200 * 1e3,
-        "sum_long_ms": took(lambda: [dist.all_reduce(long) for _ in range(10)]) / 10,
+        "read_gb_s": big.numel() * 8 / median(lambda: [big.amax() for _ in range(10)]) / 1e5,
+        "sum_token_us": median(lambda: [dist.all_reduce(small) for _ in range(200)]) / 200 * 1e3,
+        "sum_long_ms": median(lambda: [dist.all_reduce(long) for _ in range(10)]) / 10,
     }
     if rank == 0:
         for name, value in figures.items():
@@ -251,9 +270,7 @@ def run_bounds(shape: str, devices: int, parts: set[str]) -> None:
 
 
 RUNS = {
-    "one": run_one,
-    "ours": run_ours,
-    "again": run_again,
+    "turns": run_turns,
     "library": run_library,
     "save": run_save,
     "bounds": run_bounds,
@@ -288,6 +305,7 @@ def run_among_others(run: str, shape: str, devices: int, parts: set[str]) -> Non
         RUNS[run](shape, devices, parts)
     except Exception as error:
         emit("problem", f"{type(error).__name__}: {error}"[:300])
+    torch.compiler.reset()
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

@@ -20,12 +20,18 @@ def utils():
 
 
 def test_the_table_of_models_compares_one_device_with_two(utils):
-    rows = [("one", "a", "decode_ms", 20.0), ("ours", "a", "decode_ms", 10.0), ("one", "a", "weights_bytes", 8e9)]
+    rows = [("one", "a", "decode_1_ms", 20.0), ("ours", "a", "decode_1_ms", 10.0), ("one", "a", "weights_bytes", 8e9)]
+    rows += [("ours", "a", "decode_32_ms", 16.0), ("ours", "a", "decode_1_ms_ratios", [1.5, 1.9, 2.5])]
     rows += [("one", "a", "weight_bytes", 2), ("ours", "a", "start_s", 7.5), ("ours", "b", "problem", "slow")]
-    rows += [("one", "b", "forward_long_ms", 300.0), ("again", "a", "start_s", 4.0)]
+    rows += [("one", "b", "forward_long_ms", 300.0), ("turns", "b", "problem", "late")]
     text = utils("bench_parallel").models_page([dict(zip(("run", "shape", "name", "value"), row)) for row in rows])
-    assert "| a | 4.00 B |  | 20.00 → 10.00 (2.00 ×) | 7.50 | 4.00 |" in text and "compil" not in text
-    assert "| b |  | 300 →  |" in text and "* b, ours: slow" in text
+    assert "| a | 4.00 B |  | 20.00 → 10.00 (1.90 ×; 1.50 to 2.50) |  → 16.00 | 20.00 | 7.50 |" in text
+    assert (
+        "compil" not in text
+        and "| b |  | 300 →  |" in text
+        and "* b, ours: slow" in text
+        and "* b, turns: late" in text
+    )
 
 
 @pytest.mark.parametrize("shape", ["tiny", "tiny-t5"])
@@ -33,14 +39,17 @@ def test_models_of_the_benchmark_run(utils, shape):
     pytest.importorskip("transformers")
     said: dict[str, object] = {}
     runs, models = utils("parallel_runs"), utils("bench_model")
-    runs.measure(models.build(shape), shape, {"forward", "decode"}, said.__setitem__)
-    assert said["forward_long_ms"] > 0 and len(said["answer"]) == 8
+    both = [models.build(shape)] * 2
+    runs.measure(both, shape, {"forward", "decode"}, lambda number, name, value: said.update({(number, name): value}))
+    assert said[0, "forward_long_ms"] > 0 and said[1, "decode_32_ms"] > 0
+    least, middle, most = said[1, "forward_short_ms_ratios"]
+    assert least <= middle <= most
 
 
 def test_the_page_is_written_between_its_markers(tmp_path):
-    rows = [("about", 0, "layers", 2), ("one", 1, "weights_bytes", 8e9), ("one", 1, "decode_ms", 20.0)]
+    rows = [("about", 0, "layers", 2), ("one", 1, "weights_bytes", 8e9), ("one", 1, "decode_1_ms", 20.0)]
     rows += [
-        ("ours", 2, "decode_ms", 10.0),
+        ("ours", 2, "decode_1_ms", 10.0),
         ("ours", 2, "memory_mib", [7000.4, 7001.6]),
         ("ours", 2, "overhead_ms", 0.5),
     ]
@@ -49,7 +58,7 @@ def test_the_page_is_written_between_its_markers(tmp_path):
         ("bounds", 2, "sum_token_us", 10.0),
         ("library", 2, "problem", "slow"),
     ]
-    rows += [("ours", 2, "profile_eager", {"wall": 10.0, "busy": 4.0, "kernels": 800.0, "products": 3.0})]
+    rows += [("ours", 2, "profile_decode", {"wall": 10.0, "busy": 4.0, "kernels": 800.0, "products": 3.0})]
     results, page = tmp_path / "found.jsonl", tmp_path / "page.md"
     keys = ("run", "devices", "name", "value")
     results.write_text("".join(json.dumps(dict(zip(keys, row))) + "\n" for row in rows))
@@ -60,7 +69,7 @@ def test_the_page_is_written_between_its_markers(tmp_path):
     assert text.startswith("before\n") and text.endswith("after\n") and "old" not in text
     assert "| parallelize, 2 devices | 7002 |  |  | 10.00 |  | 100 | 0.50 |" in text
     assert "| lower bound, 2 devices | 3815 |  |  | 1.06 | 1.06 | 943 |  |" in text  # 4 GB at 4 TB/s, and 6 sums
-    assert "| parallelize, 2 devices, eager | 10.00 | 3.00 | 6.00 | 800 |" in text
+    assert "| parallelize, 2 devices, decode | 10.00 | 3.00 | 6.00 | 800 |" in text
     assert "* library, 2 devices: slow" in text
 
 
