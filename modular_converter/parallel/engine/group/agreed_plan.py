@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 from modular_converter.parallel.choice.select_plan import GivenPlan, given_plan, select_plan
 from modular_converter.parallel.choice.small_instances import unproven_arguments
+from modular_converter.parallel.engine.group.gradients import WHOLE_BEFORE
 from modular_converter.parallel.engine.group.same_calls import everywhere
 from modular_converter.parallel.engine.group.same_settings import settings_of_modules
 from modular_converter.parallel.engine.group.weight_sources import WeightSource
@@ -138,6 +139,8 @@ def refuse_other_weights(model: Any, group: ProcessGroup, place: torch.device) -
                 f"{names[int(differs.nonzero()[0])]} has other values on process {rank} than on process 0: load the "
                 "same checkpoint everywhere, or call torch.manual_seed with the same number before the model is made"
             )
+    for one in model.parameters():
+        vars(one)[WHOLE_BEFORE] = True
 
 
 def _text_of(given: GivenPlan | None, name: str) -> str:

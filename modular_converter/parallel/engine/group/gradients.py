@@ -97,6 +97,10 @@ def is_first_replica(one: Spread) -> bool:
     return one.held.piece.units.is_first_replica(one.held.group.rank, one.held.group.size)
 
 
+WHOLE_BEFORE = "_whole_before"
+"""In the ``__dict__`` of weights of a model that processes then have shared out."""
+
+
 def unscale_together(users: Any, own: Any, scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
     """A scaler's unscaling that combines the overflows of all processes that share an optimizer's weights.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import types
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch.distributed.tensor import DTensor
 
-from modular_converter.parallel.engine.group.gradients import check_shards, check_wrapped_optimizer
+from modular_converter.parallel.engine.group.gradients import WHOLE_BEFORE, check_shards, check_wrapped_optimizer
 from modular_converter.parallel.engine.group.kept_gathered import close_gathered, refuse_broken
 from modular_converter.parallel.engine.group.same_calls import meet_of
 from modular_converter.parallel.engine.group.share_tensors import ShareTensor, as_plain, mark
@@ -316,11 +316,13 @@ def before_step(users: Any, optimizer: Any, args: Any, kwargs: Any) -> None:
     close_gathered()  # the weights change
     for model in (one for user in list(users) for one in models_of(user)):
         refuse_broken(model, optimizer)
-    count = sum(len(group["params"]) for group in optimizer.param_groups)
-    if _CHECKED.get(optimizer) == count:
+    params = [one for group in optimizer.param_groups for one in group["params"]]
+    if any(WHOLE_BEFORE in vars(one) for one in params):
+        _refuse_replaced(users, params)
+    if _CHECKED.get(optimizer) == len(params):
         return
     wrapped = check_wrapped_optimizer(optimizer)
-    own = {id(one): one for group in optimizer.param_groups for one in group["params"]}
+    own = {id(one): one for one in params}
     for user in list(users):
         _refuse_gathered(user, own)
         weights = [one for one in user._trained().weights if id(one.stored) in own]
@@ -330,7 +332,17 @@ def before_step(users: Any, optimizer: Any, args: Any, kwargs: Any) -> None:
             check_shards(user)
         if not wrapped:
             _check(user, weights, TriedOptimizer(optimizer, args[1:], kwargs, _mark))
-    _CHECKED[optimizer] = count
+    _CHECKED[optimizer] = len(params)
+
+
+def _refuse_replaced(users: Any, params: Iterable[Any]) -> None:
+    """Raise ``ApplyError`` for weights that were whole before ``parallelize``, and are not those of the model any more."""
+    now = {id(one) for user in list(users) for one in user.parameters()}
+    if any(WHOLE_BEFORE in vars(one) and id(one) not in now for one in params):
+        raise ApplyError(
+            "the optimizer was made before parallelize, which has replaced the weights, so that a step would change nothing of the "
+            "model: make it afterwards, of model.parameters()"
+        )
 
 
 def _refuse_gathered(user: Any, own: Any) -> None:

@@ -21,7 +21,7 @@ from modular_converter.parallel.engine.base.forwards import forward_of, uncheck_
 from modular_converter.parallel.engine.base.memory import MemoryFigures, usage, without_devices
 from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN
 from modular_converter.parallel.engine.checkpoint.model_files import save_model, saved_names, saves_as_library
-from modular_converter.parallel.engine.group.gradients import norm_of, scale_gradients
+from modular_converter.parallel.engine.group.gradients import WHOLE_BEFORE, norm_of, scale_gradients
 from modular_converter.parallel.engine.group.held_weights import release, show_sizes
 from modular_converter.parallel.engine.group.kept_gathered import WATCHED
 from modular_converter.parallel.engine.group.same_calls import CALLS, called_by_all
@@ -111,6 +111,8 @@ class Sharded(InLayout, MemoryFigures):
         del own.__dict__["_applied"], own.__dict__["_grid"]
         own.__dict__.pop(UNPROVEN, None)
         whole = undo(applied)
+        for one in whole.parameters():
+            vars(one).pop(WHOLE_BEFORE, None)
         pack_layers(whole)
         without_devices(whole)
         return whole

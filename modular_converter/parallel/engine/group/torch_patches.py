@@ -322,6 +322,19 @@ def _copied(weight: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
     return TensorBase.copy_(weight, source, *args, **kwargs)
 
 
+def _set_entries(weight: Any, index: Any, value: Any) -> None:
+    """``weight[index] = value`` on all processes: torch writes to a copy where some entries are of other processes."""
+    is_cut = any(not isinstance(one, Replicate) for one in weight.placements)
+    if not is_cut or isinstance(weight, ShareTensor) or torch.is_grad_enabled() and weight.requires_grad:
+        TensorBase.__setitem__(weight, index, value)
+        return
+    meet_of("code that writes entries of a weight or gradient", weight.device_mesh.mesh.flatten().tolist())
+    whole = _whole(weight)
+    index, value = pytree.tree_map(lambda one: _whole(one) if isinstance(one, DTensor) else one, (index, value))
+    whole[index] = value
+    _write(weight, whole)
+
+
 def _refuse_parametrization(users: Any, own: Any, module: Any, *args: Any, **kwargs: Any) -> Any:
     """``register_parametrization``, which replaces a weight by a function of others."""
     if any(module is one for user in users for one in user.modules()):
@@ -408,6 +421,7 @@ PATCHES = Patches(
         AssignedData(),
         Added("new", _new),
         Added("copy_", _copied),
+        Added("__setitem__", _set_entries),
         Added("numpy", _no_array),
         Added("__array__", _no_array),
         Added("storage", _no_array),  # which safetensors takes
