@@ -14,7 +14,8 @@ NUMBERS = ("late", "all", "norms", "cut", "product", "rows", "layer", "tensor", 
 @pytest.mark.parametrize("layouts, processes", [(("tp2",), 2), (("fsdp2",), 2), (("fsdp2.tp2",), 4)])
 def test_penalties_and_late_optimizers_are_those_of_one_process(layouts, processes):
     found = line_of(processes, "tests/parallel/weights_script.py", *layouts)
-    uneven, published, parts = (found.pop(name) for name in ("uneven", "published", "parts"))
+    uneven, published, parts, entries = (found.pop(name) for name in ("uneven", "published", "parts", "entries"))
+    assert all(equal and "the optimizer was made before parallelize" in told for equal, told in entries), entries
     if parts is not None:
         equal, far, left, alone = parts
         assert equal and far < 1e-5 and left == "DTensor"

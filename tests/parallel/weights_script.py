@@ -263,6 +263,21 @@ def uneven():
     }
 
 
+def of_entries(layout):
+    """Whether entries are written as on one device, and what an optimizer of the weights before is told."""
+    one = llama()
+    model = copy.deepcopy(one)
+    before = torch.optim.SGD(model.parameters(), lr=0.1)
+    parallelize(model, layout=layout, device="cpu", probe=False)
+    for each in (one, model):
+        with torch.no_grad():
+            each.model.embed_tokens.weight[3] = 0
+            each.lm_head.weight[1:5, 2] = each.model.embed_tokens.weight[1:5, 2]
+    want, got = one.state_dict(), model.full_state_dict()
+    model(input_ids=IDS, labels=IDS).loss.backward()
+    return all(torch.equal(got[name], want[name]) for name in want), said(before.step)
+
+
 def published(layout):
     """The names of weights in the files of a model whose library saves them under others, and its class in the settings."""
     torch.manual_seed(0)
@@ -287,6 +302,7 @@ if __name__ == "__main__":
     found = {f"{layout} {reshard}": main(layout, reshard) for layout, reshard in runs}
     found["published"] = published("fsdp2") if "fsdp2" in sys.argv else None
     found["parts"] = parts_alone("fsdp2") if "fsdp2" in sys.argv else None
+    found["entries"] = [of_entries(layout) for layout in sys.argv[1:]]
     found["uneven"] = uneven() if "tp2" in sys.argv else None
     if dist.get_rank() == 0:
         print(json.dumps(found), flush=True)
