@@ -317,10 +317,10 @@ def before_step(users: Any, optimizer: Any, args: Any, kwargs: Any) -> None:
     for model in (one for user in list(users) for one in models_of(user)):
         refuse_broken(model, optimizer)
     params = [one for group in optimizer.param_groups for one in group["params"]]
-    if any(WHOLE_BEFORE in vars(one) for one in params):
-        _refuse_replaced(users, params)
     if _CHECKED.get(optimizer) == len(params):
         return
+    if any(WHOLE_BEFORE in vars(one) for one in params):
+        _refuse_replaced(users, params)
     wrapped = check_wrapped_optimizer(optimizer)
     own = {id(one): one for one in params}
     for user in list(users):
