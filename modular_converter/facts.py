@@ -253,6 +253,8 @@ class Surroundings:
     """Tells whether the `__init_subclass__` of a base in the generated file does nothing but set attributes of the class."""
     has_method: Callable[[str, str], bool] = lambda base, method: False
     """Tells whether a base from elsewhere has a method of this name, as far as it and its ancestors can be read."""
+    may_reach: Callable[[str, str], bool] = lambda base, attribute: True
+    """Tells whether a base, or an ancestor of it, is a class from elsewhere that binds this name or cannot be read."""
 
 
 @dataclass(frozen=True)

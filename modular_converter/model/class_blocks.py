@@ -374,6 +374,11 @@ SUPER_KWARGS = "super_kwargs"
 """The parameter `**super_kwargs` stands for the parent's parameters."""
 
 
+def inherited_name(method: str) -> str:
+    """The private name under which a generated class has a method of its parent beside the override that calls it."""
+    return f"__inherited_{method.strip('_')}"
+
+
 class SuperCall(NamedTuple):
     """A call `super().method(…)`."""
 

@@ -11,7 +11,9 @@ from typing import NamedTuple, Protocol
 
 from modular_converter.findings import UNPARSABLE, ConversionError
 from modular_converter.model.bindings import bindings_of
+from modular_converter.model.class_blocks import names_in_class
 from modular_converter.model.index import index_module
+from modular_converter.model.known_classes import attributes_of_known_class
 from modular_converter.model.module import ImportedName, Module, Role, Statement, has_unread_names
 from modular_converter.model.nodes import dotted, parse
 
@@ -133,15 +135,29 @@ class Resolver:
         """
         if name == "object":
             return
-        found = self.name_in(module.path, name) if self._may_hold(name, module, mentions) else None
-        home = self._files.module(found.path) if found is not None else module
-        statement = home.definitions.get(found.name or "") if found is not None else None
-        if statement is None or statement.role is not Role.CLASS or depth > DEEPEST:
+        home, statement = self._class(name, module, mentions)
+        if statement is None or depth > DEEPEST:
             yield None
             return
         yield statement
         for base in statement.bases:
             yield from self.lineage(base, home, mentions, depth + 1)
+
+    def may_bind(self, name: str, module: Module, attribute: str, depth: int = 0) -> bool:
+        """Whether a class that a module names, or an ancestor other than `object`, binds an attribute, or cannot be read."""
+        home, statement = self._class(name, module)
+        if statement is None or depth > DEEPEST:
+            known = attributes_of_known_class(_foreign_path(name, module))
+            return known is None or attribute in known
+        binds = names_in_class(statement.text)
+        return attribute in binds or any(self.may_bind(base, home, attribute, depth + 1) for base in statement.bases)
+
+    def _class(self, name: str, module: Module, mentions: str = "") -> tuple[Module, Statement | None]:
+        """The class that a module names, with the module that defines it; None for what is no class that can be read."""
+        found = self.name_in(module.path, name) if self._may_hold(name, module, mentions) else None
+        home = self._files.module(found.path) if found is not None else module
+        statement = home.definitions.get(found.name or "") if found is not None else None
+        return home, statement if statement is not None and statement.role is Role.CLASS else None
 
     def _may_hold(self, name: str, module: Module, mentions: str) -> bool:
         """Whether a class is looked for: in its own package alone, and there only in files that hold a text.
@@ -326,3 +342,13 @@ def _imports(module: Module) -> tuple[list[ImportedName], list[ImportedName], li
         kind = 0 if statement.role is Role.IMPORT else 2 if "TYPE_CHECKING" in statement.condition else 1
         groups[kind].extend((*statement.imports, *statement.inner_imports))
     return groups
+
+
+def _foreign_path(name: str, module: Module) -> str:
+    """The dotted path of what a module imports under a name: `torch.nn.Module` of `nn.Module`; a built-in name stays."""
+    first, _, rest = name.partition(".")
+    imported = module.imported.get(first)
+    if imported is None:
+        return "" if first in module.names else name
+    known = (imported.module, imported.name, rest) if imported.name or imported.asname else (name,)
+    return ".".join(filter(None, known))

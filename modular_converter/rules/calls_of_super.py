@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import ClassFinding, Finding, Location, Rule, did_you_mean, finding_at
-from modular_converter.model.class_blocks import SUPER_KWARGS
+from modular_converter.model.class_blocks import SUPER_KWARGS, inherited_name
 from modular_converter.model.nodes import super_attribute, super_method, walk
 from modular_converter.rules._words import not_mergeable
 
 
 if TYPE_CHECKING:
-    from modular_converter.facts import Facts, TwoClasses
+    from modular_converter.facts import ClassFacts, Facts, TwoClasses
     from modular_converter.model.class_blocks import Method, SuperCall
 
 
@@ -176,7 +176,9 @@ def check_super_call_not_a_statement(facts: Facts) -> Iterator[Finding]:
             others = (call for call in method.super_calls if call.node is not replaced)
             calls += [(call, method) for call in others if call.method != method.name or parent.defines(call.method)]
         for call, caller in calls:
-            if not (parent.defines(call.method) or call.method in parent.members.names):
+            if not (parent.defines(call.method) or call.method in parent.members.names) or _is_kept(
+                call, caller, heir, facts
+            ):
                 continue
             place = facts.at_node(heir, call.node)
             if caller is None or caller.name == call.method:
@@ -184,6 +186,14 @@ def check_super_call_not_a_statement(facts: Facts) -> Iterator[Finding]:
             else:
                 own = "" if heir.members.binds(call.method) else f"{caller.instance or 'self'}.{call.method}"
                 yield of_another_method(place, call.method, parent.written, own)
+
+
+def _is_kept(call: SuperCall, caller: Method | None, heir: ClassFacts, facts: Facts) -> bool:
+    """Whether the generated class has the parent's method under a private name, which a call has become."""
+    generated = facts.generated[heir.name].members if heir.name in facts.generated else None
+    if generated is None or caller is None or inherited_name(call.method) not in generated.names:
+        return False
+    return all(one.method != call.method for one in generated.by_name[caller.name].super_calls)
 
 
 SUPER_ARGUMENT_IGNORED = Rule(

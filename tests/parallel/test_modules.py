@@ -6,6 +6,7 @@ import pytest
 
 
 torch = pytest.importorskip("torch")
+from modular_converter.model.known_classes import attributes_of_known_class  # noqa: E402
 from modular_converter.parallel.modules import is_same_value  # noqa: E402
 
 
@@ -25,3 +26,9 @@ def test_values_that_mean_the_same(old, new, same):
     assert is_same_value(old, new) is same
     assert is_same_value(new, old) is same
     assert is_same_value(old, old)
+
+
+def test_the_converter_knows_the_attributes_of_modules() -> None:
+    own = {*vars(torch.nn.Module), *torch.nn.Module.__annotations__} - {*dir(object)} - {"forward", "__dict__"}
+    known = attributes_of_known_class("torch.nn.Module") or set()
+    assert own - {"__annotations__", "__module__", "__weakref__"} <= known and "forward" not in known

@@ -18,6 +18,7 @@ from modular_converter.model.nodes import decorated_by, parse
 from modular_converter.model.overriding import (
     SLOTS,
     AddedDecorators,
+    inherited_decorators,
     is_property,
     is_raising_stub,
     is_removal,
@@ -40,10 +41,17 @@ class ClassMerge:
     count for its later methods too, as in the corpus (vivit): see docs/architecture.md.
     """
 
+    apart: frozenset[str] = frozenset()
+    """The parent's methods that stand beside an override, under a private name, with decorators that may do anything."""
+
     @property
     def around(self) -> Surroundings:
         """What stands around the two classes."""
         return self.classes.around
+
+    def inherited_decorators(self, function: Function, parent: Function) -> list[ast.expr]:
+        """See `overriding.inherited_decorators`; what the parent's method does apart is not done twice."""
+        return [] if function.name in self.apart else inherited_decorators(function, parent, self.around.added)
 
     @cached_property
     def attributes(self) -> frozenset[str]:

@@ -12,6 +12,12 @@ from functools import cached_property
 from typing import Any
 
 from modular_converter.convert.inherit.bases import ClassMerge, class_header, merge_bases, merge_members, replaced_base
+from modular_converter.convert.inherit.inherited_methods import (
+    is_nameless,
+    refused_overrides,
+    with_inherited_methods,
+    with_private_methods,
+)
 from modular_converter.convert.inherit.override import finish_new, merge_override
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.source.library import Library, ModelNames, common_suffix
@@ -32,7 +38,7 @@ from modular_converter.model.class_blocks import (
     taken,
 )
 from modular_converter.model.index import is_docstring
-from modular_converter.model.module import Role, Statement
+from modular_converter.model.module import Module, Role, Statement
 from modular_converter.model.nodes import is_super_statement
 from modular_converter.model.overriding import INIT_SUBCLASS, NO_DECORATORS, AddedDecorators, method_key
 from modular_converter.rules import class_comparisons, input_files
@@ -70,8 +76,9 @@ def merge_class(
     names: ModelNames,
     settings: Settings,
     around: Surroundings | None = None,
+    apart: frozenset[str] = frozenset(),
 ) -> Merged:
-    """The generated class.
+    """The generated class. Overrides that cannot be merged are tried again as methods apart from the parent's.
 
     Args:
         child_text: the class of the modular file.
@@ -79,19 +86,32 @@ def merge_class(
         parent_name: its name in that text.
         parent_base: the base that `parent_text` stands for, as the child writes it, without a subscript.
         around: what stands around the two classes; None for nothing but the decorators of the settings.
+        apart: the overrides that are not merged with the parent's method: see `with_inherited_methods`.
     """
+    given = (child_text, parent_text, parent_name, parent_base, names, settings, around)
     around = around or Surroundings(AddedDecorators(settings.added_decorators))
     child = parse_class(child_text)
     parent_base = next((one for one in child.bases if one.partition("[")[0] == parent_base), parent_base)
     if child.node.name != parent_name:
         parent_text = rename_class(parent_text, parent_name, child.node.name, names)
-    parent = parse_class(_with_private_names(parent_text, child_text, child.node.name), is_own=False)
+    parent = parse_class(parent_text, is_own=False)
+    bases = merge_bases(child, parent, parent_base, around.ancestors, settings.implied_bases)
+    child_text, private = with_inherited_methods(
+        child_text,
+        parent,
+        parent_base.partition("[")[0],
+        lambda name: any(around.may_reach(base, name) for base in bases),
+        apart,
+    )
+    apart_text = _with_private_names(parent_text, child_text, child.node.name)
+    if apart_text != parent_text:
+        parent = parse_class(apart_text, is_own=False)
     own_text = _with_own_accessors(_with_own_locals(child_text, child, parent), child, parent, parent_base)
-    if own_text != child_text:
+    if own_text != given[0]:
         child = parse_class(own_text)
+    parent = with_private_methods(parent, child, private)
     if child.docstring:  # it is the class's `__doc__`, which an assignment of the parent would replace
         parent = replace(parent, members=tuple(one for one in parent.members if one.binds != {"__doc__"}))
-    bases = merge_bases(child, parent, parent_base, around.ancestors, settings.implied_bases)
     replaced = {base: replaced_base(base, parent.bases) for base in child.bases}
     classes = TwoClasses(child, parent, parent_base, bases, replaced, around, settings.model_base)
     if classes.given_in_front:
@@ -99,7 +119,8 @@ def merge_class(
         parent = replace(parent, members=tuple(kept))
         classes = replace(classes, parent=parent)
     findings = [finding for compare in class_comparisons() for finding in compare(classes)]
-    merge = ClassMerge(classes, settings, findings)
+    decorated = {one.function.name for one in parent.members if one.is_function and not is_nameless(one.function)}
+    merge = ClassMerge(classes, settings, findings, apart=frozenset(decorated & private.keys()))
     members = merge_members(merge, merge_override, finish_new)
     plan = [
         _decorators(child, parent),
@@ -115,6 +136,10 @@ def merge_class(
     inherited = [change for change in changes_below(parent_text) if child.leaves(change, parent.binds)]
     plan += (taken(one.text, False, one.line) for one in inherited)
     plan += (taken(one.text, True, one.line) for one in changes_below(child_text))
+    if not apart and (refused := refused_overrides(child, parent, findings)):
+        merged = merge_class(*given, refused)
+        if not any(one.diagnose(Location("")).is_error for one in merged.findings):
+            return merged
     return Merged(tuple(span for span in plan if span.text), tuple(findings))
 
 
@@ -205,7 +230,7 @@ class _KnownMerge:
     answers: Mapping[tuple[str, tuple[str, ...]], object]
 
 
-_QUESTIONS = ("is_set_above", "binds", "hook_sets_attributes", "has_method")
+_QUESTIONS = ("is_set_above", "binds", "hook_sets_attributes", "has_method", "may_reach")
 """The fields of `Surroundings` that a merge asks. Most merges ask little, so that it is not answered before."""
 
 
@@ -316,6 +341,7 @@ def _merge(
         lambda name: _bound_in(name, built, definitions),
         lambda name: _hook_sets_attributes(name, built, definitions),
         lambda name, method: _has_method(name, method, neighbours, dotted, library),
+        lambda name, attribute: _may_reach(name, attribute, built, definitions, neighbours, dotted, library),
     )
     try:
         merged = merge_once(statement, parent, base, neighbours.target.names, library.settings, around)
@@ -374,10 +400,36 @@ def _hook_sets_attributes(name: str, built: Mapping[str, BuiltClass], parents: R
     ) and (bool(hooks) or any(_hook_sets_attributes(base, built, parents) for base in block.bases if base != name))
 
 
+def _may_reach(
+    base: str,
+    attribute: str,
+    built: Mapping[str, BuiltClass],
+    parents: RenamedModule,
+    neighbours: Neighbourhood,
+    dotted: str,
+    library: Library,
+    below: frozenset[str] = frozenset(),
+) -> bool:
+    """See `Surroundings`."""
+    if base in below:
+        return False
+    if base in built or (base in parents and parents.role(base) is Role.CLASS):
+        block = parse_class(built[base].text if base in built else parents[base].text)
+        within = (built, parents, neighbours, dotted, library, below | {base})
+        return any(_may_reach(one.partition("[")[0], attribute, *within) for one in block.bases)
+    module = _naming(base, neighbours, dotted) or neighbours.target.module
+    return base != "object" and library.resolver.may_bind(base, module, attribute)
+
+
+def _naming(base: str, neighbours: Neighbourhood, dotted: str) -> Module | None:
+    """The module that names a base from elsewhere: that of the modular file, or the parent's."""
+    modules = (neighbours.target.module, neighbours.neighbours[dotted].neighbour.module)
+    return next((one for one in modules if base.partition(".")[0] in one.names), None)
+
+
 def _has_method(base: str, method: str, neighbours: Neighbourhood, dotted: str, library: Library) -> bool:
     """Whether a base from elsewhere, or one of its ancestors, has a method, as far as they can be read."""
-    modules = (neighbours.target.module, neighbours.neighbours[dotted].neighbour.module)
-    module = next((one for one in modules if base.partition(".")[0] in one.names), None)
+    module = _naming(base, neighbours, dotted)
     above = library.resolver.lineage(base, module, f"def {method}(") if module is not None else ()
     return any(one is not None and method in names_in_class(one.text) for one in above)
 

@@ -22,7 +22,6 @@ from modular_converter.model.overriding import (
     NO_DECORATORS,
     calls_base,
     first_parameter,
-    inherited_decorators,
     mappings,
     starred,
 )
@@ -123,7 +122,7 @@ def _completes_header(child: Member, parent: Member, merge: ClassMerge) -> bool:
         SUPER_KWARGS in child.text
         or NO_DECORATORS in child.text
         or (child.function.returns is None and parent.function.returns is not None)
-        or bool(inherited_decorators(child.function, parent.function, merge.around.added))
+        or bool(merge.inherited_decorators(child.function, parent.function))
         or any(_COMMENT_BEFORE_PARAMETERS.search(one.text) for one in (child, parent))
     )
 
@@ -141,7 +140,7 @@ def _header(
     from modular_converter.convert.inherit.rewrite import merged_header
 
     function, added = child.function, merge.around.added
-    taken = inherited_decorators(function, parent.function, added)
+    taken = merge.inherited_decorators(function, parent.function)
     kept = [one in taken for one in parent.function.decorator_list]
     has_instance = bool(first_parameter(function, parent.function, added))
     try:

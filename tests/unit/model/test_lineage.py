@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pathlib
 
+import pytest
+
 from modular_converter.convert.inherit.build import sets_attribute
 from modular_converter.convert.source.library import Library
 from modular_converter.model.resolver import DEEPEST
@@ -69,3 +71,28 @@ def test_a_method_that_sets_an_attribute(tmp_path: pathlib.Path) -> None:
     (statement,) = Library(profile_settings()).module(str(tmp_path / "one.py")).statements
     found = {(method, name) for method in "fghx" for name in "abcdei" if sets_attribute(statement, method, name)}
     assert found == {("f", "a"), ("g", "e")}
+
+
+@pytest.mark.parametrize(
+    ("base", "attribute", "may"),
+    [
+        ("Two", "special", True),
+        ("Two", "other", False),
+        ("object", "__init__", False),
+        ("dict", "get", True),
+        ("dict", "other", False),
+        ("nn.Module", "forward", False),
+        ("Module", "to", True),
+        ("nn.Linear", "other", True),
+        ("Unknown", "other", True),
+        ("abc.ABC", "other", False),
+    ],
+)
+def test_what_a_base_may_bind(tmp_path: pathlib.Path, base: str, attribute: str, may: bool) -> None:
+    (tmp_path / "two.py").write_text("class Root:\n    special = 1\n\nclass Two(Root): ...\n")
+    (tmp_path / "one.py").write_text(
+        "import abc\nfrom torch import nn\nfrom torch.nn import Module\nfrom .two import Two\n\n"
+        f"class A({base}): ...\n"
+    )
+    library = Library(profile_settings())
+    assert library.resolver.may_bind("A", library.module(str(tmp_path / "one.py")), attribute) is may

@@ -29,6 +29,11 @@ class LlamaMLP(nn.Module):
         return self.gate_proj(x)
 
 
+class LlamaEmbedding(nn.Embedding):
+    def forward(self, x):
+        return x
+
+
 class LlamaAttention(nn.Module):
     def __init__(self, config: LlamaConfig, layer_idx: int):
         super().__init__()
@@ -111,24 +116,25 @@ MISTAKES = {
         (7, "MC303", "Did you mean `gate_proj`?"),
     ),
     "a call of super in an expression": (
-        MODELING + "LlamaMLP\n\n\nclass YakMLP(LlamaMLP):\n    def forward(self, x):\n"
+        MODELING + "LlamaEmbedding\n\n\nclass YakEmbedding(LlamaEmbedding):\n    def forward(self, x):\n"
         "        return 2 * super().forward(x)\n",
         (6, "MC302", "make the call a statement: `super().forward(…)`"),
     ),
     "a call of super under a condition": (
-        MODELING + "LlamaMLP\n\n\nclass YakMLP(LlamaMLP):\n    def forward(self, x):\n        if x:\n"
+        MODELING
+        + "LlamaEmbedding\n\n\nclass YakEmbedding(LlamaEmbedding):\n    def forward(self, x):\n        if x:\n"
         "            return super().forward(x)\n        return x\n",
-        (7, "MC302", "Write the lines of `LlamaMLP.forward` out"),
+        (7, "MC302", "Write the lines of `LlamaEmbedding.forward` out"),
     ),
     "a call of super for another method": (
-        MODELING + "LlamaMLP\n\n\nclass YakMLP(LlamaMLP):\n    def twice(this, x):\n"
+        MODELING + "LlamaEmbedding\n\n\nclass YakEmbedding(LlamaEmbedding):\n    def twice(this, x):\n"
         "        return super().forward(2 * x)\n",
         (6, "MC302", "Write `this.forward(…)`, which your class does not override, or write the lines"),
     ),
     "a call of super for another method that is overridden": (
-        MODELING + "LlamaMLP\n\n\nclass YakMLP(LlamaMLP):\n    def twice(self, x):\n"
+        MODELING + "LlamaEmbedding\n\n\nclass YakEmbedding(LlamaEmbedding):\n    def twice(self, x):\n"
         "        return super().forward(2 * x)\n\n    def forward(self, x):\n        return x\n",
-        (6, "MC302", "Write the lines of `LlamaMLP.forward` out."),
+        (6, "MC302", "Write the lines of `LlamaEmbedding.forward` out."),
     ),
     "a new head that is not exported": (
         MODELING
@@ -240,6 +246,10 @@ RIGHT = {
     + "class YakModel"
     + PASS
     + '__all__ = ["YakModel"]\n',
+    "calls of super in an expression, under a condition, and for another method": MODELING
+    + "LlamaMLP\n\n\nclass YakMLP(LlamaMLP):\n    def forward(self, x):\n        if x is None:\n"
+    "            return super().forward(0)\n        return 2 * super().forward(x)\n\n"
+    "    def twice(self, x):\n        return super().forward(2 * x)\n",
     "a property that raises": MODELING
     + "LlamaMLP\n\n\nclass YakMLP(LlamaMLP):\n    @property\n    def forward(self):\n"
     '        raise AttributeError("not needed")\n',

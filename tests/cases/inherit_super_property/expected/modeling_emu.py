@@ -9,5 +9,9 @@ from torch import nn
 
 class EmuMLP(nn.Module):
     @property
+    def __inherited_width(self):
+        return 8
+
+    @property
     def width(self):
-        return super().width * 2
+        return self.__inherited_width * 2

@@ -33,5 +33,8 @@ class NewModel(nn.Module):
         z = y * 2  # noqa: F821
         return z
 
+    def __inherited_nested(self, x):
+        return x
+
     def nested(self, x):
-        return super().nested(x) + 1
+        return self.__inherited_nested(x) + 1

@@ -49,6 +49,11 @@ class OldMLP(OldBase):
         return self.drop(self.up(x))
 
 
+class OldEmbed(nn.Embedding):
+    def forward(self, x):
+        return x
+
+
 class OldModel(nn.Module):
     def __init__(self, config):
         super().__init__()
@@ -67,7 +72,7 @@ def lint(folder: pathlib.Path, body: str, severity: Severity = Severity.ERROR) -
     modular = folder / "new" / "modular_new.py"
     modular.write_text(
         "from torch import nn\n\n"
-        "from ..old.modeling_old import OldBase, OldMLP, OldModel, OldNarrow, OldPlain\n\n\n" + body
+        "from ..old.modeling_old import OldBase, OldEmbed, OldMLP, OldModel, OldNarrow, OldPlain\n\n\n" + body
     )
     settings = dataclasses.replace(profile_settings(), replaced_dependency=severity)
     (conversion,) = Run(settings, workers=1).convert([str(modular)])  # with the examination of the generated text
@@ -140,7 +145,7 @@ SAID = {
         ("MC301", 8, 16, "        return super().rescale(x)"),
     ),
     "a call behind text that is not ASCII": (
-        'class NewMLP(OldMLP):\n    def forward(self, x):\n        return ("é", super().forward(x))\n',
+        'class NewEmbed(OldEmbed):\n    def forward(self, x):\n        return ("é", super().forward(x))\n',
         ("MC302", 8, 22, '        return ("é", super().forward(x))'),
     ),
     "a call of an attribute of the parent": (
@@ -157,7 +162,7 @@ SAID = {
         ("MC302", 12, 16, "        return super(NewMLP, self).forward(x)"),
     ),
     "a second call": (
-        "class NewMLP(OldMLP):\n    def forward(self, x):\n        super().forward(x)\n"
+        "class NewEmbed(OldEmbed):\n    def forward(self, x):\n        super().forward(x)\n"
         "        return super().forward(x)\n",
         ("MC302", 9, 16, "        return super().forward(x)"),
     ),
@@ -172,7 +177,7 @@ SAID = {
         ("MC304", 9, 13, "        del self.drop"),
     ),
     "a call in a getter whose setter follows": (
-        "class NewMLP(OldMLP):\n    @property\n    def helper(self):\n        return [super().rescale(1), super().forward(2)]"
+        "class NewEmbed(OldEmbed):\n    @property\n    def helper(self):\n        return [super().rescale(1), super().forward(2)]"
         "\n\n    @helper.setter\n    def helper(self, x):\n        pass\n",
         ("MC302", 9, 37, "        return [super().rescale(1), super().forward(2)]"),
     ),
