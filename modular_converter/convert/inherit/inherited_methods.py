@@ -69,6 +69,8 @@ def with_inherited_methods(
     theirs = _methods(parent)
     calls = [call for one in found for call in _calls(one, node.name, base, theirs, one.name not in apart)]
     meant = {call.node.attr: call.owner == node.name for call in calls}
+    # A statement means the parent's lines, whatever its bases have; those of `__init__` belong where a reader looks for them.
+    meant |= dict.fromkeys({*apart} - {"__init__"}, True)
     names = {name: inherited_name(name) for name, is_named in meant.items() if is_named or not is_called(name)}
     if len({*names.values()}) < len(names):  # `call` and `__call__`
         return text, {}
