@@ -106,8 +106,10 @@ def merge_class(
     apart_text = _with_private_names(parent_text, child_text, child.node.name)
     if apart_text != parent_text:
         parent = parse_class(apart_text, is_own=False)
+    if child_text != given[0]:
+        child = parse_class(child_text)
     own_text = _with_own_accessors(_with_own_locals(child_text, child, parent), child, parent, parent_base)
-    if own_text != given[0]:
+    if own_text != child_text:
         child = parse_class(own_text)
     parent = with_private_methods(parent, child, private)
     if child.docstring:  # it is the class's `__doc__`, which an assignment of the parent would replace

@@ -30,7 +30,6 @@ from modular_converter.model.overriding import first_parameter, mappings, starre
 MADE_WITH_CLASS = frozenset({"__new__", "__init_subclass__", "__class_getitem__"})
 """Methods that Python makes static ones or those of the class by their names alone."""
 
-
 CLASS_LEVEL = frozenset({"staticmethod", "classmethod"})
 
 NAMELESS = CLASS_LEVEL | {"property"}
@@ -68,18 +67,20 @@ def with_inherited_methods(
     found = [one for one in node.body if isinstance(one, Function)]
     theirs = _methods(parent)
     calls = [call for one in found for call in _calls(one, node.name, base, theirs, one.name not in apart)]
-    meant = {call.node.attr: call.owner == node.name for call in calls}
     # A statement means the parent's lines, whatever its bases have; those of `__init__` belong where a reader looks for them.
-    meant |= dict.fromkeys({*apart} - {"__init__"}, True)
-    names = {name: inherited_name(name) for name, is_named in meant.items() if is_named or not is_called(name)}
+    meant = {call.node.attr for call in calls if call.owner == node.name} | ({*apart} - {"__init__"})
+    called = dict.fromkeys(call.node.attr for call in calls)
+    names = {name: inherited_name(name) for name in called if name in meant or not is_called(name)}
     if len({*names.values()}) < len(names):  # `call` and `__call__`
         return text, {}
-    edits = []
+    edits: list[Edit] = []
     for call in calls:
-        place = locate("", call.node, text)
-        if call.node.attr in names and place.end_line == place.line and place.end_column is not None:
-            new = f"{call.owner}.{names[call.node.attr]}"
-            edits.append(Edit(place.line, place.column, place.line, place.end_column, new))
+        owner, whole = (locate("", one, text) for one in (call.node.value, call.node))
+        assert owner.end_line and owner.end_column and whole.end_line and whole.end_column
+        if new := names.get(call.node.attr):
+            start = whole.end_column - len(call.node.attr)
+            edits.append(Edit(owner.line, owner.column, owner.end_line, owner.end_column, call.owner))
+            edits.append(Edit(whole.end_line, start, whole.end_line, whole.end_column, new))
     return apply_edits(text, edits), names
 
 
@@ -121,7 +122,7 @@ def _calls(
         if super_attribute(node, class_name):
             assert isinstance(node.value, ast.Call)
             owner = ast.unparse(node.value.args[1]) if node.value.args[1:] else own
-            if owner.isidentifier():
+            if owner.isidentifier() and node.value.lineno == node.value.end_lineno:
                 yield _Call(node, owner)
         # Methods of the class and static ones are the parent's, which the generated file imports.
         elif dotted(node.value) == base and not CLASS_LEVEL & {*decorators_of(theirs[node.attr].function)}:
