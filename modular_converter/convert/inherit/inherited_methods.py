@@ -183,7 +183,9 @@ def with_private_methods(parent: ClassBlock, child: ClassBlock, names: Mapping[s
 def _other_name(member: Member, new: str) -> Member:
     """A further name for a method."""
     text = f"{INDENT}{new} = {member.function.name}\n"
-    return Member(parse(text.strip()).body[0], "", text, is_own=False, merged=(taken(text, False, member.line),))
+    return Member(
+        parse(text.strip()).body[0], "", text, is_own=False, merged=(taken(text, False, member.function.lineno),)
+    )
 
 
 def _renamed(member: Member, new: str) -> Member:

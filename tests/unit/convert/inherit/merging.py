@@ -11,9 +11,12 @@ from modular_converter.settings.load import profile_settings
 
 
 def merged(child: str, parent: str, bases: str = "nn.Module") -> Merged:
-    """`class NewMLP(OldMLP)` over `class NewMLP(bases)`; both bodies are written without indentation."""
+    """`class NewMLP(OldMLP)` over `class NewMLP(bases)`; both bodies are written without indentation. What cannot be one
+    method is not tried as two.
+    """
+    parent_text = class_text(f"class NewMLP({bases}):", parent)
     return merge_class(
-        child_text(child), class_text(f"class NewMLP({bases}):", parent), "NewMLP", "OldMLP", NAMES, SETTINGS
+        child_text(child), parent_text, "NewMLP", "OldMLP", NAMES, SETTINGS, apart=frozenset({"no method"})
     )
 
 

@@ -90,7 +90,7 @@ def test_warnings_have_their_places_in_the_modular_file(tmp_path: pathlib.Path) 
 
 
 def test_all_overrides_that_cannot_be_merged_are_reported(tmp_path: pathlib.Path) -> None:
-    body = "    def forward(self, y, scale=1):\n        super().forward(y)\n        OldMLP.forward(self, y)\n"
+    body = "    def forward(self, y, scale=1):\n        super().forward(y)\n        print(super())\n"
     modular = (
         f"from ..old.modeling_old import OldMLP\n\n\nclass NewMLP(OldMLP):\n{body}\n\nclass NewOther(OldMLP):\n{body}"
     )

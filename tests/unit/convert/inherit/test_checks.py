@@ -31,7 +31,12 @@ USES = {
     "a list that is read": ("def f(self):\n    return [*OldMLP.a, OldMLP.a + [1], OldMLP.a[0]]", "a = []", []),
     "a list that is changed": ("def f(self):\n    OldMLP.a.append(1)", "a = []", [("MC206", 3)]),
     "a list that is given away": ("def f(self):\n    return OldMLP.a", "a = []", [("MC206", 3)]),
-    "a method by the parent's name": ("def f(self):\n    return OldMLP.g(self)", "def g(self): pass", [("MC206", 3)]),
+    "a method by the parent's name": ("def f(self):\n    return OldMLP.g(self)", "def g(self): pass", []),
+    "a getter by the parent's name": (
+        "def f(self):\n    return OldMLP.g.fget(self)",
+        "@property\ndef g(self): pass",
+        [],
+    ),
     "a static method": ("def f(self):\n    return OldMLP.g()", "@staticmethod\ndef g(): pass", []),
     "a class method that changes its class": (
         "def f(self):\n    return OldMLP.g()",
@@ -52,13 +57,6 @@ def test_uses_of_the_parent(child: str, parent: str, expected: list[tuple[str, i
 PLAIN = "def f(self): ..."
 ACCESSOR = f"@property\n{PLAIN}"
 CURES = {
-    "a call of the same method": (
-        f"{PLAIN[:-3]}return OldMLP.f(self)",
-        PLAIN,
-        "Call `super().f(…)` in a statement of",
-    ),
-    "a call of another method": ("def g(self):\n    OldMLP.f(self)", PLAIN, "Write what you take from `OldMLP.f` out"),
-    "a getter": (f"{ACCESSOR[:-3]}return OldMLP.f.fget(self)", ACCESSOR, "Write what you take from `OldMLP.f` out"),
     "an attribute of the class": ("g = partialmethod(OldMLP.f)", PLAIN, "Write what you take from `OldMLP.f` out"),
     "super in a method": (f"{PLAIN[:-3]}return wrap(super())", PLAIN, "Call `super().f(…)` in a statement of its own"),
     "super in another method": ("def g(self): wrap(super())", PLAIN, "Write what you take from `OldMLP` out"),

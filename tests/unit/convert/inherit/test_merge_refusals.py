@@ -93,7 +93,6 @@ REFUSED = {
         "def f(self, x):\n    self.a = 1\n    limit = 2\n    self.b = limit",
         "MC211",
     ),
-    "the parent's name": ("def f(self):\n    return OldMLP.f(self)", "def f(self):\n    return 1", "MC206"),
 }
 
 
