@@ -54,20 +54,20 @@ def sources(modular: str, name: str, library: Library) -> Iterator[Passage]:
     """A definition in the modular file and in the neighbour that it is taken from."""
     found = [passage(modular, library.text(modular), name)]
     try:
-        neighbours, classes, _ = first_steps(modular, library)
+        finished = first_steps(modular, library)
     except ConversionError:
-        neighbours, classes = None, {}
+        finished = None
     top, dot, member = name.partition(".")
-    if neighbours is not None and name != IMPORT:
-        built = classes.get(top)
-        if built is not None and built.parent is not None:
-            givers = [(built.neighbour, built.parent.name)]
+    if finished is not None and name != IMPORT:
+        heir = finished.heirs.get(top)
+        if heir is not None:
+            givers = [(heir.source, heir.parent_name)]
         elif found[0] is None:
-            givers = [(dotted, top) for dotted, one in neighbours.neighbours.items() if top in one.definitions]
+            givers = [(dotted, top) for dotted, one in finished.renamed.items() if top in one.definitions]
         else:
             givers = []
         for dotted, given in givers[:1]:
-            one = neighbours.neighbours[dotted]
+            one = finished.renamed[dotted]
             original = one.definitions.original(given).name + dot + member
             found.append(passage(one.neighbour.path, library.text(one.neighbour.path), original))
     yield from (one for one in found if one is not None)

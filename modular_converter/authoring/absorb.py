@@ -74,11 +74,11 @@ def overriding_texts(path: str, modular: str, made: str, wanted: str, library: L
         return
     if before.definitions.keys() - after.definitions.keys():
         return
-    neighbours, classes, collection = first_steps(modular, library)
-    file = next((one for one in collection.files if one.name == os.path.basename(path)), None)
+    finished = first_steps(modular, library)
+    file = next((one for one in finished.files if one.name == os.path.basename(path)), None)
     if file is None:
         return
-    writer = _Writer(neighbours, classes, file, library, before)
+    writer = _Writer(finished.neighbours, finished.classes, file, library, before)
     edits = [
         writer.edit(one) for name, one in after.definitions.items() if _differs(one, before.definitions.get(name))
     ]

@@ -17,21 +17,12 @@ from modular_converter.convert.emit.assemble import assemble
 from modular_converter.convert.emit.imports import names_in_annotations
 from modular_converter.convert.examine.collisions import report_changed_meanings
 from modular_converter.convert.examine.faults import globals_read
+from modular_converter.convert.examine.finished import FinishedConversion
 from modular_converter.convert.examine.top_level import report_lost_statements, report_redefined
 from modular_converter.convert.inherit.build import BuiltClass, build_classes
-from modular_converter.convert.inherit.rename_neighbours import (
-    Neighbourhood,
-    RenamedNeighbour,
-    asked_prefix,
-    rename_neighbours,
-)
+from modular_converter.convert.inherit.rename_neighbours import RenamedNeighbour, asked_prefix, rename_neighbours
 from modular_converter.convert.inherit.resolve import ModularFile, neighbour_module, open_target, resolve_imports
-from modular_converter.convert.inline.collect import (
-    EmittedDefinition,
-    GeneratedFile,
-    GeneratedFiles,
-    collect_definitions,
-)
+from modular_converter.convert.inline.collect import EmittedDefinition, GeneratedFile, collect_definitions
 from modular_converter.convert.source.library import Library
 from modular_converter.facts import ClassFacts, Facts, GeneratedDefinition, KnownAttributes, NeighbourFacts, Parent
 from modular_converter.findings import Conversion, ConversionError, Finding, Location
@@ -52,65 +43,54 @@ def convert(path: str, library: Library) -> Conversion:
     """
     seen = library.observations
     try:
-        neighbours, classes, collection = first_steps(path, library)
-        files = assemble(neighbours, collection, library)
-        changed = report_changed_meanings(neighbours, classes, collection, library)
-        lost = report_lost_statements(neighbours, collection, library)
-        redefined = report_redefined(neighbours, collection, library)
-        found = (
-            *neighbours.resolution.findings,
-            *lint(neighbours, classes, collection, library),
-            *changed,
-            *lost,
-            *redefined,
-        )
-        findings = _findings(classes, found)
+        finished = first_steps(path, library)
+        files = assemble(finished.neighbours, finished.collection, library)
+        findings = _findings(finished)
     except ConversionError as error:
         return Conversion(path, {}, error.findings, reads=seen.reads)
     if any(finding.is_error for finding in findings):
         return Conversion(path, {}, findings, reads=seen.reads)
     folder = os.path.dirname(path)
     texts = {os.path.join(folder, name): text for name, text in files.items()}
-    origins = {os.path.join(folder, file.name): tuple(one.origin for one in file.ordered) for file in collection.files}
+    origins = {
+        os.path.join(folder, file.name): tuple(one.origin for one in finished.ordered[file.kind])
+        for file in finished.files
+    }
     return Conversion(path, texts, findings, origins, seen.reads, dict(sorted(seen.packages.items())))
 
 
-def first_steps(path: str, library: Library) -> tuple[Neighbourhood, Mapping[str, BuiltClass], GeneratedFiles]:
+def first_steps(path: str, library: Library) -> FinishedConversion:
     """The first steps: the neighbours, renamed; the classes, merged; the definitions of each generated file.
 
     Raises `ConversionError` with the faults of the input.
     """
-    target = open_target(path, library)
-    neighbours = rename_neighbours(resolve_imports(target, library), library)
+    neighbours = rename_neighbours(resolve_imports(open_target(path, library), library), library)
     classes = build_classes(neighbours, library)
-    return neighbours, classes, collect_definitions(neighbours, classes, library)
+    return FinishedConversion(neighbours, classes, collect_definitions(neighbours, classes, library), library)
 
 
-def _findings(classes: Mapping[str, BuiltClass], others: tuple[Finding, ...]) -> tuple[Finding, ...]:
+def _findings(finished: FinishedConversion) -> tuple[Finding, ...]:
     """The findings of merging the classes and those of the checks, in the order of the lines."""
-    merging = [finding for built in classes.values() for finding in built.findings]
-    return tuple(sorted((*merging, *others), key=lambda finding: finding.sort_key))
-
-
-def lint(
-    neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], collection: GeneratedFiles, library: Library
-) -> tuple[Finding, ...]:
-    """The findings of one modular file, in the order of its lines."""
-    facts = gather_facts(neighbours, classes, collection, library)
-    kinds = [file.kind for file in collection.files]
-    found = [
+    facts, kinds = gather_facts(finished), [file.kind for file in finished.files]
+    checked = (
         *itertools.chain.from_iterable(check(facts) for check in checks()),
-        *missing_modules(neighbours.target, kinds, library),
-        *_inherited_missing_modules(neighbours, collection, kinds, library),
+        *missing_modules(finished.target, kinds, finished.library),
+        *_inherited_missing_modules(finished, kinds),
+    )
+    found = [
+        *(finding for built in finished.classes.values() for finding in built.findings),
+        *finished.neighbours.resolution.findings,
+        *(one.with_source(facts.source) for one in checked),
+        *report_changed_meanings(finished),
+        *report_lost_statements(finished),
+        *report_redefined(finished),
     ]
-    return tuple(sorted((one.with_source(facts.source) for one in found), key=lambda one: one.sort_key))
+    return tuple(sorted(found, key=lambda finding: finding.sort_key))
 
 
-def gather_facts(
-    neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], collection: GeneratedFiles, library: Library
-) -> Facts:
+def gather_facts(finished: FinishedConversion) -> Facts:
     """The conversion as the checks of rules read it."""
-    target, renamed = neighbours.target, neighbours.neighbours
+    target, renamed, library = finished.target, finished.renamed, finished.library
     seen = {dotted: _neighbour(dotted, one) for dotted, one in renamed.items()}
     originals = {dotted: one.neighbour.module for dotted, one in renamed.items()}
     # Assigned `None` only to leave the assignment of a neighbour in place.
@@ -118,13 +98,13 @@ def gather_facts(
     left = [name for name in nothing if any(part in name for part in library.settings.overriding_unless_none)]
     return Facts(
         path=target.path,
-        read_source=lambda: library.text(target.path),
-        classes={name: _class(built, neighbours, seen, library) for name, built in classes.items()},
+        read_source=lambda: finished.text,
+        classes={name: _class(built, finished, seen) for name, built in finished.classes.items()},
         definitions={name: one for name, one in target.module.definitions.items() if name == one.name},
         imported=target.module.imported,
         exported=dict.fromkeys(target.module.exported),
         neighbours=tuple(seen.values()),
-        files={file.kind: _file(file) for file in collection.files},
+        files={file.kind: _file(file) for file in finished.files},
         exports_of=lambda neighbour: originals[neighbour.dotted].exported,
         attributes_of=lambda parent: _attributes(parent, renamed[parent.neighbour.dotted], library),
         renamed=lambda parent, name: renamed[parent.neighbour.dotted].definitions.renamer.name(name),
@@ -152,18 +132,15 @@ def _neighbour(dotted: str, renamed: RenamedNeighbour) -> NeighbourFacts:
     )
 
 
-def _class(
-    built: BuiltClass, neighbours: Neighbourhood, seen: Mapping[str, NeighbourFacts], library: Library
-) -> ClassFacts:
-    statement = built.statement
-    written = neighbours.resolution.parent(statement)
-    if built.parent is None or written is None:
+def _class(built: BuiltClass, finished: FinishedConversion, seen: Mapping[str, NeighbourFacts]) -> ClassFacts:
+    statement, heir = built.statement, finished.heirs.get(built.name)
+    if built.parent is None or heir is None:
         return ClassFacts(built.name, statement.text, statement.line)
-    original = neighbours.resolution.taken[written].name
-    above = tuple(_grandparents(original, neighbours.neighbours[built.neighbour], library))
-    facts = seen[built.neighbour]
-    asked = asked_prefix(built.name, original, neighbours.target.cased, facts.cased)
-    parent = Parent(written, original, built.parent.name, built.parent.text, facts, above, asked)
+    original = finished.neighbours.resolution.taken[heir.base].name
+    above = tuple(_grandparents(original, finished.renamed[heir.source], finished.library))
+    facts = seen[heir.source]
+    asked = asked_prefix(built.name, original, finished.target.cased, facts.cased)
+    parent = Parent(heir.base, original, built.parent.name, built.parent.text, facts, above, asked)
     return ClassFacts(built.name, statement.text, statement.line, parent)
 
 
@@ -192,17 +169,15 @@ def _attributes(parent: Parent, renamed: RenamedNeighbour, library: Library) -> 
     return KnownAttributes(found | renamed.definitions.renamer.names(found), None not in above)
 
 
-def _inherited_missing_modules(
-    neighbours: Neighbourhood, files: GeneratedFiles, kinds: Collection[str], library: Library
-) -> Iterator[Finding]:
+def _inherited_missing_modules(finished: FinishedConversion, kinds: Collection[str]) -> Iterator[Finding]:
     """A finding for each module that a neighbour imports from beside it and that is not beside the new model.
 
     Modules that the neighbour's own folder lacks are left out: the tree may be a part of a library.
     """
-    target = neighbours.target
+    target, library = finished.target, finished.library
     folder = os.path.dirname(target.path)
     bound = {name.bound for name in target.module.imported.values()}
-    for dotted, renamed in neighbours.neighbours.items():
+    for dotted, renamed in finished.renamed.items():
         found: dict[str, Finding] = {}
         beside = renamed.neighbour.module.statements if not renamed.neighbour.package else ()
         for statement, name in ((one, name) for one in beside for name in relative_imports(one)):
@@ -213,7 +188,7 @@ def _inherited_missing_modules(
             if there == path:
                 continue
             is_missing = not exists(path, here.name, library) and not is_given(path, target, kinds, library)
-            if is_missing and exists(there, name.name, library) and _is_used(here, is_top, files):
+            if is_missing and exists(there, name.name, library) and _is_used(here, is_top, finished):
                 place = f"{os.path.basename(renamed.neighbour.path)}:{statement.line}"
                 instead = _instead(name, here, renamed) if is_top else ""
                 line = next(one.line for one in target.module.statements if _imports_from(one.imports, dotted))
@@ -233,15 +208,15 @@ def _imports_from(imports: tuple[ImportedName, ...], dotted: str) -> bool:
     return any(name.module == dotted for name in imports)
 
 
-def _is_used(name: ImportedName, is_top: bool, files: GeneratedFiles) -> bool:
+def _is_used(name: ImportedName, is_top: bool, finished: FinishedConversion) -> bool:
     """Whether generated code reads the name of an import at the top of the module, or has the import in a body."""
     if not is_top:
-        return any(f"from {name.module} import" in one.text for file in files.files for one in file.ordered)
+        return any(f"from {name.module} import" in one.text for one in finished.definitions)
     return any(
         (name.bound in one.uses and name.bound in globals_read(one.text))
         or name.bound in names_in_annotations(one.text, {name.bound})
-        for file in files.files
-        for one in file.ordered
+        for file in finished.files
+        for one in finished.ordered[file.kind]
         if name.bound not in file.definitions
     )
 

@@ -18,8 +18,8 @@ from typing import NamedTuple
 from modular_converter.check.compare import compare
 from modular_converter.check.conversions import files_required, find_conversions
 from modular_converter.check.differences import describe
+from modular_converter.convert.examine.finished import FinishedConversion
 from modular_converter.convert.inherit.build import BuiltClass, rename_class
-from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.collect import EmittedDefinition, GeneratedFile
 from modular_converter.convert.pipeline import first_steps
 from modular_converter.convert.source.library import Library
@@ -169,28 +169,26 @@ def line_sources(modular: str, texts: Mapping[str, str], library: Library) -> di
 
     Raises `ConversionError` where the modular file cannot be converted.
     """
-    neighbours, classes, collection = first_steps(modular, library)
-    tracer = _ConversionTracer(neighbours, classes, library)
+    finished = first_steps(modular, library)
+    tracer = _ConversionTracer(finished)
     folder = os.path.dirname(modular)
-    files = {os.path.join(folder, file.name): file for file in collection.files}
+    files = {os.path.join(folder, file.name): file for file in finished.files}
     return {path: tracer.file(files[path], text) for path, text in texts.items()}
 
 
 @dataclass(frozen=True)
 class _ConversionTracer:
-    """The finished steps of a conversion, asked about its lines."""
+    """A finished conversion, asked about its lines."""
 
-    neighbours: Neighbourhood
-    classes: Mapping[str, BuiltClass]
-    library: Library
+    finished: FinishedConversion
 
     @property
     def modular(self) -> str:
-        return self.neighbours.target.path
+        return self.finished.target.path
 
     @cached_property
     def module(self) -> Module:
-        return self.neighbours.target.module
+        return self.finished.target.module
 
     def file(self, file: GeneratedFile, text: str) -> list[LineSource]:
         """The lines of one generated file."""
@@ -223,11 +221,11 @@ class _ConversionTracer:
 
     def _header(self, header: str) -> Lines:
         """The comments below the banner, as far as the modular file or its first neighbour has them."""
-        lines = without_banner(header, self.library.settings).split("\n")[:-1]
+        lines = without_banner(header, self.finished.library.settings).split("\n")[:-1]
         found: Lines = [()] * len(lines)
-        modules = [self.module, *(one.neighbour.module for one in self.neighbours.neighbours.values())][:2]
+        modules = [self.module, *(one.neighbour.module for one in self.finished.renamed.values())][:2]
         for module in modules:
-            own = without_banner(module.header, self.library.settings).split("\n")[:-1]
+            own = without_banner(module.header, self.finished.library.settings).split("\n")[:-1]
             above = module.header.count("\n") - len(own) + 1
             for number, sources in enumerate(align(lines, own)):
                 if not found[number]:
@@ -236,20 +234,20 @@ class _ConversionTracer:
 
     def _emitted(self, definition: EmittedDefinition) -> Lines:
         """The lines of a definition as the steps of the conversion give it, those above it included."""
-        built = self.classes.get(definition.name)
+        built = self.finished.classes.get(definition.name)
         if built is not None and built.plan and built.parent is not None:
             return self._merged(built)
         if definition.origin.path == self.modular:
             own = built.statement if built is not None else self.module.definitions[definition.name]
             return self._own(own)
-        return self._copied(self.neighbours.at_path[definition.origin.path], definition.name)
+        return self._copied(self.finished.neighbours.at_path[definition.origin.path], definition.name)
 
     def _own(self, statement: Statement) -> Lines:
         return lead_lines(statement, self.modular, "") + text_lines(statement, self.modular, "")
 
     def _copied(self, dotted: str, name: str) -> Lines:
         """The lines of a neighbour's definition. Lines that name the origin of a copy are dropped by the renaming."""
-        renamed = self.neighbours.neighbours[dotted]
+        renamed = self.finished.renamed[dotted]
         original, comment = renamed.definitions.original(name), renamed.definitions.renamer.copy_comment
         path = renamed.neighbour.path
         return lead_lines(original, path, comment) + text_lines(original, path, comment)
@@ -260,7 +258,7 @@ class _ConversionTracer:
         inherited = self._copied(built.neighbour, name)
         above = built.parent.lead.count("\n")
         if name != built.name:
-            parent_text = rename_class(parent_text, name, built.name, self.neighbours.target.names)
+            parent_text = rename_class(parent_text, name, built.name, self.finished.target.names)
         own = text_lines(built.statement, self.modular, "")
         halves = Halves(*_as_merged(built.statement.text, own), *_as_merged(parent_text, inherited[above:]))
         return inherited[:above] + merged_lines(built.plan, halves)

@@ -13,23 +13,17 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from modular_converter.convert.examine.faults import compile_error, globals_read, place_in_modular, top_level_names
-from modular_converter.convert.examine.meanings import Change, find_changes, origin_of
-from modular_converter.convert.inherit.build import BuiltClass
-from modular_converter.convert.inherit.rename_neighbours import (
-    Neighbourhood,
-    OwnModels,
-    RenamedNeighbour,
-    is_outside,
-    words_outside,
-)
-from modular_converter.convert.inline.collect import EmittedDefinition, GeneratedFiles
+from modular_converter.convert.examine.faults import compile_error, globals_read, top_level_names
+from modular_converter.convert.examine.finished import FinishedConversion
+from modular_converter.convert.examine.meanings import Change, find_changes
+from modular_converter.convert.inherit.rename_neighbours import OwnModels, RenamedNeighbour, is_outside, words_outside
+from modular_converter.convert.inline.collect import EmittedDefinition
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import Renamer
-from modular_converter.findings import Finding, locate_word
+from modular_converter.findings import Finding
 from modular_converter.model.lexer import QUOTED_WORD
 from modular_converter.model.module import Module, Role, Statement
 from modular_converter.model.nodes import dotted, is_super, parse, walk
@@ -37,71 +31,63 @@ from modular_converter.rules import double_meanings, renamed_words
 from modular_converter.rules._words import name_heirs
 
 
-def report_changed_meanings(
-    neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], files: GeneratedFiles, library: Library
-) -> list[Finding]:
+def report_changed_meanings(finished: FinishedConversion) -> list[Finding]:
     """One warning for each name with two meanings and each source whose code gets the wrong one, for each class beside
     its copy, for each two names that become one, and for each word that other code reads.
     """
-    path, text = neighbours.target.path, library.text(neighbours.target.path)
     changes: dict[tuple[str, str, str], list[Change]] = {}
-    for change in find_changes(neighbours, classes, files, library):
+    for change in find_changes(finished):
         changes.setdefault((change.name, str(change.wanted), str(change.found)), []).append(change)
-    derived = _derived_definitions(neighbours, classes, files)
+    derived = _derived_definitions(finished)
     return [
-        *(_changed_meaning(same, path, text, neighbours) for same in changes.values()),
-        *_not_imported(neighbours, classes, text),
-        *_copied_classes(neighbours, files, text),
-        *_lost_parents(neighbours, classes, files, text),
-        *_name_collisions(neighbours, derived, text),
-        *_renamed_words(neighbours, derived, library),
+        *(_changed_meaning(same, finished) for same in changes.values()),
+        *_not_imported(finished),
+        *_copied_classes(finished),
+        *_lost_parents(finished),
+        *_name_collisions(finished, derived),
+        *_renamed_words(finished, derived),
     ]
 
 
-def _changed_meaning(changes: Sequence[Change], path: str, text: str, neighbours: Neighbourhood) -> Finding:
+def _changed_meaning(changes: Sequence[Change], finished: FinishedConversion) -> Finding:
     """The warning for a name that several definitions use in the same wrong way."""
     first = changes[0]
-    if (
-        not first.wanted.source
-        and not first.wanted.imported
-        and first.name in {first.user.name, *first.user.bindings.binds}
-    ):
-        return double_meanings.displaced(locate_word(path, first.name, text), first.name, str(first.found))
+    is_own = not first.wanted.source and not first.wanted.imported
+    if is_own and first.name in {first.user.name, *first.user.bindings.binds}:
+        return double_meanings.displaced(finished.at(first.name), first.name, str(first.found))
     return double_meanings.changed_meaning(
-        place_in_modular(path, text, first.user.origin, first.name),
+        finished.place_of(first.user, first.name),
         first.name,
         list(dict.fromkeys(one.user.name for one in changes)),
         str(first.wanted),
         str(first.found),
         is_class=first.found.statement is not None and first.found.statement.role is Role.CLASS,
-        naming=_naming(first.wanted.source, neighbours),
+        naming=_naming(first.wanted.source, finished),
     )
 
 
-def _naming(dotted: str, neighbours: Neighbourhood) -> str:
+def _naming(dotted: str, finished: FinishedConversion) -> str:
     """Advice for names of a neighbour's heirs, so that its copies get names of their own; "" if it has no heirs."""
-    parents = (neighbours.resolution.parent(statement) for statement in neighbours.classes.values())
-    taken = (neighbours.resolution.taken[base] for base in parents if base)
-    parent = next((one.name for one in taken if one.neighbour == dotted), "")
-    renamed = neighbours.neighbours.get(dotted)
-    if not parent or renamed is None:
+    taken = finished.neighbours.resolution.taken
+    parent = next((taken[one.base].name for one in finished.heirs.values() if one.source == dotted), "")
+    if not parent:
         return ""
+    renamed = finished.renamed[dotted]
     return name_heirs(dotted, renamed.free_prefix, renamed.sibling_renamer.old_cased, parent)
 
 
-def _not_imported(neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], text: str) -> Iterator[Finding]:
+def _not_imported(finished: FinishedConversion) -> Iterator[Finding]:
     """The names that a class reads, and that only the module of its parent has: Python would not find them."""
-    target = neighbours.target
-    known = target.module.names.union(vars(builtins), (new for _, new in neighbours.taken.values()))
-    for built in (one for one in classes.values() if one.parent is not None):
-        renamed = neighbours.neighbours[built.neighbour]
+    imported = (new for _, new in finished.neighbours.taken.values())
+    known = finished.target.module.names.union(vars(builtins), imported)
+    for name, heir in finished.heirs.items():
+        renamed, own = finished.renamed[heir.source], heir.statement
         imports = map(renamed.import_in_target, renamed.neighbour.module.imported.values())
-        lacking = (built.statement.uses - known) & {*renamed.definitions, *(one.bound for one in imports)}
-        lacking = lacking & globals_read(built.statement.text) if lacking else lacking
-        bound = top_level_names(text) if lacking else None
-        for name in sorted(lacking - bound) if bound is not None else ():
-            place = locate_word(target.path, name, text, built.statement.line)
-            yield double_meanings.not_imported(place, name, built.name, built.neighbour)
+        lacking = (own.uses - known) & {*renamed.definitions, *(one.bound for one in imports)}
+        lacking = lacking & globals_read(own.text) if lacking else lacking
+        bound = top_level_names(finished.text) if lacking else None
+        for word in sorted(lacking - bound) if bound is not None else ():
+            yield double_meanings.not_imported(finished.at(word, own.line), word, name, heir.source)
 
 
 class _DerivedDefinition(NamedTuple):
@@ -113,33 +99,24 @@ class _DerivedDefinition(NamedTuple):
     """The neighbour's definition before renaming."""
 
 
-def _derived_definitions(
-    neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], files: GeneratedFiles
-) -> list[_DerivedDefinition]:
+def _derived_definitions(finished: FinishedConversion) -> list[_DerivedDefinition]:
     """The definitions that come from neighbours, in the order of the files."""
     written = {
-        dotted: {one.line: one for one in renamed.neighbour.module.statements if one.name}
-        for dotted, renamed in neighbours.neighbours.items()
+        (source, one.line): one
+        for source, renamed in finished.renamed.items()
+        for one in renamed.neighbour.module.statements
+        if one.name
     }
     found: list[_DerivedDefinition] = []
-    for definition in (one for file in files.files for one in file.ordered):
-        built = classes.get(definition.name)
-        dotted = origin_of(definition, neighbours) or (built.neighbour if built and built.parent else "")
-        original = _original(definition, written[dotted], neighbours) if dotted else None
+    for definition in finished.definitions:
+        source = finished.source_of(definition)
+        if definition.origin.how == "copied":
+            original = written.get((source, definition.origin.line))
+        else:
+            original = finished.heirs[definition.name].parent if source else None
         if original is not None:
-            found.append(_DerivedDefinition(definition, dotted, original))
+            found.append(_DerivedDefinition(definition, source, original))
     return found
-
-
-def _original(
-    definition: EmittedDefinition, written: Mapping[int, Statement], neighbours: Neighbourhood
-) -> Statement | None:
-    """The neighbour's definition before renaming; `written` holds all by their lines."""
-    if definition.origin.how == "copied":
-        return written.get(definition.origin.line)
-    heir = neighbours.classes.get(definition.name)
-    base = neighbours.resolution.parent(heir) if heir is not None else None
-    return neighbours.resolution.definition(base) if base else None
 
 
 BYTES = re.compile(r"""(?<!\w)(?:[bB][rR]?|[rR][bB])["']""")
@@ -147,23 +124,19 @@ INSTANCES = ("self", "cls")
 """The names of the first parameter, by which methods of the model are looked up."""
 
 
-def _renamed_words(
-    neighbours: Neighbourhood, derived: Iterable[_DerivedDefinition], library: Library
-) -> Iterator[Finding]:
+def _renamed_words(finished: FinishedConversion, derived: Iterable[_DerivedDefinition]) -> Iterator[Finding]:
     """The words for other code in the definitions of the generated files, each once for a definition."""
-    path, text = neighbours.target.path, library.text(neighbours.target.path)
 
     def worded(old: str, new: str, where: str, user: EmittedDefinition) -> Finding:
-        place = place_in_modular(path, text, user.origin, "")
-        return renamed_words.renamed_for_others(place, old, new, where, user.name)
+        return renamed_words.renamed_for_others(finished.place_of(user), old, new, where, user.name)
 
     foreign: dict[str, frozenset[str]] = {}  # what each imports from outside of the models, its own package included
-    for source, one in neighbours.neighbours.items():
-        own, imported = OwnModels.of(one.neighbour, library), one.neighbour.module.imported.values()
+    for source, one in finished.renamed.items():
+        own, imported = OwnModels.of(one.neighbour, finished.library), one.neighbour.module.imported.values()
         foreign[source] = frozenset(name.bound for name in imported if is_outside(name, own))
     for definition, source, original in derived:
-        renamed = neighbours.neighbours[source]
-        for old, new, name in _renamed_keys(definition, original, renamed, library):
+        renamed = finished.renamed[source]
+        for old, new, name in _renamed_keys(definition, original, renamed, finished.library):
             yield worded(old, new, name, definition)
         if not _may_hold_words(original.text, original.uses & foreign[source], renamed.neighbour.model):
             continue
@@ -258,11 +231,11 @@ def _is_of_model(call: ast.expr, module: Module) -> bool:
     return any(defines.search(one.text) for one in module.statements)
 
 
-def _name_collisions(neighbours: Neighbourhood, derived: Iterable[_DerivedDefinition], text: str) -> Iterator[Finding]:
+def _name_collisions(finished: FinishedConversion, derived: Iterable[_DerivedDefinition]) -> Iterator[Finding]:
     """The names that become one in the code of one definition, or at the top level of a neighbour; each once."""
     seen: set[tuple[str, str]] = set()
     for definition, source, original in derived:
-        renamed = neighbours.neighbours[source]
+        renamed = finished.renamed[source]
         module = renamed.neighbour.module
         rename = renamed.definitions.renamer.name
         for old in sorted(old for old in original.uses if rename(old) != old):
@@ -273,52 +246,46 @@ def _name_collisions(neighbours: Neighbourhood, derived: Iterable[_DerivedDefini
             is_same = is_global or (new in original.uses and new not in module.names)
             if is_same and compile_error(definition.text) is None:  # two parameters of one name are MC501
                 seen.add((source, old))
-                place = locate_word(neighbours.target.path, source, text)
-                yield renamed_words.renamed_into(place, definition.name, old, new, source)
+                yield renamed_words.renamed_into(finished.at(source), definition.name, old, new, source)
         if renamed.neighbour.model in original.text:
             left = QUOTED_WORD.findall(definition.text)
             quoted = {*QUOTED_WORD.findall(original.text)}
             for old in sorted(one for one in quoted if rename(one) in quoted - {one} and rename(one) in left):
-                place = locate_word(neighbours.target.path, source, text)
-                yield renamed_words.renamed_into(place, definition.name, f'"{old}"', f'"{rename(old)}"', source)
+                yield renamed_words.renamed_into(
+                    finished.at(source), definition.name, f'"{old}"', f'"{rename(old)}"', source
+                )
 
 
 KIND_TESTS = ("isinstance", "issubclass")
 
 
-def _copied_classes(neighbours: Neighbourhood, files: GeneratedFiles, text: str) -> Iterator[Finding]:
+def _copied_classes(finished: FinishedConversion) -> Iterator[Finding]:
     """The classes that a file both imports and copies, each with its first user."""
-    target = neighbours.target
-    for name, (source, new) in neighbours.taken.items():
-        renamed = neighbours.neighbours[source]
+    for name, (source, new) in finished.neighbours.taken.items():
+        renamed = finished.renamed[source]
         if name == new or new not in renamed.definitions or renamed.definitions.role(new) is not Role.CLASS:
             continue
-        for file in files.files:
+        for file in finished.files:
             copy = file.definitions.get(new)
             if copy is None or copy.origin.how != "copied" or copy.origin.path != renamed.neighbour.path:
                 continue
-            own = (one for one in file.ordered if one.origin.path == target.path and name in one.uses)
+            own = (one for one in finished.ordered[file.kind] if finished.is_own(one) and name in one.uses)
             user = next((one for one in own if name in globals_read(one.text)), None)
             if user is not None:
-                place = locate_word(target.path, name, text, user.origin.line)
-                yield double_meanings.copied(place, user.name, name, new, source)
+                yield double_meanings.copied(finished.at(name, user.origin.line), user.name, name, new, source)
 
 
-def _lost_parents(
-    neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], files: GeneratedFiles, text: str
-) -> Iterator[Finding]:
+def _lost_parents(finished: FinishedConversion) -> Iterator[Finding]:
     """The parents that code of the modular file tests or catches, each with its first user and heir."""
-    heirs: dict[str, str] = {}
-    for name, built in classes.items():
-        base = neighbours.resolution.parent(built.statement) if built.parent else ""
-        if base:
-            heirs.setdefault(base, name)
-    definitions = [one for file in files.files for one in file.ordered if one.origin.path == neighbours.target.path]
-    for parent, heir in heirs.items():
-        user = next((one for one in definitions if parent in one.uses and _tests_for(one.text, parent)), None)
+    first_heirs: dict[str, str] = {}
+    for name, one in finished.heirs.items():
+        first_heirs.setdefault(one.base, name)
+    own = [one for one in finished.definitions if finished.is_own(one)]
+    for parent, heir in first_heirs.items():
+        user = next((one for one in own if parent in one.uses and _tests_for(one.text, parent)), None)
         if user is not None and parent in globals_read(user.text):
-            place = locate_word(neighbours.target.path, parent, text, user.origin.line)
-            yield double_meanings.parent_lost(place, user.name, parent, heir, neighbours.taken[parent][0])
+            place, source = finished.at(parent, user.origin.line), finished.heirs[heir].source
+            yield double_meanings.parent_lost(place, user.name, parent, heir, source)
 
 
 def _tests_for(text: str, name: str) -> bool:

@@ -13,17 +13,16 @@ from __future__ import annotations
 import ast
 import builtins
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 from modular_converter.convert.examine.faults import globals_read, same_code
+from modular_converter.convert.examine.finished import FinishedConversion
 from modular_converter.convert.inherit.build import BuiltClass
-from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
-from modular_converter.convert.inline.collect import EmittedDefinition, GeneratedFile, GeneratedFiles
+from modular_converter.convert.inline.collect import EmittedDefinition, GeneratedFile
 from modular_converter.convert.inline.needed import OWN
-from modular_converter.convert.source.library import Library
 from modular_converter.model import lexer
 from modular_converter.model.class_blocks import ClassSpan, block_lines
 from modular_converter.model.module import ImportedName, Role, Statement
@@ -99,88 +98,61 @@ class Change(NamedTuple):
     found: Meaning
 
 
-def find_changes(
-    neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], files: GeneratedFiles, library: Library
-) -> Iterator[Change]:
+def find_changes(finished: FinishedConversion) -> Iterator[Change]:
     """The names of all generated files that have changed their meaning, in order.
 
     A class or function of the modular file that replaces a neighbour's of the same name is intended and not reported.
     """
-    names = _Names(neighbours, classes, library)
-    for file in files.files:
+    names = _Names(finished)
+    for file in finished.files:
         yield from names.clashing(file)
-        yield from _displaced_classes(names, classes, file)
+        yield from names.displaced_classes(file)
         shadowed = BUILTINS & (file.definitions.keys() | names.everything)
-        for definition in file.ordered:
+        for definition in finished.ordered[file.kind]:
             yield from names.displaced(definition)
-            for source, uses in _sources(definition, names, classes):
-                read = uses & definition.uses
-                for name in sorted(read & names.bound[source] | (read & shadowed)):
-                    change = names.change(name, source, definition, file)
-                    if change is not None and name in globals_read(definition.text):
-                        yield change
-            yield from _shared_changes(definition, names, classes.get(definition.name), file, shadowed)
-
-
-def _shared_changes(
-    definition: EmittedDefinition,
-    names: _Names,
-    built: BuiltClass | None,
-    file: GeneratedFile,
-    shadowed: frozenset[str],
-) -> Iterator[Change]:
-    """The changed names that a merged class uses in the child's code and in the rest of the parent's code.
-
-    Args:
-        shadowed: the builtins that some source binds anew.
-    """
-    if built is None or built.parent is None or definition.origin.how != "merged":
-        return
-    bound = names.bound[built.neighbour] | shadowed
-    for name in sorted(built.parent.uses & built.statement.uses & definition.uses & bound):
-        change = names.change(name, built.neighbour, definition, file)
-        if change is not None and name in parents_globals(built.statement.text, built.plan):
-            yield change
-
-
-def origin_of(definition: EmittedDefinition, neighbours: Neighbourhood) -> str:
-    """The neighbour that a definition is copied from; `OWN` for a definition that the author wrote or merged."""
-    if definition.origin.how != "copied":
-        return OWN
-    return neighbours.at_path.get(definition.origin.path, OWN)
-
-
-def _sources(
-    definition: EmittedDefinition, names: _Names, classes: Mapping[str, BuiltClass]
-) -> Iterator[tuple[str, frozenset[str]]]:
-    """Where the code of a definition comes from, each with the names that it uses there."""
-    built = classes.get(definition.name)
-    if built is not None and built.parent is not None and definition.origin.how == "merged":
-        yield OWN, built.statement.uses
-        yield built.neighbour, built.parent.uses - built.statement.uses
-    else:
-        yield origin_of(definition, names.neighbours), definition.uses
+            yield from names.changed(definition, file, shadowed)
 
 
 @dataclass(frozen=True)
 class _Names:
     """The name spaces of the modular file and its neighbours, under the names of the generated files."""
 
-    neighbours: Neighbourhood
-    classes: Mapping[str, BuiltClass]
-    library: Library
+    finished: FinishedConversion
     compared: dict[tuple[str, str, str], bool] = field(default_factory=dict)
     """Name and two sources -> whether both definitions have the same code."""
 
-    def change(self, name: str, source: str, user: EmittedDefinition, file: GeneratedFile) -> Change | None:
+    def changed(
+        self, definition: EmittedDefinition, file: GeneratedFile, shadowed: frozenset[str]
+    ) -> Iterator[Change]:
+        """The names that have another meaning for a definition of a generated file than where its code was written. Of a
+        merged class those in the child's code, in the rest of the parent's, and then those that both use.
+
+        Args:
+            shadowed: the builtins that some source binds anew.
+        """
+        read, built = partial(globals_read, definition.text), self.finished.merged(definition)
+        parts: list[tuple[str, frozenset[str], Callable[[], frozenset[str]]]]
+        if built is None or built.parent is None:
+            parts = [(self.finished.copied_from(definition), definition.uses, read)]
+        else:
+            own, theirs, source = built.statement.uses, built.parent.uses, built.neighbour
+            read_by_parent = partial(parents_globals, built.statement.text, built.plan)
+            parts = [(OWN, own, read), (source, theirs - own, read), (source, own & theirs, read_by_parent)]
+        for source, uses, globals_of_part in parts:
+            for name in sorted(uses & definition.uses & (self.bound[source] | shadowed)):
+                change = self._change(name, source, definition, file)
+                if change is not None and name in globals_of_part():
+                    yield change
+
+    def _change(self, name: str, source: str, user: EmittedDefinition, file: GeneratedFile) -> Change | None:
         """The change of meaning of a name that code from `source` uses; None if its meaning is the same."""
         wanted = self.meaning(name, source)
         if wanted is None:
             return None
         found = self._found(name, user, file)
         # A neighbour may import an object under a name that renaming leaves as it is.
-        is_import = source != OWN and name in self.neighbours.neighbours[source].neighbour.module.imported
-        if found is None or is_replacement(wanted, found, self.library.settings, is_import):
+        is_import = source != OWN and name in self.finished.renamed[source].neighbour.module.imported
+        if found is None or is_replacement(wanted, found, self.finished.library.settings, is_import):
             return None
         if wanted.source == found.source and wanted.imported == found.imported:
             return None
@@ -204,9 +176,9 @@ class _Names:
         return self.compared[key]
 
     def _differs(self, name: str, wanted: str, found: str) -> bool:
-        one, built = self.meaning(name, wanted), self.classes.get(name)
-        is_heir = built is not None and built.parent is not None and built.neighbour == found
-        other = _generated(built) if built is not None and is_heir else self.meaning(name, found)
+        one, heir = self.meaning(name, wanted), self.finished.heirs.get(name)
+        is_heir = heir is not None and heir.source == found
+        other = _generated(self.finished.classes[name]) if is_heir else self.meaning(name, found)
         return one is not None and other is not None and not self.does_the_same(one, other)
 
     def _is_one_object(self, one: Meaning, other: Meaning) -> bool:
@@ -223,10 +195,12 @@ class _Names:
 
     def _place(self, meaning: Meaning) -> Definition | None:
         name = meaning.imported[len(meaning.module) :].removeprefix(".")
-        return self.library.resolver.definition(meaning.module, name, os.path.dirname(self.neighbours.target.path))
+        return self.finished.library.resolver.definition(
+            meaning.module, name, os.path.dirname(self.finished.target.path)
+        )
 
     def _package_and_leaf(self, imported: str) -> tuple[str, str]:
-        package = self.library.settings.package if imported.startswith(".") else imported.partition(".")[0]
+        package = self.finished.library.settings.package if imported.startswith(".") else imported.partition(".")[0]
         return package, imported.rpartition(".")[2]
 
     def displaced(self, definition: EmittedDefinition) -> Iterator[Change]:
@@ -234,18 +208,42 @@ class _Names:
 
         A statement that changes an imported object does not count here: see `report_lost_statements`.
         """
-        source = origin_of(definition, self.neighbours)
+        source = self.finished.copied_from(definition)
         if source == OWN:
             return
-        binds = self.neighbours.neighbours[source].definitions[definition.name].binds
+        binds = self.finished.renamed[source].definitions[definition.name].binds
         for name in sorted(binds | {definition.name}):
-            own = self.neighbours.target.module.definitions.get(name)
+            own = self.finished.target.module.definitions.get(name)
             if own is not None and not own.is_store and not same_code(own.text, definition.text):
                 yield Change(name, definition, Meaning(OWN, own), Meaning(source, _statement(definition)))
 
+    def displaced_classes(self, file: GeneratedFile) -> Iterator[Change]:
+        """The classes of the modular file that copied code of another model than their parent's would use."""
+        heirs = self.finished.heirs
+        for user in self.finished.ordered[file.kind]:
+            source = self.finished.copied_from(user)
+            if source == OWN:
+                continue
+            definitions = self.finished.renamed[source].definitions
+            for name in sorted(user.uses & heirs.keys() & file.definitions.keys() - {user.name}):
+                model = self._model(heirs[name].source)
+                if name not in definitions or definitions.role(name) is not Role.CLASS or model == self._model(source):
+                    continue
+                wanted, found = Meaning(source, definitions[name]), _generated(self.finished.classes[name])
+                if self._serves(name, model, file) and not self.does_the_same(wanted, found):
+                    yield Change(name, user, wanted, found._replace(source=OWN))
+
+    def _serves(self, name: str, model: str, file: GeneratedFile) -> bool:
+        """Whether other code that comes from a model uses a class: copied code, or a class with its parent there."""
+        users = (one for one in self.finished.ordered[file.kind] if name in one.uses and one.name != name)
+        return any(self._model(self.finished.source_of(one)) == model for one in users)
+
+    def _model(self, source: str) -> str:
+        return self.finished.renamed[source].neighbour.model if source else ""
+
     def clashing(self, file: GeneratedFile) -> Iterator[Change]:
         """Imports of the modular file whose new names belong to other code in a generated file."""
-        for clash in self.neighbours.clashes:
+        for clash in self.finished.neighbours.clashes:
             user, wanted = file.definitions.get(clash.user), self.meaning(clash.new, clash.neighbour)
             found = self._found(clash.new, user, file) if user is not None else None
             if user is None or wanted is None or found is None or wanted.source == found.source:
@@ -256,14 +254,14 @@ class _Names:
     def meaning(self, name: str, source: str) -> Meaning | None:
         """The meaning of a name in a source; None if neither the source's top level nor Python itself binds it."""
         if source == OWN:
-            if name in self.neighbours.taken:
-                dotted, new = self.neighbours.taken[name]
+            if name in self.finished.neighbours.taken:
+                dotted, new = self.finished.neighbours.taken[name]
                 return self.meaning(new, dotted)
-            own = self.neighbours.target.module
+            own = self.finished.target.module
             if own.is_made(name):
                 return Meaning(OWN, own.definitions[name])
             return imported(own.imported.get(name)) or builtin(name)
-        renamed = self.neighbours.neighbours[source]
+        renamed = self.finished.renamed[source]
         if renamed.definitions.is_made(name):
             return Meaning(source, renamed.definitions[name])
         return imported(self._imports[source].get(name)) or builtin(name)
@@ -271,9 +269,9 @@ class _Names:
     @cached_property
     def bound(self) -> Mapping[str, frozenset[str]]:
         """The names that stand for something at the top level of each source."""
-        own, others = self.neighbours.target.module, self.neighbours.neighbours
+        own, others = self.finished.target.module, self.finished.renamed
         bound = {dotted: frozenset({*one.definitions, *self._imports[dotted]}) for dotted, one in others.items()}
-        return {OWN: frozenset({*self.neighbours.taken, *own.definitions, *own.imported}), **bound}
+        return {OWN: frozenset({*self.finished.neighbours.taken, *own.definitions, *own.imported}), **bound}
 
     @cached_property
     def everything(self) -> frozenset[str]:
@@ -286,7 +284,7 @@ class _Names:
             dotted: {
                 name.bound: name for name in map(renamed.import_in_target, renamed.neighbour.module.imported.values())
             }
-            for dotted, renamed in self.neighbours.neighbours.items()
+            for dotted, renamed in self.finished.renamed.items()
         }
 
     def _found(self, name: str, user: EmittedDefinition, file: GeneratedFile) -> Meaning | None:
@@ -296,12 +294,12 @@ class _Names:
         if inner is not None:
             return imported(inner)
         if definition is not None:
-            return Meaning(origin_of(definition, self.neighbours), _statement(definition))
+            return Meaning(self.finished.copied_from(definition), _statement(definition))
         if name in file.other_kinds:
             return None
-        imports = [(OWN, self.neighbours.target.module.imported), *self._imports.items()]
+        imports = [(OWN, self.finished.target.module.imported), *self._imports.items()]
         for source, bound in imports:
-            if name in bound and not (source == OWN and name in self.neighbours.taken):
+            if name in bound and not (source == OWN and name in self.finished.neighbours.taken):
                 return imported(bound[name])
         return None
 
@@ -310,18 +308,18 @@ class _Names:
 
         Of several the last one counts, and for what is read at once the last one above it.
         """
-        own = self.neighbours.target.module.definitions
+        own = self.finished.target.module.definitions
         named = {OWN: own[name].name} if name in own else {}
-        for source, renamed in self.neighbours.neighbours.items():
+        for source, renamed in self.finished.renamed.items():
             if name in renamed.definitions:
                 named[source] = renamed.definitions.main_name(name)
         mains = ((source, file.definitions.get(main)) for source, main in named.items())
-        binders = [one for source, one in mains if one and origin_of(one, self.neighbours) == source]
+        binders = [one for source, one in mains if one and self.finished.copied_from(one) == source]
         if name in file.definitions and file.definitions[name] not in binders:
             binders.append(file.definitions[name])
         if len(binders) < 2:
             return binders[0] if binders else None
-        turn = {one.name: place for place, one in enumerate(file.ordered)}
+        turn = {one.name: place for place, one in enumerate(self.finished.ordered[file.kind])}
         binders.sort(key=lambda one: turn[one.name])
         above = [one for one in binders if turn[one.name] < turn[user.name]] if name in user.bindings.needs else []
         return (above or binders)[-1]
@@ -353,39 +351,6 @@ def parents_globals(child_text: str, plan: Sequence[ClassSpan]) -> frozenset[str
     return globals_read(text) & found
 
 
-def _displaced_classes(names: _Names, classes: Mapping[str, BuiltClass], file: GeneratedFile) -> Iterator[Change]:
-    """The classes of the modular file that copied code of another model than their parent's would use."""
-    neighbours = names.neighbours
-    for user, source in ((user, source) for user in file.ordered if (source := origin_of(user, neighbours))):
-        definitions = neighbours.neighbours[source].definitions
-        for name in sorted(user.uses & classes.keys() & file.definitions.keys() - {user.name}):
-            built = classes[name]
-            if built.parent is None or name not in definitions or definitions.role(name) is not Role.CLASS:
-                continue
-            model = _model(built.neighbour, neighbours)
-            if model != _model(source, neighbours) and _serves(name, model, file, neighbours, classes):
-                wanted, found = Meaning(source, definitions[name]), _generated(built)
-                if not names.does_the_same(wanted, found):
-                    yield Change(name, user, wanted, found._replace(source=OWN))
-
-
 def _generated(built: BuiltClass) -> Meaning:
     """An heir of a neighbour's class as the meaning of its name there."""
     return Meaning(built.neighbour, Statement(Role.CLASS, built.name, built.text, built.statement.line))
-
-
-def _model(source: str, neighbours: Neighbourhood) -> str:
-    return neighbours.neighbours[source].neighbour.model if source else ""
-
-
-def _serves(
-    name: str, model: str, file: GeneratedFile, neighbours: Neighbourhood, classes: Mapping[str, BuiltClass]
-) -> bool:
-    """Whether other code that comes from a model uses a class: copied code, or a class with its parent there."""
-    users = (one for one in file.ordered if name in one.uses and one.name != name)
-    for one in users:
-        built = classes.get(one.name)
-        source = origin_of(one, neighbours) or (built.neighbour if built else OWN)
-        if _model(source, neighbours) == model:
-            return True
-    return False

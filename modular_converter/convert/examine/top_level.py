@@ -8,13 +8,13 @@ import ast
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
 
-from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour
-from modular_converter.convert.inline.collect import EmittedDefinition, GeneratedFiles
-from modular_converter.convert.source.library import Library
+from modular_converter.convert.examine.finished import FinishedConversion
+from modular_converter.convert.inherit.rename_neighbours import RenamedNeighbour
+from modular_converter.convert.inline.collect import EmittedDefinition
 from modular_converter.convert.source.rename import RenamedModule
-from modular_converter.findings import Finding, Location, locate_word
+from modular_converter.findings import Finding, Location
 from modular_converter.model.bindings import FUNCTIONS, MUTATORS, bindings_of, covers, fills
 from modular_converter.model.class_blocks import ClassChange, changes_below, parse_class
 from modular_converter.model.module import DEFINITIONS, ImportedName, Module, Role, Statement, has_unread_names
@@ -28,13 +28,12 @@ SHOWN = 60
 _MAIN = re.compile("__name__ == '__main__'|'__main__' == __name__")
 
 
-def report_lost_statements(neighbours: Neighbourhood, files: GeneratedFiles, library: Library) -> Iterator[Finding]:
+def report_lost_statements(finished: FinishedConversion) -> Iterator[Finding]:
     """An error for each statement of the modular file, and for each change of a neighbour's class, that would be lost."""
-    target = neighbours.target
-    text = library.text(target.path)
-    rows = text.split("\n")
-    used = frozenset[str]().union(*(one.uses for file in files.files for one in file.definitions.values()))
-    own = {name for file in files.files for name, one in file.definitions.items() if one.origin.path == target.path}
+    target, taken = finished.target, finished.neighbours.taken
+    rows = finished.text.split("\n")
+    used = frozenset[str]().union(*(one.uses for one in finished.definitions))
+    own = {one.name for one in finished.definitions if finished.is_own(one)}
     exports = target.module.definitions.get("__all__")
     if exports is not None and has_unread_names(exports.text):
         yield lost_code.computed_names(Location(target.path, exports.line))
@@ -48,64 +47,61 @@ def report_lost_statements(neighbours: Neighbourhood, files: GeneratedFiles, lib
                 rows[statement.line - 1].strip() if statement.is_store else statement.text.lstrip().partition("\n")[0]
             )
             shown = first if len(first) <= SHOWN else first[:SHOWN] + "…"
-            dotted, new = neighbours.taken.get(statement.name, ("", ""))
-            definitions = neighbours.neighbours[dotted].definitions if dotted else None
-            role = definitions.role(new) if definitions is not None and new in definitions else None
+            dotted, new = taken.get(statement.name, ("", ""))
+            definitions = finished.renamed[dotted].definitions if dotted else {}
             place = Location(target.path, statement.line)
-            if role is None:
+            if new not in definitions:
                 yield lost_code.lost_statement(place, shown)
             else:
-                is_class = role is Role.CLASS
+                is_class = definitions[new].role is Role.CLASS
                 yield lost_code.of_neighbours(place, shown, statement.name, is_class=is_class)
-    yield from _changed_parents(neighbours, files, text)
+    for source, renamed in finished.renamed.items():
+        yield from _changed_parents(source, renamed, finished)
 
 
-def _changed_parents(neighbours: Neighbourhood, files: GeneratedFiles, text: str) -> Iterator[Finding]:
-    """The neighbours' definitions in use that a statement apart from them changes: a class with an heir, whose body may
+def _changed_parents(source: str, renamed: RenamedNeighbour, finished: FinishedConversion) -> Iterator[Finding]:
+    """The definitions of a neighbour in use that a statement apart from them changes: a class with an heir, whose body may
     set the same attribute, or what code outside of all definitions may change.
     """
-    heirs: dict[tuple[str, str], list[Statement]] = {}
-    for heir in neighbours.classes.values():
-        if found := neighbours.parent_of(heir):
-            heirs.setdefault(found[1:], []).append(heir)
-    of_files = {name for file in files.files for name in file.definitions}
-    copied = of_files - set(neighbours.classes)
-    for dotted, renamed in neighbours.neighbours.items():
-        module, rename = renamed.neighbour.module, renamed.definitions.renamer.name
-        for line, changed in _changes(module):
-            for one in changed:
-                of_class = heirs.get((dotted, rename(one)), [])
-                if of_class or rename(one) in copied:
-                    place = f"{os.path.basename(renamed.neighbour.path)}:{line}"
-                    where = locate_word(neighbours.target.path, of_class[0].name if of_class else one, text)
-                    is_class = module.definitions[one].role is Role.CLASS
-                    yield lost_code.in_neighbour(where, one, place, is_class=is_class)
-        kept = {*of_files, *(name for neighbour, name in heirs if neighbour == dotted)}
-        holders = {
-            name for name, one in module.definitions.items() if one.role is not Role.CLASS and rename(name) in copied
-        }
-        left_out = [one for one in module.statements if rename(one.name) not in kept]
-        lost = _lost_changes(module, holders, left_out) if holders else ()
-        for holder, statement in (*_entries_displaced(renamed, copied, files), *lost):
-            place = f"{os.path.basename(renamed.neighbour.path)}:{statement.line}"
-            where = locate_word(neighbours.target.path, rename(statement.name), text)
-            yield lost_code.in_neighbour(where, holder, place, is_class=False)
-        for parent in (one for one in module.statements if one.role is Role.CLASS and one.joined):
-            of_class = heirs.get((dotted, rename(parent.name)), [])
-            is_shared = len(of_class) > 1 or rename(parent.name) in copied
-            text_of_parent = renamed.definitions[rename(parent.name)].text if of_class else ""
-            inherited = parse_class(text_of_parent).binds if of_class else frozenset()
-            for change in changes_below(text_of_parent) if of_class else ():
-                taken = {one.name: _leaves(one, change, inherited, renamed.definitions) for one in of_class}
-                lacking = next((name for name, is_so in taken.items() if is_so is None), None)
-                if lacking is None and is_shared and change.makes_object:
-                    lacking = next((name for name, is_so in taken.items() if is_so), None)
-                if lacking is not None:
-                    place = f"{os.path.basename(renamed.neighbour.path)}:{_line_of(change, parent)}"
-                    where = locate_word(neighbours.target.path, lacking, text)
-                    yield lost_code.in_neighbour(
-                        where, parent.name, place, is_class=True, is_bound_anew=change.binds_anew
-                    )
+    module, rename = renamed.neighbour.module, renamed.definitions.renamer.name
+    file = os.path.basename(renamed.neighbour.path)
+    heirs: dict[str, list[Statement]] = {}
+    for heir in finished.heirs.values():
+        if heir.source == source:
+            heirs.setdefault(heir.parent_name, []).append(heir.statement)
+    of_files = {one.name for one in finished.definitions}
+    copied = of_files - finished.classes.keys()
+    for line, changed in _changes(module):
+        for name in changed:
+            of_class = heirs.get(rename(name), [])
+            if of_class or rename(name) in copied:
+                where = finished.at(of_class[0].name if of_class else name)
+                is_class = module.definitions[name].role is Role.CLASS
+                yield lost_code.in_neighbour(where, name, f"{file}:{line}", is_class=is_class)
+    holders = {
+        name for name, one in module.definitions.items() if one.role is not Role.CLASS and rename(name) in copied
+    }
+    left_out = [one for one in module.statements if rename(one.name) not in of_files | heirs.keys()]
+    lost = _lost_changes(module, holders, left_out) if holders else ()
+    for holder, statement in (*_entries_displaced(renamed, copied, finished), *lost):
+        where = finished.at(rename(statement.name))
+        yield lost_code.in_neighbour(where, holder, f"{file}:{statement.line}", is_class=False)
+    for parent in (one for one in module.statements if one.role is Role.CLASS and one.joined):
+        of_class = heirs.get(rename(parent.name), [])
+        if not of_class:
+            continue
+        is_shared = len(of_class) > 1 or rename(parent.name) in copied
+        text = renamed.definitions[rename(parent.name)].text
+        inherited = parse_class(text).binds
+        for change in changes_below(text):
+            taken = {one.name: _leaves(one, change, inherited, renamed.definitions) for one in of_class}
+            lacking = next((name for name, is_so in taken.items() if is_so is None), None)
+            if lacking is None and is_shared and change.makes_object:
+                lacking = next((name for name, is_so in taken.items() if is_so), None)
+            if lacking is not None:
+                where, place = finished.at(lacking), f"{file}:{_line_of(change, parent)}"
+                anew = change.binds_anew
+                yield lost_code.in_neighbour(where, parent.name, place, is_class=True, is_bound_anew=anew)
 
 
 def _leaves(heir: Statement, change: ClassChange, inherited: Set[str], parents: RenamedModule) -> bool | None:
@@ -121,7 +117,7 @@ def _leaves(heir: Statement, change: ClassChange, inherited: Set[str], parents: 
 
 
 def _entries_displaced(
-    renamed: RenamedNeighbour, copied: Collection[str], files: GeneratedFiles
+    renamed: RenamedNeighbour, copied: Collection[str], finished: FinishedConversion
 ) -> Iterator[tuple[str, Statement]]:
     """The functions and classes of a neighbour that are entered in a definition which comes along, but that others of the
     modular file take the place of; each with the name of that definition.
@@ -129,7 +125,7 @@ def _entries_displaced(
     rename, path = renamed.definitions.renamer.name, renamed.neighbour.path
     for holder, names in renamed.neighbour.module.registered.items():
         for name in sorted(names) if rename(holder) in copied else ():
-            emitted = (file.definitions[rename(name)] for file in files.files if rename(name) in file.definitions)
+            emitted = (one for one in finished.definitions if one.name == rename(name))
             if any(one.origin.path != path and one.origin.how != "merged" for one in emitted):
                 yield holder, renamed.neighbour.module.definitions[name]
 
@@ -252,94 +248,91 @@ def _is_main(node: ast.stmt) -> bool:
     return isinstance(node, ast.If) and not node.orelse and _MAIN.fullmatch(ast.unparse(node.test)) is not None
 
 
-def report_redefined(neighbours: Neighbourhood, files: GeneratedFiles, library: Library) -> Iterator[Finding]:
+def report_redefined(finished: FinishedConversion) -> Iterator[Finding]:
     """Names with another meaning than in their own module. A warning for each definition that reads, when it is
     created, a name that gets another value below it; an error for a name that is imported below another meaning of it.
     """
-    target, resolution = neighbours.target, neighbours.resolution
-    text = library.text(target.path)
-    modules = {one.path: one.module for one in resolution.neighbours.values()} | {target.path: target.module}
+    target = finished.target
+    modules = {one.neighbour.path: one.neighbour.module for one in finished.renamed.values()}
     users: dict[tuple[str, int], str] = {}
-    for path, module in modules.items():
+    for path, module in (modules | {target.path: target.module}).items():
         again, below = _defined_again(module), _imported_again(module)
         if not again and not below:
             continue
-        users = users or _users(neighbours, files)
-        stem, file = os.path.splitext(os.path.basename(path))[0], os.path.basename(path)
-        there = None if path == target.path else locate_word(target.path, stem, text)
+        users = users or _users(finished)
+        file = os.path.basename(path)
         used = [(one, user) for one in module.statements if (user := users.get((path, one.line)))]
         for name, (line, kind, imported) in below.items():
             if any(name in (*one.uses, one.name) for one, _ in used):
-                place = there or Location(path, imported)
+                place = _place_in(path, imported, finished)
                 yield double_meanings.imported_again(place, name, file, line, kind, imported)
         for statement, user in used:
             for name in sorted(again & statement.uses):
                 if lines := _made_between(module, statement, name):
-                    place = there or Location(path, statement.line)
+                    place = _place_in(path, statement.line, finished)
                     yield double_meanings.redefined(place, user, name, *(f"{file}:{line}" for line in lines))
-    yield from _entered_above(neighbours, files, text)
+    yield from _entered_above(finished)
 
 
-def _entered_above(neighbours: Neighbourhood, files: GeneratedFiles, text: str) -> Iterator[Finding]:
+def _place_in(path: str, line: int, finished: FinishedConversion) -> Location:
+    """A line of the modular file, or for one of a neighbour the first place that names it."""
+    if path == finished.target.path:
+        return Location(path, line)
+    return finished.at(os.path.basename(path).removesuffix(".py"))
+
+
+def _entered_above(finished: FinishedConversion) -> Iterator[Finding]:
     """A warning for each definition that reads a table when it is created, above what is entered in the table, but below
     that in a generated file, which has all functions above its classes.
     """
-    target, entries = neighbours.target, _entries(neighbours)
-    for file in files.files if entries else ():
-        places = {one.name: place for place, one in enumerate(file.ordered)}
-        for place, one in enumerate(file.ordered):
+    entries = _entries(finished)
+    for definitions in finished.ordered.values() if entries else ():
+        places = {one.name: place for place, one in enumerate(definitions)}
+        for place, one in enumerate(definitions):
             for table in sorted(entries.keys() & one.uses & one.bindings.needs):
-                path, line = _place_of_reading(one, table, neighbours)
+                path, line = _place_of_reading(one, table, finished)
                 for entry, (entered, number) in entries[table].items():
-                    is_below = number > line if path == entered else entered == target.path
+                    is_below = number > line if path == entered else entered == finished.target.path
                     if is_below and places.get(entry, place) < place:
-                        stem = os.path.basename(path).removesuffix(".py")
-                        where = Location(path, line) if path == target.path else locate_word(target.path, stem, text)
-                        found = f"{os.path.basename(entered)}:{number}"
+                        where, found = _place_in(path, line, finished), f"{os.path.basename(entered)}:{number}"
                         yield double_meanings.entered_above(where, one.name, table, entry, found)
 
 
-def _place_of_reading(user: EmittedDefinition, table: str, neighbours: Neighbourhood) -> tuple[str, int]:
+def _place_of_reading(user: EmittedDefinition, table: str, finished: FinishedConversion) -> tuple[str, int]:
     """The file and line of the definition that reads a table: of a merged class, that of the parent or of the heir."""
-    heir, resolution = neighbours.classes.get(user.name), neighbours.resolution
-    base = resolution.parent(heir) if heir is not None and user.origin.how == "merged" else None
-    if heir is not None and base and (parent := resolution.definition(base)):
-        taken = resolution.taken[base].neighbour
-        rename = neighbours.neighbours[taken].definitions.renamer.name
-        if table in map(rename, bindings_of(parse(parent.text)).needs):
-            return resolution.neighbours[taken].path, parent.line
+    if finished.merged(user):
+        heir = finished.heirs[user.name]
+        renamed = finished.renamed[heir.source]
+        if table in map(renamed.definitions.renamer.name, bindings_of(parse(heir.parent.text)).needs):
+            return renamed.neighbour.path, heir.parent.line
     return user.origin.path, user.origin.line
 
 
-def _entries(neighbours: Neighbourhood) -> dict[str, dict[str, tuple[str, int]]]:
+def _entries(finished: FinishedConversion) -> dict[str, dict[str, tuple[str, int]]]:
     """What decorators enter in a definition: its new name -> the new name of each entry, with its file and line."""
     found: dict[str, dict[str, tuple[str, int]]] = {}
-    target = neighbours.target
+    target = finished.target
+    kept: Callable[[str], str] = str
     sources = [
-        (one.neighbour.path, one.neighbour.module, one.definitions.renamer) for one in neighbours.neighbours.values()
+        (one.neighbour.path, one.neighbour.module, one.definitions.renamer.name) for one in finished.renamed.values()
     ]
-    for path, module, renamer in (*sources, (target.path, target.module, None)):
-        rename = renamer.name if renamer is not None else str
+    for path, module, rename in (*sources, (target.path, target.module, kept)):
         for table, names in module.registered.items():
             for name in sorted(names):
                 found.setdefault(rename(table), {})[rename(name)] = path, module.definitions[name].line
-    taken = {name for name, one in neighbours.resolution.taken.items() if name == one.name}
+    taken = {name for name, one in finished.neighbours.resolution.taken.items() if name == one.name}
     for own in target.module.definitions.values():
-        for _, module, renamer in sources if own.text.startswith("@") and taken & own.uses else ():
+        for _, module, rename in sources if own.text.startswith("@") and taken & own.uses else ():
             for table in module.registered_in(own):
-                found.setdefault(renamer.name(table), {})[own.name] = target.path, own.line
+                found.setdefault(rename(table), {})[own.name] = target.path, own.line
     return found
 
 
-def _users(neighbours: Neighbourhood, files: GeneratedFiles) -> dict[tuple[str, int], str]:
+def _users(finished: FinishedConversion) -> dict[tuple[str, int], str]:
     """File and line of each definition that generated code comes from -> the generated name."""
-    resolution = neighbours.resolution
-    emitted = (one for file in files.files for one in file.definitions.values())
-    users = {(one.origin.path, one.origin.line): one.name for one in emitted}
-    for heir in neighbours.classes.values():
-        base = resolution.parent(heir)
-        if base and (parent := resolution.definition(base)):
-            users[resolution.neighbours[resolution.taken[base].neighbour].path, parent.line] = heir.name
+    users = {(one.origin.path, one.origin.line): one.name for one in finished.definitions}
+    for name, heir in finished.heirs.items():
+        users[finished.renamed[heir.source].neighbour.path, heir.parent.line] = name
     return users
 
 
