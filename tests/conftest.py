@@ -8,6 +8,7 @@ import gc
 import os
 import shutil
 import signal
+import sys
 import tempfile
 
 import hypothesis
@@ -23,6 +24,10 @@ hypothesis.settings.load_profile("gate" if os.environ.get("CI") else "without de
 # Before torch is imported: threads of several processes on the same cores wait for each other, six times as long as one
 # thread takes for a small model.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Each process that a test starts would compile the package again, 0.4 s, and each process of the run the tests.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # A job in the background of a script ignores Ctrl-C, and so would the commands that tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
