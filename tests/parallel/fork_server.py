@@ -1,8 +1,9 @@
 """A process that has imported what training scripts import, and forks a process for each rank of a script.
 
-Each line of its input is a launch: the script, its arguments, and for each rank here its environment and the two files of
-its output. It answers with a line of the numbers of the processes, and with one line for each process that ends: its
-number and its exit code. It ends with its input.
+It listens on a socket, whose descriptor is its argument, and forks a process for each connection. Each line that comes is
+a launch: the script, its arguments, and for each rank here its environment and the two files of its output. The answer is
+a line of the numbers of the processes, and one line for each process that ends: its number and its exit code. The process
+ends with its connection, and that which listens with its input.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ import gc
 import json
 import os
 import runpy
+import select
+import signal
+import socket
 import sys
 import threading
 import warnings
@@ -46,14 +50,29 @@ def become_rank(script, arguments, environment, output, errors):
     sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
 
 
-def serve(answers):
+def connection_of(listening):
+    """The connection that the process which returns serves; None in the process that listens, once its input ends."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the processes of connections
+    while listening in select.select([listening, sys.stdin], [], [])[0]:
+        connection, _ = listening.accept()
+        if not os.fork():
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            listening.close()
+            return connection
+        connection.close()
+    return None
+
+
+def serve(connection):
     """Fork for each launch, and wait for all its processes. A forked process returns with its script."""
-    for line in iter(sys.stdin.readline, ""):
+    lines, answers = connection.makefile("r"), connection.makefile("w")
+    for line in lines:
         launch = json.loads(line)
         started = []
         for rank in launch["ranks"]:
             if not (process := os.fork()):
-                answers.close()
+                for one in (lines, answers, connection):
+                    one.close()
                 become_rank(launch["script"], launch["arguments"], **rank)
                 return launch["script"]
             started.append(process)
@@ -79,6 +98,7 @@ def end():
 if __name__ == "__main__":
     warnings.simplefilter("default")
     gc.freeze()  # no process need search what was imported for cyclic garbage, and copy it in doing so
-    if script := serve(open(os.dup(1), "w")):  # noqa: SIM115
+    connection = connection_of(socket.socket(fileno=int(sys.argv[1])))
+    if connection and (script := serve(connection)):
         runpy.run_path(script, run_name="__main__")
         end()

@@ -13,6 +13,7 @@ import json
 import os
 import selectors
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -25,34 +26,40 @@ ROOT = Path(__file__).parents[2]
 
 
 class Server:
-    """One process of `fork_server.py`."""
+    """A connection to one of two processes of `fork_server.py`, which all processes of a run of tests share."""
 
-    def __init__(self):
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-        environment["PYTHONPATH"] = str(ROOT)
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.parallel.fork_server"],
-            cwd=ROOT,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            bufsize=0,  # a line that waits in a buffer wakes nobody
-        )
+    def __init__(self, number):
+        # An abstract socket of Linux goes with the last process that has it.
+        address = f"\0modular-converter-ranks-{os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}-{number}"
+        self.connection = socket.socket(socket.AF_UNIX)
+        while self.connection.connect_ex(address):  # nobody listens, or not yet
+            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as listening:
+                listening.bind(address)  # fails if another process has bound it meanwhile
+                listening.listen()
+                self.process = _listens(listening)
+        self.answers = self.connection.makefile("rb", buffering=0)
 
     def begin(self, launch):
-        self.process.stdin.write(json.dumps(launch).encode() + b"\n")
+        self.connection.sendall(json.dumps(launch).encode() + b"\n")
 
     def read(self):
-        line = self.process.stdout.readline()
-        assert line, f"a server of ranks has ended with {self.process.wait()}: python -m tests.parallel.fork_server"
+        line = self.answers.readline()
+        assert line, "a server of ranks has ended: python -m tests.parallel.fork_server"
         return json.loads(line)
+
+
+def _listens(listening):
+    """A server on a socket. It ends with this process, and those of its connections with theirs."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "tests.parallel.fork_server", str(listening.fileno())]
+    handed = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return subprocess.Popen(command, cwd=ROOT, env=environment, pass_fds=[listening.fileno()], **handed)
 
 
 @functools.cache
 def servers():
-    """The two servers of this process, which end with it."""
-    return Server(), Server()
+    """The two servers for this process."""
+    return Server(0), Server(1)
 
 
 @dataclass
@@ -100,7 +107,7 @@ def _wait(servers, limit_s):
     alive, code, deadline = {one: set(one.read()) for one in servers}, 0, time.monotonic() + limit_s
     with selectors.DefaultSelector() as selector:
         for server in servers:
-            selector.register(server.process.stdout, selectors.EVENT_READ, server)
+            selector.register(server.connection, selectors.EVENT_READ, server)
         while any(alive.values()):
             ready = selector.select(max(0.0, deadline - time.monotonic()))
             for key, _ in ready:
