@@ -16,12 +16,13 @@ from tests.parallel.launch import ROOT, launch  # noqa: E402
 
 
 SETTINGS = ("n_layer=2", "n_embd=32", "n_head=2")
+SMALL = ("--settings", *SETTINGS)
 
 
 def train(tmp_path, processes, *more, model="gpt2"):
     """The losses by step, from the lines of progress."""
     given = [model, tmp_path / "text.txt", "--folder", tmp_path / "run", "--lr", 0.003, "--length", 16]
-    given += ["--batch", 4, "--device", "cpu", *(["--settings", *SETTINGS] if model == "gpt2" else []), *more]
+    given += ["--batch", 4, "--device", "cpu", *(SMALL if model == "gpt2" else ()), *more]
     done = launch(processes, "examples/train.py", *given)
     assert done.code == 0, done.errors[-3000:]
     lines = re.findall(r"(\d+)/\d+ loss (\S+) norm \S+ \d+ tokens/s \d+ MiB", done.errors)
@@ -41,9 +42,9 @@ def test_a_text_that_is_too_short_is_told(tmp_path):
         (["gpt3", "text.txt"], "gpt3: is no folder, and no type of a causal model of transformers: .* such as \\w+$"),
         (["vit", "text.txt"], "vit: is no folder, and no type of a causal model of transformers"),
         (["empty", "text.txt"], "empty: has no tokenizer that can be read .* with their save_pretrained"),
-        (["gpt2", "nowhere.txt"], "nowhere.txt: No such file or directory: give a file with the text"),
-        (["gpt2", "."], ".: Is a directory: give a file with the text"),
-        (["gpt2", "bytes"], "bytes: is no UTF-8: give a file with the text"),
+        (["gpt2", "nowhere.txt", *SMALL], "nowhere.txt: No such file or directory: give a file with the text"),
+        (["gpt2", ".", *SMALL], ".: Is a directory: give a file with the text"),
+        (["gpt2", "bytes", *SMALL], "bytes: is no UTF-8: give a file with the text"),
         (
             ["gpt2", "text.txt", "--settings", "n_layers=1"],
             "--settings n_layers: gpt2 has no such field: did you mean n_layer",
@@ -52,7 +53,7 @@ def test_a_text_that_is_too_short_is_told(tmp_path):
             ["gpt2", "text.txt", "--settings", "n_layer=one"],
             "--settings n_layer: write a value of JSON, as in n_layer=4",
         ),
-        (["gpt2", "text.txt", "--layout", "zero3"], "layout .zero3.: .* such as fsdp2"),
+        (["gpt2", "text.txt", "--layout", "zero3", *SMALL], "layout .zero3.: .* such as fsdp2"),
     ],
 )
 def test_what_cannot_be_read_is_told_in_a_line(tmp_path, monkeypatch, capfd, script, arguments, said):
