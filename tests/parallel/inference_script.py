@@ -9,11 +9,12 @@ import tempfile
 
 import torch
 import torch.distributed as dist
-from transformers import GPT2Config, GPT2LMHeadModel
+from transformers import GPT2Config, GPT2LMHeadModel, MixtralConfig, MixtralForCausalLM
 from transformers.pytorch_utils import Conv1D
 
 from modular_converter.parallel import parallelize
 from modular_converter.parallel.engine.group import same_calls
+from modular_converter.parallel.engine.inference.experts import WEIGHTS
 from modular_converter.parallel.errors import PlanError
 from tests.parallel.conveniences import handy
 from tests.parallel.weights_script import llama, whole
@@ -27,7 +28,19 @@ def gpt2():
     return GPT2LMHeadModel(GPT2Config(n_embd=48, n_head=3, n_layer=2, vocab_size=65, n_positions=32))
 
 
-MODELS = {"llama": llama, "gpt2": gpt2, "own": handy}
+def mixtral():
+    torch.manual_seed(0)
+    sizes = {
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 1,
+        "vocab_size": 64,
+        "num_local_experts": 4,
+    }
+    return MixtralForCausalLM(MixtralConfig(**sizes, num_attention_heads=4, num_key_value_heads=2))
+
+
+MODELS = {"llama": llama, "gpt2": gpt2, "mixtral": mixtral, "own": handy}
 # Each runs on the whole model and on the processes' shares, in this order.
 USES = {
     "call": lambda m, folder: m(input_ids=IDS).logits,
@@ -154,11 +167,13 @@ def said(call):
 
 if __name__ == "__main__":
     dist.init_process_group("gloo")
-    answers = {}
+    answers, fused = {}, {}
     for name in sys.argv[1:]:
         one = MODELS[name]().eval()
         there = parallelize(copy.deepcopy(one), device="cpu", inference=True)
-        answers[name] = {label: compared(use, one, there) for label, use in USES.items()}
+        uses = USES.items() if name != "mixtral" else [*USES.items()][:-3]  # grouped products have no float64
+        answers[name] = {label: compared(use, one, there) for label, use in uses}
+        fused[name] = [one.__dict__.get("_fused") for one in there.modules() if set(WEIGHTS) <= set(one._parameters)]
     inner = next(module for module in there.modules() if isinstance(module, torch.nn.Linear))
     found = {
         "write": said(lambda: inner.weight.data.mul_(2)),
@@ -171,6 +186,6 @@ if __name__ == "__main__":
     same_calls.LIMIT_S = 2.0
     if dist.get_rank() == 0:
         found["alone"] = said(lambda: inner.weight.norm())
-        print(json.dumps({"answers": answers, "said": found}), flush=True)
+        print(json.dumps({"answers": answers, "said": found, "fused": fused}), flush=True)
     dist.barrier()
     dist.destroy_process_group()

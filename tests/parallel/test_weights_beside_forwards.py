@@ -54,7 +54,8 @@ def test_penalties_and_late_optimizers_are_those_of_one_process(layouts, process
 
 @pytest.mark.slow
 def test_a_model_for_inference_shows_whole_weights_to_code_outside_of_forwards():
-    found = line_of(2, "tests/parallel/inference_script.py", "llama", "gpt2", "own")
+    found = line_of(2, "tests/parallel/inference_script.py", "llama", "gpt2", "mixtral", "own")
+    assert found["fused"] == {"llama": [], "gpt2": [], "mixtral": [True], "own": []}
     for name, answers in found["answers"].items():
         assert {use: one for use, one in answers.items() if one != "equal"} == {}, name
     assert "writing would change a copy" in found["said"]["write"]

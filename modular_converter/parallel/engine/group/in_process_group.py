@@ -82,7 +82,7 @@ from modular_converter.parallel.engine.group.weight_sources import (
     same_checkpoint,
 )
 from modular_converter.parallel.engine.group.whole_state import made_by_first, whole_tensors
-from modular_converter.parallel.engine.inference.fused import fuse_activations, fuse_norms
+from modular_converter.parallel.engine.inference.form import make_inference
 from modular_converter.parallel.engine.inference.generation import (
     GENERATE_BATCH,
     MANAGERS,
@@ -92,11 +92,10 @@ from modular_converter.parallel.engine.inference.generation import (
     choose_cache,
     paged_batches,
 )
-from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup, make_plain
+from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import resolve
-from modular_converter.parallel.shard.apply import Applied
 from modular_converter.parallel.shard.collectives import ProcessGroup
 
 
@@ -109,16 +108,6 @@ _TRAINING = (
     "save_checkpoint",
     "load_checkpoint",
 )
-
-
-def make_inference(applied: Applied, group: DirectGroup, compile: bool) -> None:
-    """Turn a sharded model into its form for inference, in place."""
-    make_plain(applied, group)
-    fuse_norms(applied.model)
-    fuse_activations(applied.model)
-    applied.model.eval().requires_grad_(False)
-    if compile:
-        choose_cache(applied.model, {})
 
 
 def without_gradients(own: Callable[..., Any], compile: bool) -> Callable[..., Any]:

@@ -29,8 +29,8 @@ from modular_converter.parallel.engine.base.settings import (
 from modular_converter.parallel.engine.base.watched_code import CodeFacts, take_over
 from modular_converter.parallel.engine.base.watched_state import StateChange, WatchedState
 from modular_converter.parallel.engine.checkpoint.reader import Reader, Recipe, read_share
-from modular_converter.parallel.engine.inference.experts import fuse_experts
-from modular_converter.parallel.engine.inference.fused import fuse_activations, fuse_norms, unfuse
+from modular_converter.parallel.engine.inference.form import make_inference
+from modular_converter.parallel.engine.inference.fused import unfuse
 from modular_converter.parallel.engine.inference.generation import (
     GENERATE_BATCH,
     choose_cache,
@@ -38,7 +38,7 @@ from modular_converter.parallel.engine.inference.generation import (
     paged_batches,
     tokens_of,
 )
-from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup, make_plain, put_on_modules
+from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup, put_on_modules
 from modular_converter.parallel.engine.remote.caller_state import apply_difference, configs_in
 from modular_converter.parallel.engine.remote.loaded import Called, Loaded, fill_whole
 from modular_converter.parallel.engine.remote.placement import Span, copy_rows, moves_of
@@ -181,15 +181,9 @@ class Worker(Answering):
         fill_whole(model, loaded, by_identity)
         loaded.local = local_modules(model, applied.resolution.pieces)
         loaded.copies = applied.copies()
-        fuse_experts(model)
-        make_plain(applied, self.group)
-        fuse_norms(model)
-        fuse_activations(model)
+        make_inference(applied, self.group, compile)
         del keep
-        model.eval()
         loaded.compiled = compile
-        if compile:
-            choose_cache(model, {})
         make_agree(model, self.group, self.progress.step)
         settings = vars(settings_of(model))
         left_out = [*configs_in(settings.values()), *put_on_modules(model)]

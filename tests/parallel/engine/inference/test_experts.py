@@ -81,6 +81,36 @@ def test_the_module_keeps_its_own_forward_otherwise(counted):
         assert len(counted) == 1
 
 
+def test_a_token_of_compiled_code_reads_the_weights_where_they_are(monkeypatch):
+    one, calls = made(), []
+    fused, own = copy.deepcopy(one), experts.summed_products
+    fuse_experts(fused)
+    monkeypatch.setattr(experts, "summed_products", lambda *args: (calls.append(args), own(*args))[1])
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    one.config._experts_implementation = "batched_mm"
+    fused.config._experts_implementation = "grouped_mm"  # a long forward
+    with torch.no_grad():
+        fused(*given(6))
+        assert not calls
+        fused.config._experts_implementation = "batched_mm"
+        for tokens in (9, 1):
+            assert torch.allclose(fused(*given(6, tokens=tokens)), one(*given(6, tokens=tokens)), atol=1e-4)
+    assert len(calls) == 2
+
+
+@pytest.mark.slow
+def test_compiled_experts(counted):
+    one = made()
+    fused = copy.deepcopy(one)
+    fuse_experts(fused)
+    one.config._experts_implementation = fused.config._experts_implementation = "batched_mm"
+    with torch.inference_mode():
+        for tokens in (1, 9):
+            got = torch.compile(fused, backend="eager", fullgraph=True)(*given(6, tokens=tokens))
+            assert torch.allclose(got, one(*given(6, tokens=tokens)), atol=1e-4)
+    assert len(counted) == 1  # the trial
+
+
 def test_a_sum_of_the_output_comes_after_it(counted):
     one = made()
     both = copy.deepcopy(one)
