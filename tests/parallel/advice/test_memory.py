@@ -263,7 +263,7 @@ def test_the_plan_of_more_ranks_is_that_of_fewer_unless_parts_stay_whole_for_the
         return select(model, given, size, experts)._replace(restricted=restricted)
 
     monkeypatch.setattr(subjects, "select_plan", counted)
-    subject = question("llama", num_key_value_heads=4)
+    subject = question("llama", num_key_value_heads=4, num_hidden_layers=2)
     advise(subject, Question(cluster_of("4xCPU"), 4))
     assert sorted(found, reverse=True) == asked
     own = select(subject.model, None, 2).plan
