@@ -9,6 +9,7 @@ import inspect
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from modular_converter.convert.inherit.bases import ClassMerge
 from modular_converter.convert.inherit.differences import (
@@ -427,10 +428,7 @@ def _given(call: ast.Call, instance: str, parent: Function) -> dict[str, ast.exp
     positional, arguments = _positional(call, instance, parent)
     named = {*positional, *(parameter.arg for parameter in parent.args.kwonlyargs)}
     given: dict[str, ast.expr] = {own: ast.Name(instance, ast.Load())} if own and instance else {}
-    for position, argument in enumerate(arguments):
-        if isinstance(argument, ast.Starred) or position >= len(positional):
-            break
-        given[positional[position]] = argument
+    given |= zip(positional, takewhile(lambda one: not isinstance(one, ast.Starred), arguments))
     given |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg in named and keyword.arg}
     if parent.args.kwarg is not None:
         others = [
@@ -442,9 +440,8 @@ def _given(call: ast.Call, instance: str, parent: Function) -> dict[str, ast.exp
             given[parent.args.kwarg.arg] = others[0].value
         elif others:
             given[parent.args.kwarg.arg] = ast.Call(ast.Name("dict", ast.Load()), [], others)
-    first_starred = next((at for at, one in enumerate(arguments) if isinstance(one, ast.Starred)), len(arguments))
-    if parent.args.vararg is not None and len(arguments) > len(positional) <= first_starred:
-        rest = arguments[len(positional) :]
+    first, rest = arguments[: len(positional)], arguments[len(positional) :]
+    if parent.args.vararg is not None and rest and not any(isinstance(one, ast.Starred) for one in first):
         only = rest[0].value if len(rest) == 1 and isinstance(rest[0], ast.Starred) else None
         given[parent.args.vararg.arg] = only or ast.Tuple(rest, ast.Load())
     return given
