@@ -101,6 +101,45 @@ def copied(model):
     return same, state["2.bias"].tolist(), state["0.weight"].tolist()
 
 
+# Writes to views, of weights and of gradients.
+OF_VIEWS = (
+    lambda one: one[3].zero_(),
+    lambda one: one.data[:2].mul_(3),
+    lambda one: torch.chunk(one, 2)[1].add_(1),
+    lambda one: one.view(-1)[5:9].fill_(0.5),
+    lambda one: [row.mul_(number) for number, row in enumerate(one.unbind())],
+    lambda one: one.T[1:].diagonal().neg_(),
+    lambda one: one.permute(1, 0)[1, 2:].copy_(torch.ones(len(one) - 2)),
+    lambda one: torch.add(one[1], one[2], out=one[0]),
+    lambda one: nn.init.constant_(one.narrow(1, 1, 2)[2:], 0.25),
+    lambda one: one[1:3].detach().sub_(1),
+    lambda one: one.split(3)[0].__setitem__((1, 2), 7.0),
+    lambda one: [
+        part.mul_(whole(part).sum().sigmoid()) for part in (one[1], one[:3], one[:, 2])
+    ],  # each sees what was written
+)
+
+
+def halve(weight):
+    weight.grad[2:].mul_(0.5)
+
+
+def through_views(model):
+    """Weights, and gradients after their hooks, that code has written through views."""
+    model.zero_grad()
+    handles = [one.register_post_accumulate_grad_hook(halve) for one in model.parameters()]
+    (model(torch.ones(2, 4)) ** 2).mean().backward()
+    for one in handles:
+        one.remove()
+    with torch.no_grad():
+        for write in OF_VIEWS:
+            for one in (each for each in model.parameters() if each.dim() == 2):
+                write(one)
+                write(one.grad)
+        answer = model(torch.ones(2, 4))
+    return [*(whole(tensor) for each in model.parameters() for tensor in (each.detach(), each.grad)), answer]
+
+
 def far(state, other):
     return max(float((state[name] - value).abs().max()) for name, value in other.items())
 
@@ -124,6 +163,7 @@ def main():
             "numbers": (numbers(model), numbers(one)),
             "hook": said(lambda weight=weight: weight.register_hook(lambda gradient: gradient)),
             "written": float((after_writes(model) - after_writes(one)).abs().max()),
+            "views": max(float((a - b).abs().max()) for a, b in zip(*map(through_views, (model, one)), strict=True)),
             "between": stepped_between(model),
             "own": own_error(model),
             "arrays": [said(weight.detach().numpy), said(lambda weight=weight: numpy.asarray(weight.detach()))],

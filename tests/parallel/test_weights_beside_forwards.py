@@ -87,7 +87,7 @@ def test_code_that_counts_and_writes_entries_in_two_processes():
     for layout, found in line_of(2, "tests/parallel/counts_script.py").items():
         ours, theirs = found["numbers"]
         assert ours == pytest.approx(theirs, rel=1e-5), layout
-        assert found["first"] < 1e-5 and found["written"] < 1e-5, layout
+        assert found["first"] < 1e-5 and found["written"] < 1e-5 and found["views"] < 1e-4, layout
         assert ("take weight.register_post_accumulate_grad_hook" in found["hook"]) == (layout != "tp2")
         assert "weights were written between a forward and its backward" in found["between"], layout
         assert all("take weight.full_tensor() for the numbers" in one for one in found["arrays"])

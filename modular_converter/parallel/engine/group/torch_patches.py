@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.utils.clip_grad
 import torch.nn.utils.parametrize
-from torch.distributed.device_mesh import DeviceMesh
+from torch.autograd.graph import increment_version
 from torch.distributed.tensor import DTensor, Partial, Replicate
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
@@ -34,6 +34,16 @@ from modular_converter.parallel.engine.group.optimizer_steps import before_step,
 from modular_converter.parallel.engine.group.other_stages import note_step, without_other_stages
 from modular_converter.parallel.engine.group.same_calls import meet_of, refused_here, together
 from modular_converter.parallel.engine.group.share_tensors import ShareTensor
+from modular_converter.parallel.engine.group.views_of_weights import (
+    CopiedView,
+    as_views,
+    cut_as,
+    is_view,
+    pass_on,
+    whole_of,
+    write_whole,
+    written_by,
+)
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.torch_private import (
     DTensorSpec,
@@ -96,7 +106,7 @@ def on_whole(operation: Any, args: Any, kwargs: Any) -> Any:
         )
     if any(not isinstance(placement, Replicate) for one in given for placement in one.placements):
         meet_of(f"code that computes {operation} of DTensors", mesh.mesh.flatten().tolist())
-    whole = {id(one): _whole(one) for one in given}
+    whole = {id(one): whole_of(one) for one in given}
     args_of_all, kwargs_of_all = pytree.tree_map(lambda one: whole.get(id(one), one), (args, kwargs))
     found = operation(*args_of_all, **kwargs_of_all)
     written = {id(whole[id(one)]): one for one in given}
@@ -108,35 +118,13 @@ def on_whole(operation: Any, args: Any, kwargs: Any) -> Any:
         if own is not None:
             return own
         like = next((one for one in given if one.shape == result.shape), None)
-        return _cut(result, mesh, [Replicate()] * mesh.ndim if like is None else like.placements)
+        return cut_as(result, mesh, [Replicate()] * mesh.ndim if like is None else like.placements)
 
-    for number, one in enumerate(operation._schema.arguments):
-        if one.alias_info is not None and one.alias_info.is_write:
-            value = args[number] if number < len(args) else kwargs.get(one.name)
-            for changed in value if isinstance(value, (list, tuple)) else [value]:
-                if isinstance(changed, DTensor):
-                    _write(changed, whole[id(changed)])
-    return pytree.tree_map(cut, found)
-
-
-def _whole(tensor: Any) -> torch.Tensor:
-    """The whole tensor, as one that may be written."""
-    found: torch.Tensor = tensor.detach().full_tensor().clone()
-    return found
-
-
-def _cut(whole: torch.Tensor, mesh: DeviceMesh, placements: Any) -> DTensor:
-    placements = [Replicate() if isinstance(one, Partial) else one for one in placements]
-    return DTensor.from_local(whole, mesh, [Replicate()] * mesh.ndim, run_check=False).redistribute(mesh, placements)
-
-
-def _write(tensor: DTensor, whole: torch.Tensor) -> None:
-    """Let a DTensor have the entries of a whole one. Sums that are due on its processes have been made."""
-    found = _cut(whole, tensor.device_mesh, tensor.placements)
-    if found.placements == tensor.placements:
-        tensor._local_tensor.copy_(found._local_tensor)
-    else:
-        tensor._local_tensor, tensor._spec = found._local_tensor, found._spec
+    for changed in written_by(operation, args, kwargs):
+        if isinstance(changed, DTensor):
+            write_whole(changed, whole[id(changed)])
+    result = pytree.tree_map(cut, found)
+    return as_views(result, operation, args, kwargs) if is_view(operation) else result
 
 
 def _noise(operation: Any, args: Any, kwargs: Any) -> Any:
@@ -158,6 +146,12 @@ def _placed(own: Callable[..., Any], operation: Any, args: Any, kwargs: Any, inf
         if operation.overloadpacket in _FUSED_STEPS and _are_cut_alike(args):
             return operation(*_shares(args), **_shares(kwargs))
         return on_whole(operation, args, kwargs)
+    if is_view(operation) and TracingContext.try_get() is None:
+        schema = getattr(found, "redistribute_schema", None)
+        placements = args[0].placements if schema is None else schema.args_schema[0].placements
+        if placements != args[0].placements:
+            gathered = args[0].redistribute(placements=placements)
+            return as_views(operation(gathered, *args[1:], **kwargs), operation, args, kwargs)
     due = TracingContext.try_get() is None and _has_due_terms(found)
     return _summed(found, operation, args, kwargs) if due else found
 
@@ -318,21 +312,26 @@ def _copied(weight: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
     """``weight.copy_(whole)``, of which each process takes its part; torch takes DTensors alone."""
     if type(source) in (torch.Tensor, torch.nn.Parameter) and source.dim() and not isinstance(weight, ShareTensor):
         place = weight._local_tensor.device
-        source = _cut(source.detach().to(place).expand(weight.shape), weight.device_mesh, weight.placements)
+        source = cut_as(source.detach().to(place).expand(weight.shape), weight.device_mesh, weight.placements)
     return TensorBase.copy_(weight, source, *args, **kwargs)
 
 
 def _set_entries(weight: Any, index: Any, value: Any) -> None:
     """``weight[index] = value`` on all processes: torch writes to a copy where some entries are of other processes."""
-    is_cut = any(not isinstance(one, Replicate) for one in weight.placements)
+    view = isinstance(weight, CopiedView)
+    is_cut = view or any(not isinstance(one, Replicate) for one in weight.placements)
     if not is_cut or isinstance(weight, ShareTensor) or torch.is_grad_enabled() and weight.requires_grad:
         TensorBase.__setitem__(weight, index, value)
         return
     meet_of("code that writes entries of a weight or gradient", weight.device_mesh.mesh.flatten().tolist())
-    whole = _whole(weight)
-    index, value = pytree.tree_map(lambda one: _whole(one) if isinstance(one, DTensor) else one, (index, value))
+    whole = whole_of(weight)
+    index, value = pytree.tree_map(lambda one: whole_of(one) if isinstance(one, DTensor) else one, (index, value))
     whole[index] = value
-    _write(weight, whole)
+    write_whole(weight, whole)
+    if view:
+        pass_on(weight)
+    if not weight.is_inference():
+        increment_version(weight)
 
 
 def _refuse_parametrization(users: Any, own: Any, module: Any, *args: Any, **kwargs: Any) -> Any:
