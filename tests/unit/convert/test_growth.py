@@ -86,6 +86,12 @@ CASES: dict[str, Callable[[int], tuple[str, str]]] = {
         + "class NewMLP(BaseMLP):\n"
         + lines("    def m{}(self, x):\n        return super().m{}(x)\n", range(n)),
     ),
+    "methods called in expressions": lambda n: (
+        "class BaseMLP:\n" + lines("    def m{}(self, x):\n        return x\n", range(n)),
+        IMPORT
+        + "class NewMLP(BaseMLP):\n"
+        + lines("    def m{}(self, x):\n        return 2 * super().m{}(x)\n", range(n)),
+    ),
     "attributes": lambda n: (
         "class BaseMLP:\n" + lines("    a{} = 1\n", range(n)),
         IMPORT + "class NewMLP(BaseMLP):\n" + lines("    a{} = 2\n", range(n)),
