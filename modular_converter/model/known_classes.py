@@ -24,11 +24,11 @@ _OF_MODULE = """
     set_extra_state set_submodule share_memory state_dict to to_empty train training type xpu zero_grad
 """
 
+# No protocol: each name that one binds is asked of what is to conform.
 _KNOWN = {
     "torch.nn.Module": frozenset(_OF_MODULE.split()),
     "abc.ABC": frozenset[str](),
     "typing.Generic": frozenset[str](),
-    "typing.Protocol": frozenset[str](),
 }
 
 
