@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import itertools
 import re
+import string
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -42,6 +44,10 @@ class CodePlace(NamedTuple):
     owner: str = ""
 
 
+MOST_TEXT = 10_000
+"""Longer texts of expressions are shortened."""
+
+
 @dataclass(frozen=True, eq=False)
 class Expression:
     """An expression of no module: a number, a text, or what the text does not tell."""
@@ -52,6 +58,12 @@ class Expression:
     """Whether it is the result of a call that was not followed."""
     name: str = ""
     """Of a text of which only a part is known: the text with `*` for the rest."""
+
+    def __post_init__(self) -> None:
+        # `x = x + x`, again and again, doubles the text each time. Equal texts stay equal.
+        if len(self.text) > MOST_TEXT:
+            short = f"{self.text[:100]}… {hashlib.sha256(self.text.encode(errors='replace')).hexdigest()}"
+            object.__setattr__(self, "text", short)
 
     @property
     def is_known(self) -> bool:
@@ -334,14 +346,8 @@ def key_text(value: Value) -> str:
     return (isinstance(value, Expression) and value.name) or "*" if known is NOT_KNOWN else str(known)
 
 
-class _InPlace(str):
-    """A text that stands in a place of another, whatever its format."""
-
-    __slots__ = ()
-
-    def __format__(self, _: str) -> str:
-        return str(self)
-
+MOST_NAME = 1000
+"""Longer names are none: a stranger's code may make a name of a name, again and again."""
 
 _PLACE = re.compile(r"%[-#0 +]*\d*(?:\.\d+)?[a-zA-Z]")
 
@@ -351,11 +357,16 @@ def name_of(op: ast.AST, left: Value, right: Value) -> str:
     sides = plain(left), plain(right)
     is_named = any(isinstance(one, Expression) and one.name for one in (left, right))
     if isinstance(op, ast.Add) and (is_named or any(isinstance(one, str) for one in sides)):
-        return key_text(left) + key_text(right)
+        return _not_too_long([key_text(left), key_text(right)])
     if not isinstance(op, ast.Mod) or not isinstance(sides[0], str):
         return ""
     values = map(key_text, [one for _, one in right.items] if isinstance(right, Items) else [right])
-    return _PLACE.sub(lambda _: next(values, "*"), sides[0])
+    between = _PLACE.split(sides[0])
+    return _not_too_long([between[0], *(part for text in between[1:] for part in (next(values, "*"), text))])
+
+
+def _not_too_long(parts: Sequence[str]) -> str:
+    return "".join(parts) if sum(map(len, parts)) <= MOST_NAME else ""
 
 
 def formatted(holder: Value, arguments: Sequence[Value], named: Mapping[str, Value]) -> Expression | None:
@@ -363,12 +374,19 @@ def formatted(holder: Value, arguments: Sequence[Value], named: Mapping[str, Val
     template = plain(holder)
     if not isinstance(template, str):
         return None
-    texts = [_InPlace(key_text(one)) for one in arguments]
+    given = {str(number): key_text(one) for number, one in enumerate(arguments)}
+    given |= {key: key_text(one) for key, one in named.items()}
+    parts, numbers = list[str](), itertools.count()
     try:
-        name = template.format(*texts, **{key: _InPlace(key_text(one)) for key, one in named.items()})
-    except (AttributeError, LookupError, TypeError, ValueError):  # whatever a stranger's text asks for
+        for text, place, _, conversion in string.Formatter().parse(template):
+            parts.append(text)
+            if place is not None:  # whatever its width, which a stranger may make larger than the memory
+                value = given[place or str(next(numbers))]
+                parts.append(value if conversion in (None, "s") else repr(value))
+    except (LookupError, ValueError):  # whatever a stranger's text asks for
         return None
-    return Expression(f"{holder.text}.format({', '.join(texts)})", name=name)
+    name = _not_too_long(parts)
+    return Expression(f"{holder.text}.format({', '.join(given.values())})", name=name) if name else None
 
 
 def mapping(value: Value) -> Items | None:

@@ -144,6 +144,16 @@ def test_the_entries_of_a_body(case: str, tmp_path: Path, unknown_parts: Unknown
     assert not list(unknown_parts(state))
 
 
+@pytest.mark.parametrize(
+    "made", ('"{0!r:>90000000000}".format(n)', '"{:>90000000000}".format(n)', '"%90000000000d" % n', "name")
+)
+def test_a_name_needs_no_more_memory_than_its_text(made: str, tmp_path: Path) -> None:
+    doubled = "\n".join(["    name = name + name"] * 60)
+    body = f'for n in range(config.depth):\n    name = "part" + str(n)\n{doubled}\n    setattr(self, {made}, Block())'
+    state = facts(tmp_path, body).files["modeling_net.py"].classes["NetModel"].state
+    assert state is not None and all(len(name) < 100 for name in keys_of(state))
+
+
 @pytest.mark.parametrize("call", ("nn.TransformerEncoderLayer(2, 2)", "timm.create_model(config.act)"))
 def test_a_module_that_is_not_known_is_told(call: str, tmp_path: Path, unknown_parts: UnknownParts) -> None:
     model = HEAD.replace("import torch\n", "import timm\nimport torch\n")
