@@ -376,23 +376,29 @@ def _in_front(
     return found
 
 
+def _class_in_file(name: str, built: Mapping[str, BuiltClass], parents: RenamedModule) -> ClassBlock | None:
+    """A class of the generated file: of the modular file, or of the parent's module; None for one from elsewhere."""
+    if name in built:
+        return parse_class(built[name].text)
+    return parse_class(parents[name].text) if name in parents and parents.role(name) is Role.CLASS else None
+
+
 def _bound_in(
     name: str, built: Mapping[str, BuiltClass], parents: RenamedModule, below: frozenset[str] = frozenset()
 ) -> frozenset[str] | None:
     """The names that a class of the generated file and its ancestors there bind; None for a class from elsewhere."""
-    own = built.get(name)
-    if name in below or (own is None and (name not in parents or parents.role(name) is not Role.CLASS)):
+    block = _class_in_file(name, built, parents)
+    if name in below or block is None:
         return None
-    block = parse_class(own.text if own else parents[name].text)
     inherited = (_bound_in(base, built, parents, below | {name}) for base in block.bases)
     return block.binds.union(*filter(None, inherited))
 
 
 def _hook_sets_attributes(name: str, built: Mapping[str, BuiltClass], parents: RenamedModule) -> bool:
     """See `Surroundings`."""
-    if name not in built and (name not in parents or parents.role(name) is not Role.CLASS):
+    block = _class_in_file(name, built, parents)
+    if block is None:
         return False
-    block = parse_class(built[name].text if name in built else parents[name].text)
     hooks = [one.function for one in block.members if one.is_function and INIT_SUBCLASS in one.binds]
     return all(
         is_super_statement(one, INIT_SUBCLASS)
@@ -415,8 +421,7 @@ def _may_reach(
     """See `Surroundings`."""
     if base in below:
         return False
-    if base in built or (base in parents and parents.role(base) is Role.CLASS):
-        block = parse_class(built[base].text if base in built else parents[base].text)
+    if (block := _class_in_file(base, built, parents)) is not None:
         within = (built, parents, neighbours, dotted, library, below | {base})
         return any(_may_reach(one.partition("[")[0], attribute, *within) for one in block.bases)
     module = _naming(base, neighbours, dotted) or neighbours.target.module
