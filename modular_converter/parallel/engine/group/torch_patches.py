@@ -137,9 +137,13 @@ def _noise(operation: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _placed(own: Callable[..., Any], operation: Any, args: Any, kwargs: Any, info: Any, try_cache: bool) -> Any:
-    """torch's choice of placements; where it has none, the result on whole tensors."""
+    """torch's choice of placements; where it has none, the result on whole tensors.
+
+    torch keeps a choice where it computes the result itself. A view that is taken here is kept in its other table: a row
+    took 1.6 ms instead of 0.5.
+    """
     try:
-        found = own(operation, args, kwargs, info, try_cache)
+        found = own(operation, args, kwargs, info, try_cache or is_view(operation))
     except (RuntimeError, NotImplementedError):
         if TracingContext.try_get() is not None:
             raise
