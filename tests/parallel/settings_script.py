@@ -101,6 +101,18 @@ def not_an_array(model):
     model.lm_head.weight.numpy()[...] = 0.0
 
 
+def other_method(layout):
+    """What all are told of whom one generates where the other one calls the model, and once both call it."""
+    model = parallelize(llama(), layout=layout, device="cpu", probe=False)
+    try:
+        with torch.no_grad():
+            model.generate(IDS, max_new_tokens=2) if dist.get_rank() else model(input_ids=IDS)
+        said = "no error"
+    except ApplyError as error:
+        said = str(error)
+    return said, call(model)
+
+
 def built(layout):
     model = llama()
     model.model.layers[0].mlp.train(dist.get_rank() == 1)
@@ -115,6 +127,7 @@ if __name__ == "__main__":
     dist.init_process_group("gloo")
     found = {name: main(sys.argv[1], *change) for name, change in CHANGES.items()}
     found |= {"different": different(sys.argv[1]), "built": built(sys.argv[1])}
+    found["method"] = other_method(sys.argv[1])
     if sys.argv[1] == "tp2":
         found["resized"] = resized(sys.argv[1])
     found["caught"] = caught(sys.argv[1], not_an_array)

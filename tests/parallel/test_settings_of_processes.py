@@ -13,6 +13,9 @@ from tests.parallel.launch import launch, line_of, lines_of  # noqa: E402
 def test_what_a_process_alone_has_set_is_told_to_all_before_the_call(layout):
     found = line_of(2, "tests/parallel/settings_script.py", layout)
     different, built, caught = found.pop("different"), found.pop("built"), found.pop("caught")
+    (zero, zero_after), (one, one_after) = found.pop("method")
+    others = "process 1 calls generate, and process 0 forward", "process 0 calls forward, and process 1 generate"
+    assert all(any(other in said for other in others) for said in (zero, one)) and zero_after == one_after == "", zero
     if layout == "tp2":
         for resized, undone in found.pop("resized"):
             assert "self_attn.head_dim was set, but processes share out the sizes" in resized and undone == ""

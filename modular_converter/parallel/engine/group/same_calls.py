@@ -143,23 +143,24 @@ class CallsOfAll:
         _CALLS.add(self)
 
     def begin(
-        self, said: Mapping[str, str], refused: Exception | None = None, batch: tuple[int, str] | None = None
+        self, said: Mapping[str, str], refused: Exception | None = None, called: Mapping[str, str] | None = None
     ) -> None:
         """Wait until all begin the next call.
 
         Args:
             said: what this process has set since the last call.
             refused: the error of this process, which it raises.
-            batch: a data rank and what is known of its batch, which all processes of the data rank must be given.
+            called: name -> the method, and what is known of its arguments where all that give this name must be given the
+                same, which those of a data rank must.
 
-        Raises ``ApplyError`` on all processes if one refuses, was refused something alone, has set something else, was given
-        another batch, or has made a step that another one has not.
+        Raises ``ApplyError`` on all processes if one refuses, was refused something alone, has set something else, calls
+        another method, was given another batch, or has made a step that another one has not.
         """
         if self.broken is not None:
             raise self.broken
         if len(self.ranks) > 1:
-            if batch is not None:
-                refused = refused or self._other(f"batch {batch[0]}", batch[1])
+            for name, text in (called or {}).items():
+                refused = refused or self._other(name, text)
             if self.stepped is not None:
                 refused = refused or self._other("steps", "a step of its optimizer" if self.stepped else "none")
             own = {"refused": str(refused or ""), "before": self.refused_before, "said": dict(said)}
@@ -187,6 +188,12 @@ class CallsOfAll:
             return ApplyError(
                 f"process {self.own} has made {text} since the last call, and process {first} {other}: their weights would "
                 "be of different steps; make it on all processes, or on none (a GradScaler may have skipped it on one alone)"
+            )
+        own_method, others = text.partition(":")[0], other.partition(":")[0]
+        if own_method != others:
+            return ApplyError(
+                f"process {self.own} calls {own_method}, and process {first} {others}: they compute a call together, so all must "
+                "make the same, in the same order"
             )
         return ApplyError(
             f"processes {min(int(first), self.own)} and {max(int(first), self.own)} divide the same layers, stages or sequences and were given different batches: give both "
@@ -435,13 +442,13 @@ class Marks:
         self.before: tuple[torch.Tensor, Any] | None = None
 
     def of(self, method: str, args: Iterable[Any], kwargs: Mapping[str, Any]) -> str:
-        """The arguments of a call in short. Of a cache, a process may have the part of its own heads."""
+        """The method of a call, and its arguments in short. Of a cache, a process may have the part of its own heads."""
         leaves, inside, last, self.before = list[Any](), set[int](), self.before, None
         for value in (*args, *(part for name in sorted(kwargs) for part in (name, kwargs[name]))):
             found = pytree.tree_leaves(value)
             leaves += found
             inside.update(id(one) for one in found if one is not value)
-        known: list[Any] = [method]
+        known: list[Any] = []
         if last is not None:
             last[1].synchronize()
             known.append(last[0].tolist())
@@ -456,7 +463,7 @@ class Marks:
             (tuple(one.shape), str(one.dtype)) if any(one is some for some in there) else _mark(one, id(one) in inside)
             for one in leaves
         ]
-        return hashlib.sha256(repr(known).encode()).hexdigest()
+        return f"{method}:{hashlib.sha256(repr(known).encode()).hexdigest()}"
 
 
 def _sums(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -221,9 +221,9 @@ class SameSettings:
     def __init__(self, model: torch.nn.Module, grid: ProcessGrid) -> None:
         group = grid.everyone if grid.layout.shards > 1 else grid.group
         self.calls = model.__dict__[CALLS] = CallsOfAll(dist.get_process_group_ranks(group.group))
-        # The processes of a data rank have the same batch.
-        self.marks, self.part = Marks(), grid.data_rank
-        self.has_equals = grid.group.size > 1 or grid.context is not None
+        # The processes of a data rank have the same batch; all that gather weights for each other call the same method.
+        self.marks, self.part = Marks(), f"batch {grid.data_rank}"
+        self.has_equals, self.gathers = grid.group.size > 1 or grid.context is not None, grid.layout.shards > 1
         found = [
             (path, name, vars(module))
             for path, module in model.named_modules()
@@ -258,7 +258,7 @@ class SameSettings:
         self.parts.note_writes()
         changed = False
         try:
-            self._begin(model, partial(self.marks.of, method, args, kwargs))
+            self._begin(model, method, partial(self.marks.of, method, args, kwargs))
             self.inside = True
             with together([self.calls]), self._gathering():
                 yield
@@ -287,7 +287,7 @@ class SameSettings:
         if not self.inside and not torch.is_grad_enabled() and not keeps_gathered(model):
             free_gathered(model)
 
-    def _begin(self, model: torch.nn.Module, mark: Callable[[], str]) -> None:
+    def _begin(self, model: torch.nn.Module, method: str, mark: Callable[[], str]) -> None:
         """Begin the call together with all processes, or refuse it on all."""
         before, refused, said = (self.values, self.switches, self.settings), None, dict[str, str]()
         try:
@@ -302,7 +302,8 @@ class SameSettings:
         except ApplyError as error:
             refused = error
         try:
-            self.calls.begin(said, refused, (self.part, mark()) if self.has_equals else None)
+            called = {"call": method} if self.gathers else {}
+            self.calls.begin(said, refused, {**called, self.part: mark()} if self.has_equals else called)
         except ApplyError:
             self.values, self.switches, self.settings = before  # a setting that stays is an error again
             raise

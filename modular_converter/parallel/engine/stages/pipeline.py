@@ -358,7 +358,8 @@ class Pipeline(StageWeights):
         except Exception as error:
             refused = error
         said = {name: value for name, value in now.items() if value != self._settings.get(name)}
-        self._calls.begin(said, refused, (self._part, self._marks.of(method, args, kwargs)))
+        mark = self._marks.of(method, args, kwargs)
+        self._calls.begin(said, refused, {"call": method, f"batch {self._part}": mark})
         self._settings = now
         return found[0]
 
