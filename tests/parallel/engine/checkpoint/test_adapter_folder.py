@@ -4,12 +4,13 @@ import json
 
 import pytest
 import torch
+import transformers
 
 
 pytest.importorskip("peft")
 
 from modular_converter.parallel import parallelize  # noqa: E402
-from modular_converter.parallel.engine.checkpoint.folder import is_adapter, open_adapter  # noqa: E402
+from modular_converter.parallel.engine.checkpoint.folder import _class_of_task, is_adapter, open_adapter  # noqa: E402
 from modular_converter.parallel.errors import BuildError  # noqa: E402
 from tests.parallel.adapted import adapted, llama, logits  # noqa: E402
 
@@ -60,3 +61,10 @@ def test_what_cannot_be_read_is_said(saved):
     (adapter / "adapter_model.safetensors").unlink()
     with pytest.raises(BuildError, match="has no adapter_model.safetensors"):
         parallelize(adapter, num_gpus=2, device="cpu")
+
+
+def test_the_class_under_an_adapter_is_named_by_its_settings():
+    """By the model's own class where the adapter has no task, or by the task."""
+    assert _class_of_task({"auto_mapping": {"base_model_class": "LlamaModel"}}) is transformers.LlamaModel
+    assert _class_of_task({"auto_mapping": None, "task_type": "CAUSAL_LM"}) is transformers.AutoModelForCausalLM
+    assert _class_of_task({}) is None

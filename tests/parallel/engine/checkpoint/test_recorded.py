@@ -106,3 +106,10 @@ def test_writes_are_noted_where_they_would_be_seen(tensors):
     assert one.writes == one.detach().writes == ["aten::zero_"]
     with pytest.raises(ApplyError, match="copies a weight that has not been read"):
         torch.zeros(5).copy_(one)
+
+
+def test_each_of_several_results_is_read(tensors):
+    plain, recorded = tensors
+    for want, got in zip(plain["d"].sort(descending=True), recorded["d"].sort(descending=True), strict=True):
+        with Reader() as reader:
+            assert torch.equal(reader.whole(got.recipe), want)

@@ -160,3 +160,20 @@ def test_data_of_a_weight_can_be_assigned_or_is_an_error():
         data.leave()
         dist.destroy_process_group()
     assert "data" not in vars(DTensor)
+
+
+def test_what_torch_places_nowhere_is_computed_on_whole_weights_while_a_model_is_there():
+    if dist.is_initialized():
+        pytest.skip("another group is there already")
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    weight = distribute_tensor(torch.arange(6.0).view(3, 2), init_device_mesh("cpu", (1,)), [Shard(0)])
+    model = torch.nn.Linear(2, 2)
+    PATCHES.enter(model)
+    try:
+        found = torch.cdist(weight, weight)
+        assert found.full_tensor().tolist()[0] == pytest.approx([0, 8**0.5, 32**0.5])
+        weight[1].mul_(0)
+        assert weight.full_tensor().tolist() == [[0, 1], [0, 0], [4, 5]]
+    finally:
+        PATCHES.leave(model)
+        dist.destroy_process_group()

@@ -306,3 +306,11 @@ def test_the_kernel_compiles_for_a_gpu_wherever_triton_is():
     source = compiler.ASTSource(triton.jit(_row), kinds, {"block": 4096})
     made = triton.compile(source, target=backend.GPUTarget("cuda", 90, 32), options={"num_warps": 8})
     assert "cubin" in made.asm
+
+
+def test_only_the_epsilon_of_a_fused_norm_may_change():
+    model = nn.Sequential(Written(32))
+    assert fuse_norms(model) == 1
+    assert model[0].may_change("eps") and not model[0].may_change("variant")
+    model[0].eps = 0.5
+    assert torch.allclose(model[0](x := torch.randn(4, 32)), Written.forward(model[0], x), atol=1e-5)

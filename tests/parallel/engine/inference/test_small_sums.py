@@ -37,3 +37,10 @@ def test_a_type_that_the_kernel_lacks_is_summed_otherwise(monkeypatch, group):
 
 def test_without_a_kernel_there_are_no_such_sums(group):
     assert plain_forwards.open_small_sums(group, torch.device("cpu")) is None
+
+
+def test_sums_of_one_rank_are_the_tensor_itself(group):
+    direct = plain_forwards.DirectGroup(group)
+    one, other = torch.ones(3), torch.ones(3)
+    direct.sum_later(one).wait()
+    assert direct.sum_(other) is other and torch.equal(one, torch.ones(3)) and torch.equal(other, one)

@@ -1,0 +1,34 @@
+"""A weight whose numbers are elsewhere: its facts are there, its numbers are fetched, and its memory cannot be written."""
+
+import pytest
+import torch
+
+from modular_converter.parallel.engine.base.weights_there import weight_there
+from modular_converter.parallel.errors import PlanError
+
+
+@pytest.fixture
+def weight():
+    empty = torch.empty(2, 3, device="meta")
+    return weight_there(empty, "up.weight", True, torch.device("cpu"), lambda: torch.arange(6.0).view(2, 3), "{name}!")
+
+
+def test_its_memory_is_read_and_not_written(weight):
+    storage = weight.untyped_storage()
+    assert storage.nbytes() == len(storage) == 24 and list(storage[:4]) == [0] * 4
+    with pytest.raises(PlanError, match="has no address here"):
+        storage.data_ptr()
+    for write in (lambda: storage.fill_(1), lambda: storage.__setitem__(0, 1)):
+        with pytest.raises(PlanError, match="writing to it here would change nothing"):
+            write()
+
+
+def test_its_numbers_are_fetched_and_its_facts_are_not(weight):
+    assert weight.shape == (2, 3) and weight.device == torch.device("cpu") and weight.requires_grad
+    assert float(weight.detach().sum()) == 15 and weight[1].tolist() == [3, 4, 5]
+    with pytest.raises(PlanError, match=r"^up\.weight!$"):
+        weight.data.zero_()
+    array = weight.detach().numpy()
+    assert (array + 1).sum() == 21
+    with pytest.raises(PlanError, match="writing to it here"):
+        array[0] = 1
