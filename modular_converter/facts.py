@@ -286,6 +286,11 @@ class TwoClasses:
         own = {method_key(one.function): one.function for one in methods}
         return [(function, theirs[key]) for key, function in own.items() if key in theirs]
 
+    def reach_nothing(self, name: str) -> bool:
+        """Whether `super()` surely finds no attribute of a name: neither in the parent nor in a base."""
+        here = self.parent.binds.union(dir(object), *filter(None, map(self.around.binds, self.bases)))
+        return name not in here and not any(self.around.may_reach(base, name) for base in self.bases)
+
     @cached_property
     def given_in_front(self) -> frozenset[str]:
         """The names for which Python finds a member of a base in front, and never the parent's: the generated class is

@@ -491,20 +491,6 @@ class Members:
         return tuple(Method(node) for node in self.node.body if isinstance(node, Function))
 
     @cached_property
-    def hidden_super_calls(self) -> tuple[SuperCall, ...]:
-        """The calls `super().method(…)` outside of `methods`: in a method under `if`, or in a lambda."""
-        todo: list[ast.AST] = [node for node in self.node.body if not isinstance(node, Function)]
-        found: list[SuperCall] = []
-        while todo:
-            node = todo.pop()
-            if not isinstance(node, ast.ClassDef):  # inside of an inner class `super()` means the bases of that class
-                found += (
-                    [SuperCall(node, method)] if isinstance(node, ast.Call) and (method := super_method(node)) else []
-                )
-                todo += ast.iter_child_nodes(node)
-        return tuple(sorted(found, key=lambda call: (call.node.lineno, call.node.col_offset)))
-
-    @cached_property
     def by_name(self) -> Mapping[str, Method]:
         """The methods by name; of several with one name the last."""
         return {method.name: method for method in self.methods}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import abc
 import builtins
+import collections
+import enum
 
 
 # Of torch 2.13. `forward` is left out: there it only says that the heir has to define it.
@@ -24,17 +27,18 @@ _OF_MODULE = """
     set_extra_state set_submodule share_memory state_dict to to_empty train training type xpu zero_grad
 """
 
-# No protocol: each name that one binds is asked of what is to conform.
-_KNOWN = {
-    "torch.nn.Module": frozenset(_OF_MODULE.split()),
-    "abc.ABC": frozenset[str](),
-    "typing.Generic": frozenset[str](),
-}
+_KNOWN = {"torch.nn.Module": frozenset(_OF_MODULE.split()), "typing.Generic": frozenset[str]()}
+
+_STANDARD = {module.__name__: module for module in (abc, builtins, collections, enum)}
+"""The modules whose classes are looked at. None of protocols: each name that one binds is asked of what is to conform."""
 
 
 def attributes_of_known_class(path: str) -> frozenset[str] | None:
     """What a class and its ancestors but `object` bind; None for an unknown one. `path` is dotted, of a built-in class its name."""
-    found = getattr(builtins, path, None)
+    if path == "typing.NamedTuple":
+        return frozenset({*dir(collections.namedtuple("_", ""))})
+    module, _, name = path.rpartition(".")
+    found = getattr(_STANDARD.get(module or "builtins"), name, None)
     if isinstance(found, type):
         return frozenset[str]().union(*(vars(one) for one in found.__mro__ if one is not object))
     return _KNOWN.get(path)

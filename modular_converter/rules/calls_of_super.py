@@ -8,14 +8,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import ClassFinding, Finding, Location, Rule, did_you_mean, finding_at
-from modular_converter.model.class_blocks import SUPER_KWARGS, inherited_name
-from modular_converter.model.nodes import super_attribute, super_method, walk
+from modular_converter.model.class_blocks import SUPER_KWARGS, Method, names_in_class
+from modular_converter.model.nodes import super_attribute, super_method, walk, walk_until
 from modular_converter.rules._words import not_mergeable
 
 
 if TYPE_CHECKING:
-    from modular_converter.facts import ClassFacts, Facts, TwoClasses
-    from modular_converter.model.class_blocks import Method, SuperCall
+    from modular_converter.facts import Facts, TwoClasses
 
 
 SUPER_KWARGS_WITHOUT_PARENT = Rule(
@@ -86,22 +85,41 @@ SUPER_CALL_NOT_IN_PARENT = Rule(
 )
 
 
-def check_super_call_not_in_parent(facts: Facts) -> Iterator[Finding]:
-    """Find calls of a method's own name on `super()` where the parent has no such method."""
-    for heir, parent in facts.heirs:
-        for method in heir.members.methods if "super(" in heir.text else ():
-            for call in method.super_calls:
-                name = call.method
-                if name != method.name or parent.defines(name):
-                    continue
-                reason = f": `{parent.written}` does not define `{name}` itself"
-                cure = f"Name the class whose `{name}` you want, as in `Base.{name}(self, …)`, or check the name."
-                if name in parent.members.names:
-                    reason = f", and reaches no `{name}` of `{parent.written}`, which is bound otherwise than by `def`, or under a condition"
-                    cure = f"Write what `{name}` of `{parent.written}` does into yours."
-                yield SUPER_CALL_NOT_IN_PARENT.finding(
-                    facts.at_node(heir, call.node), f"`super().{name}()` stays as it is{reason}", help=cure
-                )
+def compare_super_call_not_in_parent(classes: TwoClasses) -> Iterator[ClassFinding]:
+    """Find calls on `super()` of what the parent has not: of the method's own name, if no base in front has it; of another
+    one, if no base has it, but one of nearly the same name.
+    """
+    base = classes.base.partition("[")[0]
+    texts = [text for some in classes.around.in_front.values() for text in some or ()]
+    theirs = {one.function.name for one in classes.parent.members if one.is_function}
+    methods = [Method(one.function) for one in classes.child.members if one.is_function and "super(" in one.text]
+    for caller, name, node in ((one.name, call.method, call.node) for one in methods for call in one.super_calls):
+        if name == caller and name not in theirs and not any(name in names_in_class(text) for text in texts):
+            is_bound = name in classes.parent.binds
+            yield finding_at(node, super_call_not_in_parent, name, base, is_bound=is_bound)
+        elif name != caller and (meant := did_you_mean(name, classes.parent.binds)) and classes.reach_nothing(name):
+            yield finding_at(node, nothing_reached, name, base, meant)
+
+
+def nothing_reached(location: Location, name: str, parent: str, meant: str) -> Finding:
+    """No base has the `name`, and the `parent` one that is spelt nearly so."""
+    return SUPER_CALL_NOT_IN_PARENT.finding(
+        location,
+        f"`super().{name}()` reaches nothing: neither `{parent}` nor a base has a `{name}`",
+        help=meant.strip(),
+    )
+
+
+def super_call_not_in_parent(location: Location, name: str, parent: str, *, is_bound: bool) -> Finding:
+    """`is_bound` says that the `parent` has the `name`, in a way that has no second name."""
+    reason = f": `{parent}` does not define `{name}` itself"
+    cure = f"Name the class whose `{name}` you want, as in `Base.{name}(self, …)`, or check the name."
+    if is_bound:
+        reason = (
+            f", and reaches no `{name}` of `{parent}`, which is bound otherwise than by `def`, or under a condition"
+        )
+        cure = f"Write what `{name}` of `{parent}` does into yours."
+    return SUPER_CALL_NOT_IN_PARENT.finding(location, f"`super().{name}()` stays as it is{reason}", help=cure)
 
 
 SUPER_OF_A_CLASS = re.compile(r"super\s*\(\s*[^)\s]")
@@ -132,8 +150,34 @@ def of_another_method(location: Location, method: str, parent: str, own: str) ->
     )
 
 
-def _skips(facts: Facts) -> Iterator[Finding]:
-    """Calls `super(EmuMLP, self).f()` in another class than `EmuMLP`, an heir whose parent has `f`."""
+def compare_super_call_not_a_statement(classes: TwoClasses) -> Iterator[ClassFinding]:
+    """Find what is read or called on `super()` and bound by the parent, but for the call that the converter replaces. That
+    of the method itself, where the parent has none, is MC301.
+    """
+    base = classes.base.partition("[")[0]
+    methods = {one.function.name for one in classes.parent.members if one.is_function}
+    for member in classes.child.members:
+        if "super(" not in member.text:
+            continue
+        caller = Method(member.function) if member.is_function else None
+        replaced = caller.replaced_call if caller and caller.name in methods else None
+        # Inside of an inner class `super()` means the bases of that class.
+        nodes = walk_until((ast.ClassDef,), member.node)
+        calls = {id(node.func): node for node in nodes if isinstance(node, ast.Call)}
+        for node in nodes:
+            name = super_attribute(node)
+            call = calls.get(id(node))
+            if name not in classes.parent.binds or (call is not None and call is replaced):
+                continue
+            if call is not None and caller is not None and name != caller.name:
+                own = "" if name in classes.child.binds else f"{caller.instance or 'self'}.{name}"
+                yield finding_at(node, of_another_method, name, base, own)
+            elif call is None or caller is None or name in methods:
+                yield finding_at(node, super_call_not_a_statement, name, base, is_call=call is not None)
+
+
+def check_super_call_not_a_statement(facts: Facts) -> Iterator[Finding]:
+    """Find calls `super(EmuMLP, self).f()` in another class than `EmuMLP`, an heir whose parent has `f`."""
     parents = {heir.name: parent for heir, parent in facts.heirs}
     for one in facts.classes.values():
         for node in walk(one.members.node) if parents and SUPER_OF_A_CLASS.search(one.text) else ():
@@ -150,50 +194,6 @@ def _skips(facts: Facts) -> Iterator[Finding]:
                     f"`{own}` has",
                     help=f"Write the lines of `{parent.written}.{method}` out.",
                 )
-
-
-def compare_super_call_not_a_statement(classes: TwoClasses) -> Iterator[ClassFinding]:
-    """Find attributes that are read from `super()` without a call, and that the parent binds."""
-    for member in classes.child.members:
-        nodes = walk(member.node) if "super(" in member.text else []
-        calls = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
-        for node in nodes:
-            name = super_attribute(node)
-            if name in classes.parent.binds and id(node) not in calls:
-                yield finding_at(node, super_call_not_a_statement, name, classes.base.partition("[")[0], is_call=False)
-
-
-def check_super_call_not_a_statement(facts: Facts) -> Iterator[Finding]:
-    """Find calls on `super()` of what the parent binds, but for the call that the converter replaces."""
-    yield from _skips(facts)
-    for heir, parent in facts.heirs:
-        if "super(" not in heir.text:
-            continue
-        calls: list[tuple[SuperCall, Method | None]] = [(call, None) for call in heir.members.hidden_super_calls]
-        for method in heir.members.methods:
-            replaced = method.replaced_call if parent.defines(method.name) else None
-            # That of the method itself, where the parent has none, is MC301.
-            others = (call for call in method.super_calls if call.node is not replaced)
-            calls += [(call, method) for call in others if call.method != method.name or parent.defines(call.method)]
-        for call, caller in calls:
-            if not (parent.defines(call.method) or call.method in parent.members.names) or _is_kept(
-                call, caller, heir, facts
-            ):
-                continue
-            place = facts.at_node(heir, call.node)
-            if caller is None or caller.name == call.method:
-                yield super_call_not_a_statement(place, call.method, parent.written)
-            else:
-                own = "" if heir.members.binds(call.method) else f"{caller.instance or 'self'}.{call.method}"
-                yield of_another_method(place, call.method, parent.written, own)
-
-
-def _is_kept(call: SuperCall, caller: Method | None, heir: ClassFacts, facts: Facts) -> bool:
-    """Whether the generated class has the parent's method under a private name, which a call has become."""
-    generated = facts.generated[heir.name].members if heir.name in facts.generated else None
-    if generated is None or caller is None or inherited_name(call.method) not in generated.names:
-        return False
-    return all(one.method != call.method for one in generated.by_name[caller.name].super_calls)
 
 
 SUPER_ARGUMENT_IGNORED = Rule(

@@ -82,7 +82,9 @@ def _slots(classes: TwoClasses) -> Iterator[Obstacle]:
 def _making(child: ClassBlock, parent: ClassBlock) -> Iterator[Obstacle]:
     """Members of a class that Python looks at when it makes it."""
     own = child.binds_anew
-    hashes = (one.text.strip() != f"{HASH} = None" for one in parent.members if HASH in one.binds)
+    hashes = (
+        ast.unparse(getattr(one.node, "value", one.node)) != "None" for one in parent.members if HASH in one.binds
+    )
     if EQUALITY in own and HASH not in own and any(hashes):
         reason = f"with inheritance, a class that defines `{EQUALITY}` loses the parent's `{HASH}`"
         yield Obstacle(child.node, HASH, reason, f"Define `{HASH}`, or assign `{HASH} = None`.")

@@ -12,11 +12,11 @@ from functools import cached_property
 from typing import Any
 
 from modular_converter.convert.inherit.bases import ClassMerge, class_header, merge_bases, merge_members, replaced_base
-from modular_converter.convert.inherit.inherited_methods import (
+from modular_converter.convert.inherit.inherited_members import (
     is_nameless,
     refused_overrides,
-    with_inherited_methods,
-    with_private_methods,
+    with_inherited_members,
+    with_private_members,
 )
 from modular_converter.convert.inherit.override import finish_new, merge_override
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
@@ -86,7 +86,7 @@ def merge_class(
         parent_name: its name in that text.
         parent_base: the base that `parent_text` stands for, as the child writes it, without a subscript.
         around: what stands around the two classes; None for nothing but the decorators of the settings.
-        apart: the overrides that are not merged with the parent's method: see `with_inherited_methods`.
+        apart: the overrides that are not merged with the parent's method: see `with_inherited_members`.
     """
     given = (child_text, parent_text, parent_name, parent_base, names, settings, around)
     around = around or Surroundings(AddedDecorators(settings.added_decorators))
@@ -96,7 +96,7 @@ def merge_class(
         parent_text = rename_class(parent_text, parent_name, child.node.name, names)
     parent = parse_class(parent_text, is_own=False)
     bases = merge_bases(child, parent, parent_base, around.ancestors, settings.implied_bases)
-    child_text, private = with_inherited_methods(
+    child_text, private = with_inherited_members(
         child_text,
         parent,
         parent_base.partition("[")[0],
@@ -111,7 +111,7 @@ def merge_class(
     own_text = _with_own_accessors(_with_own_locals(child_text, child, parent), child, parent, parent_base)
     if own_text != child_text:
         child = parse_class(own_text)
-    parent = with_private_methods(parent, child, private)
+    parent = with_private_members(parent, child, private)
     if child.docstring:  # it is the class's `__doc__`, which an assignment of the parent would replace
         parent = replace(parent, members=tuple(one for one in parent.members if one.binds != {"__doc__"}))
     replaced = {base: replaced_base(base, parent.bases) for base in child.bases}

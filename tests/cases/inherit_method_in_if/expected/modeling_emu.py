@@ -15,10 +15,13 @@ class EmuMLP(nn.Module):
         self.up_proj = nn.Linear(8, 8)
         self.dropout = nn.Dropout(0.1)
 
+    def __inherited_forward(self, hidden_states):
+        return self.dropout(self.up_proj(hidden_states))
+
     def forward(self, hidden_states):
         return self.dropout(self.up_proj(hidden_states))
 
     if True:
 
         def forward(self, x):
-            return super().forward(x) * 2
+            return self.__inherited_forward(x) * 2

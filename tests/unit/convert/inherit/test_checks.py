@@ -20,7 +20,7 @@ USES = {
     "a value": ("def f(self):\n    return super().f", "def f(self): pass", [("MC302", 3)]),
     "a value that the parent does not have": ("def f(self):\n    return super().f", "a = 1", []),
     "an attribute of the parent": ("def f(self):\n    return super().a", "a = 1", [("MC302", 3)]),
-    "a call of another method": ("def f(self):\n    return super().g()", "def g(self): pass", []),
+    "a call of another method": ("def f(self):\n    return super().g()", "def g(self): pass", [("MC302", 3)]),
     "super as a value": ("def f(self):\n    return wrap(super())", "a = 1", [("MC206", 3)]),
     "the attribute of super": ("def f(self):\n    return super().other.more", "a = 1", []),
     "the parent": ("def f(self):\n    return OldMLP", "a = 1", [("MC206", 3)]),

@@ -37,7 +37,7 @@ REFUSED = {
     "a method above a named tuple": (
         "OldMLP:: def __repr__(self):\n    return super().__repr__()",
         "NamedTuple:: a: int",
-        ["MC208"],
+        ["MC208", "MC301"],
     ),
     "no named tuple": ("OldMLP:: def __new__(cls): ...\nb: int = 1", "Tuple:: a: int", []),
     "a protocol's heir": ("OldMLP:: pass", "Protocol[T]:: def f(self): ...", ["MC208"]),

@@ -13,6 +13,8 @@ from modular_converter.settings.load import profile_settings
 
 
 OLD = """\
+from functools import partial
+
 from torch import nn
 
 
@@ -27,7 +29,7 @@ class OldBase(nn.Module):
 
 
 class OldPlain:
-    width = 1
+    width = partial(max, 1)
 
     async def load(self, x):
         return x

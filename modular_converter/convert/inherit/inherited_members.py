@@ -1,0 +1,239 @@
+"""The parent's members that an heir reads or calls where lines cannot take the place of the call, within an expression or a
+block, or where both cannot be one body: each stands in the generated class under a private name.
+
+    class NewMLP(OldMLP):                               class NewMLP(nn.Module):
+        def forward(self, x):                               def __inherited_forward(self, x):
+            return 2 * super().forward(x)                       …
+
+                                                            def forward(self, x):
+                                                                return 2 * self.__inherited_forward(x)
+
+Python keeps private names of several classes apart, so that heirs may do the same.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import copy
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from modular_converter.findings import ClassFinding, Edit, Location, apply_edits, locate
+from modular_converter.model.bindings import (
+    FUNCTIONS,
+    Function,
+    bindings_in,
+    bindings_of,
+    instance_of,
+    parameters_of,
+    signature_of,
+)
+from modular_converter.model.class_blocks import (
+    INDENT,
+    ClassBlock,
+    ClassSpan,
+    Member,
+    Method,
+    SourceLines,
+    class_node,
+    inherited_name,
+)
+from modular_converter.model.nodes import children, decorators_of, dotted, parse, super_attribute
+from modular_converter.model.overriding import first_parameter, mappings, starred
+
+
+MADE_WITH_CLASS = frozenset({"__new__", "__init_subclass__", "__class_getitem__"})
+"""Methods that Python makes static ones or those of the class by their names alone."""
+
+CLASS_LEVEL = frozenset({"staticmethod", "classmethod"})
+
+NAMELESS = CLASS_LEVEL | {"property", "abstractmethod"}
+"""Decorators to which it does not matter what the method is called."""
+
+
+def is_nameless(function: Function) -> bool:
+    """Whether a method stays what it is under another name."""
+    return NAMELESS.issuperset(one.removeprefix("abc.") for one in decorators_of(function))
+
+
+class _Call(NamedTuple):
+    """`super().member` or `Parent.method`, called or read, which is written as `owner.<private name>`."""
+
+    node: ast.Attribute
+    owner: str
+    """The instance, or the class itself."""
+    is_statement: bool
+    """Whether it is the call of a statement that could not be merged."""
+
+
+def with_inherited_members(
+    text: str, parent: ClassBlock, base: str, is_called: Callable[[str], bool], apart: Collection[str] = ()
+) -> tuple[str, dict[str, str]]:
+    """The child's text in which such calls have the private names of the parent's members, and these names by member.
+
+    Args:
+        text: the class of the modular file.
+        parent: its renamed parent.
+        base: the parent's name in `text`.
+        is_called: whether `super().<name>` in the generated class may reach a base from elsewhere, which is then meant.
+        apart: the overrides that are not merged with the parent's method.
+    """
+    if "super" not in text and f"{base}." not in text:
+        return text, {}
+    node = class_node(text)
+    calls = [*_calls(node, base, _members(parent, bindings_in(node).binds), apart)]
+    # A statement means the parent's lines, whatever its bases have; those of `__init__` belong where a reader looks for them.
+    meant = {call.node.attr for call in calls if call.owner == node.name or call.is_statement} - {"__init__"}
+    called = dict.fromkeys(call.node.attr for call in calls)
+    names = {name: inherited_name(name) for name in called if name in meant or not is_called(name)}
+    if len({*names.values()}) < len(names):  # `call` and `__call__`
+        return text, {}
+    edits: list[Edit] = []
+    for call in calls:
+        owner, whole = (locate("", one, text) for one in (call.node.value, call.node))
+        assert owner.end_line and owner.end_column and whole.end_line and whole.end_column
+        if new := names.get(call.node.attr):
+            start = whole.end_column - len(call.node.attr)
+            edits.append(Edit(owner.line, owner.column, owner.end_line, owner.end_column, call.owner))
+            edits.append(Edit(whole.end_line, start, whole.end_line, whole.end_column, new))
+    return apply_edits(text, edits), names
+
+
+def _members(parent: ClassBlock, overridden: Collection[str]) -> dict[str, Member]:
+    """The members of the parent that may have a further name, each the last that binds its name: none whose value counts
+    by the name that it is kept under. A method that stays abstract has no other name.
+    """
+    last = {name: member for member in parent.members for name in member.binds}
+    return {
+        name: one
+        for name, one in last.items()
+        if not (
+            name.startswith("__") and not (name.endswith("__") and one.is_function and name not in MADE_WITH_CLASS)
+        )
+        and (_may_be_renamed(one, name in overridden) if one.is_function else _surely_binds([one.node], name))
+    }
+
+
+def _may_be_renamed(member: Member, is_overridden: bool) -> bool:
+    marks = {one.rpartition(".")[2] for one in decorators_of(member.function)}
+    is_abstract = any(one.startswith("abstract") for one in marks)
+    return "cached_property" not in marks and (not is_abstract or (is_overridden and is_nameless(member.function)))
+
+
+def _surely_binds(nodes: Iterable[ast.stmt], name: str) -> bool:
+    """Whether statements bind a name on every way, to a value that knows nothing of it: no result of an unknown call."""
+    for node in nodes:
+        if isinstance(node, ast.If) and name in bindings_of(node).binds:
+            return _surely_binds(node.body, name) and _surely_binds(node.orelse, name)
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef)) and node.name == name:
+            return not node.decorator_list
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and name in bindings_of(node).binds:
+            return not isinstance(node.value, ast.Call) or dotted(node.value.func) in dir(builtins)
+    return False
+
+
+def _calls(child: ast.ClassDef, base: str, theirs: Mapping[str, Member], apart: Collection[str]) -> Iterator[_Call]:
+    """What the methods of a class read of the parent's members, without the calls that their bodies are merged at. Functions
+    within a method have an instance of their own; a class within it has private names of its own.
+    """
+    replaced = (Method(node).replaced_call for node in child.body if isinstance(node, Function))
+    statements = {id(call.func) for call in replaced if isinstance(call, ast.Call)}
+    waiting: list[tuple[ast.AST, str | None]] = [(node, None) for node in child.body]
+    for node, instance in waiting:  # the list grows meanwhile; None for what runs when the class is made
+        if isinstance(node, Function):
+            waiting += ((one, instance_of(node)) for one in node.body)
+        elif isinstance(node, ast.Lambda):
+            waiting.append((node.body, next(iter(parameters_of(node)), "")))
+        elif isinstance(node, ast.GeneratorExp):
+            first, *others = node.generators
+            waiting += [(first.iter, instance), *((one, instance and "") for one in (node.elt, *first.ifs, *others))]
+        elif not isinstance(node, ast.ClassDef):
+            waiting += ((one, instance) for one in children(node))
+        found = theirs.get(node.attr) if isinstance(node, ast.Attribute) else None
+        if found is None or instance is None:
+            continue
+        assert isinstance(node, ast.Attribute)
+        is_statement = id(node) in statements
+        if super_attribute(node, child.name):
+            assert isinstance(node.value, ast.Call)
+            given = node.value.args[1:]
+            owner = ast.unparse(given[0]) if given else instance
+            is_short = not given or isinstance(given[0], (ast.Name, ast.Attribute, ast.Call))
+            is_merged = is_statement and found.is_function and node.attr not in apart
+            if owner and is_short and not is_merged and node.value.lineno == node.value.end_lineno:
+                yield _Call(node, owner, is_statement)
+        # Methods of the class and static ones are the parent's, which the generated file imports.
+        elif found.is_function and dotted(node.value) == base:
+            if CLASS_LEVEL.isdisjoint(decorators_of(found.function)):
+                yield _Call(node, child.name, False)
+
+
+def refused_overrides(child: ClassBlock, parent: ClassBlock, findings: Iterable[ClassFinding]) -> frozenset[str]:
+    """The overrides that cannot be merged with the parent's method, and whose call would succeed with inheritance."""
+    lines = {getattr(one.node, "lineno", 0) for one in findings if one.diagnose(Location("")).is_error}
+    theirs = _members(parent, child.binds) if lines else {}
+    functions = (one.function for one in child.members if one.is_function)
+    return frozenset(
+        one.name
+        for one in functions
+        if one.name in theirs
+        and theirs[one.name].is_function
+        and not lines.isdisjoint(range(one.lineno, (one.end_lineno or one.lineno) + 1))
+        and _may_succeed(Method(one).replaced_call, theirs[one.name].function)
+    )
+
+
+def _may_succeed(call: ast.expr | None, function: Function) -> bool:
+    """Whether a method can be called with these arguments."""
+    if not isinstance(call, ast.Call):
+        return False
+    signature = signature_of(function.args)
+    unpacks = bool(starred(call) or mappings(call))
+    positional = [one for one in call.args if not isinstance(one, ast.Starred)]
+    named = {one.arg: one.value for one in call.keywords if one.arg}
+    instance = [call.func] if first_parameter(function) else []
+    try:
+        (signature.bind_partial if unpacks else signature.bind)(*instance, *positional, **named)
+    except TypeError:
+        return bool(function.decorator_list)  # which may take other arguments
+    return True
+
+
+def with_private_members(parent: ClassBlock, child: ClassBlock, names: Mapping[str, str]) -> ClassBlock:
+    """The parent with members under their private names, too: a method by its own lines, or by an assignment where the child
+    does not override it, where a decorator may read the name, or where several statements make the member.
+    """
+    theirs = _members(parent, child.binds) if names else {}
+    members: list[Member] = []
+    for member in parent.members:
+        found = {name: names[name] for name in sorted(member.binds & names.keys()) if theirs.get(name) is member}
+        is_one = found.keys() <= child.binds and not any(
+            found.keys() & one.binds for one in parent.members if one is not member
+        )
+        if found and is_one and member.is_function and is_nameless(member.function):
+            members += [_renamed(member, found[member.function.name]), replace(member, lead="\n")]
+        else:
+            members += [member, *(_other_name(member, name, new) for name, new in found.items())]
+    return replace(parent, members=tuple(members))
+
+
+def _other_name(member: Member, name: str, new: str) -> Member:
+    """A further name for what a member binds."""
+    text = f"{INDENT}{new} = {name}\n"
+    first = member.node.lineno
+    lines = SourceLines(False, first, first if member.is_function else member.node.end_lineno or first)
+    return Member(parse(text.strip()).body[0], "", text, is_own=False, merged=(ClassSpan(text, (lines,)),))
+
+
+def _renamed(member: Member, new: str) -> Member:
+    """A method under another name, which is not abstract."""
+    node = copy.copy(member.function)
+    node.name = new
+    node.decorator_list = [one for one in node.decorator_list if not dotted(one).endswith("abstractmethod")]
+    above = len(member.function.decorator_list) - len(node.decorator_list)
+    text = re.sub(r"(?m)^\s*@(?:abc\.)?abstractmethod\b.*\n", "", member.text, count=1) if above else member.text
+    text = re.sub(rf"(?m)^(\s*(?:async\s+)?def\s+){member.function.name}\b", rf"\g<1>{new}", text, count=1)
+    return replace(member, node=node, text=text, line=member.line + above)
