@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.nn.attention.bias import CausalBias
-from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import flop_registry
 
 from modular_converter.parallel.choice.skeleton import META, Guesses
@@ -34,24 +33,11 @@ from modular_converter.parallel.torch_private import DisableTorchFunction, Torch
 from modular_converter.parallel.trace.record import attention_arguments, record, tensors_in
 
 
-class PlainInputs(TorchFunctionMode):
-    """Lets ``all(…)`` be true without data: here masks hide nothing, and positions are consecutive."""
+class FusedRun(Guesses):
+    """A run without data counted as a GPU runs it: masks hide nothing, positions are consecutive, kernels are fused.
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = getattr(func, "__name__", "")
-        if name == "__bool__" and getattr(args[0], "_is_all", False):
-            return True
-        result = func(*args, **(kwargs or {}))
-        if name == "all" and isinstance(result, torch.Tensor) and result.is_meta:
-            result._is_all = True  # type: ignore[attr-defined]
-        return result
-
-
-class FusedKernels(TorchFunctionMode):
-    """Counts attention and dropout like the fused kernels of a GPU.
-
-    Attention keeps no matrix of scores, and does half of the work if it is causal. Dropout keeps a byte for an entry; without
-    its kernel, torch keeps an entry of the input's type.
+    So ``all(…)`` is true. Attention keeps no matrix of scores, and does half of the work if it is causal. Dropout keeps a byte
+    for an entry; without its kernel, torch keeps an entry of the input's type.
 
     Args:
         count: called with the floating-point operations of each forward and of each backward of attention, and whether it has
@@ -62,17 +48,22 @@ class FusedKernels(TorchFunctionMode):
     """
 
     def __init__(self, count: Callable[[float, bool], None]) -> None:
-        super().__init__()
+        super().__init__(finds_nothing=False)
         self.count = count
         self.attention_dropout = 0.0
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
         if func is torch.nn.functional.scaled_dot_product_attention:
-            return self._attention(attention_arguments(args, kwargs))
+            return self._attention(attention_arguments(args, kwargs or {}))
         if func is torch.nn.functional.dropout:
-            return _dropout(*args, **kwargs)
-        return func(*args, **kwargs)
+            return _dropout(*args, **(kwargs or {}))
+        name = getattr(func, "__name__", "")
+        if name == "__bool__" and getattr(args[0], "_is_all", False):
+            return True
+        result = super().__torch_function__(func, types, args, kwargs)
+        if name == "all" and isinstance(result, torch.Tensor) and result.is_meta:
+            result._is_all = True  # type: ignore[attr-defined]
+        return result
 
     def _attention(self, given: Mapping[str, Any]) -> torch.Tensor:
         query, key, value = given["query"], given["key"], given["value"]
@@ -162,9 +153,7 @@ def count_chain(model: torch.nn.Module, path: str, inputs: Mapping[str, Any]) ->
         with (
             torch.set_grad_enabled(model.training),
             keeps,
-            Guesses(finds_nothing=False),
-            PlainInputs(),
-            FusedKernels(counter.attention),
+            FusedRun(counter.attention),
             NotedOperations(counter.operation),
         ):
             result = model(**inputs)

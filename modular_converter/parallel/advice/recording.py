@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from modular_converter.parallel.choice.skeleton import META, Guesses
-from modular_converter.parallel.costs import FusedKernels, KnownResults, NotedOperations, PlainInputs, size_of
+from modular_converter.parallel.choice.skeleton import META
+from modular_converter.parallel.costs import FusedRun, KnownResults, NotedOperations, size_of
 from modular_converter.parallel.errors import AdviceError, ApplyError, BuildError, one_line
 from modular_converter.parallel.shard.collectives import FakeGroup
 from modular_converter.parallel.torch_private import (
@@ -150,15 +150,9 @@ def record_run(
     noted = _Notes(model, layers)
     for group in groups:
         group.note = noted.collective
-    modes = (
-        Guesses(finds_nothing=False),
-        PlainInputs(),
-        FusedKernels(noted.attention),
-        META,
-        NotedOperations(noted.operation, known),
-    )
+    fused = FusedRun(noted.attention)
     try:
-        with torch.set_grad_enabled(trains), modes[0], modes[1], modes[2], modes[3], modes[4]:
+        with torch.set_grad_enabled(trains), fused, META, NotedOperations(noted.operation, known):
             result = model(**inputs)
             left = _bytes(tensors_in(result))
             if trains:
@@ -168,7 +162,7 @@ def record_run(
                 _backward(loss)
                 del loss
         noted.close()
-        if trains and modes[2].attention_dropout and any(group.size > 1 for group in groups):
+        if trains and fused.attention_dropout and any(group.size > 1 for group in groups):
             raise AdviceError(
                 f"{type(model).__name__}: drops entries of its attention, which ranks that divide a layer draw as whole "
                 "matrices; this memory is not predicted: set the rate to 0 with --set, or take a layout without tp and ep"

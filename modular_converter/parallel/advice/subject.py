@@ -20,6 +20,7 @@ from modular_converter.parallel.choice.kept_answers import kept_answer
 from modular_converter.parallel.choice.select_plan import SelectedPlan, select_plan
 from modular_converter.parallel.choice.sequence_parallel import (
     SequenceParallel,
+    SequencePlan,
     difference,
     unproven_sequence_plan,
     zone_of,
@@ -159,6 +160,7 @@ class ModelInQuestion:
     _plans: dict[tuple[str, int], Plan | PlanError] = field(default_factory=dict, repr=False)
     _runs: dict[RunKind, Recordings | PlanError] = field(default_factory=dict, repr=False)
     _uses: dict[tuple[RunKind, int], RunUse] = field(default_factory=dict, repr=False)
+    _sequences: dict[tuple[int, bool], SequencePlan | PlanError] = field(default_factory=dict, repr=False)
     _results: KnownResults = field(default_factory=dict, repr=False)
 
     @property
@@ -323,7 +325,8 @@ class ModelInQuestion:
         if not kind.sequence:
             apply(model, plan, group)
             return None
-        sequence = unproven_sequence_plan(model, plan, skeleton)
+        key = kind.ranks, skeleton is self._short[0]
+        sequence = _once(self._sequences, key, lambda: unproven_sequence_plan(model, plan, skeleton))
         apply(model, sequence.plan, group)
         return functools.partial(SequenceParallel, model, sequence.zone, group, sequence.products)
 

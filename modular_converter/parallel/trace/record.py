@@ -88,8 +88,9 @@ def tensors_in(value: Any, kinds: Any = torch.Tensor) -> list[torch.Tensor]:
     """All tensors, or values of other types, in nested tuples, lists, mappings and output records, in order."""
     if isinstance(value, kinds):
         return [value]
-    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, (list, tuple)) else ()
-    return [found for item in items for found in tensors_in(item, kinds)]
+    if not isinstance(value, (list, tuple)):  # asked first: a question about an abstract class takes longest
+        value = value.values() if isinstance(value, Mapping) else ()
+    return [found for item in value for found in tensors_in(item, kinds)]
 
 
 class _Recorder:
