@@ -72,8 +72,6 @@ def overriding_texts(path: str, modular: str, made: str, wanted: str, library: L
         after = index_module(wanted, path)
     except UNPARSABLE:
         return
-    if before.definitions.keys() - after.definitions.keys():
-        return
     finished = first_steps(modular, library)
     file = next((one for one in finished.files if one.name == os.path.basename(path)), None)
     if file is None:

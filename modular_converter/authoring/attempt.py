@@ -59,7 +59,7 @@ class FileDifference:
 
     @property
     def reason(self) -> str:
-        """The differences in words, or ""."""
+        """The differences in words."""
         parts = (
             ("not generated: " + ", ".join(self.missing)) if self.missing else "",
             ("generated otherwise: " + ", ".join(self.other)) if self.other else "",
@@ -68,8 +68,7 @@ class FileDifference:
             "another `__all__`" if self.exports else "",
             f"`{self.order[0]}` and `{self.order[1]}` in another order" if self.order else "",
         )
-        words = "; ".join(filter(None, parts))
-        return words or ("the lines between the definitions" if self.bytes_differ else "")
+        return "; ".join(filter(None, parts)) or "the lines between the definitions"
 
     @property
     def rewritten(self) -> str:

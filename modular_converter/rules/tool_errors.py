@@ -79,7 +79,7 @@ UNDEFINED_NAME = Rule(
 
 
 def undefined_name(
-    location: Location, name: str, place: str, cure: str, *, later: int = 0, is_own: bool = False
+    location: Location, name: str, place: str, cure: str, *, later: int, is_own: bool = False
 ) -> Finding:
     """`place` names the definition and the line of the generated file, `cure` says what to write.
 

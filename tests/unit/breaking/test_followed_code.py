@@ -124,6 +124,8 @@ BODIES = {
     "a name by two %": ('for n in range(config.depth):\n    self.add_module("%s_%02d" % (config.act, n), Block())', {"silu_*.dense.weight": SURE}),
     "a name by +": ('for n in range(config.depth):\n    setattr(self, "part" + str(n) + "_a", Block())', {"part*_a.dense.weight": SURE}),
     "a name by format": ('for n in range(config.depth):\n    setattr(self, "part_{:02d}_{}".format(n, config.act), Block())', {"part_*_silu.dense.weight": SURE}),
+    "sizes of what is not known": ("first, second = config.other\nself.proj = nn.Linear(first, second, bias=False)", {"proj.weight": SURE}),
+    "attention of torch": ("self.mix = nn.MultiheadAttention(config.depth, 1, bias=False)", {"mix.in_proj_weight": SURE, "mix.out_proj.weight": SURE}),
     "a case with a guard": ('match config.act:\n    case "silu" if config.other:\n        self.a = Block()', {"a.dense.weight": PERHAPS}),
 }  # fmt: skip
 
@@ -138,8 +140,9 @@ def unknown_parts(monkeypatch: pytest.MonkeyPatch) -> UnknownParts:
 @pytest.mark.parametrize("case", BODIES)
 def test_the_entries_of_a_body(case: str, tmp_path: Path, unknown_parts: UnknownParts) -> None:
     body, wanted = BODIES[case]
-    state = facts(tmp_path, body).files["modeling_net.py"].classes["NetModel"].state
-    assert state is not None
+    classes = facts(tmp_path, body).files["modeling_net.py"].classes
+    state = classes["NetModel"].state
+    assert state is not None and not any(one.state for name, one in classes.items() if name != "NetModel")
     assert {name: key.is_certain for name, key in keys_of(state).items()} == wanted
     assert not list(unknown_parts(state))
 

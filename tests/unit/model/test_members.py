@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
 
 from modular_converter.api import convert_source
 from modular_converter.model.class_blocks import Members, changes_below, class_node
+from modular_converter.model.overriding import slots_of
 
 
 PARENT = """\
@@ -63,10 +65,31 @@ class A:
         case {"x": h, **i}: pass
     def j(self): k = self.l = 1
     m: int
+    def n(self): del self.o; self.p += 1
 """
     members = Members(class_node(text))
-    assert members.names == set("cdefghijm")
-    assert members.binds("l") and not members.binds("k")
+    assert members.names == set("cdefghijmn")
+    assert [name for name in "klop" if members.binds(name)] == ["l"]
+
+
+STUBS = {
+    "raise AttributeError()": True,
+    "'Text.'; raise AttributeError('no')": True,
+    "f(); raise AttributeError()": False,
+    "x = 1; raise AttributeError()": False,
+    "raise ValueError()": False,
+    "raise AttributeError(); return 1": False,
+}
+
+
+@pytest.mark.parametrize("body", STUBS)
+def test_a_stub_only_raises_an_attribute_error(body: str) -> None:
+    assert Members(class_node(f"class A:\n    def f(self): {body}\n")).methods[0].is_stub is STUBS[body]
+
+
+def test_slots_are_names_or_not_known() -> None:
+    given = ("__slots__ = 'a', 'b'", "__slots__ = 'a'", "__slots__ = 'a', b", "slots = 'a'")
+    assert [slots_of(ast.parse(one).body[0]) for one in given] == [["a", "b"], ["a"], None, None]
 
 
 def test_the_statements_below_a_class_and_whether_they_bind_its_name_anew() -> None:

@@ -172,7 +172,7 @@ WORDED = [
     (settings_tables.names_none(AT), "names no rule", "--list-rules"),
     (settings_tables.bad_ignore(AT, "there is no rule `MC399`"), "no rule `MC399`", "Correct the comment"),
     (
-        tool_errors.undefined_name(AT, "torhc", "`NewMLP`", "Import `torch`."),
+        tool_errors.undefined_name(AT, "torhc", "`NewMLP`", "Import `torch`.", later=0),
         "`NewMLP` uses `torhc`",
         "Import `torch`.",
     ),

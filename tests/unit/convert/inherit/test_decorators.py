@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 
+from modular_converter.convert.inherit.rewrite import merged_header
 from tests.unit.convert.inherit.merging import findings
 
 
@@ -32,3 +35,10 @@ DECORATORS = {
 @pytest.mark.parametrize(("child", "parent", "codes"), DECORATORS.values(), ids=DECORATORS)
 def test_decorators_of_methods(child: str, parent: str, codes: list[str]) -> None:
     assert [code for code, *_ in findings(child, parent)] == codes
+
+
+@pytest.mark.parametrize(("own", "wanted"), [("", "@c\n# of c\n"), ("@b\n# of b\n", "@c\n@b\n# of b\n")])
+def test_a_comment_below_decorators_stays_below_the_last(own: str, wanted: str) -> None:
+    methods = (f"{own}def f(self, *args, **kwargs):\n", "@c\n# of c\ndef f(self, x):\n")
+    text, _ = merged_header(*(textwrap.indent(one, "    ") for one in methods), [True], True)
+    assert textwrap.dedent(text).startswith(f"{wanted}def f(")

@@ -19,6 +19,7 @@ from modular_converter.convert.source.rename import rename_globals
         "def f(x):\n    return [OLD for OLD in x], [OLD(y) for y in x], {OLD: 1 for z in OLD}",
         'def f(x):\n    return f"{OLD} {x!r:>{OLD}} OLD", "OLD", x.OLD',
         "def f(x):\n    global OLD\n    OLD = x\n    return OLD",
+        "def f(x):\n    global other, OLD\n    OLD = x\n\n\ndef g(OLD):\n    return OLD",
         "def f(x):\n    import y as OLD\n    return OLD",
         "def f(x):\n    try:\n        return x\n    except E as OLD:\n        return OLD",
         "@OLD\nclass A(OLD):\n    OLD: int = OLD\n    def f(self, x: OLD) -> OLD:\n        return self.OLD, OLD",
