@@ -367,6 +367,8 @@ def fills(node: ast.AST, path: str) -> bool:
             changed = [part.value]
         elif isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr in MUTATORS:
             changed = [part.func.value, *part.args]
+        elif isinstance(part, ast.Call) and getattr(part.func, "id", "") == "next":
+            changed = part.args[:1]
         else:
             continue
         if any(dotted(_object(one)) == path for one in changed):

@@ -10,12 +10,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence, Set
 
-from modular_converter.convert.examine.finished import FinishedConversion
+from modular_converter.convert.examine.filled import Filling
+from modular_converter.convert.examine.finished import FinishedConversion, HeirOfNeighbour
 from modular_converter.convert.inherit.rename_neighbours import RenamedNeighbour
 from modular_converter.convert.inline.collect import EmittedDefinition
 from modular_converter.convert.source.rename import RenamedModule
 from modular_converter.findings import Finding, Location
-from modular_converter.model.bindings import FUNCTIONS, MUTATORS, bindings_of, covers, fills
+from modular_converter.model.bindings import bindings_of, covers
 from modular_converter.model.class_blocks import ClassChange, changes_below, parse_class
 from modular_converter.model.module import DEFINITIONS, ImportedName, Module, Role, Statement, has_unread_names
 from modular_converter.model.nodes import decorators_of, parse
@@ -78,11 +79,8 @@ def _changed_parents(source: str, renamed: RenamedNeighbour, finished: FinishedC
                 where = finished.at(of_class[0].name if of_class else name)
                 is_class = module.definitions[name].role is Role.CLASS
                 yield lost_code.in_neighbour(where, name, f"{file}:{line}", is_class=is_class)
-    holders = {
-        name for name, one in module.definitions.items() if one.role is not Role.CLASS and rename(name) in copied
-    }
-    left_out = [one for one in module.statements if rename(one.name) not in of_files | heirs.keys()]
-    lost = _lost_changes(module, holders, left_out) if holders else ()
+    of_source = [heir for heir in finished.heirs.values() if heir.source == source]
+    lost = _fillings_lost(renamed, of_source, finished)
     for holder, statement in (*_entries_displaced(renamed, copied, finished), *lost):
         where = finished.at(rename(statement.name))
         yield lost_code.in_neighbour(where, holder, f"{file}:{statement.line}", is_class=False)
@@ -130,37 +128,34 @@ def _entries_displaced(
                 yield holder, renamed.neighbour.module.definitions[name]
 
 
-def _lost_changes(module: Module, holders: Set[str], left_out: Sequence[Statement]) -> Iterator[tuple[str, Statement]]:
-    """The `holders` whose objects other definitions fill where they stand, though these are left out: by themselves or by a
-    function that they call, as in `size = note(6)` in the body of a class. Each with the definition.
+def _filling(renamed: RenamedNeighbour, finished: FinishedConversion) -> Filling:
+    """What fills those definitions of a neighbour that come along."""
+    rename = renamed.definitions.renamer.name
+    copied = {one.name for one in finished.definitions} - finished.classes.keys()
+    names = renamed.neighbour.module.definitions.items()
+    holders = {name for name, one in names if one.role is not Role.CLASS and rename(name) in copied}
+    return Filling(renamed.neighbour.module, holders, rename)
+
+
+def _fillings_lost(
+    renamed: RenamedNeighbour, heirs: Collection[HeirOfNeighbour], finished: FinishedConversion
+) -> Iterator[tuple[str, Statement]]:
+    """The definitions that come along and that other ones of the neighbour fill where they stand, as in `size = note(6)` in the
+    body of a class, though these are left out, or of which an heir leaves a part out. Each with the other one.
     """
-    filled = re.compile(rf"\b({'|'.join(sorted(holders))})(?:\[|\.(?:{'|'.join(sorted(MUTATORS))})\()")
-
-    def filled_by(parts: Sequence[ast.AST], text: str) -> set[str]:
-        return {name for name in {*filled.findall(text)} if any(fills(part, name) for part in parts)}
-
-    using = ((one.name, one.text) for one in module.statements if one.role is Role.FUNCTION and holders & one.uses)
-    filling = {
-        name: names for name, text in using if filled.search(text) and (names := filled_by([parse(text)], text))
-    }
-    for one in left_out:
-        if one.role not in DEFINITIONS or one.uses.isdisjoint(filling.keys() | holders):
-            continue
-        if not one.uses.isdisjoint(filling) or filled.search(one.text):
-            body = parse(one.text).body
-            called = bindings_of(*body).calls_when_made & filling.keys()
-            parts = [part for node in body for part in _run_at_once(node)]
-            names = filled_by(parts, one.text).union(*(filling[name] for name in called))
-            yield from ((name, one) for name in sorted(names))
-
-
-def _run_at_once(node: ast.stmt) -> list[ast.AST]:
-    """The parts of a definition that run where it stands: not the bodies of functions."""
-    if isinstance(node, ast.ClassDef):
-        return [part for inner in node.body for part in _run_at_once(inner)]
-    if isinstance(node, FUNCTIONS):
-        return [*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)]
-    return [node]
+    filling, rename = _filling(renamed, finished), renamed.definitions.renamer.name
+    known = {one.name for one in finished.definitions} | {rename(one.parent.name) for one in heirs}
+    for one in renamed.neighbour.module.statements:
+        if one.role in DEFINITIONS and rename(one.name) not in known or one.role is Role.OTHER and _is_lost(one):
+            found = frozenset[str]().union(*filling.at_once(one.text)) - {one.name}
+            yield from ((name, one) for name in sorted(found))
+    for heir in heirs:
+        theirs = [*filling.at_once(heir.parent.text)]
+        own = [*filling.at_once(heir.statement.text)] if theirs else []
+        if len(theirs) + len(own) > len(
+            [*filling.at_once(finished.classes[heir.statement.name].text)] if theirs else ()
+        ):
+            yield min(theirs[0]), heir.parent
 
 
 def _line_of(change: ClassChange, statement: Statement) -> int:
@@ -272,6 +267,29 @@ def report_redefined(finished: FinishedConversion) -> Iterator[Finding]:
                     place = _place_in(path, statement.line, finished)
                     yield double_meanings.redefined(place, user, name, *(f"{file}:{line}" for line in lines))
     yield from _entered_above(finished)
+    for renamed in finished.renamed.values():
+        yield from _filled_in_other_order(renamed, finished)
+
+
+def _filled_in_other_order(renamed: RenamedNeighbour, finished: FinishedConversion) -> Iterator[Finding]:
+    """A warning for each definition that fills another one, such as a counter, where it stands, below one that does so
+    further down in the neighbour.
+    """
+    filling, path = _filling(renamed, finished), renamed.neighbour.path
+    users = _users(finished)
+    for definitions in finished.ordered.values():
+        places = {one.name: place for place, one in enumerate(definitions)}
+        above: dict[str, tuple[int, Statement]] = {}
+        for one in reversed(renamed.neighbour.module.statements):
+            user = users.get((path, one.line), "")
+            for holder in sorted(frozenset[str]().union(*filling.at_once(one.text))) if user in places else ():
+                first, entry = above.get(holder, (places[user], one))
+                if first < places[user]:
+                    found = f"{os.path.basename(path)}:{entry.line}"
+                    where = _place_in(path, one.line, finished)
+                    yield double_meanings.entered_above(where, user, holder, definitions[first].name, found)
+                else:
+                    above[holder] = places[user], one
 
 
 def _place_in(path: str, line: int, finished: FinishedConversion) -> Location:

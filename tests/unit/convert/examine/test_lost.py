@@ -367,6 +367,62 @@ def test_a_definition_that_is_left_out_and_fills_another(tmp_path, lost):
     assert found.code == "MC506" and f"`KNOWN` below its definition, at modeling_old.py:{place}" in found.message
 
 
+COUNTED = """NUMBER = 0
+
+
+def count():
+    global NUMBER
+    NUMBER += 1
+    return NUMBER
+
+
+def twice():
+    count()
+    return count()
+
+
+class OldMLP:
+    first = twice()
+
+    def forward(self, x):
+        return NUMBER, count()
+
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("lost", "heir"),
+    [
+        ("count()\n", "pass"),
+        ("twice()\n", "pass"),
+        ("class OldOther:\n    size = twice()\n", "pass"),
+        ("", "first = 1"),
+        ("", "first = count()"),
+    ],
+)
+def test_a_count_that_is_lost(tmp_path, lost, heir):
+    child = f"from ..old.modeling_old import OldMLP, count\n\n\nclass NewMLP(OldMLP):\n    {heir}\n"
+    conversion = convert(tmp_path, child, neighbour=COUNTED + lost)
+    assert {one.code for one in conversion.findings if one.is_error} == {"MC506"}
+    assert any("the change of `NUMBER` below its definition" in one.message for one in conversion.findings)
+
+
+def test_counts_in_another_order(tmp_path):
+    text = f"{COUNTED}class OldOther:\n    size = count()\n"
+    child = "from ..old.modeling_old import OldMLP, OldOther\n\n\n"
+    classes = ["class NewMLP(OldMLP):\n    pass\n\n\n", "class NewOther(OldOther):\n    pass\n\n\n"]
+    assert not [
+        one for one in convert(tmp_path, child + "".join(classes), neighbour=text).findings if one.code == "MC338"
+    ]
+    [found] = [
+        one
+        for one in convert(tmp_path, child + "".join(classes[::-1]), neighbour=text).findings
+        if one.code == "MC338"
+    ]
+    assert "the generated `NewMLP` would find `NewOther` of modeling_old.py" in found.message
+
+
 @pytest.mark.parametrize(
     ("text", "length"),
     [
