@@ -102,6 +102,7 @@ def test_ranks_compute_what_the_quantised_model_computes(folder, ranks, tmp_path
     assert furthest(logits(LlamaForCausalLM.from_pretrained(folder)), before) > 1e-3
     parallelize(model, session=ranks)
     assert furthest(logits(model), before) < 1e-5 and torch.equal(tokens(model), said)
+    assert model.get_parameter("model.layers.0.mlp.down_proj.weight").dtype == torch.int8
     state = model.state_dict()
     assert state.keys() == weights.keys()
     assert sum(isinstance(value, Int8Tensor) for value in state.values()) == 14
@@ -114,11 +115,15 @@ def test_ranks_compute_what_the_quantised_model_computes(folder, ranks, tmp_path
     model.cpu()
     assert torch.equal(logits(model), before)
     assert type(model.model.layers[0].mlp.up_proj) is torch.nn.Linear
+
+
+@pytest.mark.slow
+def test_three_ranks_compute_what_the_quantised_model_computes(folder):
+    model = quantised(folder)
+    before, said = logits(model), tokens(model)
     with Session(("cpu", "cpu", "cpu"), init_method="forkserver") as three:
         parallelize(model, session=three, probe=False)
         assert furthest(logits(model), before) < 1e-5 and torch.equal(tokens(model), said)
-        share = model.get_parameter("model.layers.0.mlp.down_proj.weight")
-        assert share.dtype == torch.int8
 
 
 @pytest.mark.parametrize(

@@ -242,7 +242,7 @@ def _fill(made: dict[Any, Any], values: dict[Any, Any], known: _Copies) -> dict[
 @cache
 def _is_plain_module(kind: type) -> bool:
     """Whether `copy` would copy a module of this class by copying its attributes."""
-    if not issubclass(kind, torch.nn.Module) or any("__slots__" in vars(base) for base in kind.__mro__):
+    if not issubclass(kind, torch.nn.Module) or any(vars(base).get("__slots__") for base in kind.__mro__):
         return False
     return all(getattr(kind, name, None) is getattr(torch.nn.Module, name, None) for name in _OWN_WAYS)
 

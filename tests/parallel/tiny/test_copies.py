@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import abc
 import copy
 
 import torch
 
-from modular_converter.parallel.tiny.build import copy_of
+from modular_converter.parallel.tiny.build import _is_plain_module, copy_of
 
 
 class Numbers:
@@ -21,7 +22,7 @@ class Own(torch.nn.Module):
         return made
 
 
-class Net(torch.nn.Module):
+class Net(torch.nn.Module, abc.ABC):
     def __init__(self) -> None:
         super().__init__()
         self.config = Numbers()
@@ -65,4 +66,5 @@ def test_a_copy_has_all_that_a_deep_copy_has():
     for one, other in zip(made.modules(), usual.modules(), strict=True):
         assert type(one) is type(other) and list(vars(one)) == list(vars(other))
         assert {name: type(value) for name, value in vars(one).items()} == {n: type(v) for n, v in vars(other).items()}
+    assert _is_plain_module(Net)  # `abc.ABC` has slots, but none of a name
     assert not made.training and made._non_persistent_buffers_set == {"table"}
