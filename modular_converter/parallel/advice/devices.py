@@ -45,6 +45,7 @@ class Device:
     launch_us: float
     backward_us: float
     plain_us: float
+    ranks_us: float
     token_us: float
     shared_us: float
     unit_us: float

@@ -18,6 +18,7 @@ import torch
 
 from modular_converter.parallel.choice.skeleton import META
 from modular_converter.parallel.costs import FusedRun, KnownResults, NotedOperations, size_of
+from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup
 from modular_converter.parallel.errors import AdviceError, ApplyError, BuildError, one_line
 from modular_converter.parallel.shard.collectives import FakeGroup
 from modular_converter.parallel.torch_private import (
@@ -110,24 +111,48 @@ class RecordedGroup(FakeGroup):
         self.note: Callable[[Exchange], None] | None = None
 
     def all_reduce(self, tensor: torch.Tensor) -> torch.Tensor:
-        self._tell("all-reduce", tensor)
+        self.tell("all-reduce", tensor)
         return tensor.detach().clone(memory_format=torch.contiguous_format)
 
     def all_gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
-        self._tell("all-gather", tensor)
+        self.tell("all-gather", tensor)
         source = tensor.detach().contiguous()
         found = [torch.empty_like(source) for _ in range(self.size)]
         _together = source.new_empty((self.size, *source.shape))  # from which NCCL fills the list
         return found
 
     def sum_of_parts(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
-        self._tell("reduce-scatter", *parts)
+        self.tell("reduce-scatter", *parts)
         _together = parts[0].new_empty((self.size, *parts[0].shape))
         return torch.empty_like(parts[0])
 
-    def _tell(self, name: str, *tensors: torch.Tensor) -> None:
+    def tell(self, name: str, *tensors: torch.Tensor) -> None:
+        """Note a call."""
         if self.note is not None:
             self.note(Exchange(name, size_of(tensors), self.context))
+
+
+class RecordedDirectGroup(DirectGroup):
+    """The same rank in the form for inference on GPUs, whose sums are in place."""
+
+    def __init__(self, recorded: RecordedGroup) -> None:
+        self.recorded, self.rank, self.size = recorded, recorded.rank, recorded.size
+        self.meet, self.small, self.overlaps = (lambda: None), None, True
+        self.handle, self.gather_options = self, None
+        self.all_gather, self.sum_of_parts = recorded.all_gather, recorded.sum_of_parts  # type: ignore[method-assign]
+
+    def reduce_in_place(self, tensor: torch.Tensor) -> None:
+        self.recorded.tell("all-reduce", tensor)
+
+    def sum_later(self, tensor: torch.Tensor) -> Any:
+        self.reduce_in_place(tensor)
+        return self
+
+    def wait(self) -> None:
+        """Of a sum that has been begun."""
+
+    def _allgather_base(self, found: torch.Tensor, share: torch.Tensor, options: Any) -> None:
+        self.recorded.tell("all-gather", share)
 
 
 def record_run(

@@ -122,13 +122,15 @@ class Speed:
             total += max(kernel.flops / (peak * part), kernel.moved / moves, least)
         return total
 
-    def forward(self, one: SegmentUse, exchange: float, unit: WeightUnit | None = None, keeps: bool = True) -> float:
+    def forward(
+        self, one: SegmentUse, exchange: float, unit: WeightUnit | None = None, launch_us: float | None = None
+    ) -> float:
         """Seconds of the forward of a segment, without its exchanges of so many seconds; of a unit of ``fully_shard``.
 
         Args:
-            keeps: whether it keeps tensors for a backward.
+            launch_us: of the host for an operation; by default that of a forward which keeps tensors for a backward.
         """
-        host = len(one.forward.kernels) * (self.device.launch_us if keeps else self.device.plain_us)
+        host = len(one.forward.kernels) * (self.device.launch_us if launch_us is None else launch_us)
         return self._longer(one.forward, host + (self.device.unit_us if unit else 0.0), exchange)
 
     def backward(self, one: SegmentUse, exchange: float, unit: WeightUnit | None = None) -> float:
@@ -196,19 +198,25 @@ def _inference(subject: ModelInQuestion, setting: LayoutSetting, speed: Speed, l
     """A forward of the rows, and the tokens after it: each reads all weights and caches once."""
     units = weight_units(setting, subject.groups(setting.shares, setting.layout.shares))
     compute = exchange = 0.0
+    one = speed.device
+    launch_us = _answering_us(one, setting)
     for segment in use.segments:
         own, unit = _exchanges(segment.forward, setting, links), units.get(segment.path) if setting.spreads else None
-        seconds = speed.forward(segment, own, unit, keeps=False)
+        seconds = speed.forward(segment, own, unit, launch_us)
         gather = links.collective("gather", unit.gathered, setting.layout.shards, links.shards) if unit else 0.0
         compute, exchange = compute + seconds, exchange + own + max(0.0, gather - seconds)
-    one = speed.device
     weights = sum(unit.part for unit in units.values())
     read = (weights + use.kept - use.result) / (one.bandwidth * 1e9 * one.moves)
-    launches = sum(len(segment.forward.kernels) for segment in use.segments) * one.plain_us * 1e-6
+    launches = sum(len(segment.forward.kernels) for segment in use.segments) * launch_us * 1e-6
     calls = sum(len(segment.forward.collectives) for segment in use.segments) * one.link_us * 1e-6
     token = max(read, launches + one.token_us * 1e-6) + (calls if setting.layout.shares > 1 else 0.0)
     asked = one.token_us * 1e-6 if setting.tokens > 1 else 0.0  # of the first token; one alone is a forward
     return StepTime(compute + asked + token * max(setting.tokens - 1, 0), exchange, token=token)
+
+
+def _answering_us(device: Device, setting: LayoutSetting) -> float:
+    """Microseconds of the host for an operation of a forward that keeps nothing for a backward."""
+    return device.ranks_us if setting.layout.shares > 1 else device.plain_us
 
 
 def timeline_of_stages(subject: ModelInQuestion, setting: LayoutSetting, cluster: Cluster) -> Timeline:
@@ -221,11 +229,12 @@ def timeline_of_stages(subject: ModelInQuestion, setting: LayoutSetting, cluster
 
 def _passes(setting: LayoutSetting, speed: Speed, links: Links, stages: Sequence[Stage], trains: bool) -> Timeline:
     costs = []
+    launch_us = None if trains else _answering_us(speed.device, setting)
     for stage in stages:
         forward = backward = 0.0
         for one in stage.segments:
             own = _exchanges(one.forward, setting, links), _exchanges(one.backward, setting, links)
-            forward += speed.forward(one, own[0], keeps=trains) + own[0]
+            forward += speed.forward(one, own[0], launch_us=launch_us) + own[0]
             backward += speed.backward(one, own[1]) + own[1]
         costs.append(StageCost(forward, backward / 2, backward / 2))
     sent = sent_bytes(stages) / (links.stages * 1e9)

@@ -13,7 +13,13 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 
-from modular_converter.parallel.advice.recording import RecordedGroup, Recordings, RunUse, record_run
+from modular_converter.parallel.advice.recording import (
+    RecordedDirectGroup,
+    RecordedGroup,
+    Recordings,
+    RunUse,
+    record_run,
+)
 from modular_converter.parallel.choice.context_parallel import ContextParallel, difference_in_parts, refuse_forms
 from modular_converter.parallel.choice.fit import fit
 from modular_converter.parallel.choice.kept_answers import kept_answer
@@ -28,6 +34,7 @@ from modular_converter.parallel.choice.sequence_parallel import (
 from modular_converter.parallel.choice.skeleton import META, Skeleton, assemble_model, skeleton_of
 from modular_converter.parallel.choice.trials import kinds_by_modules, sizes_of_layers
 from modular_converter.parallel.costs import CountRequest, KnownResults, inputs_of, model_of, target_and_config
+from modular_converter.parallel.engine.inference.form import make_inference
 from modular_converter.parallel.errors import ApplyError, BuildError, PlanError
 from modular_converter.parallel.modules import outermost_layers, own_layers, recompute_layers
 from modular_converter.parallel.plans.plan import Plan
@@ -323,7 +330,9 @@ class ModelInQuestion:
         """Divide a model over the ranks; what begins its parts of the sequence, as the last change of the model."""
         plan = fitting(self.plan(kind.shares, kind.ranks), model)
         if not kind.sequence:
-            apply(model, plan, group)
+            applied = apply(model, plan, group)
+            if not self.trains and kind.context == 1:
+                make_inference(applied, RecordedDirectGroup(group), compile=False)
             return None
         key = kind.ranks, skeleton is self._short[0]
         sequence = _once(self._sequences, key, lambda: unproven_sequence_plan(model, plan, skeleton))

@@ -22,9 +22,9 @@ from modular_converter.parallel.errors import AdviceError
 
 
 on_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="measures the GPUs instead")
-TAKEN_OVER = {"network", "spare", "rounding", "rounding_mib", "token_us"}
+TAKEN_OVER = {"network", "spare", "rounding", "rounding_mib", "token_us", "ranks_us"}
 """What one machine cannot measure: the links between nodes, what an allocator leaves unused in long runs and
-adds to tensors, and the code of `generate()`."""
+adds to tensors, the code of `generate()`, and the modules of ranks without gradients."""
 
 
 @pytest.mark.slow

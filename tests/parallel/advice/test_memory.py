@@ -17,7 +17,7 @@ from modular_converter.parallel.advice.devices import cluster_of
 from modular_converter.parallel.advice.memory import LayoutSetting
 from modular_converter.parallel.advice.recording import RecordedGroup
 from modular_converter.parallel.advice.stages import footprint, sent_bytes, stages_of
-from modular_converter.parallel.advice.subject import ModelInQuestion, model_in_question
+from modular_converter.parallel.advice.subject import ModelInQuestion, RunKind, model_in_question
 from modular_converter.parallel.choice.sequence_parallel import SequenceParallel, unproven_sequence_plan
 from modular_converter.parallel.choice.skeleton import skeleton_of
 from modular_converter.parallel.costs import CountRequest, inputs_of
@@ -158,6 +158,17 @@ def test_stages_hand_over_the_hidden_states_of_a_micro_batch() -> None:
     setting = LayoutSetting(Layout(pp=2), 8, chunks=4)
     hidden = sent_bytes(stages_of(subject, setting, subject.groups()))
     assert hidden == 8 // 4 * LENGTH * 128 * 4
+
+
+def test_answers_on_ranks_run_in_the_form_for_inference() -> None:
+    """One kernel puts the rows of experts back, weighs them and adds them up, and a norm is one, as in ``make_inference``."""
+    subject = question("mixtral", False)
+    whole, divided = (subject.use(ROWS, RunKind("tp", ranks)) for ranks in (1, 2))
+    layers = [next(one.forward for one in use.segments if one.path) for use in (whole, divided)]
+    assert len(layers[1].kernels) < len(layers[0].kernels) - 10
+    assert len(layers[1].collectives) == 2
+    assert layers[1].peak < layers[0].peak
+    assert divided.kept < whole.kept  # caches
 
 
 def test_answers_count_caches() -> None:

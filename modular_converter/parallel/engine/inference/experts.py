@@ -71,11 +71,13 @@ def combined(rows: torch.Tensor, places: torch.Tensor, weights: torch.Tensor) ->
 
 @functools.cache
 def combine_kernel(device: torch.device, kind: torch.dtype, of_weights: torch.dtype) -> Combine:
-    """The weighted sum in one kernel on a GPU; ``combined`` where it cannot be compiled, or gives other numbers.
+    """The weighted sum in one kernel on a GPU, or its shape without data; ``combined`` where it cannot be compiled, or gives other numbers.
 
     Args:
         kind, of_weights: the types of rows and weights.
     """
+    if device.type == "meta":  # what the kernel makes
+        return lambda rows, places, weights: rows.new_empty(weights.shape[0], rows.shape[-1])
     if triton is None or device.type != "cuda":
         return combined
     compiled = triton.jit(_combine)
@@ -122,7 +124,8 @@ def grouped(
     routes, experts = index.shape[-1], module.num_experts
     kind = torch.uint8 if experts <= 1 << 8 else torch.int16 if experts < 1 << 15 else torch.int64
     sorted_ids, order = torch.sort(index.reshape(-1).to(kind))
-    ends = torch.searchsorted(sorted_ids, _experts(index.device, kind, experts), right=True, out_int32=True)
+    numbers = _experts.__wrapped__ if index.is_meta else _experts
+    ends = torch.searchsorted(sorted_ids, numbers(index.device, kind, experts), right=True, out_int32=True)
     up, down = _weights(module, True)
     found = F.grouped_mm(hidden[order // routes], up, offs=ends)
     found = F.grouped_mm(module._apply_gate(found).to(down.dtype), down, offs=ends)
