@@ -57,6 +57,14 @@ def test_other_code_is_told_apart_and_has_no_cure_that_rewrites(newer: Path) -> 
         assert texts(newer) == before
 
 
+def test_what_the_formatter_makes_the_same_differs_by_formatting_and_a_missing_file_does_not(newer: Path) -> None:
+    edit(newer, "modeling_leaf.py", "from torch import nn\n", "from torch import nn\nfrom torch import nn\n")
+    (newer / "models/heir/modeling_heir.py").unlink()
+    result = run(newer)
+    assert "1 generated file differs by" in result.output and "modeling_leaf.py:" not in result.output
+    assert "modeling_heir.py" in result.output
+
+
 def test_a_comment_is_more_than_layout(newer: Path) -> None:
     edit(newer, "modeling_leaf.py", "return x + 1", "return x + 1  # by hand")
     assert "MC401" in run(newer).output

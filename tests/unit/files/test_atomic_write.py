@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from modular_converter.files import write
-from modular_converter.files.write import sweep, write_atomically, write_sources
+from modular_converter.files.write import put_in_place, sweep, write_atomically, write_sources
 from modular_converter.findings import ConversionError
 from modular_converter.settings.load import profile_settings
 
@@ -247,6 +247,15 @@ def test_threads_may_write_one_file_at_once(tmp_path: pathlib.Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda text: write.replace_file(str(tmp_path / "x.py"), text.encode()), texts * 4))
     assert names(tmp_path) == ["x.py"] and (tmp_path / "x.py").read_text() in texts
+
+
+@posix
+def test_a_written_file_sweeps_its_folder(tmp_path: pathlib.Path) -> None:
+    modular, target = tmp_path / "modular_x.py", tmp_path / "modeling_x.py"
+    for name in (modular.name, f".x.py.{10**12}.modular-tmp"):
+        (tmp_path / name).write_text("")
+    put_in_place(str(target), "x = 1\n", str(modular), profile_settings())
+    assert names(tmp_path) == sorted([modular.name, target.name])
 
 
 def test_sweeping_a_folder_that_is_not_there_is_nothing(tmp_path: pathlib.Path) -> None:

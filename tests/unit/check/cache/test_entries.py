@@ -13,11 +13,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from modular_converter.check.cache import store
+from modular_converter.check.cache.key import key_of
 from modular_converter.check.cache.lookup import pack_finding, unpack_finding
 from modular_converter.check.cache.store import clear
 from modular_converter.check.run import CheckOptions, check
 from modular_converter.findings import Finding, Location, Severity
 from modular_converter.rules import all_rules
+from modular_converter.settings.load import load_settings
 from tests.unit.check.cache.test_cache import ROOT, hits, remembered, run
 
 
@@ -109,6 +111,22 @@ def test_it_is_bounded_and_can_be_cleared(tree, monkeypatch):
     (folder / "package.json").write_text("{}")
     assert clear(str(folder)) == clear(str(folder)) == clear(str(tree / "none")) == ""
     assert [path.name for path in folder.iterdir()] == ["package.json"]
+
+
+def test_values_are_bounded_as_results_are(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "MAX_ENTRIES", 2)
+    for name in "abc":
+        store.keep_values(str(tmp_path), store.digest(name.encode()), {"name": name})
+    assert len([*tmp_path.iterdir()]) == 2
+
+
+def test_the_options_of_black_decide_what_is_kept(tree):
+    keys = set()
+    for length in (88, 99, 99):
+        toml = f'[tool.black]\nline-length = {length}\n\n[tool.modular-converter]\nformatter = "black"\n'
+        (tree / "pyproject.toml").write_text(toml)
+        keys.add(key_of(load_settings(str(tree / "models"))))
+    assert len(keys) == 2 and all(keys)
 
 
 def test_a_run_over_one_file_keeps_what_is_known_of_the_others(tree):
