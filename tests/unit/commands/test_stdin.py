@@ -30,6 +30,7 @@ def test_the_generated_text_is_printed(tree: Path) -> None:
     assert (done.exit_code, done.stdout) == (0, current)
     done = run(convert_command, tree, CHANGED)
     assert (done.exit_code, "    extra = 1\n" in done.stdout) == (0, True)
+    assert "1 generated file (printed)" in done.stderr
 
 
 def test_several_files_are_headed_by_their_names(tree: Path) -> None:

@@ -157,6 +157,11 @@ def test_what_is_saved_together_is_one_pass(tree, watched):
         "models/first/modular_first.py, models/second/modular_second.py saved: "
         "wrote models/first/modeling_first.py, models/second/modeling_second.py"
     )
+    watched.process.send_signal(signal.SIGSTOP)
+    for name in ("first", "second"):
+        save(tree / f"models/{name}/modular_{name}.py", "def (:\n")
+    watched.process.send_signal(signal.SIGCONT)
+    assert "; 1 more error" in watched.until("MC101")
 
 
 def test_settings_are_followed_and_a_mistake_in_them_is_survived(tree, watched):
