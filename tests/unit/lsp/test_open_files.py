@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from modular_converter.findings import Conversion
-from modular_converter.lsp.open_files import OpenFiles
+from modular_converter.lsp.open_files import OpenFiles, _difference
 
 
 OLD = "class OldBlock:\n    def forward(self, x):\n        return x\n"
@@ -67,3 +67,9 @@ def test_a_parent_written_by_hand_converts_its_heirs(models: Path) -> None:
     assert files.put(old, OLD.replace("    def", "    kept = 1\n\n    def")) == [mid, new]
     assert files.order == ["modular_mid.py", "modular_new.py"]
     assert "kept = 1" in files.conversion(new).files[str(models / "new/modeling_new.py")]
+
+
+def test_what_a_rename_would_change_otherwise_is_told_by_its_words() -> None:
+    assert _difference("class A(B): pass", "class C(B):\n    pass", {"A": "C"}) == ""
+    assert _difference("f(size)", "f(width)", {"A": "C"}) == "`size`, `width`"
+    assert _difference("x + 1", "x * 1", {}) == "its punctuation"
