@@ -113,6 +113,28 @@ def other_method(layout):
     return said, call(model)
 
 
+def heads_edited(layout):
+    """What is told of an edit of one head of a cache, and how far a call with an edited position is from one device."""
+
+    def edited(model):
+        past = model(input_ids=IDS).past_key_values
+        past.layers[0].keys[:, :, 3] *= 2
+        past.crop(-2)
+        return model(input_ids=IDS[:, :1], past_key_values=past).logits, past
+
+    with torch.no_grad():
+        (want, _), (found, past) = (
+            edited(llama()),
+            edited(parallelize(llama(), layout=layout, device="cpu", probe=False)),
+        )
+    try:
+        past.layers[0].keys[:, 1] = 0
+        said = "no error"
+    except ApplyError as error:
+        said = str(error)
+    return said, float((want - found).abs().max())
+
+
 def built(layout):
     model = llama()
     model.model.layers[0].mlp.train(dist.get_rank() == 1)
@@ -127,6 +149,7 @@ if __name__ == "__main__":
     dist.init_process_group("gloo")
     found = {name: main(sys.argv[1], *change) for name, change in CHANGES.items()}
     found |= {"different": different(sys.argv[1]), "built": built(sys.argv[1])}
+    found["heads"] = heads_edited(sys.argv[1])
     found["method"] = other_method(sys.argv[1])
     if sys.argv[1] == "tp2":
         found["resized"] = resized(sys.argv[1])

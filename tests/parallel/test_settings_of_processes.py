@@ -16,6 +16,11 @@ def test_what_a_process_alone_has_set_is_told_to_all_before_the_call(layout):
     (zero, zero_after), (one, one_after) = found.pop("method")
     others = "process 1 calls generate, and process 0 forward", "process 0 calls forward, and process 1 generate"
     assert all(any(other in said for other in others) for said in (zero, one)) and zero_after == one_after == "", zero
+    for said, difference in found.pop("heads"):
+        assert difference < 1e-5
+        assert (
+            said == "no error" if layout == "fsdp2" else "of a key/value cache: processes share out its heads" in said
+        )
     if layout == "tp2":
         for resized, undone in found.pop("resized"):
             assert "self_attn.head_dim was set, but processes share out the sizes" in resized and undone == ""

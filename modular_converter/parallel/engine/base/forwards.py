@@ -73,6 +73,11 @@ def runs_in(module: torch.nn.Module, group: Any) -> bool:
     return within(group) or any(any(one is module for one in around.modules()) for around in _callers())
 
 
+def innermost() -> torch.nn.Module | None:
+    """The module whose forward calls the caller."""
+    return next(_callers(), None)
+
+
 def _callers() -> Iterator[torch.nn.Module]:
     """The modules whose forwards are under way, from the inside."""
     frame = sys._getframe(1)

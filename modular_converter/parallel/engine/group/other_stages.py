@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 
+from modular_converter.parallel.engine.group.marked_tensors import marked_classes, unmarked
 from modular_converter.parallel.engine.group.same_calls import CALLS, refused_here
 from modular_converter.parallel.engine.group.share_tensors import OF_SHAPE, treats_each_entry
 from modular_converter.parallel.pipeline.stage import without_data
@@ -41,15 +42,11 @@ class OfOtherStage:
         name = "the gradient" if func == _TENSOR.grad.__get__ else func.__name__
         if name in _NUMBERS or func not in OF_SHAPE and not treats_each_entry(func):
             raise _refused(name, facts)
-        for one in given:
-            one.__class__ = _PLAIN.get(type(one), type(one))  # once each
         try:
-            found = func(*args, **(kwargs or {}))
+            with unmarked(given):
+                found = func(*args, **(kwargs or {}))
         except NotImplementedError as error:  # a copy to a device
             raise _refused(name, facts) from error
-        finally:
-            for one in given:
-                _mark(one, one._facts)  # type: ignore[attr-defined]
         for one in found if isinstance(found, (list, tuple)) else [found]:
             if isinstance(one, torch.Tensor):
                 _mark(one, facts)
@@ -59,16 +56,7 @@ class OfOtherStage:
         raise _refused("the numbers", self._facts)  # type: ignore[attr-defined]
 
 
-class _PlainOfOther(OfOtherStage, torch.Tensor):
-    __slots__ = ()
-
-
-class _ParameterOfOther(OfOtherStage, torch.nn.Parameter):
-    __slots__ = ()
-
-
-_MARKED: dict[type[Any], type[Any]] = {torch.Tensor: _PlainOfOther, torch.nn.Parameter: _ParameterOfOther}
-_PLAIN = {marked: plain for plain, marked in _MARKED.items()}
+_MARKED = marked_classes(OfOtherStage, torch.Tensor, torch.nn.Parameter)
 
 
 def _mark(tensor: Any, facts: _Facts) -> None:

@@ -19,6 +19,7 @@ from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel.engine.base.settings import pickled, settings_changes, settings_of
 from modular_converter.parallel.engine.base.weights_there import stored_there
+from modular_converter.parallel.engine.group.cache_shares import CacheShares
 from modular_converter.parallel.engine.group.kept_gathered import WATCHED, end_broken, keeps_gathered
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid, refuse_sparse, refuse_tables
 from modular_converter.parallel.engine.group.same_calls import (
@@ -81,6 +82,14 @@ def _refuse_heads(block: torch.nn.Module, args: Any, result: Any) -> None:
             f"a hook on a {type(block).__name__} would get attention weights of this process's heads alone: take those of "
             "output_attentions=True"
         )
+
+
+Show = Callable[[Any], Any]
+
+
+def as_it_is(result: Any) -> Any:
+    """The result itself."""
+    return result
 
 
 class SameParts:
@@ -243,17 +252,19 @@ class SameSettings:
         self.tables = tables
         self.stored = StoredShares(shared if grid.group.size > 1 else [], grid.group)
         self.switches, self.settings = _switches(), _settings(model)
+        self.caches = CacheShares(model) if grid.group.size > 1 else None
 
     @contextlib.contextmanager
-    def compared(self, model: torch.nn.Module, method: str, args: Any, kwargs: Any) -> Iterator[None]:
-        """A call of the model, outermost.
+    def compared(self, model: torch.nn.Module, method: str, args: Any, kwargs: Any) -> Iterator[Show]:
+        """A call of the model, outermost; what it yields is to be called with the result.
 
         Raises ``ApplyError`` before it if processes have other settings or arguments for it, or the model other modules or
         weights.
         """
         if self.inside:
-            yield
+            yield as_it_is
             return
+        caches = self.caches.hide((args, kwargs)) if self.caches is not None else []
         self.stored.hide()
         self.parts.note_writes()
         changed = False
@@ -261,7 +272,7 @@ class SameSettings:
             self._begin(model, method, partial(self.marks.of, method, args, kwargs))
             self.inside = True
             with together([self.calls]), self._gathering():
-                yield
+                yield as_it_is if self.caches is None else partial(self.caches.show, given=caches)
         except BaseException:
             end_broken(model)
             raise
@@ -352,10 +363,10 @@ def with_new_parts(own: Callable[..., Any]) -> Callable[..., Any]:
     return applied
 
 
-def compared(model: torch.nn.Module, method: str, args: Any, kwargs: Any) -> contextlib.AbstractContextManager[None]:
+def compared(model: torch.nn.Module, method: str, args: Any, kwargs: Any) -> contextlib.AbstractContextManager[Show]:
     """The block of a call of a model; compiled code is not compared."""
     found: SameSettings | None = None if torch.compiler.is_compiling() else model.__dict__.get(WATCHED)
-    return contextlib.nullcontext() if found is None else found.compared(model, method, args, kwargs)
+    return contextlib.nullcontext(as_it_is) if found is None else found.compared(model, method, args, kwargs)
 
 
 def compared_call(own: Callable[..., Any]) -> Callable[..., Any]:
@@ -363,8 +374,8 @@ def compared_call(own: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(own)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with compared(self, "forward", args, kwargs):
-            return own(self, *args, **kwargs)
+        with compared(self, "forward", args, kwargs) as show:
+            return show(own(self, *args, **kwargs))
 
     return call
 

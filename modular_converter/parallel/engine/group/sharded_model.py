@@ -266,8 +266,8 @@ def with_whole_heads(own: Callable[..., Any]) -> Callable[..., Any]:
             return own(self, *args, **kwargs)
         # Code of `generate` that is in no forward calls modules as any other code does.
         marked = forward_of(self._applied.group) if is_forward and not torch.compiler.is_compiling() else nullcontext()
-        with compared(self, own.__name__, args, kwargs), marked:
-            return _called(own, self, args, kwargs)
+        with compared(self, own.__name__, args, kwargs) as show, marked:
+            return show(_called(own, self, args, kwargs))
 
     is_forward = own.__name__ == "forward"
     return whole

@@ -21,6 +21,7 @@ import torch.distributed as dist
 from torch.autograd.graph import increment_version
 from torch.distributed.tensor import DTensor
 
+from modular_converter.parallel.engine.group.marked_tensors import marked_classes, unmarked
 from modular_converter.parallel.engine.group.same_calls import refused_here
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.torch_private import TracingContext
@@ -114,53 +115,14 @@ class ShareTensor:
             return self.__reduce_ex__(protocol)
 
 
-class _ShareParameter(ShareTensor, torch.nn.Parameter):
-    __slots__ = ()
-
-
-class _SharePlain(ShareTensor, torch.Tensor):
-    __slots__ = ()
-
-
-class _ShareOverData(ShareTensor, DTensor):
-    """A share that `fully_shard` has spread over data ranks."""
-
-    __slots__ = ()
-
-
-_MARKED: dict[type[Any], type[Any]] = {
-    torch.nn.Parameter: _ShareParameter,
-    torch.Tensor: _SharePlain,
-    DTensor: _ShareOverData,
-}
-_PLAIN = {marked: plain for plain, marked in _MARKED.items()}
+# One over data ranks has been spread by `fully_shard`.
+_MARKED = marked_classes(ShareTensor, torch.nn.Parameter, torch.Tensor, DTensor)
 
 
 def mark(tensor: Any, whole: Whole) -> None:
     """Let a tensor look at what is computed with it."""
     tensor.__class__ = _MARKED[type(tensor)]
     tensor._whole = whole
-
-
-def unmark(tensor: Any) -> None:
-    """The inverse of ``mark``; nothing for a tensor that is not marked."""
-    tensor.__class__ = _PLAIN.get(type(tensor), type(tensor))
-
-
-class unmarked:
-    """A context in which shares are plain tensors."""
-
-    def __init__(self, shares: Iterable[Any]) -> None:
-        self.shares = [one for one in shares if isinstance(one, ShareTensor)]
-
-    def __enter__(self) -> None:
-        for one in self.shares:
-            unmark(one)
-
-    def __exit__(self, *error: object) -> None:
-        for one in self.shares:
-            if type(one) in _MARKED:  # once each
-                mark(one, one._whole)  # type: ignore[attr-defined]
 
 
 def for_compiled(models: Iterable[Any]) -> unmarked:

@@ -16,6 +16,7 @@ from torch.profiler import ProfilerActivity
 
 from modular_converter.parallel.choice.skeleton import Skeleton, assemble_model
 from modular_converter.parallel.engine.base.attention_heads import attentions_whole, local_modules, wants_attentions
+from modular_converter.parallel.engine.base.caches import Held
 from modular_converter.parallel.engine.base.dropout import SharedDropout
 from modular_converter.parallel.engine.base.forwards import check_ids
 from modular_converter.parallel.engine.base.memory import usage
@@ -42,7 +43,7 @@ from modular_converter.parallel.engine.inference.plain_forwards import DirectGro
 from modular_converter.parallel.engine.remote.caller_state import apply_difference, configs_in
 from modular_converter.parallel.engine.remote.loaded import Called, Loaded, fill_whole
 from modular_converter.parallel.engine.remote.placement import Span, copy_rows, moves_of
-from modular_converter.parallel.engine.remote.remote_values import Held, StoredTensor, as_on_rank, check_plain, hold
+from modular_converter.parallel.engine.remote.remote_values import StoredTensor, as_on_rank, check_plain, hold
 from modular_converter.parallel.engine.remote.same_answers import (
     WholeFacts,
     compare_answers,

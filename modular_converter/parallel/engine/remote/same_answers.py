@@ -16,7 +16,7 @@ from typing import Any
 import numpy
 import torch
 
-from modular_converter.parallel.engine.remote.remote_values import is_cache
+from modular_converter.parallel.engine.base.caches import is_cache
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.tiny.arguments import CACHES
 

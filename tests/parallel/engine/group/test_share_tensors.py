@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 from modular_converter.parallel.engine.group import share_tensors
-from modular_converter.parallel.engine.group.share_tensors import ShareTensor, as_plain, mark, unmarked
+from modular_converter.parallel.engine.group.marked_tensors import unmarked
+from modular_converter.parallel.engine.group.share_tensors import ShareTensor, as_plain, mark
 from modular_converter.parallel.errors import ApplyError
 
 

@@ -24,10 +24,9 @@ from transformers import (  # noqa: E402
 
 from modular_converter.parallel import parallelize  # noqa: E402
 from modular_converter.parallel.engine.base.attention_heads import HeadCounts, local_modules, whole_heads  # noqa: E402
+from modular_converter.parallel.engine.base.caches import caches_in, has_content
 from modular_converter.parallel.engine.remote.remote_values import (  # noqa: E402
-    caches_in,
     check_plain,
-    has_content,
     hold,
 )
 from modular_converter.parallel.errors import ApplyError, PlanError  # noqa: E402
