@@ -121,8 +121,8 @@ class CacheShares:
     """
 
     def __init__(self, model: Any) -> None:
-        config = getattr(model, "config", None)
-        inner = config.get_text_config(decoder=True) if hasattr(config, "get_text_config") else config
+        config: Any = getattr(model, "config", None)
+        inner: Any = config.get_text_config(decoder=True) if hasattr(config, "get_text_config") else config
         counts = (getattr(inner, name, None) for name in ("num_key_value_heads", "num_attention_heads"))
         self.alike = set[type[Any]]()  # the classes of caches all of whose tensors were shares
         self.whole = next((one for one in counts if one is not None), None)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from modular_converter.parallel.engine.base.weights_there import weight_there
+from modular_converter.parallel.engine.base.weights_there import refuse_backward, weight_there
 from modular_converter.parallel.errors import PlanError
 
 
@@ -32,3 +32,15 @@ def test_its_numbers_are_fetched_and_its_facts_are_not(weight):
     assert (array + 1).sum() == 21
     with pytest.raises(PlanError, match="writing to it here"):
         array[0] = 1
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.complex64])
+def test_a_backward_that_would_need_the_ranks_is_refused(kind):
+    weight = torch.ones(2, requires_grad=True, dtype=kind)
+    loss = (weight * 2).abs().sum() + refuse_backward(torch.ones(2, dtype=kind)).abs().sum()
+    with pytest.raises(PlanError, match="runs without gradients"):
+        loss.backward()
+    ids = torch.ones(2, dtype=torch.long)
+    assert refuse_backward(ids) is ids
+    with torch.no_grad():
+        assert not refuse_backward(torch.ones(2)).requires_grad

@@ -1,11 +1,19 @@
 """Norms of gradients of which a process may have no part."""
 
+from types import SimpleNamespace
+
 import pytest
 
 
 torch = pytest.importorskip("torch")
+import torch.distributed as dist  # noqa: E402
 
-from modular_converter.parallel.engine.group.gradients import norm_of  # noqa: E402
+from modular_converter.parallel.engine.group.gradients import (  # noqa: E402
+    _check_replicas,
+    check_shards,
+    norm_of,
+    unscale_together,
+)
 from modular_converter.parallel.engine.group.spread import Spread  # noqa: E402
 from modular_converter.parallel.errors import ApplyError  # noqa: E402
 
@@ -28,3 +36,42 @@ def test_a_share_without_rows_adds_nothing(kind):
 def test_a_norm_that_shares_cannot_give_is_refused(kind):
     with pytest.raises(ApplyError, match="use one above 0"):
         norm_of(weights(), kind, None, torch.device("cpu"))
+
+
+def test_an_overflow_of_any_process_is_that_of_all(monkeypatch):
+    """Seen from a process with one weight: another one has found an overflow, or none."""
+    weight, (scaler, group) = torch.nn.Parameter(torch.ones(2)), (object(), object())
+    weight.group = SimpleNamespace(group=group)
+    weight.grad = torch.ones(2)
+    optimizer = torch.optim.SGD([weight])
+    for others in (0.0, 1.0):
+        monkeypatch.setattr(
+            dist, "all_reduce", lambda facts, how, group, others=others: facts[0].copy_(max(float(facts[0]), others))
+        )
+        found = unscale_together((), lambda *args: {weight.device: torch.zeros(())}, scaler, optimizer)
+        assert float(found[weight.device]) == others
+    monkeypatch.setattr(dist, "all_reduce", lambda facts, how, group: facts.fill_(1.0))
+    assert float(unscale_together((), lambda *args: {}, scaler, optimizer)[weight.device]) == 1.0
+    monkeypatch.setattr(dist, "all_reduce", lambda facts, how, group: facts.copy_(torch.tensor([1.0, 0.0])))
+    assert unscale_together((), lambda *args: {}, scaler, optimizer) == {}
+
+
+@pytest.mark.parametrize(
+    ("dtensor", "ranks", "says"), [(True, [0], "takes no DTensors"), (False, [0, 1], "other shares")]
+)
+def test_a_wrapper_for_data_ranks_that_does_not_fit_the_shares_is_refused(monkeypatch, dtensor, ranks, says):
+    monkeypatch.setattr(dist, "get_process_group_ranks", lambda group: group)
+    module = torch.nn.Linear(2, 2)
+    module.__dict__["_held"] = {"weight": SimpleNamespace(dtensor=dtensor, group=SimpleNamespace(group=ranks))}
+    around = torch.nn.Sequential(module)
+    with pytest.raises(ApplyError, match=says):
+        _check_replicas(around, [0, 1])
+    module.__dict__["_held"] = {"weight": SimpleNamespace(dtensor=False, group=SimpleNamespace(group=[0]))}
+    _check_replicas(around, [0, 1])
+
+
+def test_shards_are_checked_only_where_processes_share_out_a_model():
+    model = torch.nn.Linear(2, 2)
+    check_shards(model)
+    model.__dict__["_grid"] = SimpleNamespace(group=SimpleNamespace(size=1))
+    check_shards(model)

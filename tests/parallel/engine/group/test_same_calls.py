@@ -1,6 +1,7 @@
 """Calls that two processes begin together, as two threads with one store."""
 
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ import torch.distributed as dist
 
 from modular_converter.parallel.engine.group import let_go, same_calls
 from modular_converter.parallel.engine.group.same_calls import CallsOfAll, Marks
+from modular_converter.parallel.engine.group.whole_state import made_by_first
 from modular_converter.parallel.errors import ApplyError
 
 
@@ -120,3 +122,32 @@ def test_marks_tell_batches_apart_but_not_rounded_numbers_and_parts_of_caches():
     assert mark([ids]) != mark([ids + 1])
     assert mark(3) != mark(4) != mark("4") and mark(True) != mark(1)
     assert Marks().of("generate", (ids,), {}) != mark(ids)
+
+
+def test_a_method_that_all_call_says_whether_a_step_was_made(pair, monkeypatch):
+    met = []
+    monkeypatch.setattr(same_calls, "meet", lambda method, group: met.append(method))
+    monkeypatch.setattr(dist, "get_process_group_ranks", lambda group: [0, 1])
+
+    class Model:
+        @same_calls.called_by_all(lambda _: SimpleNamespace(group=None))
+        def clip(self, number):
+            return number + 1
+
+    model, other = Model(), Model()
+    model.__dict__[same_calls.CALLS], other.__dict__[same_calls.CALLS] = (
+        pair[0],
+        SimpleNamespace(ranks=[2], stepped=True),
+    )
+    assert model.clip(1) == other.clip(number=1) == Model().clip(1) == 2
+    pair[0].stepped = True
+    assert model.clip(1) == 2 and met == ["clip"] * 3 + ["clip behind a step of an optimizer"]
+
+
+def test_what_the_first_process_alone_could_not_do_is_told(monkeypatch):
+    """As a process that the first one tells that its disk is full."""
+    monkeypatch.setattr(dist, "broadcast_object_list", lambda said: said.__setitem__(0, (None, "OSError: full")))
+    with pytest.raises(ApplyError, match="process 0 could not save the model: OSError: full"):
+        made_by_first(lambda: 1)
+    monkeypatch.setattr(dist, "broadcast_object_list", lambda said: said.__setitem__(0, ("of the first", "")))
+    assert made_by_first(lambda: 1) == "of the first"

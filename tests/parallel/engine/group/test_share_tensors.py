@@ -8,7 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
 from modular_converter.parallel.engine.group import share_tensors
 from modular_converter.parallel.engine.group.marked_tensors import unmarked
@@ -144,3 +147,19 @@ def test_processes_that_hold_the_same_share_may_exchange_it(monkeypatch):
     for call in (torch.distributed.broadcast, torch.distributed.all_reduce):
         with pytest.raises(ApplyError, match=f"^{call.__name__} of up.weight, of its gradient"):
             call(weight, 0)
+
+
+def test_lists_of_shares_and_dtensors_are_computed_each_for_itself():
+    """As an optimizer with ``foreach`` gives them; torch takes no mixture."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        spread = distribute_tensor(torch.ones(2, 3), init_device_mesh("cpu", (1,)), [Shard(0)])
+        weight = marked()[0].detach()
+        own = as_plain(weight).clone()
+        doubled, other = torch._foreach_mul([weight, spread], 2.0)
+        assert torch.equal(as_plain(doubled), 2 * own) and isinstance(doubled, ShareTensor)
+        assert torch.equal(other.full_tensor(), torch.full((2, 3), 2.0)) and isinstance(other, DTensor)
+        assert torch._foreach_mul_([weight, spread], 2.0) is None or torch.equal(as_plain(weight), 2 * own)
+        assert torch.equal(as_plain(weight), 2 * own) and torch.equal(spread.full_tensor(), torch.full((2, 3), 2.0))
+    finally:
+        dist.destroy_process_group()

@@ -1,0 +1,84 @@
+"""Dropout of a model that two processes share out, seen from the first."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from modular_converter.parallel.choice.skeleton import skeleton_of
+from modular_converter.parallel.engine.base import dropout
+from modular_converter.parallel.engine.base.dropout import SharedDropout, _Watch
+from modular_converter.parallel.errors import ApplyError
+
+
+@pytest.fixture
+def first_of_two(monkeypatch):
+    monkeypatch.setattr(dropout.dist, "get_world_size", lambda group=None: 2)
+    monkeypatch.setattr(dropout.dist, "get_rank", lambda group=None: 0)
+    monkeypatch.setattr(dropout.dist, "broadcast", lambda *args, **kwargs: None)
+
+
+def net(rate):
+    return nn.Sequential(nn.Linear(4, 4), nn.Dropout(rate), nn.Linear(4, 4), nn.Dropout(rate))
+
+
+def hooks(model):
+    return sum(len(one._forward_pre_hooks) for one in model.modules())
+
+
+def test_each_dropout_has_a_place():
+    model, places = net(0.5), []
+    watch = _Watch(lambda place, tensor: places.append(place), 0)
+    watch.attach(model)
+    model(torch.ones(2, 4))
+    assert places == [("1", 1), ("3", 1)] and not watch.stack
+    watch.detach()
+    assert hooks(model) == 0
+
+
+def test_whole_tensors_lose_what_one_device_loses(first_of_two):
+    model, alone = net(0.5), net(0.5)
+    alone.load_state_dict(model.state_dict())
+    shared = SharedDropout(model, skeleton_of(model), None, torch.device("cpu"))
+    torch.manual_seed(1)
+    want = alone(torch.ones(8, 4))
+    torch.manual_seed(1)
+    assert torch.equal(model(torch.ones(8, 4)), want)
+    shared.detach()
+    assert hooks(model) == 0
+
+
+def test_a_model_without_dropout_is_hardly_watched_and_a_rate_that_is_set_later_is_seen(first_of_two):
+    model, parts = net(0.0), SimpleNamespace()
+    shared = SharedDropout(model, skeleton_of(model), None, torch.device("cpu"), parts=parts)
+    assert hooks(model) == 5
+    model(torch.ones(2, 4))
+    assert shared.resting and hooks(model) == 3  # the model, and what has no weights
+    parts.before_part()
+    model[1].p = 0.5
+    with pytest.raises(ApplyError, match="a rate of dropout was set after parallelize"):
+        parts.before_part()
+    model(torch.ones(2, 4))
+    assert not shared.resting and hooks(model) == 5
+    parts.before_part()
+
+
+def test_other_processes_are_not_asked_without_parts(first_of_two):
+    model = net(0.0)
+    shared = SharedDropout(model, skeleton_of(model), None, torch.device("cpu"))
+    model(torch.ones(2, 4))
+    assert not shared.resting and hooks(model) == 5
+
+
+def test_dropout_in_code_that_is_not_watched_is_refused(first_of_two):
+    model = net(0.5)
+    shared = SharedDropout(model, skeleton_of(model), None, torch.device("cpu"), watched=False)
+    with pytest.raises(ApplyError, match="dropout in compiled layers"):
+        model(torch.ones(2, 4))
+    model.eval()(torch.ones(2, 4))
+    shared.detach()
+    model.train()(torch.ones(2, 4))
+    model = net(0.0)
+    SharedDropout(model, skeleton_of(model), None, torch.device("cpu"), watched=False)
+    model(torch.ones(2, 4))
