@@ -270,7 +270,8 @@ class Resolver:
 
     def _read_exported(self, path: str) -> Iterator[str]:
         text = self._text(path)
-        listed = _listed_at_end(text[text.find("\n__all__") :]) if "\n__all__" in text else None
+        at_end = f"\n{text}".find("\n__all__")
+        listed = _listed_at_end(text[at_end:]) if at_end >= 0 else None
         if listed is not None:
             yield from listed
             return

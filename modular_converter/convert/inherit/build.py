@@ -25,7 +25,7 @@ from modular_converter.convert.source.rename import RenamedModule, Renamer, rena
 from modular_converter.facts import Surroundings, TwoClasses
 from modular_converter.findings import ClassFinding, ConversionError, Finding, Location, locate
 from modular_converter.model import lexer
-from modular_converter.model.bindings import attributes_set, bindings_in, bindings_of, parameters_of
+from modular_converter.model.bindings import Effects, attributes_set, bindings_in, bindings_of, parameters_of
 from modular_converter.model.class_blocks import (
     INDENT,
     ClassBlock,
@@ -402,10 +402,14 @@ def _hook_sets_attributes(name: str, built: Mapping[str, BuiltClass], parents: R
     hooks = [one.function for one in block.members if one.is_function and INIT_SUBCLASS in one.binds]
     return all(
         is_super_statement(one, INIT_SUBCLASS)
-        or (isinstance(one, ast.Assign) and all("." in path for path in bindings_of(one).effects.writes))
+        or (isinstance(one, ast.Assign) and _only_sets_attributes(bindings_of(one).effects))
         for hook in hooks
         for one in hook.body
     ) and (bool(hooks) or any(_hook_sets_attributes(base, built, parents) for base in block.bases if base != name))
+
+
+def _only_sets_attributes(effects: Effects) -> bool:
+    return not effects.changes and all("." in path for path in effects.binds)
 
 
 def _may_reach(
@@ -419,11 +423,12 @@ def _may_reach(
     below: frozenset[str] = frozenset(),
 ) -> bool:
     """See `Surroundings`."""
+    base = base.partition("[")[0]
     if base in below:
         return False
     if (block := _class_in_file(base, built, parents)) is not None:
         within = (built, parents, neighbours, dotted, library, below | {base})
-        return any(_may_reach(one.partition("[")[0], attribute, *within) for one in block.bases)
+        return any(_may_reach(one, attribute, *within) for one in block.bases)
     module = _naming(base, neighbours, dotted) or neighbours.target.module
     return base != "object" and library.resolver.may_bind(base, module, attribute)
 

@@ -41,7 +41,7 @@ from modular_converter.model.class_blocks import (
     class_node,
     inherited_name,
 )
-from modular_converter.model.nodes import children, decorators_of, dotted, parse, super_attribute
+from modular_converter.model.nodes import children, decorated_by, decorators_of, dotted, parse, super_attribute
 from modular_converter.model.overriding import first_parameter, mappings, starred
 
 
@@ -107,10 +107,13 @@ def _members(parent: ClassBlock, overridden: Collection[str]) -> dict[str, Membe
     by the name that it is kept under. A method that stays abstract has no other name.
     """
     last = {name: member for member in parent.members for name in member.binds}
+    functions = [one.function for one in parent.members if one.is_function]
+    registering = {owner for one in functions if (owner := decorated_by(one)) != one.name}  # others in that member
     return {
         name: one
         for name, one in last.items()
-        if not (
+        if name not in registering
+        and not (
             name.startswith("__") and not (name.endswith("__") and one.is_function and name not in MADE_WITH_CLASS)
         )
         and (_may_be_renamed(one, name in overridden) if one.is_function else _surely_binds([one.node], name))

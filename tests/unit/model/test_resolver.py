@@ -27,7 +27,7 @@ FILES = {
     "lazy/__init__.py": "from typing import TYPE_CHECKING\nimport sys\n\n_file = 0\nif TYPE_CHECKING:\n    from .tools import *\n"
     "    from .tools import _named\nelse:\n    _file = 1\n    sys.modules[__name__] = _file\n",
     "lazy/rasp.py": "teeth = 1\n",
-    "lazy/tools.py": "__all__ = ['saw', 'rasp']\n\n\ndef saw(): ...\n\n\ndef _named(): ...\n\n\ndef plane(): ...\n\n\ndef rasp(): ...\n",
+    "lazy/tools.py": "__all__ = ['saw']\n__all__ += ['rasp']\n\n\ndef saw(): ...\n\n\ndef _named(): ...\n\n\ndef plane(): ...\n\n\ndef rasp(): ...\n",
     "guarded.py": "try:\n    from .package import limit\nexcept ImportError:\n    limit = None\n\n"
     "try:\n    from .one import own\nexcept ImportError:\n    from .lazy import saw as own\n\n"
     "if own:\n    from .lazy import saw\nelse:\n    from .lazy import saw\n\nfrom .lazy import saw as own_too\nown_too = saw(own_too)\n",

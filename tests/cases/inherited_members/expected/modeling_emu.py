@@ -6,6 +6,8 @@
 #                🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨
 import sys
 from abc import ABC
+from functools import singledispatchmethod
+from typing import Generic, TypeVar
 
 
 class EmuCounter:
@@ -69,4 +71,19 @@ class EmuBackend(ABC):
         return ["emu", *self.__inherited_load(name)]
 
 
-__all__ = ["EmuCounter", "EmuBackend"]
+T = TypeVar("T")
+
+
+class EmuBox(Generic[T]):
+    def __inherited_get(self):
+        return self.value
+
+    def get(self):
+        return [self.__inherited_get()]
+
+    @singledispatchmethod
+    def put(self, value):
+        return [super().put(value)]
+
+
+__all__ = ["EmuCounter", "EmuBackend", "EmuBox"]

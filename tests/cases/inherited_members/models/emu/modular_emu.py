@@ -1,4 +1,4 @@
-from ..llama.modeling_llama import LlamaBackend, LlamaCounter
+from ..llama.modeling_llama import LlamaBackend, LlamaBox, LlamaCounter
 
 
 class EmuCounter(LlamaCounter):
@@ -31,4 +31,12 @@ class EmuBackend(LlamaBackend):
         return ["emu", *super().load(name)]
 
 
-__all__ = ["EmuCounter", "EmuBackend"]
+class EmuBox(LlamaBox[int]):
+    def get(self):
+        return [super().get()]
+
+    def put(self, value):
+        return [super().put(value)]
+
+
+__all__ = ["EmuCounter", "EmuBackend", "EmuBox"]

@@ -1,5 +1,10 @@
 import sys
 from abc import ABC, abstractmethod
+from functools import singledispatchmethod
+from typing import Generic, TypeVar
+
+
+T = TypeVar("T")
 
 
 class LlamaCounter:
@@ -31,3 +36,16 @@ class LlamaBackend(ABC):
     @abstractmethod
     def load(self, name):
         return [name]
+
+
+class LlamaBox(Generic[T]):
+    def get(self):
+        return self.value
+
+    @singledispatchmethod
+    def put(self, value):
+        self.value = value
+
+    @put.register
+    def _(self, value: str):
+        self.value = value.strip()
