@@ -4,6 +4,7 @@ each model in both -> changes -> causes -> findings
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from modular_converter.breaking.report import CauseGroup, findings_of, groups
 from modular_converter.breaking.values import CodePlace
 from modular_converter.check.cache.answers import KeptAnswers
 from modular_converter.check.cache.key import key_of, remembered_versions
+from modular_converter.check.cache.lookup import OTHER_FORM
 from modular_converter.check.cache.store import digest, keep_values, read_values
 from modular_converter.convert.batch import Progress, in_processes
 from modular_converter.files.arguments import ALL, select_files
@@ -137,21 +139,24 @@ class _Entry:
         """`key` is that of the settings; `old` and `new` are the folders of models."""
         self._folder = folder if key else None
         self._name = digest(f"breaking {key} {old} {new}".encode("utf-8", "surrogatepass"))
-        found = read_values(self._folder, self._name) if self._folder else {}
-        self._models = found.get("models", {})
-        self.followed: set[str] = set(found.get("followed", ()))
+        self._models: dict[str, Any] = {}
+        self.followed: set[str] = set()
         """The names of all functions whose bodies were followed."""
+        with contextlib.suppress(*OTHER_FORM):
+            found = read_values(self._folder, self._name) if self._folder else {}
+            models, followed = dict(found["models"]), set(found["followed"])
+            self._models, self.followed = models, followed
 
     def known(self, model: str, old: ModelTree, new: ModelTree) -> _Known | None:
         """The changes of a model, if all files that they follow from are the same, and their lines where they were."""
-        record = self._models.get(model)
-        if record is None:
-            return None
-        for tree, reads in ((new, record["new"]), (old, record["old"])):
-            if any(tree.hash(name) != given for name, given in reads.items()):
-                return None
-        found = _Known(tuple(self._read(record["changes"])), record["new"], record["old"])
-        return found if _is_in_place(found, new) else None
+        with contextlib.suppress(*OTHER_FORM):  # of none, too
+            record = self._models[model]
+            for tree, reads in ((new, record["new"]), (old, record["old"])):
+                if any(tree.hash(name) != given for name, given in reads.items()):
+                    return None
+            found = _Known(tuple(self._read(record["changes"])), record["new"], record["old"])
+            return found if _is_in_place(found, new) else None
+        return None
 
     def _read(self, changes: Sequence[Sequence[Any]]) -> Iterator[ModelChange]:
         for rule, model, place, message, word, keys in changes:

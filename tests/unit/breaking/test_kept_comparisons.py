@@ -317,3 +317,28 @@ def test_trees_without_a_common_model_are_refused(published: Path, tmp_path: Pat
     result = compared(other, published, None)
     assert (result.incomplete, [one.rule.code for one in result.findings]) == (True, ["MC121"])
     assert "no model of those in" in result.findings[0].message
+
+
+OTHER: dict[str, object] = {
+    "nothing": {},
+    "a list": {"models": [], "followed": []},
+    "another version": {"models": {"llama": {"reads": {}}}, "followed": None},
+    "no records": {"models": {"llama": None, "gemma": 1}, "followed": []},
+    "no changes": {"models": {"llama": {"changes": 1, "new": {}, "old": {}}}, "followed": []},
+    "other changes": {"models": {"llama": {"changes": [[1, 2]], "new": {}, "old": {}}}, "followed": []},
+}
+
+
+@pytest.mark.parametrize("case", [*OTHER, "half of it"])
+def test_damaged_facts_and_those_of_another_form_count_as_absent(
+    case: str, published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zoo, cache = tree(tmp_path / "edited"), tmp_path / "cache"
+    path = zoo / "models/llama/modeling_llama.py"
+    path.write_text(path.read_text().replace("self.o_proj", "self.out_proj"))
+    fresh = compared(zoo, published, cache)
+    entries = [one for one in cache.iterdir() if b'"followed"' in one.read_bytes()]
+    assert len(entries) == 1 and fresh.findings
+    body = json.dumps(OTHER[case]).encode() if case in OTHER else store.read_entry(str(cache), entries[0].stem)[:-9]  # type: ignore[index]
+    store.write_entry(str(cache), entries[0].stem, body)
+    assert compared(zoo, published, cache) == fresh
