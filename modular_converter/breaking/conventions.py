@@ -1,4 +1,6 @@
-"""What a library's configurations and automatic classes do at run time, as far as their texts do not show it."""
+"""What a library's configurations and automatic classes do at run time, as far as their texts do not show it; and what
+decorators of a class, and statements below it, make of it.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +8,12 @@ import ast
 import functools
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from modular_converter.breaking.bounds import one_text
 from modular_converter.breaking.interpret import StatementInterpreter
-from modular_converter.breaking.names import Frame, Names
+from modular_converter.breaking.names import EXCHANGED, Frame, Names
 from modular_converter.breaking.values import (
     CONFIG_BASES,
     NONE,
@@ -23,6 +26,7 @@ from modular_converter.breaking.values import (
     FunctionValue,
     Items,
     ObjectValue,
+    Slot,
     Value,
     either,
     is_configuration,
@@ -30,11 +34,17 @@ from modular_converter.breaking.values import (
     plain,
     truth,
 )
-from modular_converter.model.nodes import dotted
+from modular_converter.model.nodes import dotted, parse, walk
 
 
 SET_AT_RUN_TIME: Mapping[str, object] = {"num_labels": 2, "output_attentions": False, "is_decoder": False}
 """Settings that no text gives a default as a plain value."""
+UNKNOWN = "*"
+"""The name of what an object holds by a decorator of its class that is not followed."""
+LEAVE_CLASSES = frozenset(
+    {"dataclass", "dataclass_transform", "strict", "final", "runtime_checkable", "total_ordering"}
+)
+"""Decorators of other packages that leave `__init__` to the class, or make one of its fields."""
 SUB_CONFIGS = "sub_configs_defaults"
 BACKBONE = "backbone_config"
 """The setting whose type decides even where a class is named."""
@@ -69,6 +79,63 @@ class LibraryInterpreter(StatementInterpreter):
         if function.owner is not None and function.text == "post_init" and self._is_model_base(function.owner):
             return NONE  # what every model calls at the end of its `__init__`: it fills what is there already
         return super().call_function(function, arguments, named)
+
+    # classes after their bodies
+
+    def exchanged(self, cls: ClassValue, instance: ObjectValue) -> Mapping[str, Value]:
+        """What decorators of a class, and the statements below it, give it. Where that is not known, the object may hold
+        anything.
+        """
+        if not cls.behind and not cls.source.startswith("@"):
+            return {}
+        if cls not in self.changes:
+            self.changes[cls] = found = dict[str, Value]()
+            with self.certain():
+                words = [*self._follow_changes(cls)]
+            if found and self.of_class(self.names.ancestors(cls), "__init__", None) is None:
+                words.append(cls.name)  # it calls that of torch, as something that is not followed
+            is_known = {name for name, one in found.items() if name == "__init__" and isinstance(one, FunctionValue)}
+            words += sorted(found.keys() - is_known)
+            if words:
+                found[UNKNOWN] = Expression(f"{cls.name} of {one_text(words, ', ')}", may_be_module=True)
+        if (unknown := self.changes[cls].get(UNKNOWN)) is not None:
+            instance.slots[UNKNOWN] = [Slot(unknown, CodePlace(cls.path, cls.line, cls.name), False)]
+        return self.changes[cls]
+
+    def _follow_changes(self, cls: ClassValue) -> Iterator[str]:
+        """Follow what is done with a class behind its body; yields the words of what cannot be followed."""
+        frame = Frame(cls.path, cls.above, {cls.name: cls})
+        for decorator in cls.members.node.decorator_list[::-1]:
+            yield from self._wrapped(cls, decorator, frame)
+        for node in parse(cls.behind).body:
+            value = node.value if isinstance(node, (ast.Assign, ast.Expr)) else None
+            is_own = isinstance(node, ast.Assign) and dotted(node.targets[0]).partition(".")[0] == cls.name
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
+                if is_own and node.targets[0].attr in EXCHANGED:
+                    self.body([node], frame)
+            elif isinstance(value, ast.Call) and (is_own or isinstance(node, ast.Expr)):
+                if any(isinstance(one, ast.Name) and one.id == cls.name for one in value.args):
+                    yield from self._wrapped(cls, value, frame, is_call=True, must_return=is_own)
+            elif any(isinstance(one, ast.Name) and one.id == cls.name for one in walk(node)):
+                yield ast.unparse(node)
+
+    def _wrapped(
+        self, cls: ClassValue, node: ast.expr, frame: Frame, *, is_call: bool = False, must_return: bool = True
+    ) -> Iterator[str]:
+        """Follow a decorator, or a call that is given the class."""
+        called = node.func if isinstance(node, ast.Call) else node
+        function = self.evaluate(called, frame)
+        if isinstance(function, External) and (not must_return or function.short_name in LEAVE_CLASSES):
+            return
+        if isinstance(function, FunctionValue) and not self.names.exchanges(function):
+            return
+        if isinstance(function, Expression) and self.names.leaves_classes(cls.path, dotted(called)):
+            return
+        made = self.evaluate(node, frame)
+        if not is_call:
+            made = self.call(made, [cls], {}, ast.unparse(node))
+        if must_return and made is not cls:
+            yield ast.unparse(node) + (ast.unparse(function.node) if isinstance(function, FunctionValue) else "")  # type: ignore[arg-type]
 
     # configurations
 

@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 from modular_converter.breaking import layers
+from modular_converter.breaking.bounds import NOT_KNOWN, computed, concatenated, is_in, is_not_in, one_text, spend
 from modular_converter.breaking.conventions import LibraryInterpreter
 from modular_converter.breaking.layers import call_on_tree, is_instance
 from modular_converter.breaking.names import Frame
 from modular_converter.breaking.values import (
     NONE,
-    NOT_KNOWN,
     POST_INIT,
     Ancestors,
     ClassValue,
@@ -42,8 +42,6 @@ from modular_converter.breaking.values import (
 from modular_converter.model.nodes import super_attribute
 
 
-MOST_SIZE = 1 << 40
-"""Numbers and texts beyond this are not computed."""
 _OPERATORS: Mapping[type[ast.AST], tuple[str, Callable[[Any, Any], object]]] = {
     ast.Add: ("+", operator.add),
     ast.Sub: ("-", operator.sub),
@@ -57,10 +55,10 @@ _OPERATORS: Mapping[type[ast.AST], tuple[str, Callable[[Any, Any], object]]] = {
     ast.LtE: ("<=", operator.le),
     ast.Gt: (">", operator.gt),
     ast.GtE: (">=", operator.ge),
-    ast.In: ("in", lambda one, other: one in other),
-    ast.NotIn: ("not in", lambda one, other: one not in other),
-    ast.Is: ("is", lambda one, other: one is other),
-    ast.IsNot: ("is not", lambda one, other: one is not other),
+    ast.In: ("in", is_in),
+    ast.NotIn: ("not in", is_not_in),
+    ast.Is: ("is", operator.is_),
+    ast.IsNot: ("is not", operator.is_not),
 }
 _COMPUTED: Mapping[str, Callable[..., object]] = {
     f"builtins.{one.__name__}": one
@@ -130,15 +128,8 @@ def _combined(op: ast.AST, left: Value, right: Value, node: ast.expr) -> Value:
     text = f"({left.text} {sign} {right.text})"
     if isinstance(left, (ObjectValue, Layer, HeldTensor, ClassValue)) and right is NONE:
         return Expression(text, isinstance(op, (ast.IsNot, ast.NotEq)))
-    one, other = plain(left), plain(right)
-    if one is NOT_KNOWN or other is NOT_KNOWN:
-        return Expression(text, name=name_of(op, left, right))
-    try:
-        found = compute(one, other)
-    except Exception:  # whatever a stranger's values do
-        return Expression(text)
-    is_large = isinstance(found, int) and abs(found) > MOST_SIZE
-    return Expression(text, NOT_KNOWN if is_large else found)
+    found = computed(compute, plain(left), plain(right))
+    return Expression(text, found, name=name_of(op, left, right) if found is NOT_KNOWN else "")
 
 
 def _compare(run: LibraryInterpreter, node: ast.Compare, frame: Frame) -> Value:
@@ -185,9 +176,9 @@ def _unary(run: LibraryInterpreter, node: ast.UnaryOp, frame: Frame) -> Value:
     if isinstance(node.op, ast.Not):
         known = truth(value)
         return Expression(f"not {value.text}", NOT_KNOWN if known is None else not known)
-    if isinstance(value, Expression) and isinstance(value.value, (int, float)) and isinstance(node.op, ast.USub):
-        return Expression(f"-{value.text}", -value.value)
-    return Expression(f"-{value.text}")
+    return Expression(
+        f"-{value.text}", computed(operator.neg, plain(value)) if isinstance(node.op, ast.USub) else NOT_KNOWN
+    )
 
 
 def _choice(run: LibraryInterpreter, node: ast.IfExp, frame: Frame) -> Value:
@@ -202,7 +193,7 @@ def _joined(run: LibraryInterpreter, node: ast.JoinedStr, frame: Frame) -> Value
     for one in node.values:
         value = run.evaluate(one.value if isinstance(one, ast.FormattedValue) else one, frame)
         parts.append(key_text(value))
-    return Expression(repr("".join(parts)), "".join(parts))
+    return Expression(repr(one_text(parts)), computed(concatenated, parts))
 
 
 def _comprehension(
@@ -266,10 +257,7 @@ def _subscript(run: LibraryInterpreter, node: ast.Subscript, frame: Frame) -> Va
         are_things = all(isinstance(one, (ClassValue, FunctionValue, External)) or is_module(one) for one in options)
         return Either(tuple(options)) if options and are_things else Expression(text)
     if isinstance(value, Expression) and value.is_known and known is not NOT_KNOWN:
-        try:
-            return Expression(text, value.value[known])  # type: ignore[index]
-        except Exception:  # whatever a stranger's values do
-            return Expression(text)
+        return Expression(text, computed(operator.getitem, value.value, known))
     if isinstance(value, (External, Expression)):
         return run.looked_up(value, known) or Expression(text)
     return Expression(text)
@@ -283,7 +271,9 @@ def _slice(run: LibraryInterpreter, value: Value, node: ast.Subscript, frame: Fr
     if isinstance(value, Items) and NOT_KNOWN not in ends and node.slice.step is None:
         return Items(value.items[slice(*ends)])
     if isinstance(value, Expression) and isinstance(value.value, (list, tuple)) and NOT_KNOWN not in ends:
-        return Expression(f"{value.text}[{ast.unparse(node.slice)}]", value.value[slice(*ends)])
+        return Expression(
+            f"{value.text}[{ast.unparse(node.slice)}]", computed(operator.getitem, value.value, slice(*ends))
+        )
     return Expression(f"{value.text}[{ast.unparse(node.slice)}]")
 
 
@@ -315,7 +305,8 @@ def _call(run: LibraryInterpreter, node: ast.Call, frame: Frame) -> Value:
             done = _builtin(run, function.name, node, arguments, frame)
             if done is not None:
                 return done
-    shown = ", ".join([*(one.text for one in arguments), *(f"{key}={one.text}" for key, one in sorted(named.items()))])
+    texts = (*(one.text for one in arguments), *(f"{key}={one.text}" for key, one in sorted(named.items())))
+    shown = one_text(texts, ", ")
     return run.call(function, arguments, named, f"{function.text}({shown})")
 
 
@@ -377,29 +368,29 @@ def _method(
 def _change_items(holder: Items, method: str, arguments: list[Value]) -> Value | None:
     number = str(len(holder.items))
     if method == "append" and arguments:
-        holder.items.append((number, arguments[0]))
+        holder.add([(number, arguments[0])])
         return NONE
     if method == "insert" and len(arguments) == 2:
-        holder.items.append((number, arguments[1]))
+        holder.add([(number, arguments[1])])
         return NONE
     if method == "extend" and arguments and isinstance(arguments[0], Items):
-        holder.items.extend(arguments[0].items)
+        holder.add(arguments[0].items)
         return NONE
     if method == "add_module" and len(arguments) == 2:
-        holder.items.append((key_text(arguments[0]), arguments[1]))
+        holder.add([(key_text(arguments[0]), arguments[1])])
         return NONE
     return None
 
 
 def _of_mapping(holder: Items, method: str, arguments: list[Value], *, in_doubt: bool) -> Value | None:
     if method == "update" and arguments and (more := mapping(arguments[0])) is not None:
-        holder.items.extend((name, either(NONE, one) if in_doubt else one) for name, one in more.items)
+        holder.add((name, either(NONE, one) if in_doubt else one) for name, one in more.items)
         return NONE
     if method == "pop" and arguments and holder.is_module:
         taken = key_text(arguments[0])
         popped = next((one for name, one in holder.items if name == taken), NONE)
         kept = [(name, either(NONE, one)) if name == taken else (name, one) for name, one in holder.items]
-        holder.items[:] = kept if in_doubt else [(name, one) for name, one in kept if name != taken]
+        holder.put(kept if in_doubt else [(name, one) for name, one in kept if name != taken])
         return popped
     if method == "items":
         return Items(
@@ -449,6 +440,9 @@ def _builtin(run: LibraryInterpreter, name: str, node: ast.Call, arguments: list
         return run.attribute(arguments[0], word)
     if name == "builtins.setattr" and len(arguments) == 3 and isinstance(arguments[0], ObjectValue):
         run.hold(arguments[0], key_text(arguments[1]), arguments[2], run.place(node, frame))
+        return NONE
+    if name == "builtins.setattr" and len(arguments) == 3 and isinstance(arguments[0], ClassValue):
+        run.exchange(arguments[0], key_text(arguments[1]), arguments[2])
         return NONE
     if name == "builtins.hasattr" and len(arguments) == 2 and isinstance(arguments[0], External):
         return Expression(
@@ -509,10 +503,7 @@ def _call_external(
     if name in _COMPUTED:
         values = [plain(one) for one in arguments]
         if not named and NOT_KNOWN not in values:
-            try:
-                return Expression(text.replace("builtins.", ""), _COMPUTED[name](*values))
-            except Exception:  # whatever a stranger's values do
-                return Expression(text.replace("builtins.", ""))
+            return Expression(text.replace("builtins.", ""), computed(_COMPUTED[name], *values))
         if name == "builtins.range":
             return Expression(text.replace("builtins.", ""))
     if name == "functools.partial" and arguments:
@@ -530,7 +521,7 @@ def _call_external(
 def _container(name: str, arguments: list[Value]) -> Items:
     given = arguments[0] if len(arguments) == 1 else None
     if isinstance(given, Items) and (name.endswith("List") or given.is_mapping):
-        return Items(list(given.items), is_module=True, is_mapping=given.is_mapping)
+        return Items(given.items, is_module=True, is_mapping=given.is_mapping)
     if isinstance(given, Items) and name.endswith("Dict"):
         return Items(_pairs(given), is_module=True, is_mapping=True)
     if isinstance(given, Expression) and given is not NONE:
@@ -590,6 +581,7 @@ class Interpreter(LibraryInterpreter):
 
     def evaluate(self, node: ast.expr, frame: Frame) -> Value:
         """The value of an expression."""
+        spend(1)
         reader = _READERS.get(type(node))
         return reader(self, node, frame) if reader is not None else Expression(ast.unparse(node))
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from modular_converter.breaking.bounds import TooLarge, budget
 from modular_converter.breaking.conventions import default_of
 from modular_converter.breaking.expressions import Interpreter
 from modular_converter.breaking.names import Frame, Names
@@ -28,6 +29,7 @@ from modular_converter.breaking.values import (
     StateReader,
     Value,
     plain,
+    unknown_node,
 )
 from modular_converter.convert.source.library import Library, Observations
 from modular_converter.findings import UNPARSABLE, ConversionError
@@ -245,7 +247,8 @@ class _Reader:
         for name in exported:
             cls = self._run.names.class_named(path, name)  # also by another name, and of another file
             if cls is not None:
-                found[name] = self._class(cls)
+                with budget():
+                    found[name] = self._class(cls)
         return FileFacts(path, tuple(exported), listed.line if listed is not None else 1, found)
 
     def _class(self, cls: ClassValue) -> PublicClass:
@@ -275,7 +278,7 @@ class _Reader:
         )
 
     def _own(self, cls: ClassValue) -> _Own:
-        run = Interpreter(self._run.names, self._run.models, self._run.files_in)  # whose reads are all noted
+        run = _another(self._run)  # whose reads are all noted
         written = functools.partial(_default_text, run, Frame(cls.path, cls.above))
         methods = {}
         for name, (node, is_attribute) in cls.methods.items():
@@ -286,11 +289,17 @@ class _Reader:
         return _Own(methods, dict(_fields(cls, methods, written)), dict(_variables(cls, written)))
 
     def _state(self, cls: ClassValue, ancestors: Sequence[ClassValue | External]) -> Node:
-        before = self._run.lasting_writes
-        made = self._run.instantiate(cls, [self._config(ancestors)], {})
-        if self._run.lasting_writes != before:
+        before, place = self._run.lasting_writes, CodePlace(cls.path, cls.line, cls.name)
+        try:
+            with budget():
+                made = self._run.instantiate(cls, [self._config(ancestors)], {})
+                if self._run.lasting_writes != before:
+                    self._configs.clear()
+                return self._states.node(made, place)
+        except (TooLarge, RecursionError):  # in the middle of a statement: what was made until then is of no use
+            self._run, self._states = _another(self._run), StateReader()
             self._configs.clear()
-        return self._states.node(made, CodePlace(cls.path, cls.line, cls.name))
+            return unknown_node(place, [one.source for one in ancestors if isinstance(one, ClassValue)])
 
     def _config(self, ancestors: Sequence[ClassValue | External]) -> Value:
         """The configuration of a model with its defaults, by `config: …` or `config_class = …` of its classes."""
@@ -311,12 +320,17 @@ class _Reader:
         return Expression("config")
 
 
+def _another(run: Interpreter) -> Interpreter:
+    return Interpreter(run.names, run.models, run.files_in)
+
+
 def _default_text(run: Interpreter, frame: Frame, node: ast.expr) -> str:
     """An expression as it is compared: a constant of the module, or a sum, by its value."""
     if isinstance(node, (ast.Name, ast.BinOp)):
-        value = plain(run.evaluate(node, frame))
-        if isinstance(value, (int, float, str, tuple, list, dict)):
-            return repr(value)
+        with contextlib.suppress(TooLarge), budget():
+            value = plain(run.evaluate(node, frame))
+            if isinstance(value, (int, float, str, tuple, list, dict)):
+                return repr(value)
     return ast.unparse(node)
 
 

@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from modular_converter.breaking import layers
+from modular_converter.breaking.bounds import NOT_KNOWN
 from modular_converter.breaking.layers import HELD, exchange
-from modular_converter.breaking.names import Frame, Names
+from modular_converter.breaking.names import EXCHANGED, Frame, Names
 from modular_converter.breaking.values import (
     NONE,
-    NOT_KNOWN,
     POST_INIT,
     ClassValue,
     CodePlace,
@@ -74,6 +74,8 @@ class StatementInterpreter(abc.ABC):
         """
         self._doubts = 0
         """The conditions around the statement whose values are not known."""
+        self.changes: dict[ClassValue, dict[str, Value]] = {}
+        """What decorators of a class, and the statements below it, have given it."""
         self._unfinished: set[int] = set()
         """The attributes of the modules whose `__init__` is being followed."""
 
@@ -120,6 +122,8 @@ class StatementInterpreter(abc.ABC):
         if isinstance(value, ObjectValue):
             return self.of_instance(value, name)
         if isinstance(value, ClassValue):
+            if name in self.changes.get(value, {}):
+                return self.changes[value][name]
             found = self.of_class(self.names.ancestors(value), name, None)
             return found if found is not None else Expression(f"{value.name}.{name}")
         if isinstance(value, Layer) and name in value.given:
@@ -186,7 +190,10 @@ class StatementInterpreter(abc.ABC):
         )
         if not isinstance(node, (*FUNCTIONS, ast.Lambda)) or is_again or len(self._active) > MOST_DEPTH:
             return Expression(f"{function.text}()", may_be_module=True)
-        frame = Frame(function.path, function.above, dict(function.closure), function.instance, function.owner)
+        instance = function.instance
+        if instance is None and function.owner is not None and arguments and isinstance(arguments[0], ObjectValue):
+            instance = arguments[0]  # `Base.__init__(self)`
+        frame = Frame(function.path, function.above, dict(function.closure), instance, function.owner)
         if isinstance(node, ast.Lambda):
             return self._call_lambda(node, arguments, named, frame)
         first = Method(node).instance if function.owner is not None else ""
@@ -298,11 +305,20 @@ class StatementInterpreter(abc.ABC):
                     self._container(cls.name, instance, arguments)
                     return
                 continue
+            if isinstance(own := self.exchanged(cls, instance).get(method), FunctionValue):
+                self.call_function(own, [instance, *arguments], named)
+                return
             if method in cls.members.by_name:
                 node = cls.members.by_name[method].node
                 function = FunctionValue(cls.path, node, cls.above, instance, cls)
                 self.call_function(function, arguments, named)
                 return
+
+    @abc.abstractmethod
+    def exchanged(self, cls: ClassValue, instance: ObjectValue) -> Mapping[str, Value]:
+        """What decorators of a class, and the statements below it, give it. Where that is not known, the object may hold
+        anything.
+        """
 
     @abc.abstractmethod
     def is_known_base(
@@ -471,6 +487,8 @@ class StatementInterpreter(abc.ABC):
             self._doubts += (is_of_item := _is_of_item(target))
             if isinstance(holder, ObjectValue):
                 self.hold(holder, target.attr, value, self.place(target, frame))
+            elif isinstance(holder, ClassValue):
+                self.exchange(holder, target.attr, value)
             elif isinstance(holder, Layer):
                 self._hold_in_layer(holder, target.attr, value)
             self._doubts -= is_of_item
@@ -489,9 +507,15 @@ class StatementInterpreter(abc.ABC):
                 if isinstance(owner, ObjectValue) and is_configuration(owner):
                     holder = owner.attributes.get(target.value.attr, holder)
             if isinstance(holder, Items):
-                holder.items.append((key_text(key), value))
+                holder.add([(key_text(key), value)])
             elif isinstance(holder, ObjectValue) and holder.is_module:  # of a class that is a `ModuleDict`
                 self.hold(holder, key_text(key), value, self.place(target, frame))
+
+    def exchange(self, cls: ClassValue, name: str, value: Value) -> None:
+        """`cls.name = value`."""
+        if name in EXCHANGED and cls in self.changes:
+            known = self.changes[cls].get(name, Expression(name))
+            self.changes[cls][name] = either(known, value) if self._doubts else value
 
     def _hold_in_layer(self, holder: Layer, name: str, value: Value) -> None:
         """`layer.bias = value`. Other models must not share a layer that was changed."""

@@ -5,12 +5,13 @@ walk through a model after its `__init__`, and exchange modules in it: `named_ch
 from __future__ import annotations
 
 import functools
+import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from modular_converter.breaking.bounds import NOT_KNOWN, computed, one_text
 from modular_converter.breaking.values import (
-    NOT_KNOWN,
     ClassValue,
     Either,
     Expression,
@@ -23,6 +24,7 @@ from modular_converter.breaking.values import (
     Value,
     either,
     is_module,
+    plain,
     truth,
 )
 
@@ -48,14 +50,13 @@ def sizes_shape(*sizes: Value | int) -> Shape:
     values = [Expression(str(one), one) if isinstance(one, int) else one for one in sizes]
     if len(values) == 1 and isinstance(values[0], Items):
         values = [one for _, one in values[0].items]
-    text = ", ".join(one.text for one in values)
+    text = one_text((one.text for one in values), ", ")
     numbers = [one.value if isinstance(one, Expression) else NOT_KNOWN for one in values]
     return Shape(f"({text})", "" if NOT_KNOWN in numbers else repr(numbers).replace("(", "[").replace(")", "]"))
 
 
 def _times(number: int, value: Value) -> Value:
-    known = isinstance(value, Expression) and isinstance(value.value, int)
-    return Expression(f"{number} * {value.text}", number * value.value if known else NOT_KNOWN)  # type: ignore[union-attr, operator]
+    return Expression(f"{number} * {value.text}", computed(operator.mul, number, plain(value)))
 
 
 def _linear(of: Bound) -> Held:
@@ -229,7 +230,7 @@ def held_modules(module: Value) -> Mapping[str, Value] | None:
     if isinstance(module, Layer):
         return {}
     if isinstance(module, Items) and module.is_module:
-        module.items[:] = [(name, _unshared(one)) for name, one in module.items]
+        module.put((name, _unshared(one)) for name, one in module.items)
         return dict(module.items)
     if not isinstance(module, ObjectValue) or not module.is_module:
         return None
@@ -245,7 +246,7 @@ def _unshared(value: Value) -> Value:
     if isinstance(value, ObjectValue):
         return replace(value, attributes=dict(value.attributes), slots=dict(value.slots))
     if isinstance(value, Items):
-        return replace(value, items=[*value.items])
+        return replace(value)
     return Either(tuple(map(_unshared, value.options))) if isinstance(value, Either) else value
 
 
@@ -264,9 +265,9 @@ def exchange(holder: Value, name: str, value: Value, *, is_certain: bool) -> boo
     """`holder._modules[name] = value` for a list of modules; whether it is one."""
     if not isinstance(holder, Items) or not holder.is_module:
         return False
-    holder.items[:] = [
+    holder.put(
         (one, held if one != name else value if is_certain else either(held, value)) for one, held in holder.items
-    ]
+    )
     return True
 
 

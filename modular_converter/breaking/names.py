@@ -32,6 +32,8 @@ from modular_converter.model.resolver import Definition, Resolver
 
 AUTOMATIC = "Auto"
 """The beginning of the names of automatic classes."""
+EXCHANGED = frozenset({"__init__", "__new__", "__setattr__", "__class__", "__bases__", "register_buffer"})
+"""The attributes of a class that decide what its objects hold."""
 T = TypeVar("T")
 Assigned = tuple[str, ast.expr, int]
 """An assignment at the top level: its file, the expression, and the line above the statement."""
@@ -63,6 +65,9 @@ class Names:
             self.library.observations = own = Observations()
             try:
                 self._known[whole] = make(*key), own.files
+            except BaseException:
+                del self._known[whole]
+                raise
             finally:
                 self.library.observations = outer
         found, reads = self._known[whole]
@@ -123,12 +128,49 @@ class Names:
             imported = module.imported.get(found.name)
             return External(external_name(imported)) if imported is not None else None
         if found not in self._parsed:
-            self._parsed[found] = _value_of(found.path, found.name, statement)
+            calls = (one for one in module.statements if one.role is Role.OTHER and one.line > statement.line)
+            behind = "\n".join(one.text for one in calls if found.name in one.uses)
+            self._parsed[found] = _value_of(found.path, found.name, statement, behind)
         return self._parsed[found]
 
     def ancestors(self, cls: ClassValue) -> Ancestors:
         """A class and its bases, in the order in which Python looks methods up."""
         return self.remembered(self._order, cls) or Ancestors((cls,))  # for classes that are bases of each other
+
+    def exchanges(self, function: FunctionValue) -> bool:
+        """Whether a function that gets a class may give back another one, or with another `__init__`, as far as its text and
+        those of the functions that it gives things to tell.
+        """
+        return bool(self.remembered(self._exchanges, function))  # nothing new of those that call each other
+
+    def leaves_classes(self, path: str, name: str) -> bool:
+        """Whether each of the functions that a name may mean on some condition leaves the classes that it gets as they are."""
+        return self.remembered(self._leaves_classes, path, name)
+
+    def _leaves_classes(self, path: str, name: str) -> bool:
+        found = Resolver(self.library).name_in(path, name)
+        statement = self.library.module(found.path).definitions.get(found.name or "") if found is not None else None
+        if found is None or statement is None:
+            return False
+        nodes = [
+            one for one in walk(*_parsed(statement.text)) if isinstance(one, FUNCTIONS) and one.name == found.name
+        ]
+        return bool(nodes) and not any(self.exchanges(FunctionValue(found.path, one, 0)) for one in nodes)
+
+    def _exchanges(self, function: FunctionValue) -> bool:
+        for node in walk(function.node):  # type: ignore[arg-type]
+            if isinstance(node, ast.ClassDef) or (isinstance(node, ast.Attribute) and _is_exchanged(node)):
+                return True
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                word = node.args[1] if node.func.id == "setattr" and len(node.args) > 2 else None
+                if word is not None and not (isinstance(word, ast.Constant) and word.value not in EXCHANGED):
+                    return True
+                if node.func.id == "type" and len(node.args) > 2:
+                    return True
+                called = self.meaning(function.path, node.func.id)
+                if isinstance(called, FunctionValue) and self.exchanges(called):
+                    return True
+        return False
 
     def _order(self, cls: ClassValue) -> Ancestors:
         bases = [found for base in cls.bases if (found := self._base(cls.path, base)) is not None]
@@ -145,6 +187,10 @@ class Names:
         return found if isinstance(found, ClassValue) and not rest else None
 
 
+def _is_exchanged(node: ast.Attribute) -> bool:
+    return isinstance(node.ctx, ast.Store) and node.attr in EXCHANGED
+
+
 def external_name(imported: ImportedName) -> str:
     """The dotted name of what an import binds."""
     if imported.name:
@@ -152,18 +198,19 @@ def external_name(imported: ImportedName) -> str:
     return imported.module if imported.asname else imported.bound
 
 
-def _value_of(path: str, name: str, statement: Statement) -> Value | Assigned | None:
+def _value_of(path: str, name: str, statement: Statement, behind: str = "") -> Value | Assigned | None:
     above = statement.line - 1
     if statement.role is Role.CLASS and not statement.joined:
-        return ClassValue(path, name, statement.line, statement.text, statement.bases)
+        return ClassValue(path, name, statement.line, statement.text, statement.bases, behind)
     body = _parsed(statement.text)
     for node in body if statement.role is Role.ASSIGNMENT else walk(*body):
         if isinstance(node, ast.ClassDef) and node.name == name:
             first = top_line(node)
             lines = statement.text.split("\n")[first - 1 : node.end_lineno]
-            return ClassValue(
-                path, name, above + first, textwrap.dedent("\n".join(lines)), tuple(map(written, node.bases))
-            )
+            below = (one for one in body if one.lineno > node.lineno)
+            behind = "\n".join([*map(ast.unparse, below), behind])
+            source = textwrap.dedent("\n".join(lines))
+            return ClassValue(path, name, above + first, source, tuple(map(written, node.bases)), behind)
         if isinstance(node, FUNCTIONS) and node.name == name:
             return FunctionValue(path, node, above)
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:

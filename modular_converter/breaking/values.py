@@ -10,24 +10,27 @@ import hashlib
 import itertools
 import re
 import string
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
+from modular_converter.breaking.bounds import (
+    MOST,
+    MOST_KEYS,
+    NOT_KNOWN,
+    TooLarge,
+    computed,
+    concatenated,
+    if_small,
+    one_text,
+    spend,
+)
 from modular_converter.model.bindings import Function
 from modular_converter.model.class_blocks import Members, class_node
 from modular_converter.model.nodes import decorators_of
 
 
-class _NotKnown:
-    """The value of an expression that the text does not tell."""
-
-    def __repr__(self) -> str:
-        return "?"
-
-
-NOT_KNOWN = _NotKnown()
 CONFIG_BASES = frozenset({"PreTrainedConfig", "PretrainedConfig"})
 """The bases of all configurations."""
 POST_INIT = "__post_init__"
@@ -44,10 +47,6 @@ class CodePlace(NamedTuple):
     owner: str = ""
 
 
-MOST_TEXT = 10_000
-"""Longer texts of expressions are shortened."""
-
-
 @dataclass(frozen=True, eq=False)
 class Expression:
     """An expression of no module: a number, a text, or what the text does not tell."""
@@ -60,10 +59,10 @@ class Expression:
     """Of a text of which only a part is known: the text with `*` for the rest."""
 
     def __post_init__(self) -> None:
-        # `x = x + x`, again and again, doubles the text each time. Equal texts stay equal.
-        if len(self.text) > MOST_TEXT:
-            short = f"{self.text[:100]}… {hashlib.sha256(self.text.encode(errors='replace')).hexdigest()}"
-            object.__setattr__(self, "text", short)
+        if len(self.text) > MOST:  # `x = x + x`, again and again, doubles the text each time
+            object.__setattr__(self, "text", one_text([self.text]))
+        if self.value.__class__ not in _SMALL:
+            object.__setattr__(self, "value", if_small(self.value))
 
     @property
     def is_known(self) -> bool:
@@ -71,6 +70,7 @@ class Expression:
         return self.value is not NOT_KNOWN
 
 
+_SMALL = frozenset({type(NOT_KNOWN), type(None), bool, float})
 NONE = Expression("None", None)
 
 
@@ -109,6 +109,8 @@ class ClassValue:
     """Its text, from its decorators on."""
     bases: tuple[str, ...]
     """As written."""
+    behind: str = ""
+    """The statements of its file below it that change it."""
 
     @cached_property
     def members(self) -> Members:
@@ -217,21 +219,34 @@ class Partial:
     def text(self) -> str:
         """How it is written in a report."""
         given = [*(one.text for one in self.arguments), *(f"{name}={one.text}" for name, one in self.named.items())]
-        return f"partial({', '.join([self.function.text, *given])})"
+        return f"partial({one_text([self.function.text, *given], ', ')})"
 
 
 @dataclass(frozen=True, eq=False)
 class Items:
     """A list, tuple or dict: of modules, if a container of `torch.nn` holds them."""
 
-    items: list[tuple[str, Value]]
+    items: Sequence[tuple[str, Value]]
     is_module: bool = False
     is_mapping: bool = False
+
+    def __post_init__(self) -> None:
+        self.put(self.items)
+
+    def put(self, items: Iterable[tuple[str, Value]]) -> None:
+        """Exchange its items."""
+        held = tuple(items)
+        spend(len(held))
+        object.__setattr__(self, "items", held)
+
+    def add(self, items: Iterable[tuple[str, Value]]) -> None:
+        """Put items behind its own."""
+        self.put((*self.items, *items))
 
     @property
     def text(self) -> str:
         """Its items."""
-        return f"[{', '.join(value.text for _, value in self.items)}]"
+        return f"[{one_text((value.text for _, value in self.items), ', ')}]"
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,7 +299,7 @@ class Either:
     @property
     def text(self) -> str:
         """All of them."""
-        return " | ".join(sorted({one.text for one in self.options}))
+        return one_text(sorted({one.text for one in self.options}), " | ")
 
 
 Value = (
@@ -333,6 +348,7 @@ def plain(value: Value) -> object:
     if isinstance(value, Expression):
         return value.value
     if isinstance(value, Items) and not value.is_module:
+        spend(len(value.items))
         items = [plain(one) for _, one in value.items]
         if any(one is NOT_KNOWN for one in items):
             return NOT_KNOWN
@@ -346,9 +362,6 @@ def key_text(value: Value) -> str:
     return (isinstance(value, Expression) and value.name) or "*" if known is NOT_KNOWN else str(known)
 
 
-MOST_NAME = 1000
-"""Longer names are none: a stranger's code may make a name of a name, again and again."""
-
 _PLACE = re.compile(r"%[-#0 +]*\d*(?:\.\d+)?[a-zA-Z]")
 
 
@@ -357,16 +370,17 @@ def name_of(op: ast.AST, left: Value, right: Value) -> str:
     sides = plain(left), plain(right)
     is_named = any(isinstance(one, Expression) and one.name for one in (left, right))
     if isinstance(op, ast.Add) and (is_named or any(isinstance(one, str) for one in sides)):
-        return _not_too_long([key_text(left), key_text(right)])
+        return _name([key_text(left), key_text(right)])
     if not isinstance(op, ast.Mod) or not isinstance(sides[0], str):
         return ""
     values = map(key_text, [one for _, one in right.items] if isinstance(right, Items) else [right])
     between = _PLACE.split(sides[0])
-    return _not_too_long([between[0], *(part for text in between[1:] for part in (next(values, "*"), text))])
+    return _name([between[0], *(part for text in between[1:] for part in (next(values, "*"), text))])
 
 
-def _not_too_long(parts: Sequence[str]) -> str:
-    return "".join(parts) if sum(map(len, parts)) <= MOST_NAME else ""
+def _name(parts: list[str]) -> str:
+    name = computed(concatenated, parts)
+    return name if isinstance(name, str) else ""
 
 
 def formatted(holder: Value, arguments: Sequence[Value], named: Mapping[str, Value]) -> Expression | None:
@@ -385,8 +399,7 @@ def formatted(holder: Value, arguments: Sequence[Value], named: Mapping[str, Val
                 parts.append(value if conversion in (None, "s") else repr(value))
     except (LookupError, ValueError):  # whatever a stranger's text asks for
         return None
-    name = _not_too_long(parts)
-    return Expression(f"{holder.text}.format({', '.join(given.values())})", name=name) if name else None
+    return Expression(f"{holder.text}.format({one_text(given.values(), ', ')})", name=_name(parts))
 
 
 def mapping(value: Value) -> Items | None:
@@ -440,6 +453,8 @@ class Node:
     parts: tuple[Part, ...]
     digest: str = field(default="")
     """Equal for modules with the same names and shapes, wherever they are written."""
+    size: int = 0
+    """The number of its entries."""
 
 
 class Key(NamedTuple):
@@ -515,7 +530,16 @@ def _without_doubles(parts: Iterator[Part]) -> Iterator[Part]:
 
 def _node(kind: str, place: CodePlace, parts: tuple[Part, ...]) -> Node:
     description = "\n".join(sorted(f"{one.name}\t{one.is_certain}\t{one.meaning}" for one in parts))
-    return Node(kind, place, parts, hashlib.sha256(description.encode("utf-8", "replace")).hexdigest()[:20])
+    size = sum(one.module.size if one.module is not None else 1 for one in parts)
+    if size > MOST_KEYS:
+        raise TooLarge
+    return Node(kind, place, parts, hashlib.sha256(description.encode("utf-8", "replace")).hexdigest()[:20], size)
+
+
+def unknown_node(place: CodePlace, read: Iterable[str]) -> Node:
+    """A module of which nothing is known but the texts that it was read from."""
+    whole = hashlib.sha256("\n".join(read).encode(errors="replace")).hexdigest()
+    return _node(place.owner, place, (Part("*", place, False, unknown=f"{place.owner} {whole}"),))
 
 
 def keys_of(node: Node, prefix: str = "") -> Mapping[str, Key]:
