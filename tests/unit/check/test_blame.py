@@ -6,9 +6,11 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from modular_converter.check import differences
 from modular_converter.check.run import CheckOptions, check
 from tests.unit.trees import commit, fix, git
 
@@ -144,3 +146,10 @@ def test_each_file_is_asked_for_where_it_lies(tree, tmp_path):
     assert [cause(tree, model) for model in ("aaa", "leaf")] == [by_hand, by_hand]
     found = [one.findings[0].message.partition("; ")[2] for one in check(CheckOptions(root=str(tree))).differences]
     assert found == [by_hand, by_hand]
+
+
+def test_a_file_is_explained_by_one_that_it_is_made_from_and_circles_end() -> None:
+    stale = {path: SimpleNamespace(sources=sources) for path, sources in {"a": "bx", "b": "ca", "c": ""}.items()}
+    for cause, is_explained in ((True, True), (False, False)):
+        causes = {path: SimpleNamespace(is_by_hand=False, is_in_sources=cause and path == "c") for path in "abc"}
+        assert differences._is_explained("a", stale, causes, set()) is is_explained  # type: ignore[arg-type]

@@ -232,3 +232,13 @@ def test_an_attribute_that_an_ancestor_loses_is_noticed(package):
     options = CheckOptions(root=str(package / "src/mylib"), changed_since="HEAD")
     assert {one.code for one in check(options).findings} == {"MC202"}
     assert check(options).exit_code == check(options._replace(changed_since=None)).exit_code == 1
+
+
+@posix
+def test_the_generated_files_that_are_links(tmp_path: Path) -> None:
+    modular, linked = tmp_path / "models/new/modular_new.py", tmp_path / "models/new/modeling_new.py"
+    modular.parent.mkdir(parents=True)
+    modular.write_text("")
+    linked.symlink_to(tmp_path / "elsewhere.py")
+    assert [*affected._links_of(str(modular), load_settings(str(tmp_path)))] == [str(linked)]
+    assert not [*affected._links_of(str(linked), load_settings(str(tmp_path)))]
