@@ -76,6 +76,12 @@ _IN_ONE_PASS = ("adamw-fused", "adamw8bit")
 _ONE_BY_ONE = ("adafactor",)
 
 
+def check_optimizer(name: str) -> None:
+    """Raises ``AdviceError`` for an unknown name."""
+    if name not in OPTIMIZERS:
+        raise AdviceError(f"unknown optimizer {name!r}; known: {', '.join(OPTIMIZERS)}")
+
+
 def optimizer_use(name: str, kinds: Mapping[TrainedWeight, int]) -> OptimizerUse:
     """The use of an optimizer, from a step on the meta device for each kind of weight.
 
@@ -84,8 +90,7 @@ def optimizer_use(name: str, kinds: Mapping[TrainedWeight, int]) -> OptimizerUse
 
     Raises ``AdviceError`` for an unknown name, or a library that is not installed.
     """
-    if name not in OPTIMIZERS:
-        raise AdviceError(f"unknown optimizer {name!r}; known: {', '.join(OPTIMIZERS)}")
+    check_optimizer(name)
     each = {kind: _stepped(name, kind) for kind in kinds}
     state = sum(each[kind].state * number for kind, number in kinds.items())
     if name in _IN_ONE_PASS:  # one kernel reads weight, gradient and state, and writes weight and state

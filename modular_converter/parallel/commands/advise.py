@@ -191,8 +191,9 @@ def advise_command(model: str | None, **options: Any) -> None:
     cluster = cluster_asked(options)
     if model is None:
         return
+    question = question_asked(options, cluster)
     subject = subject_asked(model, options)
-    found = advise(subject, question_asked(options, cluster))
+    found = advise(subject, question)
     _print_advice(found, model, subject, options)
     sys.exit(0 if found.best is not None else 1)
 
@@ -222,9 +223,11 @@ def _print_advice(found: Advice, model: str, subject: ModelInQuestion, options: 
 
 
 def question_asked(options: dict[str, Any], cluster: Cluster) -> Question:
-    """The question of the options of ``modular-plan advise``."""
+    """The question of the options of ``modular-plan advise``. Raises ``AdviceError`` for an unknown optimizer."""
     from modular_converter.parallel.advice.candidates import Question
+    from modular_converter.parallel.advice.memory import check_optimizer
 
+    check_optimizer(options["optimizer"])
     return Question(
         cluster,
         options["batch"] or cluster.size,

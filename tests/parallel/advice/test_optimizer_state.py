@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 import torch
+from click.testing import CliRunner
 
 from modular_converter.parallel.advice.memory import (
     OPTIMIZERS,
@@ -16,6 +17,7 @@ from modular_converter.parallel.advice.memory import (
     trained_weights,
 )
 from modular_converter.parallel.advice.subject import model_in_question
+from modular_converter.parallel.commands.advise import advise_command
 from modular_converter.parallel.costs import CountRequest
 from modular_converter.parallel.errors import AdviceError
 from modular_converter.parallel.layout import Layout
@@ -79,3 +81,10 @@ def test_weights_divide_over_data_ranks_and_tensor_ranks() -> None:
     assert kinds[TrainedWeight((25, 64), (99, 64), torch.bfloat16)] == 2
     assert kinds[TrainedWeight((24, 64), (96, 64), torch.bfloat16)] == 4
     assert optimizer_of(setting, groups).state == 2 * sum(one.size * number for one, number in kinds.items())
+
+
+def test_advice_for_an_unknown_optimizer_is_an_error_and_no_table() -> None:
+    done = CliRunner().invoke(advise_command, ["gpt2", "--devices", "H100-80GB", "--train", "adam"])
+    assert done.exit_code == 2
+    assert "unknown optimizer 'adam'; known: adamw" in done.output
+    assert "fits" not in done.output
