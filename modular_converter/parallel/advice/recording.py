@@ -18,8 +18,8 @@ import torch
 
 from modular_converter.parallel.choice.skeleton import META
 from modular_converter.parallel.costs import FusedRun, KnownResults, NotedOperations, size_of
-from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup
 from modular_converter.parallel.errors import AdviceError, ApplyError, BuildError, one_line
+from modular_converter.parallel.inference.plain_forwards import DirectGroup
 from modular_converter.parallel.shard.collectives import FakeGroup
 from modular_converter.parallel.torch_private import (
     DisableTorchFunctionSubclass,

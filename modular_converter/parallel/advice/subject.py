@@ -34,8 +34,8 @@ from modular_converter.parallel.choice.sequence_parallel import (
 from modular_converter.parallel.choice.skeleton import META, Skeleton, assemble_model, skeleton_of
 from modular_converter.parallel.choice.trials import kinds_by_modules, sizes_of_layers
 from modular_converter.parallel.costs import CountRequest, KnownResults, inputs_of, model_of, target_and_config
-from modular_converter.parallel.engine.inference.form import make_inference
 from modular_converter.parallel.errors import ApplyError, BuildError, PlanError
+from modular_converter.parallel.inference.form import make_inference
 from modular_converter.parallel.modules import outermost_layers, own_layers, recompute_layers
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, fitting, resolve

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.engine.base.caches import caches_in
-from modular_converter.parallel.engine.base.forwards import innermost
 from modular_converter.parallel.engine.group.marked_tensors import marked_classes, unmark, unmarked
 from modular_converter.parallel.engine.group.same_calls import refused_here
 from modular_converter.parallel.engine.group.share_tensors import OF_SHAPE, treats_each_entry
+from modular_converter.parallel.shard.forwards import innermost
 
 
 _HEADS = 1

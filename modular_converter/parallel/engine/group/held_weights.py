@@ -28,14 +28,6 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.placement_types import Placement
 
-from modular_converter.parallel.engine.base.forwards import (
-    THREAD,
-    called_alone,
-    conv1d_product,
-    is_conv1d,
-    runs_in,
-    within,
-)
 from modular_converter.parallel.engine.base.weights_there import WeightThere, weight_there
 from modular_converter.parallel.engine.group.same_calls import meet, refused_here
 from modular_converter.parallel.engine.group.share_tensors import as_plain
@@ -52,6 +44,14 @@ from modular_converter.parallel.shard.collectives import (
     region_of_products,
     same,
     under_transforms,
+)
+from modular_converter.parallel.shard.forwards import (
+    THREAD,
+    called_alone,
+    conv1d_product,
+    is_conv1d,
+    runs_in,
+    within,
 )
 from modular_converter.parallel.shard.role_parameters import SCATTERS, stays_whole, with_role
 from modular_converter.parallel.shard.shares import block_lengths, share_lengths

@@ -31,7 +31,6 @@ from modular_converter.parallel.choice.skeleton import Skeleton, dismantle, kept
 from modular_converter.parallel.engine.arguments import BLANK_WEIGHTS, Arguments
 from modular_converter.parallel.engine.base.adapted import keep_adapters, path_of_base, state_of_adapters, wrap
 from modular_converter.parallel.engine.base.dropout import SharedDropout
-from modular_converter.parallel.engine.base.forwards import check_ids, never_traced
 from modular_converter.parallel.engine.base.memory import print_usage, tell
 from modular_converter.parallel.engine.base.preflight import CHANGE_WEIGHTS, kept_fit, refusals
 from modular_converter.parallel.engine.base.unproven_arguments import (
@@ -82,8 +81,9 @@ from modular_converter.parallel.engine.group.weight_sources import (
     same_checkpoint,
 )
 from modular_converter.parallel.engine.group.whole_state import made_by_first, whole_tensors
-from modular_converter.parallel.engine.inference.form import make_inference
-from modular_converter.parallel.engine.inference.generation import (
+from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.inference.form import make_inference
+from modular_converter.parallel.inference.generation import (
     GENERATE_BATCH,
     MANAGERS,
     NO_MANAGER,
@@ -92,11 +92,11 @@ from modular_converter.parallel.engine.inference.generation import (
     choose_cache,
     paged_batches,
 )
-from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup
-from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.inference.plain_forwards import DirectGroup
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import resolve
 from modular_converter.parallel.shard.collectives import ProcessGroup
+from modular_converter.parallel.shard.forwards import check_ids, never_traced
 
 
 _NEEDS_GRADIENTS = "this model has its form for inference; leave inference= and compile= out to train it"

@@ -23,8 +23,8 @@ from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel.choice.context_parallel import refuse_forms
 from modular_converter.parallel.engine.group.kept_gathered import KeptGathered, hook_gradient
-from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup
 from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.inference.plain_forwards import DirectGroup
 from modular_converter.parallel.layout import Layout, Training
 from modular_converter.parallel.modules import own_layers, recompute_layers
 from modular_converter.parallel.proof.judge import HALF_TYPES

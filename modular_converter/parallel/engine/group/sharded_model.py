@@ -17,7 +17,6 @@ from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel.engine.base.adapted import let_go, refuse_saving_adapters
 from modular_converter.parallel.engine.base.attention_heads import attentions_whole, wants_attentions
-from modular_converter.parallel.engine.base.forwards import forward_of, uncheck_ids
 from modular_converter.parallel.engine.base.memory import MemoryFigures, usage, without_devices
 from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN
 from modular_converter.parallel.engine.checkpoint.model_files import save_model, saved_names, saves_as_library
@@ -40,6 +39,7 @@ from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.int8 import is_unpacked, pack_layers, packed_state
 from modular_converter.parallel.shard.apply import Applied, undo
 from modular_converter.parallel.shard.collectives import ProcessGroup, forget_entered
+from modular_converter.parallel.shard.forwards import forward_of, uncheck_ids
 from modular_converter.parallel.torch_private import in_no_pass, pytree
 
 

@@ -32,7 +32,6 @@ from modular_converter.parallel.engine.base.adapted import (
     state_of_adapters,
     wrap,
 )
-from modular_converter.parallel.engine.base.forwards import never_traced
 from modular_converter.parallel.engine.base.memory import MemoryFigures, without_devices
 from modular_converter.parallel.engine.base.preflight import CHANGE_WEIGHTS, refusals
 from modular_converter.parallel.engine.base.settings import pickled, settings_changes, settings_of
@@ -46,18 +45,19 @@ from modular_converter.parallel.engine.base.weights_there import (
     weight_there,
 )
 from modular_converter.parallel.engine.checkpoint.model_files import save_model, saved_names, saves_as_library
-from modular_converter.parallel.engine.inference.generation import (
+from modular_converter.parallel.engine.remote.caller_state import CallerState
+from modular_converter.parallel.engine.remote.placement import Placement
+from modular_converter.parallel.engine.remote.remote_values import ModelThere, StoredTensor, without_marks
+from modular_converter.parallel.errors import ApplyError, PlanError, one_line
+from modular_converter.parallel.inference.generation import (
     GENERATE_BATCH,
     MANAGERS,
     NO_MANAGER,
     checked_batches,
 )
-from modular_converter.parallel.engine.remote.caller_state import CallerState
-from modular_converter.parallel.engine.remote.placement import Placement
-from modular_converter.parallel.engine.remote.remote_values import ModelThere, StoredTensor, without_marks
-from modular_converter.parallel.errors import ApplyError, PlanError, one_line
 from modular_converter.parallel.int8 import is_unpacked, pack_layers, packed_state
 from modular_converter.parallel.plans.resolve import names_of_tied
+from modular_converter.parallel.shard.forwards import never_traced
 from modular_converter.parallel.torch_private import DisableTorchFunctionSubclass, pytree
 
 

@@ -18,7 +18,6 @@ from modular_converter.parallel.choice.skeleton import Skeleton, assemble_model
 from modular_converter.parallel.engine.base.attention_heads import attentions_whole, local_modules, wants_attentions
 from modular_converter.parallel.engine.base.caches import Held
 from modular_converter.parallel.engine.base.dropout import SharedDropout
-from modular_converter.parallel.engine.base.forwards import check_ids
 from modular_converter.parallel.engine.base.memory import usage
 from modular_converter.parallel.engine.base.settings import (
     Change,
@@ -30,16 +29,6 @@ from modular_converter.parallel.engine.base.settings import (
 from modular_converter.parallel.engine.base.watched_code import CodeFacts, take_over
 from modular_converter.parallel.engine.base.watched_state import StateChange, WatchedState
 from modular_converter.parallel.engine.checkpoint.reader import Reader, Recipe, read_share
-from modular_converter.parallel.engine.inference.form import make_inference
-from modular_converter.parallel.engine.inference.fused import unfuse
-from modular_converter.parallel.engine.inference.generation import (
-    GENERATE_BATCH,
-    choose_cache,
-    make_agree,
-    paged_batches,
-    tokens_of,
-)
-from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup, put_on_modules
 from modular_converter.parallel.engine.remote.caller_state import apply_difference, configs_in
 from modular_converter.parallel.engine.remote.loaded import Called, Loaded, fill_whole
 from modular_converter.parallel.engine.remote.placement import Span, copy_rows, moves_of
@@ -51,12 +40,23 @@ from modular_converter.parallel.engine.remote.same_answers import (
     shares_that_stay,
 )
 from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.inference.form import make_inference
+from modular_converter.parallel.inference.fused import unfuse
+from modular_converter.parallel.inference.generation import (
+    GENERATE_BATCH,
+    choose_cache,
+    make_agree,
+    paged_batches,
+    tokens_of,
+)
+from modular_converter.parallel.inference.plain_forwards import DirectGroup, put_on_modules
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, resolve
 from modular_converter.parallel.ranks.answering import Answering, DifferentAnswers
 from modular_converter.parallel.ranks.packing import COPY, read_tensor
 from modular_converter.parallel.ranks.protocol import EVENT
 from modular_converter.parallel.shard.apply import apply
+from modular_converter.parallel.shard.forwards import check_ids
 from modular_converter.parallel.shard.shares import share_shape
 from modular_converter.parallel.torch_switches import TorchSwitches
 

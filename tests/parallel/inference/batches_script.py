@@ -5,7 +5,7 @@ import sys
 
 from modular_converter.parallel import parallelize
 from modular_converter.parallel.errors import PlanError
-from tests.parallel.engine.inference.test_paged_batches import PROMPTS, made, tokens
+from tests.parallel.inference.test_paged_batches import PROMPTS, made, tokens
 
 
 def main(form):

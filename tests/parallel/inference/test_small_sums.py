@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from modular_converter.parallel.engine.inference import plain_forwards
+from modular_converter.parallel.inference import plain_forwards
 
 
 class NoHalf(plain_forwards.SmallSums):

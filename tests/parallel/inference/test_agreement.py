@@ -63,7 +63,7 @@ def test_a_limit_of_time_ends_all_ranks(model):
 
 
 def test_without_criteria_of_the_callers_own_nothing_is_asked(ranks, monkeypatch):
-    from modular_converter.parallel.engine.inference.generation import agreeing_methods
+    from modular_converter.parallel.inference.generation import agreeing_methods
 
     class Asked(Exception):
         pass

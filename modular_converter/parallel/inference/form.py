@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from modular_converter.parallel.engine.inference.experts import fuse_experts
-from modular_converter.parallel.engine.inference.fused import fuse_activations, fuse_norms
-from modular_converter.parallel.engine.inference.generation import choose_cache
-from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup, make_plain
+from modular_converter.parallel.inference.experts import fuse_experts
+from modular_converter.parallel.inference.fused import fuse_activations, fuse_norms
+from modular_converter.parallel.inference.generation import choose_cache
+from modular_converter.parallel.inference.plain_forwards import DirectGroup, make_plain
 from modular_converter.parallel.shard.apply import Applied
 
 

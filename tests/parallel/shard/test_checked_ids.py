@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from modular_converter.parallel.engine.base.forwards import check_ids, uncheck_ids
+from modular_converter.parallel.shard.forwards import check_ids, uncheck_ids
 
 
 class Scaled(torch.nn.Embedding):

@@ -20,9 +20,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from modular_converter.parallel.engine.base.forwards import swap_forward
 from modular_converter.parallel.errors import one_line
 from modular_converter.parallel.modules import OF_TORCH
+from modular_converter.parallel.shard.forwards import swap_forward
 
 
 try:

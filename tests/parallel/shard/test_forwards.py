@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from modular_converter.parallel.engine.base.forwards import called_alone, forward_of, runs_in
+from modular_converter.parallel.shard.forwards import called_alone, forward_of, runs_in
 
 
 class Asks(nn.Module):

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 from transformers.activations import ACT2FN
 
-from modular_converter.parallel.engine.inference.fused import fuse_activations, unfuse
+from modular_converter.parallel.inference.fused import fuse_activations, unfuse
 
 
 class Written(nn.Module):

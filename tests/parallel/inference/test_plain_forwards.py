@@ -12,7 +12,7 @@ from transformers.pytorch_utils import Conv1D  # noqa: E402
 
 from modular_converter.parallel import parallelize  # noqa: E402
 from modular_converter.parallel.engine.base.watched_state import WatchedState  # noqa: E402
-from modular_converter.parallel.engine.inference.plain_forwards import make_plain, put_on_modules  # noqa: E402
+from modular_converter.parallel.inference.plain_forwards import make_plain, put_on_modules  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan, PlanRule  # noqa: E402
 from modular_converter.parallel.plans.resolve import Piece, Resolution  # noqa: E402
 from modular_converter.parallel.proof.judge import relative_error  # noqa: E402

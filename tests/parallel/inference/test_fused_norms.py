@@ -15,7 +15,7 @@ import torch.nn.functional as F
 import transformers
 from torch import nn
 
-from modular_converter.parallel.engine.inference.fused import _row, fuse_norms, norm_kernel
+from modular_converter.parallel.inference.fused import _row, fuse_norms, norm_kernel
 
 
 class Written(nn.Module):
@@ -282,7 +282,7 @@ def test_a_kernel_that_cannot_be_compiled_or_gives_other_numbers_is_not_used(mon
     found = {}
     for name, compiled in kernels.items():  # in place of Triton, of which a grid selects the launch
         compiler = types.SimpleNamespace(jit=lambda row, made=compiled: made, next_power_of_2=lambda width: width)
-        monkeypatch.setattr("modular_converter.parallel.engine.inference.fused.triton", compiler)
+        monkeypatch.setattr("modular_converter.parallel.inference.fused.triton", compiler)
         norm_kernel.cache_clear()
         found[name] = norm_kernel(torch.device("cpu"), plain)
     norm_kernel.cache_clear()

@@ -21,8 +21,8 @@ from transformers import (  # noqa: E402
 )
 
 from modular_converter.parallel import Session, parallelize  # noqa: E402
-from modular_converter.parallel.engine.inference.generation import checked_batches  # noqa: E402
 from modular_converter.parallel.errors import PlanError  # noqa: E402
+from modular_converter.parallel.inference.generation import checked_batches  # noqa: E402
 from tests.parallel.launch import lines_of  # noqa: E402
 
 
@@ -128,5 +128,5 @@ def test_ranks_with_more_heads_than_others():
 @pytest.mark.parametrize("form", ["inference", "training"])
 def test_processes_of_torchrun_run_it_in_step(form):
     want = tokens(made("llama"), do_sample=False)
-    for line in lines_of(2, "tests/parallel/engine/inference/batches_script.py", form):
+    for line in lines_of(2, "tests/parallel/inference/batches_script.py", form):
         assert json.loads(line) == [want, "call generate"]

@@ -23,9 +23,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from modular_converter.parallel.engine.base.forwards import swap_forward
-from modular_converter.parallel.engine.inference.fused import Fused
 from modular_converter.parallel.errors import one_line
+from modular_converter.parallel.inference.fused import Fused
+from modular_converter.parallel.shard.forwards import swap_forward
 
 
 try:

@@ -22,10 +22,10 @@ import torch.distributed as dist
 import torch.nn.functional as F
 
 from modular_converter.parallel import torch_private
-from modular_converter.parallel.engine.base.forwards import called_alone, conv1d_product, is_conv1d, swap_forward
 from modular_converter.parallel.int8 import Int8Linear
 from modular_converter.parallel.shard.apply import Applied, attach
 from modular_converter.parallel.shard.collectives import ProcessGroup, options_of
+from modular_converter.parallel.shard.forwards import called_alone, conv1d_product, is_conv1d, swap_forward
 from modular_converter.parallel.styles.forward import looked_up, product_of
 from modular_converter.parallel.styles.layout import GATHER_OVER_RANKS, Enters, Side, WeightLayout
 from modular_converter.parallel.torch_private import AllgatherOptions, AllreduceOptions, traced_collectives
