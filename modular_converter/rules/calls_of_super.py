@@ -150,6 +150,10 @@ def of_another_method(location: Location, method: str, parent: str, own: str) ->
     )
 
 
+STAY_AS_WRITTEN = (SUPER_CALL_NOT_IN_PARENT, SUPER_CALL_NOT_A_STATEMENT)
+"""The rules about calls that mean in the generated class what they say there."""
+
+
 def compare_super_call_not_a_statement(classes: TwoClasses) -> Iterator[ClassFinding]:
     """Find what is read or called on `super()` and bound by the parent, but for the call that the converter replaces. That
     of the method itself, where the parent has none, is MC301.

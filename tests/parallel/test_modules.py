@@ -10,7 +10,7 @@ import pytest
 
 
 torch = pytest.importorskip("torch")
-from modular_converter.model.known_classes import attributes_of_known_class  # noqa: E402
+from modular_converter.model.resolver import attributes_of_known_class  # noqa: E402
 from modular_converter.parallel.modules import is_same_value  # noqa: E402
 
 

@@ -17,6 +17,7 @@ import ast
 import builtins
 import copy
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -209,13 +210,14 @@ def with_private_members(parent: ClassBlock, child: ClassBlock, names: Mapping[s
     """The parent with members under their private names, too: a method by its own lines, or by an assignment where the child
     does not override it, where a decorator may read the name, or where several statements make the member.
     """
-    theirs = _members(parent, child.binds) if names else {}
+    if not names:
+        return parent
+    theirs = _members(parent, child.binds)
+    often = Counter(name for member in parent.members for name in member.binds)
     members: list[Member] = []
     for member in parent.members:
         found = {name: names[name] for name in sorted(member.binds & names.keys()) if theirs.get(name) is member}
-        is_one = found.keys() <= child.binds and not any(
-            found.keys() & one.binds for one in parent.members if one is not member
-        )
+        is_one = found.keys() <= child.binds and all(often[name] == 1 for name in found)
         if found and is_one and member.is_function and is_nameless(member.function):
             members += [_renamed(member, found[member.function.name]), replace(member, lead="\n")]
         else:
