@@ -226,7 +226,8 @@ class Partial:
 class Items:
     """A list, tuple or dict: of modules, if a container of `torch.nn` holds them."""
 
-    items: Sequence[tuple[str, Value]]
+    items: list[tuple[str, Value]]
+    """Its own list."""
     is_module: bool = False
     is_mapping: bool = False
 
@@ -235,13 +236,15 @@ class Items:
 
     def put(self, items: Iterable[tuple[str, Value]]) -> None:
         """Exchange its items."""
-        held = tuple(items)
+        held = list(items)
         spend(len(held))
         object.__setattr__(self, "items", held)
 
     def add(self, items: Iterable[tuple[str, Value]]) -> None:
         """Put items behind its own."""
-        self.put((*self.items, *items))
+        added = list(items)
+        spend(len(added))
+        self.items.extend(added)
 
     @property
     def text(self) -> str:

@@ -18,7 +18,7 @@ from modular_converter.convert.emit.imports import names_in_annotations
 from modular_converter.convert.examine.collisions import report_changed_meanings
 from modular_converter.convert.examine.faults import globals_read
 from modular_converter.convert.examine.finished import FinishedConversion
-from modular_converter.convert.examine.top_level import report_lost_statements, report_redefined
+from modular_converter.convert.examine.top_level import fillings_of, report_lost_statements, report_redefined
 from modular_converter.convert.inherit.build import BuiltClass, build_classes
 from modular_converter.convert.inherit.rename_neighbours import RenamedNeighbour, asked_prefix, rename_neighbours
 from modular_converter.convert.inherit.resolve import ModularFile, neighbour_module, open_target, resolve_imports
@@ -77,13 +77,14 @@ def _findings(finished: FinishedConversion) -> tuple[Finding, ...]:
         *missing_modules(finished.target, kinds, finished.library),
         *_inherited_missing_modules(finished, kinds),
     )
+    fillings = fillings_of(finished)
     found = [
         *(finding for built in finished.classes.values() for finding in built.findings),
         *finished.neighbours.resolution.findings,
         *(one.with_source(facts.source) for one in checked),
         *report_changed_meanings(finished),
-        *report_lost_statements(finished),
-        *report_redefined(finished),
+        *report_lost_statements(finished, fillings),
+        *report_redefined(finished, fillings),
     ]
     return tuple(sorted(found, key=lambda finding: finding.sort_key))
 

@@ -28,7 +28,7 @@ SHOWN = 60
 _MAIN = re.compile("__name__ == '__main__'|'__main__' == __name__")
 
 
-def report_lost_statements(finished: FinishedConversion) -> Iterator[Finding]:
+def report_lost_statements(finished: FinishedConversion, fillings: Mapping[str, Filling]) -> Iterator[Finding]:
     """An error for each statement of the modular file, and for each change of a neighbour's class, that would be lost."""
     target, taken = finished.target, finished.neighbours.taken
     rows = finished.text.split("\n")
@@ -56,10 +56,12 @@ def report_lost_statements(finished: FinishedConversion) -> Iterator[Finding]:
                 is_class = definitions[new].role is Role.CLASS
                 yield lost_code.of_neighbours(place, shown, statement.name, is_class=is_class)
     for source, renamed in finished.renamed.items():
-        yield from _changed_parents(source, renamed, finished)
+        yield from _changed_parents(source, renamed, finished, fillings[source])
 
 
-def _changed_parents(source: str, renamed: RenamedNeighbour, finished: FinishedConversion) -> Iterator[Finding]:
+def _changed_parents(
+    source: str, renamed: RenamedNeighbour, finished: FinishedConversion, filling: Filling
+) -> Iterator[Finding]:
     """The definitions of a neighbour in use that a statement apart from them changes: a class with an heir, whose body may
     set the same attribute, or what code outside of all definitions may change.
     """
@@ -79,7 +81,7 @@ def _changed_parents(source: str, renamed: RenamedNeighbour, finished: FinishedC
                 is_class = module.definitions[name].role is Role.CLASS
                 yield lost_code.in_neighbour(where, name, f"{file}:{line}", is_class=is_class)
     of_source = [heir for heir in finished.heirs.values() if heir.source == source]
-    lost = _fillings_lost(renamed, of_source, finished)
+    lost = _fillings_lost(renamed, of_source, finished, filling)
     for holder, statement in (*_entries_displaced(renamed, copied, finished), *lost):
         where = finished.at(rename(statement.name))
         yield lost_code.in_neighbour(where, holder, f"{file}:{statement.line}", is_class=False)
@@ -148,9 +150,15 @@ class Filling:
                     body = parse(one.text).body
                     found[one.name] = _filled_by(body, bindings_of(*body), holders, found, given)
         self._functions = {new: names for name, names in found.items() if names for new in (name, rename(name))}
+        self._found: dict[str, Sequence[Set[str]]] = {}
 
-    def at_once(self, text: str) -> Iterator[Set[str]]:
+    def at_once(self, text: str) -> Sequence[Set[str]]:
         """The holders that each part of a statement fills where it stands: a statement, the default of a parameter."""
+        if text not in self._found:
+            self._found[text] = [*self._fill_at_once(text)]
+        return self._found[text]
+
+    def _fill_at_once(self, text: str) -> Iterator[Set[str]]:
         if self._names and (self._filled.search(text) or any(name in text for name in self._functions)):
             for part in (part for node in parse(text).body for part in _run_at_once(node)):
                 found = {name for new, name in self._names.items() if new in text and fills(part, new)}
@@ -185,33 +193,36 @@ def _run_at_once(node: ast.stmt) -> list[ast.AST]:
     return [node]
 
 
-def _filling(renamed: RenamedNeighbour, finished: FinishedConversion) -> Filling:
-    """What fills those definitions of a neighbour that come along."""
-    rename = renamed.definitions.renamer.name
+def fillings_of(finished: FinishedConversion) -> Mapping[str, Filling]:
+    """What fills those definitions of each neighbour that come along; by the neighbour as the modular file names it."""
     copied = {one.name for one in finished.definitions} - finished.classes.keys()
-    names = renamed.neighbour.module.definitions.items()
-    holders = {name for name, one in names if one.role is not Role.CLASS and rename(name) in copied}
-    return Filling(renamed.neighbour.module, holders, rename)
+    found: dict[str, Filling] = {}
+    for source, renamed in finished.renamed.items():
+        module, rename = renamed.neighbour.module, renamed.definitions.renamer.name
+        names = module.definitions.items()
+        holders = {name for name, one in names if one.role is not Role.CLASS and rename(name) in copied}
+        found[source] = Filling(module, holders, rename)
+    return found
 
 
 def _fillings_lost(
-    renamed: RenamedNeighbour, heirs: Collection[HeirOfNeighbour], finished: FinishedConversion
+    renamed: RenamedNeighbour, heirs: Collection[HeirOfNeighbour], finished: FinishedConversion, filling: Filling
 ) -> Iterator[tuple[str, Statement]]:
     """The definitions that come along and that other ones of the neighbour fill where they stand, as in `size = note(6)` in the
     body of a class, though these are left out, or of which an heir leaves a part out. Each with the other one.
     """
-    filling, rename = _filling(renamed, finished), renamed.definitions.renamer.name
+    rename = renamed.definitions.renamer.name
     known = {one.name for one in finished.definitions} | {rename(one.parent.name) for one in heirs}
     for one in renamed.neighbour.module.statements:
         if one.role in DEFINITIONS and rename(one.name) not in known or one.role is Role.OTHER and _is_lost(one):
             found = frozenset[str]().union(*filling.at_once(one.text)) - {one.name}
             yield from ((name, one) for name in sorted(found))
     for heir in heirs:
-        theirs = [*filling.at_once(heir.parent.text)]
-        own = [*filling.at_once(heir.statement.text)] if theirs else []
-        if len(theirs) + len(own) > len(
-            [*filling.at_once(finished.classes[heir.statement.name].text)] if theirs else ()
-        ):
+        theirs = filling.at_once(heir.parent.text)
+        if not theirs:
+            continue
+        own, made = (filling.at_once(one.text) for one in (heir.statement, finished.classes[heir.statement.name]))
+        if len(theirs) + len(own) > len(made):
             yield min(theirs[0]), heir.parent
 
 
@@ -300,7 +311,7 @@ def _is_main(node: ast.stmt) -> bool:
     return isinstance(node, ast.If) and not node.orelse and _MAIN.fullmatch(ast.unparse(node.test)) is not None
 
 
-def report_redefined(finished: FinishedConversion) -> Iterator[Finding]:
+def report_redefined(finished: FinishedConversion, fillings: Mapping[str, Filling]) -> Iterator[Finding]:
     """Names with another meaning than in their own module. A warning for each definition that reads, when it is
     created, a name that gets another value below it; an error for a name that is imported below another meaning of it.
     """
@@ -324,15 +335,17 @@ def report_redefined(finished: FinishedConversion) -> Iterator[Finding]:
                     place = _place_in(path, statement.line, finished)
                     yield double_meanings.redefined(place, user, name, *(f"{file}:{line}" for line in lines))
     yield from _entered_above(finished)
-    for renamed in finished.renamed.values():
-        yield from _filled_in_other_order(renamed, finished)
+    for source, renamed in finished.renamed.items():
+        yield from _filled_in_other_order(renamed, finished, fillings[source])
 
 
-def _filled_in_other_order(renamed: RenamedNeighbour, finished: FinishedConversion) -> Iterator[Finding]:
+def _filled_in_other_order(
+    renamed: RenamedNeighbour, finished: FinishedConversion, filling: Filling
+) -> Iterator[Finding]:
     """A warning for each definition that fills another one, such as a counter, where it stands, below one that does so
     further down in the neighbour.
     """
-    filling, path = _filling(renamed, finished), renamed.neighbour.path
+    path = renamed.neighbour.path
     users = _users(finished)
     for definitions in finished.ordered.values():
         places = {one.name: place for place, one in enumerate(definitions)}

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.engine.base.caches import caches_in
-from modular_converter.parallel.engine.group.marked_tensors import marked_classes, unmark, unmarked
+from modular_converter.parallel.engine.group.marked_tensors import marked_classes, marked_in, unmark, unmarked
 from modular_converter.parallel.engine.group.same_calls import refused_here
 from modular_converter.parallel.engine.group.share_tensors import OF_SHAPE, treats_each_entry
 from modular_converter.parallel.shard.forwards import innermost
@@ -31,8 +31,7 @@ class CacheShare:
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = [one for value in args for one in (value if isinstance(value, (list, tuple)) else [value])]
-        shares = [one for one in (*given, *(kwargs or {}).values()) if isinstance(one, CacheShare)]
+        shares = list(marked_in(CacheShare, [*args, *(kwargs or {}).values()]))
         if _in_a_part():
             for one in shares:
                 unmark(one)

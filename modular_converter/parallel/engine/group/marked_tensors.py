@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 
@@ -14,6 +14,15 @@ def marked_classes(looks: type[Any], *plain: type[Any]) -> dict[type[Any], type[
     made = {kind: type(f"{looks.__name__}Of{kind.__name__}", (looks, kind), {"__slots__": ()}) for kind in plain}
     _PLAIN.update((marked, kind) for kind, marked in made.items())
     return made
+
+
+def marked_in(looks: type[Any], values: Iterable[Any]) -> Iterator[Any]:
+    """The tensors among values, and in lists and tuples of them, that this class looks at."""
+    for one in values:
+        if isinstance(one, looks):
+            yield one
+        elif isinstance(one, (list, tuple)):
+            yield from marked_in(looks, one)
 
 
 def unmark(tensor: Any) -> None:

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 
-from modular_converter.parallel.engine.group.marked_tensors import marked_classes, unmarked
+from modular_converter.parallel.engine.group.marked_tensors import marked_classes, marked_in, unmarked
 from modular_converter.parallel.engine.group.same_calls import CALLS, refused_here
 from modular_converter.parallel.engine.group.share_tensors import OF_SHAPE, treats_each_entry
 from modular_converter.parallel.pipeline.stage import without_data
@@ -34,9 +34,8 @@ class OfOtherStage:
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        leaves = [one for value in args for one in (value if isinstance(value, (list, tuple)) else [value])]
-        given = [one for one in (*leaves, *(kwargs or {}).values()) if isinstance(one, OfOtherStage)]
-        facts: _Facts = given[0]._facts  # type: ignore[attr-defined]
+        given = list(marked_in(OfOtherStage, [*args, *(kwargs or {}).values()]))
+        facts: _Facts = given[0]._facts
         if func == _TENSOR.device.__get__:
             return facts[1]
         name = "the gradient" if func == _TENSOR.grad.__get__ else func.__name__

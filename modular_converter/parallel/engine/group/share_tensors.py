@@ -13,7 +13,7 @@ import inspect
 import math
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ import torch.distributed as dist
 from torch.autograd.graph import increment_version
 from torch.distributed.tensor import DTensor
 
-from modular_converter.parallel.engine.group.marked_tensors import marked_classes, unmarked
+from modular_converter.parallel.engine.group.marked_tensors import marked_classes, marked_in, unmarked
 from modular_converter.parallel.engine.group.same_calls import refused_here
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.torch_private import TracingContext
@@ -80,7 +80,7 @@ class ShareTensor:
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        shares = list(_shares_in([*args, *(kwargs or {}).values()]))
+        shares = list(marked_in(ShareTensor, [*args, *(kwargs or {}).values()]))
         if TracingContext.try_get() is not None:
             raise ApplyError(
                 f"{shares[0]._whole[0]} is a process's share as a tensor that is no DTensor, which torch.compile(model) cannot "
@@ -144,14 +144,6 @@ def note_writes(weights: Iterable[Any]) -> None:
         if isinstance(one, DTensor) and not one.is_inference() and one._version != getattr(one, "_noted", 0):
             increment_version(one._local_tensor)
             one._noted = one._version  # type: ignore[attr-defined]
-
-
-def _shares_in(values: Iterable[Any]) -> Iterator[Any]:
-    for one in values:
-        if isinstance(one, ShareTensor):
-            yield one
-        elif isinstance(one, (list, tuple)):
-            yield from _shares_in(one)
 
 
 def _by_mesh(func: Any, args: Any, kwargs: Any) -> Any:
