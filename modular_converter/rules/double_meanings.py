@@ -304,3 +304,22 @@ def entered_above(location: Location, user: str, table: str, entry: str, found: 
         f"the generated `{user}` would find `{entry}` of {found} in `{table}`, where it is entered only further down",
         help=f"Read `{table}` in a method, or write `{user}` out in the modular file without it.",
     )
+
+
+HELD_TWICE = Rule(
+    "MC341",
+    "object-held-twice",
+    "two generated files hold an object each, though code fills it, counts it up, or asks for that very object",
+)
+
+
+def held_twice(location: Location, name: str, user: str, files: Sequence[str], is_same: bool) -> Finding:
+    """`user` changes the object `name`, or asks whether another one is it (`is_same`); each of `files` has its own."""
+    use = (
+        f"asks whether something is the `{name}` of its file" if is_same else f"changes the `{name}` of its file alone"
+    )
+    return HELD_TWICE.finding(
+        location,
+        f"the generated `{user}` {use}: {' and '.join(files)} hold one each",
+        help=f"Make `{name}` an attribute of a class, which one file takes from the other, or move it into a module of its own.",
+    )

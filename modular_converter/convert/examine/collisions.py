@@ -5,7 +5,7 @@ than the model's reads may have had another meaning than the model's name: a str
 gets, bytes, a method of an object that need not be the model's (`x.clip(0, 1)` in a model that sets `self.clip`).
 
 And what is one class with inheritance may be two: a neighbour's class that a generated file imports for the child's code,
-and also holds as a copy for inherited code; an heir, whose instances are no instances of its parent.
+and also holds as a copy for inherited code; an heir, whose instances are no instances of its parent. An object that code fills is two where two generated files hold it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import NamedTuple
 from modular_converter.convert.examine.faults import compile_error, globals_read, top_level_names
 from modular_converter.convert.examine.finished import FinishedConversion
 from modular_converter.convert.examine.meanings import Change, find_changes
+from modular_converter.convert.examine.top_level import filled_by
 from modular_converter.convert.inherit.rename_neighbours import OwnModels, RenamedNeighbour, is_outside, words_outside
 from modular_converter.convert.inline.collect import EmittedDefinition
 from modular_converter.convert.source.library import Library
@@ -44,6 +45,7 @@ def report_changed_meanings(finished: FinishedConversion) -> list[Finding]:
         *_not_imported(finished),
         *_copied_classes(finished),
         *_lost_parents(finished),
+        *_held_twice(finished),
         *_name_collisions(finished, derived),
         *_renamed_words(finished, derived),
     ]
@@ -229,6 +231,39 @@ def _is_of_model(call: ast.expr, module: Module) -> bool:
         return True
     defines = re.compile(rf"^[ \t]+(?:async )?def {re.escape(function.attr)}\b", re.MULTILINE)
     return any(defines.search(one.text) for one in module.statements)
+
+
+def _held_twice(finished: FinishedConversion) -> Iterator[Finding]:
+    """The objects that several generated files hold, though a definition changes one of them later or looks for that very one."""
+    files: dict[str, list[str]] = {}
+    for file in finished.files:
+        for name in file.definitions:
+            files.setdefault(name, []).append(file.name)
+    twice = frozenset(name for name, of in files.items() if len(of) > 1)
+    told = set[str]()
+    for one in finished.definitions if twice else ():
+        holders = (twice if one.role is Role.FUNCTION else twice - {one.name}) - told
+        if holders.isdisjoint({*one.uses, one.name}):
+            continue
+        body = parse(one.text).body
+        changed = filled_by(body, one.bindings, holders, {}, {})
+        changed |= {name for name in holders if any(path.startswith(f"{name}.") for path in one.bindings.bound_paths)}
+        for name in sorted(changed | (holders & _compared_as_objects(body))):
+            told.add(name)
+            is_same = name not in changed
+            yield double_meanings.held_twice(finished.at(name), name, one.name, files[name], is_same=is_same)
+
+
+def _compared_as_objects(nodes: Sequence[ast.AST]) -> set[str]:
+    """The names beside `is` and `is not`."""
+    compared = [node for node in walk(*nodes) if isinstance(node, ast.Compare)]
+    sides = (
+        side
+        for node in compared
+        if {ast.Is, ast.IsNot} & {*map(type, node.ops)}
+        for side in (node.left, *node.comparators)
+    )
+    return {side.id for side in sides if isinstance(side, ast.Name)}
 
 
 def _name_collisions(finished: FinishedConversion, derived: Iterable[_DerivedDefinition]) -> Iterator[Finding]:

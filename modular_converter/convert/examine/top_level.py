@@ -148,7 +148,7 @@ class Filling:
             for one in functions:
                 if self._filled.search(one.text) or not one.uses.isdisjoint(found.keys() | given.keys()):
                     body = parse(one.text).body
-                    found[one.name] = _filled_by(body, bindings_of(*body), holders, found, given)
+                    found[one.name] = filled_by(body, bindings_of(*body), holders, found, given)
         self._functions = {new: names for name, names in found.items() if names for new in (name, rename(name))}
         self._found: dict[str, Sequence[Set[str]]] = {}
 
@@ -167,7 +167,7 @@ class Filling:
                     yield found
 
 
-def _filled_by(
+def filled_by(
     parts: Sequence[ast.AST],
     scope: Bindings,
     holders: Set[str],

@@ -211,6 +211,11 @@ WORDED = [
         "`old_x` of `.o` is renamed to `new_x`",
         "Write the code",
     ),
+    (
+        double_meanings.held_twice(AT, "SEEN", "X", ("a.py", "b.py"), is_same=False),
+        "`X` changes the `SEEN` of its file alone: a.py and b.py hold one each",
+        "an attribute of a class",
+    ),
     (double_meanings.redefined(AT, "X", "f", "a.py:1", "a.py:2"), "`X` would use `f` of a.py:2", "different names"),
     (
         double_meanings.entered_above(AT, "X", "TABLE", "f", "a.py:2"),

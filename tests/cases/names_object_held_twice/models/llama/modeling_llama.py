@@ -1,0 +1,3 @@
+class LlamaModel:
+    def __init__(self, config):
+        self.size = config.size
