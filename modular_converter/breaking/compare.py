@@ -80,6 +80,9 @@ def _file(model: str, old: FileFacts, new: FileFacts | None, whole: ModelFacts) 
         after = (new.classes.get(name) if new is not None else None) or moved.get(name)
         if after is not None:
             yield from _class(model, before, after)
+        elif name in elsewhere:  # made by a call, say: `Net = wrap(_Net)`
+            place = CodePlace(new.path, new.line) if new is not None else CodePlace(whole.init, 1)
+            yield ModelChange("state-not-known", model, place, f"what `{name}` is now is not known", name)
 
 
 def _class(model: str, old: PublicClass, new: PublicClass) -> Iterator[ModelChange]:

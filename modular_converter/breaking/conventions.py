@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import functools
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -45,6 +46,8 @@ LEAVE_CLASSES = frozenset(
     {"dataclass", "dataclass_transform", "strict", "final", "runtime_checkable", "total_ordering"}
 )
 """Decorators of other packages that leave `__init__` to the class, or make one of its fields."""
+NOTES_CLASSES = re.compile(r"_?register\w*|add|add_safe_globals|append|extend|insert|print")
+"""Names of functions that only note the classes which they are given."""
 SUB_CONFIGS = "sub_configs_defaults"
 BACKBONE = "backbone_config"
 """The setting whose type decides even where a class is named."""
@@ -113,10 +116,9 @@ class LibraryInterpreter(StatementInterpreter):
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
                 if is_own and node.targets[0].attr in EXCHANGED:
                     self.body([node], frame)
-            elif isinstance(value, ast.Call) and (is_own or isinstance(node, ast.Expr)):
-                if any(isinstance(one, ast.Name) and one.id == cls.name for one in value.args):
-                    yield from self._wrapped(cls, value, frame, is_call=True, must_return=is_own)
-            elif any(isinstance(one, ast.Name) and one.id == cls.name for one in walk(node)):
+            elif isinstance(value, ast.Call) and (is_own or isinstance(node, ast.Expr)) and _is_named(cls, node):
+                yield from self._wrapped(cls, value, frame, is_call=True, must_return=is_own)
+            elif _is_named(cls, node):
                 yield ast.unparse(node)
 
     def _wrapped(
@@ -124,17 +126,20 @@ class LibraryInterpreter(StatementInterpreter):
     ) -> Iterator[str]:
         """Follow a decorator, or a call that is given the class."""
         called = node.func if isinstance(node, ast.Call) else node
-        function = self.evaluate(called, frame)
-        if isinstance(function, External) and (not must_return or function.short_name in LEAVE_CLASSES):
-            return
-        if isinstance(function, FunctionValue) and not self.names.exchanges(function):
-            return
-        if isinstance(function, Expression) and self.names.leaves_classes(cls.path, dotted(called)):
+        function, name = self.evaluate(called, frame), dotted(called).rpartition(".")[2]
+        if isinstance(function, FunctionValue):
+            if not self.names.exchanges(function):
+                return
+        elif (
+            name in LEAVE_CLASSES
+            or (not must_return and NOTES_CLASSES.fullmatch(name))
+            or (isinstance(function, Expression) and self.names.leaves_classes(cls.path, dotted(called)))
+        ):
             return
         made = self.evaluate(node, frame)
         if not is_call:
             made = self.call(made, [cls], {}, ast.unparse(node))
-        if must_return and made is not cls:
+        if (made is not cls) if must_return else not (isinstance(function, FunctionValue) or _is_plain_setattr(node)):
             yield ast.unparse(node) + (ast.unparse(function.node) if isinstance(function, FunctionValue) else "")  # type: ignore[arg-type]
 
     # configurations
@@ -380,6 +385,19 @@ class LibraryInterpreter(StatementInterpreter):
                 if found is not None and found.path == path:
                     return found
         return None
+
+
+def _is_named(cls: ClassValue, node: ast.AST) -> bool:
+    return any(isinstance(one, ast.Name) and one.id == cls.name for one in walk(node))
+
+
+def _is_plain_setattr(node: ast.expr) -> bool:
+    """Whether this is a `setattr` of an attribute that the text names, which is followed."""
+    return (
+        isinstance(node, ast.Call)
+        and dotted(node.func) == "setattr"
+        and all(isinstance(one, ast.Constant) for one in node.args[1:2])
+    )
 
 
 def default_of(node: ast.expr) -> ast.expr:

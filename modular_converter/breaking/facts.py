@@ -113,7 +113,7 @@ class PublicClass:
     documented: Mapping[str, int]
     """The arguments that its docstring and those of its public methods tell of, with their lines."""
     state: Node | None = None
-    """Of a model: what its state dict holds."""
+    """Of a module: what its state dict holds."""
 
     @property
     def aliases(self) -> dict[str, str]:
@@ -264,7 +264,7 @@ class _Reader:
                 )
         if (made := _of_dataclass(ancestors)) is not None:
             whole = whole._replace(methods={**whole.methods, "__init__": made})
-        is_model = any(one.short_name == self._run.names.library.settings.model_base for one in ancestors[1:])
+        is_module = ancestors.is_module or self._is_model(ancestors)
         return PublicClass(
             cls.name,
             CodePlace(cls.path, cls.line, cls.name),
@@ -274,8 +274,12 @@ class _Reader:
             whole.fields if ancestors.is_configuration else {},
             whole.variables,
             dict(_documented(cls, cls.above)),
-            self._state(cls, ancestors) if is_model else None,
+            self._state(cls, ancestors) if is_module else None,
         )
+
+    def _is_model(self, ancestors: Sequence[ClassValue | External]) -> bool:
+        """Whether a class lies below the base of all models, which gets a configuration."""
+        return any(one.short_name == self._run.names.library.settings.model_base for one in ancestors[1:])
 
     def _own(self, cls: ClassValue) -> _Own:
         run = _another(self._run)  # whose reads are all noted
@@ -292,7 +296,8 @@ class _Reader:
         before, place = self._run.lasting_writes, CodePlace(cls.path, cls.line, cls.name)
         try:
             with budget():
-                made = self._run.instantiate(cls, [self._config(ancestors)], {})
+                config = self._config(ancestors)
+                made = self._run.instantiate(cls, [config] if config is not None else [], {})
                 if self._run.lasting_writes != before:
                     self._configs.clear()
                 return self._states.node(made, place)
@@ -301,8 +306,10 @@ class _Reader:
             self._configs.clear()
             return unknown_node(place, [one.source for one in ancestors if isinstance(one, ClassValue)])
 
-    def _config(self, ancestors: Sequence[ClassValue | External]) -> Value:
-        """The configuration of a model with its defaults, by `config: …` or `config_class = …` of its classes."""
+    def _config(self, ancestors: Sequence[ClassValue | External]) -> Value | None:
+        """The configuration of a model with its defaults, by `config: …` or `config_class = …` of its classes. None for a
+        module that is made of whatever its parameters say.
+        """
         for cls in ancestors:
             if not isinstance(cls, ClassValue):
                 continue
@@ -317,7 +324,7 @@ class _Reader:
                     if found not in self._configs:
                         self._configs[found] = self._run.instantiate(found, [], {}, "config")
                     return self._configs[found]
-        return Expression("config")
+        return Expression("config") if self._is_model(ancestors) else None
 
 
 def _another(run: Interpreter) -> Interpreter:

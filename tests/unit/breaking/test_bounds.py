@@ -156,6 +156,14 @@ CHANGES: dict[str, tuple[str, str, str, set[str], list[str]]] = {
     "an exchanged method": ("", "Block.__init__ = init", SET, {"block.other.weight"}, []),
     "an exchanged method on a condition": ("", "if flag:\n    Block.__init__ = init", SET, OWN, ["block.*"]),
     "another package": ("", "Block = torch.wrapped(Block)", SET, OWN, ["block.*"]),
+    "a call of another package": ("", "torch.wrapped(Block)", SET, OWN, ["block.*"]),
+    "a call of another package by name": ("", "torch.wrapped(cls=Block)", SET, OWN, ["block.*"]),
+    "a call that nobody knows": ("", "missing(Block)", SET, OWN, ["block.*"]),
+    "a call that only notes it": ("", "torch.serialization.add_safe_globals([Block])", SET, OWN, []),
+    "a list that notes it": ("", "BLOCKS.append(Block)", SET, OWN, []),
+    "a setattr": ("", 'setattr(Block, "__init__", init)', SET, {"block.other.weight"}, []),
+    "a setattr of another attribute": ("", 'setattr(Block, "word", 1)', SET, OWN, []),
+    "a setattr that nothing tells": ("", "setattr(Block, word(), init)", SET, OWN, ["block.*"]),
     "another attribute": ("", "Block.word = 1", SET, OWN, []),
 }
 
