@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence, Set
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import ClassFinding, Finding, Location, Rule
-from modular_converter.model.bindings import attributes_set
-from modular_converter.model.class_blocks import Member
-from modular_converter.model.nodes import decorators_of, is_super, walk
+from modular_converter.model.bindings import attributes_set, parameters_of
+from modular_converter.model.class_blocks import Member, class_node
+from modular_converter.model.nodes import decorators_of, is_super, parse, walk
 from modular_converter.rules._words import Obstacle, not_mergeable
 
 
@@ -154,15 +154,26 @@ def _looks_at_classes(classes: TwoClasses) -> Iterator[Obstacle]:
 
 
 def check_parent_as_class(facts: Facts) -> Iterator[Finding]:
-    """Find bases in the generated file that inspect the class which inherits from them."""
-    looking = [name for name, one in facts.generated.items() if one.is_class and _may_look(one.text)]
+    """Find bases and decorators in the generated file that inspect the class which they are the bases or decorators of."""
+    looking = [name for name, one in facts.generated.items() if _may_look(one.text)]
     for heir, _ in facts.heirs if looking else ():
+        above_class = decorators_of(class_node(facts.generated[heir.name].text))
+        for decorator in (one for one in above_class if one in looking):
+            for name, reason in sorted(_looks_at_decorated(facts.generated[decorator].text)):
+                cure = f"Write all members that it shall see into your class, or `{decorator}` without `{name}`."
+                yield not_mergeable(PARENT_AS_CLASS, facts.at_class(heir), decorator, reason, cure)
         for above in itertools.islice(facts.lineage(heir.name), 1, None):
             for node in above.node.body if above.node.name in looking else ():
                 for name, reason in _looked_at(node, ast.unparse(node), ""):
                     method = getattr(node, "name", name)
                     cure = f"Write `{method}` in your class without `{name}`."
                     yield not_mergeable(PARENT_AS_CLASS, facts.at_class(heir), method, reason, cure)
+
+
+def _looks_at_decorated(text: str) -> set[tuple[str, str]]:
+    """What a decorator, or a function within it, inspects of the class that it gets."""
+    functions = (one for one in walk(parse(text)) if isinstance(one, ast.FunctionDef))
+    return {found for one in functions for name in parameters_of(one) for found in _looked_at(one, text, name)}
 
 
 def _may_look(text: str) -> bool:

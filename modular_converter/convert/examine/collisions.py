@@ -240,6 +240,7 @@ def _held_twice(finished: FinishedConversion) -> Iterator[Finding]:
         for name in file.definitions:
             files.setdefault(name, []).append(file.name)
     twice = frozenset(name for name, of in files.items() if len(of) > 1)
+    classes = {one.name for one in finished.definitions if one.role is Role.CLASS}
     told = set[str]()
     for one in finished.definitions if twice else ():
         holders = (twice if one.role is Role.FUNCTION else twice - {one.name}) - told
@@ -248,7 +249,8 @@ def _held_twice(finished: FinishedConversion) -> Iterator[Finding]:
         body = parse(one.text).body
         changed = filled_by(body, one.bindings, holders, {}, {})
         changed |= {name for name in holders if any(path.startswith(f"{name}.") for path in one.bindings.bound_paths)}
-        for name in sorted(changed | (holders & _compared_as_objects(body))):
+        looked_for = _compared_as_objects(body) | {name for name in classes & holders if _tests_for(one.text, name)}
+        for name in sorted(changed | (holders & looked_for)):
             told.add(name)
             is_same = name not in changed
             yield double_meanings.held_twice(finished.at(name), name, one.name, files[name], is_same=is_same)
@@ -257,13 +259,8 @@ def _held_twice(finished: FinishedConversion) -> Iterator[Finding]:
 def _compared_as_objects(nodes: Sequence[ast.AST]) -> set[str]:
     """The names beside `is` and `is not`."""
     compared = [node for node in walk(*nodes) if isinstance(node, ast.Compare)]
-    sides = (
-        side
-        for node in compared
-        if {ast.Is, ast.IsNot} & {*map(type, node.ops)}
-        for side in (node.left, *node.comparators)
-    )
-    return {side.id for side in sides if isinstance(side, ast.Name)}
+    objects = (node for node in compared if {ast.Is, ast.IsNot} & {*map(type, node.ops)})
+    return {side.id for node in objects for side in (node.left, *node.comparators) if isinstance(side, ast.Name)}
 
 
 def _name_collisions(finished: FinishedConversion, derived: Iterable[_DerivedDefinition]) -> Iterator[Finding]:
