@@ -35,6 +35,8 @@ NAMES = PrivateNames(
         "TorchDispatchMode": "torch.utils._python_dispatch:TorchDispatchMode",
         "TracingContext": "torch._guards:TracingContext",
         "TrainingState": "torch.distributed.fsdp._fully_shard._fsdp_common:TrainingState",
+        "backward_hooks_of_all": "torch.nn.modules.module:_global_backward_hooks",
+        "backward_pre_hooks_of_all": "torch.nn.modules.module:_global_backward_pre_hooks",
         "call_impl": "torch.nn:Module._call_impl",
         "current_graph_task_id": "torch._C:_current_graph_task_id",
         "default_store": "torch.distributed.distributed_c10d:_get_default_store",

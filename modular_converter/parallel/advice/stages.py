@@ -186,6 +186,10 @@ def footprint(subject: ModelInQuestion, setting: LayoutSetting, device: Device) 
             raise AdviceError(f"{setting.rows} rows do not divide into {number} {parts}")
     if layout.pp > 1 and setting.accumulate > 1:
         raise AdviceError(f"stages have micro-batches in place of several forwards a step; this layout is {layout}")
+    if layout.pp == 1 and setting.chunks > 1:
+        raise AdviceError(f"{setting.chunks} micro-batches need a layout with pp, such as pp2; this one is {layout}")
+    if setting.offload and not setting.spreads:
+        raise AdviceError(f"weights on the host need a layout with data ranks, such as fsdp2; this one is {layout}")
     if setting.sequence_parallel and (layout.tp == 1 or layout.pp > 1):
         raise AdviceError(
             f"parts of a sequence need a layout with tp and without pp, such as tp2; this one is {layout}"

@@ -13,6 +13,7 @@ import click
 from modular_converter.parallel.commands.common import (
     overrides_of,
     quiet_library,
+    refuse_without_effect,
     reports_errors,
     set_option,
     write_text,
@@ -28,6 +29,19 @@ if TYPE_CHECKING:
 
 COUNT = click.IntRange(1)
 TYPES = click.Choice(["bfloat16", "float16", "float32"])
+
+
+_OF_TRAINING = ("optimizer", "recompute", "keep_gathered", "accumulate")
+
+
+def _refuse_mixed_questions(infer: bool) -> None:
+    """Raise ``click.UsageError`` for options of training beside ``--infer``, and for those of answers without it."""
+    if infer:
+        refuse_without_effect(
+            _OF_TRAINING, "this is about training, and --infer asks for answers: leave one of them out"
+        )
+    else:
+        refuse_without_effect(["tokens"], "these are tokens of an answer: give --infer, too, or leave it out")
 
 
 def _shared(command: Callable[..., None]) -> Callable[..., None]:
@@ -89,6 +103,7 @@ def memory_command(model: str, **options: Any) -> None:
     )
     from modular_converter.parallel.advice.stages import footprint
 
+    _refuse_mixed_questions(options["infer"])
     setting = _setting(options)
     device = cluster_of(options["devices"], options["cluster"]).device
     subject = subject_asked(model, options)
@@ -188,6 +203,9 @@ def advise_command(model: str | None, **options: Any) -> None:
         raise click.UsageError("name a MODEL, or measure this machine with --calibrate FILE")
     if options["calibrate"] is not None and (options["devices"] or options["cluster"]):
         raise click.UsageError("--calibrate is about this machine: give it without --devices and --cluster")
+    if options["calibrate"] is None:
+        refuse_without_effect(["processes"], "these measure with --calibrate FILE: give it, too, or leave this out")
+    _refuse_mixed_questions(options["infer"])
     cluster = cluster_asked(options)
     if model is None:
         return

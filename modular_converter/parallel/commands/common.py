@@ -8,10 +8,11 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 import click
+from click.core import ParameterSource
 
 from modular_converter.commands.options import progress
 from modular_converter.parallel.errors import LIBRARIES, MissingLibraryError, PlanError
@@ -43,6 +44,18 @@ def reports_errors(command: Callable[P, None]) -> Callable[P, None]:
             sys.exit(2)
 
     return run
+
+
+def refuse_without_effect(names: Iterable[str], reason: str) -> None:
+    """Raise ``click.UsageError`` if options of the running command, by the names of their values, are on its command line."""
+    context = click.get_current_context()
+    idle = [
+        "/".join(one.opts)
+        for one in context.command.params
+        if one.name in names and context.get_parameter_source(one.name) is ParameterSource.COMMANDLINE
+    ]
+    if idle:
+        raise click.UsageError(f"{', '.join(idle)}: {reason}")
 
 
 def write_text(path: str, text: str) -> None:

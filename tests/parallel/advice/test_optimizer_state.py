@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 import torch
+from click import Command
 from click.testing import CliRunner
 
 from modular_converter.parallel.advice.memory import (
@@ -17,13 +18,14 @@ from modular_converter.parallel.advice.memory import (
     trained_weights,
 )
 from modular_converter.parallel.advice.subject import model_in_question
-from modular_converter.parallel.commands.advise import advise_command
+from modular_converter.parallel.commands.advise import advise_command, memory_command
 from modular_converter.parallel.costs import CountRequest
 from modular_converter.parallel.errors import AdviceError
 from modular_converter.parallel.layout import Layout
 from modular_converter.parallel.tiny.build import build, target_of
 
 
+SMALL = ["--devices", "H100-80GB", "--set", "n_layer=1", "--set", "n_embd=16", "--set", "n_head=2", "--sequence", "8"]
 TYPES = ["llama", "gpt2", "mixtral", "t5", "bert", "mamba", "vit", "albert", "whisper", "deepseek_v3"]
 
 
@@ -88,3 +90,21 @@ def test_advice_for_an_unknown_optimizer_is_an_error_and_no_table() -> None:
     assert done.exit_code == 2
     assert "unknown optimizer 'adam'; known: adamw" in done.output
     assert "fits" not in done.output
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "told"),
+    [
+        (advise_command, "--train sgd --infer", "--train: this is about training, and --infer asks for answers"),
+        (advise_command, "--tokens 8", "--tokens: these are tokens of an answer: give --infer"),
+        (advise_command, "--processes 2", "--processes: these measure with --calibrate FILE"),
+        (memory_command, "--recompute --accumulate 2 --infer", "--recompute, --accumulate: this is about training"),
+        (memory_command, "--train sgd --infer", "--optimizer/--train: this is about training"),
+        (memory_command, "--layout ddp2 --chunks 2", "2 micro-batches need a layout with pp, such as pp2"),
+        (memory_command, "--layout tp2 --offload", "weights on the host need a layout with data ranks"),
+    ],
+)
+def test_an_option_without_effect_is_an_error_that_names_it(command: Command, words: str, told: str) -> None:
+    done = CliRunner().invoke(command, ["gpt2", *SMALL, *words.split()], terminal_width=300)
+    assert done.exit_code == 2
+    assert told in " ".join(done.output.split())

@@ -17,6 +17,8 @@ import torch
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.torch_private import (
     DeviceContext,
+    backward_hooks_of_all,
+    backward_pre_hooks_of_all,
     dispatch_modes,
     forward_hooks_of_all,
     forward_pre_hooks_of_all,
@@ -77,12 +79,12 @@ def apply_changes(model: Any, copies: list[tuple[Any, Any]], changes: list[Chang
                     target[name] = values[name]
 
 
-_HOOKS_OF_ALL = (forward_hooks_of_all, forward_pre_hooks_of_all)
+HOOKS_OF_ALL = (forward_hooks_of_all, forward_pre_hooks_of_all, backward_hooks_of_all, backward_pre_hooks_of_all)
 
 
 def refuse_modes(device: torch.device) -> None:
     """Raise ``ApplyError`` for a mode or hook of torch that would see nothing of what other processes compute."""
-    if any(_HOOKS_OF_ALL):
+    if any(HOOKS_OF_ALL):
         raise ApplyError(
             f"the model's modules run on ranks ({device}), which a hook of all modules (register_module_forward_hook and the "
             "like) does not reach; remove it, or put a hook on the model itself"

@@ -17,10 +17,11 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
-from modular_converter.parallel.engine.base.settings import pickled, settings_changes, settings_of
+from modular_converter.parallel.engine.base.settings import HOOKS_OF_ALL, pickled, settings_changes, settings_of
 from modular_converter.parallel.engine.base.weights_there import stored_there
 from modular_converter.parallel.engine.group.cache_shares import CacheShares
 from modular_converter.parallel.engine.group.kept_gathered import WATCHED, end_broken, keeps_gathered
+from modular_converter.parallel.engine.group.parts_of_batch import PartsOfBatch
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid, refuse_sparse, refuse_tables
 from modular_converter.parallel.engine.group.same_calls import (
     CALLS,
@@ -48,7 +49,7 @@ from modular_converter.parallel.torch_switches import TorchSwitches
 
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 _VERSION = attrgetter("_version")
-_OURS = ("transformers.", "modular_converter.", "torch.distributed.")
+_OURS = ("transformers.", "modular_converter.", "torch.distributed.", "torch.utils.")
 
 
 def modules_with_shares(model: torch.nn.Module) -> dict[str, bool]:
@@ -110,6 +111,7 @@ class SameParts:
         ]
         self.blocks = [model.get_submodule(path) for path in shared if not shared[path]]
         self.hooked = [_callers(one) for _, one in self.hooks]
+        self.hooks_of_all = HOOKS_OF_ALL if any(shared.values()) else ()
         self.counts, self.values = list(map(len, self.dicts)), self._now()
         self._look_for_weights()
 
@@ -136,6 +138,11 @@ class SameParts:
                 raise ApplyError(
                     f"{path} has a hook, which would get this process's share: put it on a module around it"
                 )
+        if any(self.hooks_of_all) and any(map(_callers, self.hooks_of_all)):
+            raise ApplyError(
+                "a hook of all modules (register_module_forward_hook and the like) would get this process's shares: remove it, and "
+                "put hooks on the modules that you look at"
+            )
         for block in self.blocks:
             if (
                 block._forward_hooks
@@ -249,6 +256,7 @@ class SameSettings:
         shared = [(path, model.get_submodule(path)) for path in modules_with_shares(model)]
         tables = [module for module in model.modules() if isinstance(module, torch.nn.Embedding)]
         self.spread = grid.data is not None
+        self.batch = PartsOfBatch(model, grid) if grid.layout.data > 1 else None
         self.tables = tables
         self.stored = StoredShares(shared if grid.group.size > 1 else [], grid.group)
         self.switches, self.settings = _switches(), _settings(model)
@@ -272,7 +280,9 @@ class SameSettings:
             self._begin(model, method, partial(self.marks.of, method, args, kwargs))
             self.inside = True
             with together([self.calls]), self._gathering():
-                yield as_it_is if self.caches is None else partial(self.caches.show, given=caches)
+                yield partial(self._shown, args, kwargs, caches)
+                if self.batch is not None and torch.is_grad_enabled():
+                    self.batch.refuse_written()
         except BaseException:
             end_broken(model)
             raise
@@ -283,6 +293,12 @@ class SameSettings:
                 if self.spread:
                     self._free(model)
             self.stored.show(changed)
+
+    def _shown(self, args: Any, kwargs: Any, caches: Any, result: Any) -> Any:
+        """What the caller gets of a call's result."""
+        if self.batch is not None and torch.is_grad_enabled():
+            self.batch.weigh(result, args, kwargs)
+        return result if self.caches is None else self.caches.show(result, given=caches)
 
     def _gathering(self) -> contextlib.AbstractContextManager[Any]:
         """The block of a forward: tensors that ``fully_shard`` makes once and fills in each forward are no inference tensors."""

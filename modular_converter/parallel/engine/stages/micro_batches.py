@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.choice.skeleton import META, on_meta
+from modular_converter.parallel.engine.group.parts_of_batch import label_counts
 from modular_converter.parallel.errors import ApplyError, one_line
 from modular_converter.parallel.tiny.arguments import CACHES
 from modular_converter.parallel.tiny.inputs import examples_of
@@ -17,8 +18,6 @@ from modular_converter.parallel.tiny.inputs import examples_of
 
 # Results of all layers: a step does not return them, and a loss made of them is no mean over micro-batches.
 _OF_ALL_LAYERS = ("output_attentions", "output_hidden_states", "output_router_logits")
-# The label that a loss ignores, in transformers and in `torch.nn.functional.cross_entropy`.
-_IGNORED = -100
 # Inputs whose first dimension is the rows, by transformers' documentation. Runs without data do not show it for masks.
 _ROWS_FIRST = (
     "attention_mask",
@@ -182,10 +181,8 @@ def refuse_unequal_labels(batch: Batch, chunks: int) -> None:
         labels = batch.inputs.get(name)
         if labels is None or labels.is_floating_point():
             continue
-        # Causal models ignore the first label of each row.
-        for counted in (labels, labels[:, 1:]) if labels.dim() == 2 else (labels,):
-            counts = {int((part != _IGNORED).sum()) for part in counted.chunk(chunks)}
-            if len(counts) > 1:
+        for counts in torch.stack([label_counts(part) for part in labels.chunk(chunks)]).T.tolist():
+            if len({*counts}) > 1:
                 raise ApplyError(
                     f"micro-batches have {min(counts)} to {max(counts)} labels that count, so the mean of their losses is "
                     "not the loss of the batch: give loss= with a sum over your own weights, or chunks=1"

@@ -17,6 +17,7 @@ from modular_converter.parallel.choice.small_instances import small_instance, sm
 from modular_converter.parallel.engine.group.agreed_plan import from_first_process, refuse_other_weights
 from modular_converter.parallel.engine.group.gradients import norm_of, scale_gradients
 from modular_converter.parallel.engine.group.other_stages import of_other_stage
+from modular_converter.parallel.engine.group.parts_of_batch import WrittenBuffers
 from modular_converter.parallel.engine.group.process_grid import join_group
 from modular_converter.parallel.engine.group.same_calls import CallsOfAll, Marks, called_by_all, together
 from modular_converter.parallel.engine.group.spread import Spread
@@ -32,6 +33,7 @@ from modular_converter.parallel.engine.stages.micro_batches import (
     refuse_unequal_labels,
     refuse_what_a_step_lacks,
 )
+from modular_converter.parallel.engine.stages.own_loss import Loss, LossOfRows
 from modular_converter.parallel.engine.stages.scheduled_stage import (
     ActionClock,
     ClockedStage,
@@ -162,7 +164,6 @@ def agreed_pipeline_plan(model: Any, given: PipelinePlan | None, group: ProcessG
     return PipelinePlan.parse(text)
 
 
-Loss = Callable[[Any, torch.Tensor], torch.Tensor]
 _NO_STAGES = "stages need a PipelinePlan, such as modular_converter.parallel.derive_pipeline(module, inputs) makes"
 
 
@@ -212,7 +213,8 @@ class Pipeline(StageWeights):
             remember_examples(model, inputs_by_name(model, example_inputs))
         self._place = join_group(device)
         own_group: Any = dist.group.WORLD if group is None else group
-        self._group, self._loss, self._chunks = own_group, loss, chunks
+        self._group, self._chunks = own_group, chunks
+        self._loss = None if loss is None else LossOfRows(loss, chunks)
         self._everyone, self._part = self._everyone_of(own_group)
         self._marks, self._errors = Marks(), FirstError(self._everyone.size == dist.get_world_size(own_group))
         self._calls, self._settings = CallsOfAll(dist.get_process_group_ranks(self._everyone.group)), dict[str, str]()
@@ -252,6 +254,7 @@ class Pipeline(StageWeights):
             for name, one in self._shapes.named_parameters()
         }
         self._shared = shared_weights(self._own, own_group, self._place)
+        self._written = WrittenBuffers(pair for one in self.stages.values() for pair in one.model.named_modules())
         PATCHES.enter(self)
 
     def _check_stages(self) -> None:
@@ -324,11 +327,25 @@ class Pipeline(StageWeights):
             goal = (batch.inputs["labels"] if target is None else target).to(self._place)
             scheduled = self._scheduled(batch, trains=True)
             given = None if self._last_stage is None else losses
+            if self._loss is not None:
+                self._loss.begin(goal)
             with summed_gradients(self._shared):
                 scheduled.step(micro_batch=torch.arange(self._chunks), losses=given, return_outputs=False, target=goal)
                 total = self._everywhere(losses)  # which a process that has ended cannot join
-                self._calls.ended(self._errors.error)
+                self._calls.ended(self._errors.error or self._of_written_buffers())
+            if self._loss is not None:
+                self._loss.ended()
             return total
+
+    def _of_written_buffers(self) -> ApplyError | None:
+        """The error of a step whose micro-batches have written buffers, one after the other."""
+        written = self._written.since()
+        if not written or self._chunks == 1:
+            return None
+        return ApplyError(
+            f"forwards wrote {next(iter(written))} once for each micro-batch, from its rows alone, so it is not that of the batch: put "
+            "its module into eval mode, take a norm of each row (LayerNorm, GroupNorm), or give chunks=1"
+        )
 
     def _batch_of_step(self, args: tuple[Any, ...], inputs: dict[str, Any], target: torch.Tensor | None) -> Batch:
         inputs = self._named(args, inputs) if args else inputs
@@ -488,7 +505,7 @@ class Pipeline(StageWeights):
         assert self._last_stage is not None
         try:
             found = self._last_stage.output(output)
-            return (found if self._loss is None else self._loss(found, target)) / self._chunks
+            return found / self._chunks if self._loss is None else self._loss(found, target)
         except Exception as error:  # of the caller's function
             self._errors.error = self._errors.error or error
             parts = output if isinstance(output, (tuple, list)) else [output]

@@ -1,0 +1,46 @@
+"""What processes compute from parts of a batch is that of the whole batch, or an error that says what to write."""
+
+import pytest
+
+
+pytest.importorskip("transformers")
+from tests.parallel.launch import line_of  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def found():
+    return line_of(2, "tests/parallel/parts_script.py")
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "all count",
+        "some count, and how many",
+        "three rows, weighted",
+        "batch norm in eval mode",
+        "counter",
+        "mean",
+        "sum",
+        "sum of labels that count",
+    ],
+)
+def test_parts_give_the_gradient_of_the_whole(found, use):
+    assert isinstance(found[use], float) and found[use] < 1e-5, found[use]
+
+
+@pytest.mark.parametrize(
+    ("use", "words"),
+    [
+        ("some count", "data ranks have 3 to 16 labels that count"),
+        ("three rows", "give the model num_items_in_batch="),
+        ("batch norm", "a forward wrote norm.running_mean from its part of the batch"),
+        ("batch norm in micro-batches", "forwards wrote norm.running_mean once for each micro-batch"),
+        ("mean of labels that count", "rows count otherwise in loss= together than alone"),
+        ("weights of classes", "return a sum over rows, divided by a number of the whole batch"),
+        ("hook of all modules", "register_module_forward_hook and the like) would get this process's shares"),
+        ("comparison of rows", "rows count otherwise in loss= together than alone"),
+    ],
+)
+def test_what_parts_cannot_give_is_an_error(found, use, words):
+    assert words in str(found[use])
