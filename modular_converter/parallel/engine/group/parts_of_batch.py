@@ -74,7 +74,8 @@ class PartsOfBatch:
     def weigh(self, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """After a forward: the backward of its loss is to compare how much this process's labels count with the others."""
         given = {**dict(zip(self.names, args)), **kwargs}
-        labels, loss = given.get("labels"), getattr(result, "loss", None)
+        labels: Any = given.get("labels")
+        loss: Any = getattr(result, "loss", None)
         loss = result[0] if loss is None and isinstance(result, tuple) and result else loss
         if not all(isinstance(one, torch.Tensor) for one in (labels, loss)) or loss.dim() or not loss.requires_grad:
             return

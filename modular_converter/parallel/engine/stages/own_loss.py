@@ -40,11 +40,12 @@ class LossOfRows:
     def __init__(self, loss: Loss, chunks: int) -> None:
         self._loss, self._chunks = loss, chunks
         self._adds: bool | None = None
-        self._looks, self._counts_differ, self._first = chunks > 1, False, None
+        self._looks, self._counts_differ = chunks > 1, False
+        self._first: _Row | None = None
 
     def begin(self, target: torch.Tensor) -> None:
         """Before a step, with the rows of all its micro-batches."""
-        self._first: _Row | None = None
+        self._first = None
         if self._chunks > 1 and not self._counts_differ and not target.is_floating_point():
             counts = torch.stack([label_counts(part) for part in target.chunk(self._chunks)])
             self._counts_differ = bool((counts != counts[:1]).any())
@@ -56,11 +57,11 @@ class LossOfRows:
 
     def __call__(self, output: Any, target: torch.Tensor) -> torch.Tensor:
         """A micro-batch's contribution to the loss of the batch. Raises ``ApplyError`` if there is none."""
+        found = self._loss(output, target)
         if self._looks:
             devices = [target.device] if target.is_cuda else []
             with torch.random.fork_rng(devices), torch.enable_grad():
                 self._look(output, target)
-        found = self._loss(output, target)
         return found if self._adds else found / self._chunks
 
     def _look(self, output: Any, target: torch.Tensor) -> None:
