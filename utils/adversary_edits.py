@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import functools
 import importlib
 import os
 import sys
@@ -54,6 +55,21 @@ MATCH = """match config.hidden_act:
 WHILE = """self.more = nn.ModuleList()
         while len(self.more) < 2:
             self.more.append(nn.Linear(2, 2))"""
+TOP = "def rotate_half(x):"
+MLP = "class LlamaMLP(nn.Module):\n    def __init__(self, config):\n        super().__init__()"
+PRE = "class LlamaPreTrainedModel(PreTrainedModel):\n"
+TOK = "class LlamaForTokenClassification(GenericForTokenClassification, LlamaPreTrainedModel): ..."
+RMS = "self.weight = nn.Parameter(torch.ones(hidden_size))"
+LOGITS = "logits_to_keep: int | torch.Tensor = 0"
+TP = "    pretraining_tp: int | None = 1\n"
+POST = "        super().__post_init__(**kwargs)"
+COUNT = "num_hidden_layers: int = 32"
+
+
+def _after(anchor: str, *lines: str) -> str:
+    return "".join([anchor, *(f"\n        {one}" for one in lines)])
+
+
 EDITS: dict[str, tuple[str, str, str]] = {
     "a rename": (MODELING, "self.o_proj", "self.out_proj"),
     "a bias": (MODELING, GATE, GATE.replace("config.mlp_bias", "True")),
@@ -144,6 +160,83 @@ EDITS: dict[str, tuple[str, str, str]] = {
     "percent in a name": (MODELING, NORM, NORM + '\n        for n in range(2):\n            setattr(self, "part_%d" % n, nn.Linear(2, 2))'),
     "format of a name": (MODELING, NORM, NORM + '\n        for n in range(2):\n            self.add_module("part_{}".format(n), nn.Linear(2, 2))'),
     "a decorator that adds": (MODELING, "class LlamaMLP(nn.Module):", "def with_more(cls):\n    made = cls.__init__\n\n    def init(self, *args, **kwargs):\n        made(self, *args, **kwargs)\n        self.more = nn.Linear(2, 2)\n\n    cls.__init__ = init\n    return cls\n\n\n@with_more\nclass LlamaMLP(nn.Module):"),
+    "a set of names": (MODELING, NORM, _after(NORM, 'for name in sorted({"b", "a"}):', "    self.add_module(name, nn.Linear(2, 2))")),
+    "names by a product": (MODELING, NORM, _after(NORM, "import itertools", 'for one, other in itertools.product("ab", "cd"):', "    setattr(self, one + other, nn.Linear(2, 2))")),
+    "names by enumerate from one": (MODELING, NORM, _after(NORM, 'for n, name in enumerate(["a", "b"], 1):', '    setattr(self, f"{name}{n}", nn.Linear(2, 2))')),
+    "names by items": (MODELING, NORM, _after(NORM, 'for name, size in {"a": 2, "b": 3}.items():', "    setattr(self, name, nn.Linear(size, size))")),
+    "names reversed": (MODELING, NORM, _after(NORM, 'for name in reversed(("a", "b")):', "    setattr(self, name, nn.Linear(2, 2))")),
+    "a name joined": (MODELING, NORM, _after(NORM, 'setattr(self, "_".join(["a", "b"]), nn.Linear(2, 2))')),
+    "a name replaced": (MODELING, NORM, _after(NORM, 'setattr(self, "a-b".replace("-", "_"), nn.Linear(2, 2))')),
+    "a name in upper case": (MODELING, NORM, _after(NORM, 'setattr(self, "abc".upper(), nn.Linear(2, 2))')),
+    "a name sliced": (MODELING, NORM, _after(NORM, 'setattr(self, "abc"[1:], nn.Linear(2, 2))')),
+    "a loop that goes on": (MODELING, NORM, _after(NORM, 'for name in ("a", "b", "c"):', '    if name == "b":', "        continue", "    setattr(self, name, nn.Linear(2, 2))")),
+    "a loop that breaks": (MODELING, NORM, _after(NORM, 'for name in ("a", "b", "c"):', '    if name == "b":', "        break", "    setattr(self, name, nn.Linear(2, 2))")),
+    "a nested dict of modules": (MODELING, NORM, _after(NORM, 'self.parts = nn.ModuleDict({"a": nn.ModuleDict({"b": nn.Linear(2, 2)})})')),
+    "a module dict popped": (MODELING, NORM, _after(NORM, 'self.parts = nn.ModuleDict({"a": nn.Linear(2, 2), "b": nn.Linear(2, 2)})', 'self.parts.pop("a")')),
+    "a module dict without an entry": (MODELING, NORM, _after(NORM, 'self.parts = nn.ModuleDict({"a": nn.Linear(2, 2), "b": nn.Linear(2, 2)})', 'del self.parts["a"]')),
+    "a module dict cleared": (MODELING, NORM, _after(NORM, 'self.parts = nn.ModuleDict({"a": nn.Linear(2, 2)})', "self.parts.clear()")),
+    "a module dict by dict()": (MODELING, NORM, _after(NORM, "self.parts = nn.ModuleDict(dict(a=nn.Linear(2, 2)))")),
+    "a module dict by pairs": (MODELING, NORM, _after(NORM, 'self.parts = nn.ModuleDict([("a", nn.Linear(2, 2))])')),
+    "a parameter dict that grows": (MODELING, NORM, _after(NORM, "self.parts = nn.ParameterDict()", 'self.parts["a"] = nn.Parameter(torch.ones(2))')),
+    "a parameter list that grows": (MODELING, NORM, _after(NORM, "self.parts = nn.ParameterList()", "self.parts.append(nn.Parameter(torch.ones(2)))")),
+    "a list popped": (MODELING, NORM, _after(NORM, "self.parts = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)])", "self.parts.pop(0)")),
+    "a slice of a list": (MODELING, NORM, _after(NORM, "self.parts = nn.ModuleList([nn.Linear(2, 2), nn.LayerNorm(2)])[1:]")),
+    "a sum of lists": (MODELING, NORM, _after(NORM, "self.parts = nn.ModuleList([nn.ReLU()]) + nn.ModuleList([nn.Linear(2, 2)])")),
+    "a sequential that is appended to": (MODELING, NORM, _after(NORM, "self.parts = nn.Sequential(nn.ReLU())", "self.parts.append(nn.Linear(2, 2))")),
+    "a sequential with a named module": (MODELING, NORM, _after(NORM, "self.parts = nn.Sequential()", 'self.parts.add_module("a", nn.Linear(2, 2))')),
+    "a star in a sequential": (MODELING, NORM, _after(NORM, "parts = [nn.Linear(2, 2) for _ in range(2)]", "self.parts = nn.Sequential(*parts, nn.LayerNorm(2))")),
+    "register_module": (MODELING, NORM, _after(NORM, 'self.register_module("a", nn.Linear(2, 2))')),
+    "a buffer that is not kept": (MODELING, NORM, _after(NORM, 'self.register_buffer("a", torch.zeros(2), persistent=False)')),
+    "a buffer made persistent by position": (MODELING, NORM, _after(NORM, 'self.register_buffer("a", torch.zeros(2), False)')),
+    "a buffer that is None": (MODELING, NORM, _after(NORM, 'self.register_buffer("a", None)')),
+    "a buffer that is filled": (MODELING, NORM, _after(NORM, 'self.register_buffer("a", None)', "self.a = torch.zeros(2)")),
+    "a parameter that is None": (MODELING, NORM, _after(NORM, "self.a = nn.Parameter(torch.ones(2))", "self.a = None")),
+    "a plain tensor": (MODELING, NORM, _after(NORM, "self.a = torch.zeros(2)")),
+    "a layer by a setting that is None": (MODELING, NORM, _after(NORM, "if config.head_dim is None:", "    self.a = nn.Linear(2, 2)")),
+    "a layer by a number that is not zero": (MODELING, NORM, _after(NORM, "if config.pretraining_tp:", "    self.a = nn.Linear(2, 2)")),
+    "a layer by a chain of comparisons": (MODELING, NORM, _after(NORM, "if 0 < config.num_hidden_layers <= 64:", "    self.a = nn.Linear(2, 2)")),
+    "a layer by any": (MODELING, NORM, _after(NORM, "if any(n > 30 for n in range(config.num_hidden_layers)):", "    self.a = nn.Linear(2, 2)")),
+    "a layer by isinstance": (MODELING, NORM, _after(NORM, "if isinstance(config.hidden_act, str):", "    self.a = nn.Linear(2, 2)")),
+    "a layer by a private function": (MODELING, TOP, "def _make_norm(config):\n    if config.mlp_bias:\n        return nn.LayerNorm(2)\n    return nn.Identity()\n\n\n" + TOP),
+    "a tied weight of a parameter": (MODELING, HEAD, _after(HEAD, "self.a = nn.Parameter(torch.ones(2))", "self.b = self.a")),
+    "a bias taken away": (MODELING, HEAD, _after(HEAD.replace("bias=False", "bias=True"), "self.lm_head.bias = None")),
+    "keys to ignore": (MODELING, PRE, PRE + '    _keys_to_ignore_on_load_missing = ["lm_head"]\n'),
+    "a mixin behind": (MODELING, MLP, "class Scaled:\n    def __init__(self, *args, **kwargs):\n        super().__init__(*args, **kwargs)\n        self.scale = nn.Parameter(torch.ones(2))\n\n\nclass LlamaMLP(nn.Module, Scaled):\n    def __init__(self, config):\n        super().__init__()"),
+    "an init of a base by its name": (MODELING, MLP, "class Scaled(nn.Module):\n    def __init__(self):\n        nn.Module.__init__(self)\n        self.scale = nn.Parameter(torch.ones(2))\n\n\nclass LlamaMLP(Scaled):\n    def __init__(self, config):\n        Scaled.__init__(self)"),
+    "super with arguments": (MODELING, MLP, MLP.replace("super().__init__()", "super(LlamaMLP, self).__init__()\n        self.scale = nn.Parameter(torch.ones(2))")),
+    "a class that is imported under another name": (MODELING, TOP, "from ..mistral.modeling_mistral import MistralForTokenClassification as Other\n\n\n" + TOP),
+    "a class re-exported from another module": (MODELING, TOK, "from ..mistral.modeling_mistral import MistralForTokenClassification as LlamaForTokenClassification"),
+    "a base of another module": (MODELING, TOK, "from ..mistral.modeling_mistral import MistralForCausalLM\n\n\nclass LlamaForTokenClassification(MistralForCausalLM): ..."),
+    "a class made by type": (MODELING, TOK, 'LlamaForTokenClassification = type("LlamaForTokenClassification", (LlamaForCausalLM,), {})'),
+    "a class of a condition": (MODELING, TOK, "if True:\n    class LlamaForTokenClassification(LlamaForCausalLM): ...\nelse:\n    class LlamaForTokenClassification(LlamaPreTrainedModel): ..."),
+    "a class of a function": (MODELING, TOK, "def _made():\n    class LlamaForTokenClassification(LlamaForCausalLM): ...\n    return LlamaForTokenClassification\n\n\nLlamaForTokenClassification = _made()"),
+    "a class with a metaclass": (MODELING, TOK, "class Meta(type):\n    def __call__(cls, *args, **kwargs):\n        made = super().__call__(*args, **kwargs)\n        made.more = nn.Linear(2, 2)\n        return made\n\n\nclass LlamaForTokenClassification(GenericForTokenClassification, LlamaPreTrainedModel, metaclass=Meta): ..."),
+    "a __new__": (MODELING, MLP, MLP.replace("    def __init__", "    def __new__(cls, config):\n        return nn.Linear(2, 2)\n\n    def __init__")),
+    "a __setattr__": (MODELING, MLP, MLP.replace("    def __init__", "    def __setattr__(self, name, value):\n        super().__setattr__(name.replace('gate', 'door'), value)\n\n    def __init__")),
+    "an __init_subclass__": (MODELING, MLP, "class Named(nn.Module):\n    def __init_subclass__(cls):\n        cls.extra_size = 2\n\n\nclass LlamaMLP(Named):\n    def __init__(self, config):\n        super().__init__()\n        if hasattr(self, 'extra_size'):\n            self.extra = nn.Linear(2, 2)"),
+    "a shape by a tuple": (MODELING, RMS, "self.weight = nn.Parameter(torch.ones((hidden_size, 1)[:1]))"),
+    "a parameter by another maker": (MODELING, RMS, "self.weight = nn.Parameter(torch.empty(hidden_size).fill_(1.0))"),
+    "a parameter with another name": (MODELING, RMS, RMS.replace("weight", "gain")),
+    "a function turned into a method": (MODELING, "    def extra_repr(self):", "    @staticmethod\n    def scaled(x, by=2):\n        return x * by\n\n    def extra_repr(self):"),
+    "a static method of a model": (MODELING, "class LlamaForCausalLM(LlamaPreTrainedModel, GenerationMixin):\n", "class LlamaForCausalLM(LlamaPreTrainedModel, GenerationMixin):\n    @staticmethod\n    def scaled(x, by=2):\n        return x * by\n\n"),
+    "a method that is another one's name": (MODELING, "class LlamaForCausalLM(LlamaPreTrainedModel, GenerationMixin):\n", "class LlamaForCausalLM(LlamaPreTrainedModel, GenerationMixin):\n    def scaled(self, x, by=2):\n        return x * by\n\n    also_scaled = scaled\n"),
+    "keyword only with defaults": (MODELING, LOGITS, "*,\n        " + LOGITS),
+    "a positional only parameter": (MODELING, "input_ids: torch.LongTensor | None = None,\n        attention_mask", "input_ids: torch.LongTensor | None = None,\n        /,\n        attention_mask"),
+    "a default that is negative": (MODELING, LOGITS, "logits_to_keep: int | torch.Tensor = -0"),
+    "a default by a class": (MODELING, LOGITS, "logits_to_keep: int | torch.Tensor = int()"),
+    "a setting by a list factory": (CONFIGURATION, TP, TP + "    steps: list = __import__('dataclasses').field(default_factory=list)\n"),
+    "a property turned into a field": (CONFIGURATION, TP, TP + "    width: int = 8\n"),
+    "a field turned into a property": (CONFIGURATION, TP, "    @property\n    def pretraining_tp(self):\n        return 1\n\n"),
+    "a class variable of a configuration": (CONFIGURATION, TP, TP + "    from typing import ClassVar\n    steps: ClassVar[int] = 3\n"),
+    "a setting without annotation": (CONFIGURATION, TP, TP + "    steps = 3\n"),
+    "a setting moved into __post_init__": (CONFIGURATION, TP, "    pretraining_tp: int | None = None\n"),
+    "a setting of a union of numbers": (CONFIGURATION, COUNT, "num_hidden_layers: int = 8 | 24"),
+    "a setting by a shift": (CONFIGURATION, COUNT, "num_hidden_layers: int = 1 << 5"),
+    "a setting by a call": (CONFIGURATION, COUNT, "num_hidden_layers: int = max(32, 4)"),
+    "a setting deleted in __post_init__": (CONFIGURATION, POST, POST + "\n        del self.pretraining_tp"),
+    "layers by a setting's list": (MODELING, LAYERS, '[LlamaDecoderLayer(config, n) for n, kind in enumerate(getattr(config, "layer_types", None) or ["full"]) if kind == "full"]'),
+    "no layers": (MODELING, LAYERS, "[LlamaDecoderLayer(config, n) for n in range(config.num_hidden_layers - 32)]"),
+    "a layer of a deleted class": (MODELING, "self.mlp = LlamaMLP(config)", "self.mlp = nn.Sequential(LlamaMLP(config))"),
 }  # fmt: skip
 
 
@@ -195,18 +288,26 @@ def _judged(real: Found, told: Found) -> str:
 
 def _is_said_unknown(key: str, told: Found) -> bool:
     """Whether an entry lies in a part of which the texts say that it is not known."""
+    if f"{key.partition(' ')[0]} ?" in told.doubtful:  # a class that can no longer be read
+        return True
     parts = key.split(".")
-    return any(".".join([*parts[:number], "?"]) in told.doubtful for number in range(1, len(parts) + 1))
+    ends = [".".join([*parts[:number], end]) for number in range(1, len(parts)) for end in ("?", "*.?")]
+    return not told.doubtful.isdisjoint([*ends, f"{key}.?", f"{key.partition(' ')[0]} *.?"])
 
 
 def _really(file: str, old: str, new: str) -> Found:
-    before, after = (_made(file, text, suffix) for text, suffix in ((old, "before"), (new, "after")))
+    before, after = _made_before(file, old), _made(file, new, "after")
     changed: set[str] = set()
     for name in before.keys() & after.keys():
         (states, methods), (new_states, new_methods) = before[name], after[name]
         changed |= {f"{name} {key}" for key in states ^ new_states}
         changed |= set(_signature_changes(name, methods, new_methods))
     return Found(frozenset(changed))
+
+
+@functools.cache
+def _made_before(file: str, text: str) -> dict[str, tuple[set[str], dict[str, dict[str, list[str]]]]]:
+    return _made(file, text, "before")
 
 
 def _made(file: str, text: str, suffix: str) -> dict[str, tuple[set[str], dict[str, dict[str, list[str]]]]]:
@@ -230,13 +331,23 @@ def _made(file: str, text: str, suffix: str) -> dict[str, tuple[set[str], dict[s
     return made
 
 
+@functools.cache
+def _told_before(model: str) -> dict[str, Any]:
+    return _facts_of([model], tree_at(MODELS, profile_settings()), lambda done: None)[0]
+
+
 def _told(file: str, edited: str) -> Found:
     settings, path = profile_settings(), os.path.join(MODELS, file)
     model, stem = file.removesuffix(".py").split("/")
-    trees = tree_at(MODELS, settings), tree_at(MODELS, settings, {path: edited})
-    before, after = (_facts_of([model], tree, lambda done: None)[0] for tree in trees)
+    before, after = (
+        _told_before(model),
+        _facts_of([model], tree_at(MODELS, settings, {path: edited}), lambda done: None)[0],
+    )
     changed: set[str] = set()
     doubtful: set[str] = set()
+    gone = {f"{one.rpartition('.')[2]} ?" for one in before["signatures"].keys() - after["signatures"].keys()}
+    doubtful |= gone
+    changed |= gone
     for whole in before["signatures"].keys() & after["signatures"].keys():
         name = whole.rpartition(".")[2]
         if f".{stem}." not in whole:

@@ -89,6 +89,25 @@ _OF_NUMBERS: frozenset[Callable[..., object]] = frozenset(
 )
 """Operations that make of numbers no more digits than the numbers have together."""
 
+OF_TEXTS = frozenset(
+    {
+        "join",
+        "replace",
+        "upper",
+        "lower",
+        "title",
+        "capitalize",
+        "strip",
+        "lstrip",
+        "rstrip",
+        "zfill",
+        "split",
+        "rsplit",
+    }
+    | {"removeprefix", "removesuffix", "partition", "rpartition", "startswith", "endswith", "isdigit", "find", "count"}
+)
+"""Methods of texts that are computed where the text is known."""
+
 
 def computed(compute: Callable[..., object], *values: object) -> object:
     """What an operation makes of values; `NOT_KNOWN` where one of them is not known, where it fails, and where it would take

@@ -35,6 +35,7 @@ from modular_converter.breaking.values import (
     plain,
     truth,
 )
+from modular_converter.model.bindings import FUNCTIONS
 from modular_converter.model.nodes import dotted, parse, walk
 
 
@@ -46,6 +47,8 @@ LEAVE_CLASSES = frozenset(
     {"dataclass", "dataclass_transform", "strict", "final", "runtime_checkable", "total_ordering"}
 )
 """Decorators of other packages that leave `__init__` to the class, or make one of its fields."""
+MAKERS = frozenset({"__new__", "__setattr__", "__init_subclass__"})
+"""Methods that decide what objects hold, and are not followed."""
 NOTES_CLASSES = re.compile(r"_?register\w*|add|add_safe_globals|append|extend|insert|print")
 """Names of functions that only note the classes which they are given."""
 SUB_CONFIGS = "sub_configs_defaults"
@@ -89,12 +92,13 @@ class LibraryInterpreter(StatementInterpreter):
         """What decorators of a class, and the statements below it, give it. Where that is not known, the object may hold
         anything.
         """
-        if not cls.behind and not cls.source.startswith("@"):
+        makers = [*self._makers(cls)] if instance.is_module else []
+        if not makers and not cls.behind and not cls.source.startswith("@"):
             return {}
         if cls not in self.changes:
             self.changes[cls] = found = dict[str, Value]()
             with self.certain():
-                words = [*self._follow_changes(cls)]
+                words = [*self._follow_changes(cls), *makers]
             if found and self.of_class(self.names.ancestors(cls), "__init__", None) is None:
                 words.append(cls.name)  # it calls that of torch, as something that is not followed
             is_known = {name for name, one in found.items() if name == "__init__" and isinstance(one, FunctionValue)}
@@ -104,6 +108,18 @@ class LibraryInterpreter(StatementInterpreter):
         if (unknown := self.changes[cls].get(UNKNOWN)) is not None:
             instance.slots[UNKNOWN] = [Slot(unknown, CodePlace(cls.path, cls.line, cls.name), False)]
         return self.changes[cls]
+
+    def _makers(self, cls: ClassValue) -> Iterator[str]:
+        """The words of what a class decides by itself about how its objects, or those of its heirs, are made."""
+        for node in cls.members.node.body:
+            if isinstance(node, FUNCTIONS) and node.name in MAKERS:
+                own = FunctionValue(cls.path, node, cls.above, owner=cls)
+                if node.name != "__init_subclass__" or self.names.exchanges(own):
+                    yield ast.unparse(node)
+        for keyword in cls.members.node.keywords:
+            found = self.evaluate(keyword.value, Frame(cls.path, cls.above))
+            if keyword.arg == "metaclass" and not (isinstance(found, External) and found.short_name == "ABCMeta"):
+                yield found.source if isinstance(found, ClassValue) else ast.unparse(keyword.value)
 
     def _follow_changes(self, cls: ClassValue) -> Iterator[str]:
         """Follow what is done with a class behind its body; yields the words of what cannot be followed."""

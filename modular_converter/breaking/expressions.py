@@ -14,6 +14,7 @@ from modular_converter.breaking.conventions import LibraryInterpreter
 from modular_converter.breaking.layers import call_on_tree, is_instance
 from modular_converter.breaking.names import Frame
 from modular_converter.breaking.values import (
+    EMPTY_BUFFER,
     NONE,
     POST_INIT,
     Ancestors,
@@ -30,12 +31,12 @@ from modular_converter.breaking.values import (
     Partial,
     Value,
     either,
-    formatted,
     is_configuration,
     is_module,
     key_text,
     mapping,
     name_of,
+    of_text,
     plain,
     truth,
 )
@@ -49,6 +50,8 @@ _OPERATORS: Mapping[type[ast.AST], tuple[str, Callable[[Any, Any], object]]] = {
     ast.Div: ("/", operator.truediv),
     ast.FloorDiv: ("//", operator.floordiv),
     ast.Mod: ("%", operator.mod),
+    ast.Pow: ("**", operator.pow),
+    ast.LShift: ("<<", operator.lshift),
     ast.Eq: ("==", operator.eq),
     ast.NotEq: ("!=", operator.ne),
     ast.Lt: ("<", operator.lt),
@@ -60,10 +63,11 @@ _OPERATORS: Mapping[type[ast.AST], tuple[str, Callable[[Any, Any], object]]] = {
     ast.Is: ("is", operator.is_),
     ast.IsNot: ("is not", operator.is_not),
 }
-_COMPUTED: Mapping[str, Callable[..., object]] = {
+COMPUTED: Mapping[str, Callable[..., object]] = {
     f"builtins.{one.__name__}": one
     for one in (int, float, str, bool, len, max, min, abs, sum, round, range, list, tuple, sorted, set, all, any)
 }
+"""Functions that are computed where their arguments are known."""
 _SAME = frozenset(
     {"to", "half", "float", "bfloat16", "eval", "train", "requires_grad_", "contiguous", "cuda", "clone"}
 )
@@ -269,8 +273,8 @@ def _slice(run: LibraryInterpreter, value: Value, node: ast.Subscript, frame: Fr
         None if one is None else plain(run.evaluate(one, frame)) for one in (node.slice.lower, node.slice.upper)
     ]
     if isinstance(value, Items) and NOT_KNOWN not in ends and node.slice.step is None:
-        return Items(value.items[slice(*ends)])
-    if isinstance(value, Expression) and isinstance(value.value, (list, tuple)) and NOT_KNOWN not in ends:
+        return Items(value.items[slice(*ends)], is_module=value.is_module)
+    if isinstance(value, Expression) and isinstance(value.value, (list, tuple, str)) and NOT_KNOWN not in ends:
         return Expression(
             f"{value.text}[{ast.unparse(node.slice)}]", computed(operator.getitem, value.value, slice(*ends))
         )
@@ -344,6 +348,9 @@ def _method(
     if not arguments and (held := call_on_tree(holder, method)) is not None:
         return held
     if isinstance(holder, Items) and not holder.is_mapping:
+        if method == "clear":
+            holder.clear(in_doubt=run.in_doubt)
+            return NONE
         return _change_items(holder, method, [one if not run.in_doubt else either(NONE, one) for one in arguments])
     if (items := mapping(holder)) is not None:
         return _of_mapping(items, method, arguments, in_doubt=run.in_doubt)
@@ -361,7 +368,7 @@ def _method(
     if isinstance(holder, External) and method == "__init__" and isinstance(instance, ObjectValue):
         run.initialise(replace(instance, ancestors=Ancestors((holder,))), 0, arguments[1:], named)
         return NONE
-    made = formatted(holder, arguments, named) if method == "format" else None
+    made = of_text(holder, method, arguments, named)
     return made if made is not None else run.method(holder, method, arguments, named)
 
 
@@ -387,11 +394,10 @@ def _of_mapping(holder: Items, method: str, arguments: list[Value], *, in_doubt:
         holder.add((name, either(NONE, one) if in_doubt else one) for name, one in more.items)
         return NONE
     if method == "pop" and arguments and holder.is_module:
-        taken = key_text(arguments[0])
-        popped = next((one for name, one in holder.items if name == taken), NONE)
-        kept = [(name, either(NONE, one)) if name == taken else (name, one) for name, one in holder.items]
-        holder.put(kept if in_doubt else [(name, one) for name, one in kept if name != taken])
-        return popped
+        return holder.take(key_text(arguments[0]), in_doubt=in_doubt)
+    if method == "clear":
+        holder.clear(in_doubt=in_doubt)
+        return NONE
     if method == "items":
         return Items(
             [(str(n), Items([("0", Expression(repr(k), k)), ("1", v)])) for n, (k, v) in enumerate(holder.items)]
@@ -420,7 +426,8 @@ def _register(
         flag = arguments[2] if len(arguments) > 2 else named.get("persistent", layers.TRUE)
         persistent = truth(flag)
         if value is NONE or plain(value) is None or persistent is False:
-            holder.attributes[key_text(name)] = value
+            is_empty = plain(value) is None and persistent is True
+            holder.attributes[key_text(name)] = EMPTY_BUFFER if is_empty else value
             return NONE
         run.hold(holder, key_text(name), layers.held(value, persistent=persistent), place)
         return NONE
@@ -500,10 +507,10 @@ def _call_external(
         return Items([*(given.items if given.is_mapping else _pairs(given)), *named.items()], is_mapping=True)
     if name in ("builtins.list", "builtins.tuple") and arguments and isinstance(arguments[0], Items):
         return arguments[0]
-    if name in _COMPUTED:
+    if name in COMPUTED:
         values = [plain(one) for one in arguments]
         if not named and NOT_KNOWN not in values:
-            return Expression(text.replace("builtins.", ""), computed(_COMPUTED[name], *values))
+            return Expression(text.replace("builtins.", ""), computed(COMPUTED[name], *values))
         if name == "builtins.range":
             return Expression(text.replace("builtins.", ""))
     if name == "functools.partial" and arguments:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from modular_converter.breaking.bounds import TooLarge, budget
 from modular_converter.breaking.conventions import default_of
-from modular_converter.breaking.expressions import Interpreter
+from modular_converter.breaking.expressions import COMPUTED, Interpreter
 from modular_converter.breaking.names import Frame, Names
 from modular_converter.breaking.values import (
     Ancestors,
@@ -285,12 +285,18 @@ class _Reader:
         run = _another(self._run)  # whose reads are all noted
         written = functools.partial(_default_text, run, Frame(cls.path, cls.above))
         methods = {}
-        for name, (node, is_attribute) in cls.methods.items():
+        for name, (node, is_attribute) in {**cls.methods, **dict(self._other_names(cls))}.items():
             if _PUBLIC.fullmatch(name):
                 place = CodePlace(cls.path, cls.above + node.lineno, cls.name)
                 parameters = tuple(_parameters(node, Method(node).instance, written))
                 methods[name] = Signature(place, parameters, _words_of(node.decorator_list), is_attribute)
         return _Own(methods, dict(_fields(cls, methods, written)), dict(_variables(cls, written)))
+
+    def _other_names(self, cls: ClassValue) -> Iterator[tuple[str, tuple[Function, bool]]]:
+        """The names in the body of a class that stand for a method of it: `also_run = run`."""
+        for name, value in cls.variables.items():
+            if isinstance(value, ast.Name) and value.id in cls.methods:
+                yield name, cls.methods[value.id]
 
     def _state(self, cls: ClassValue, ancestors: Sequence[ClassValue | External]) -> Node:
         before, place = self._run.lasting_writes, CodePlace(cls.path, cls.line, cls.name)
@@ -333,7 +339,8 @@ def _another(run: Interpreter) -> Interpreter:
 
 def _default_text(run: Interpreter, frame: Frame, node: ast.expr) -> str:
     """An expression as it is compared: a constant of the module, or a sum, by its value."""
-    if isinstance(node, (ast.Name, ast.BinOp)):
+    is_computed = isinstance(node, ast.Call) and f"builtins.{dotted(node.func)}" in COMPUTED
+    if is_computed or isinstance(node, (ast.Name, ast.BinOp, ast.UnaryOp)):
         with contextlib.suppress(TooLarge), budget():
             value = plain(run.evaluate(node, frame))
             if isinstance(value, (int, float, str, tuple, list, dict)):

@@ -21,6 +21,7 @@ from modular_converter.breaking.bounds import NOT_KNOWN
 from modular_converter.breaking.layers import HELD, exchange
 from modular_converter.breaking.names import EXCHANGED, Frame, Names
 from modular_converter.breaking.values import (
+    EMPTY_BUFFER,
     NONE,
     POST_INIT,
     ClassValue,
@@ -468,6 +469,10 @@ class StatementInterpreter(abc.ABC):
 
     def _delete(self, node: ast.Delete, frame: Frame) -> None:
         for target in node.targets:
+            if isinstance(target, ast.Subscript):
+                items = self.evaluate(target.value, frame)
+                if isinstance(items, Items) and items.is_mapping:
+                    items.take(key_text(self.evaluate(target.slice, frame)), in_doubt=self._doubts > 0)
             if isinstance(target, ast.Attribute):
                 holder = self.evaluate(target.value, frame)
                 if isinstance(holder, ObjectValue) and self._doubts == 0 and not _is_of_item(target):
@@ -543,6 +548,8 @@ class StatementInterpreter(abc.ABC):
         if holder.is_module and id(holder.attributes) not in self._unfinished:
             self._made.clear()  # other models must not share a module that this one changes
         known = holder.attributes.get(name)
+        if known is EMPTY_BUFFER and isinstance(value, HeldTensor) and value.is_persistent is False:
+            value = layers.held(value, persistent=True)
         holder.attributes[name] = either(known, value) if self._doubts and known is not None else value
         options = value.options if isinstance(value, Either) else (value,)
         certain = self._doubts == 0 and len(options) == 1

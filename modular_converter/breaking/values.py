@@ -19,6 +19,7 @@ from modular_converter.breaking.bounds import (
     MOST,
     MOST_KEYS,
     NOT_KNOWN,
+    OF_TEXTS,
     TooLarge,
     computed,
     concatenated,
@@ -72,6 +73,8 @@ class Expression:
 
 _SMALL = frozenset({type(NOT_KNOWN), type(None), bool, float})
 NONE = Expression("None", None)
+EMPTY_BUFFER = Expression("None", None)
+"""A buffer of no tensor: what is assigned to its name is a buffer, too."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,6 +249,17 @@ class Items:
         spend(len(added))
         self.items.extend(added)
 
+    def take(self, name: str, *, in_doubt: bool) -> Value:
+        """Take items of a name out, or leave open whether they are there; the first of them."""
+        taken = next((one for other, one in self.items if other == name), NONE)
+        kept = [(other, either(NONE, one) if other == name else one) for other, one in self.items]
+        self.put(kept if in_doubt else [(other, one) for other, one in self.items if other != name])
+        return taken
+
+    def clear(self, *, in_doubt: bool) -> None:
+        """Take all items out, or leave open whether they are there."""
+        self.put([(name, either(NONE, one)) for name, one in self.items] if in_doubt else [])
+
     @property
     def text(self) -> str:
         """Its items."""
@@ -384,6 +398,16 @@ def name_of(op: ast.AST, left: Value, right: Value) -> str:
 def _name(parts: list[str]) -> str:
     name = computed(concatenated, parts)
     return name if isinstance(name, str) else ""
+
+
+def of_text(holder: Value, method: str, arguments: Sequence[Value], named: Mapping[str, Value]) -> Expression | None:
+    """What a method of a text gives; None where this is no text that is known, or no such method."""
+    if method == "format":
+        return formatted(holder, arguments, named)
+    if method not in OF_TEXTS or not isinstance(text := plain(holder), str):
+        return None
+    given = one_text((one.text for one in arguments), ", ")
+    return Expression(f"{holder.text}.{method}({given})", computed(getattr(str, method), text, *map(plain, arguments)))
 
 
 def formatted(holder: Value, arguments: Sequence[Value], named: Mapping[str, Value]) -> Expression | None:

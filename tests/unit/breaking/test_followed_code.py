@@ -107,6 +107,15 @@ BODIES = {
     "a dict that may grow": ('self.parts = nn.ModuleDict()\nif config.other:\n    self.parts.update({"one": Block()})', {"parts.one.dense.weight": PERHAPS}),
     "a dict that shrinks": ('self.parts = nn.ModuleDict({"one": Block(), "two": Block()})\nself.parts.pop("one")', {"parts.two.dense.weight": SURE}),
     "a dict that may shrink": ('self.parts = nn.ModuleDict({"one": Block()})\nif config.other:\n    self.parts.pop("one")', {"parts.one.dense.weight": PERHAPS}),
+    "a dict without one": ('self.parts = nn.ModuleDict({"one": Block(), "two": Block()})\ndel self.parts["one"]', {"parts.two.dense.weight": SURE}),
+    "a dict that may be without one": ('self.parts = nn.ModuleDict({"one": Block()})\nif config.other:\n    del self.parts["one"]', {"parts.one.dense.weight": PERHAPS}),
+    "a dict that is cleared": ('self.parts = nn.ModuleDict({"one": Block()})\nself.parts.clear()', {}),
+    "a list that may be cleared": ("self.parts = nn.ModuleList([Block()])\nif config.other:\n    self.parts.clear()", {"parts.*.dense.weight": PERHAPS}),
+    "a slice of a list": ("self.parts = nn.ModuleList([nn.ReLU(), Block()])[1:]", {"parts.*.dense.weight": SURE}),
+    "a buffer that is filled": ('self.register_buffer("steps", None)\nself.steps = torch.zeros(2)', {"steps": SURE}),
+    "a buffer that is filled and not kept": ('self.register_buffer("steps", None, persistent=False)\nself.steps = torch.zeros(2)', {}),
+    "a name that is joined": ('self.add_module("_".join(["a", "b"]).upper().replace("B", config.act)[:4], Block())', {"A_si.dense.weight": SURE}),
+    "a name that is filled up": ('setattr(self, "a".zfill(10 ** 9), Block())', {"*.dense.weight": SURE}),
     "a list of parameters": ("self.scales = nn.ParameterList([torch.ones(2), nn.Parameter(torch.ones(2))])", {"scales.*": SURE}),
     "a case that holds": ('match config.act:\n    case "gelu":\n        self.a = Block()\n    case "silu":\n        self.b = Block()\n    case _:\n        self.c = Block()', {"b.dense.weight": SURE}),
     "a case for the rest": ('match config.act:\n    case "gelu":\n        self.a = Block()\n    case _:\n        self.c = Block()', {"c.dense.weight": SURE}),
@@ -173,6 +182,25 @@ DEFAULTS = {
     "a constant in other words": ("SIZE = 4", "SIZE = 2 + 2", []),
     "a number for a constant": ("size=SIZE", "size=4", []),
     "a number in other words": ("2 * 4", "8", []),
+    "a number with a sign": ("2 * 4", "-(-8)", []),
+    "a power": ("2 * 4", "2 ** 2 << 1", []),
+    "a number of a call": ("2 * 4", "max(8, 4)", []),
+    "another number of a call": ("2 * 4", "int(9)", ["`run` changes the default of `width` from `8` to `9`"]),
+    "a call that is not computed": (
+        "2 * 4",
+        "open(8)",
+        ["`run` changes the default of `width` from `8` to `open(8)`"],
+    ),
+    "a power without bounds": (
+        "2 * 4",
+        "9 ** 9 ** 9",
+        ["`run` changes the default of `width` from `8` to `9 ** 9 ** 9`"],
+    ),
+    "another name of a method": (
+        "    def run",
+        "    def walk(self):\n        pass\n\n    also = walk\n\n    def run",
+        [],
+    ),
     "another number": ("2 * 4", "2 * 5", ["`run` changes the default of `width` from `8` to `10`"]),
     "a property": ("    def run", "    @property\n    def run", ["`run` is a property now"]),
 }
@@ -185,6 +213,8 @@ def test_defaults_are_compared_by_value(case: str, tmp_path: Path) -> None:
     assert messages(before, after) == wanted
     if case == "a property":
         assert messages(after, before) == ["`run` is a method now"]
+    if case == "another name of a method":
+        assert messages(after, before) == ["no longer defines `walk`", "no longer defines `also`"]
 
 
 def test_a_setting_is_compared_by_value(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from tests.unit.breaking.test_followed_code import facts, messages
 
 NET = """\
 from torch import nn
+import abc
 import other
 
 
@@ -33,6 +34,8 @@ class Table:
 
 __all__ = ["Net", "Table"]
 """
+BLOCK = "class Block(nn.Module):\n"
+UNKNOWN = ["what `blocks.*` holds is not known"]
 EDITS = {
     "a rename": ("self.dense = nn.Linear(size", "self.out = nn.Linear(size", ["renames `dense` to `out`"]),
     "a layer more": (
@@ -43,6 +46,24 @@ EDITS = {
     "a shape": ("2 * size", "3 * size", ["changes the shape of `dense.weight`", "changes the shape of `dense.bias`"]),
     "a bias that is off": ("bias=True", "bias=False", ["removes `dense.bias`"]),
     "other words": ("2 * size", "size * 2", []),
+    "an object of another class": (
+        BLOCK,
+        BLOCK + "    def __new__(cls, size, bias=True):\n        return None\n\n",
+        UNKNOWN,
+    ),
+    "attributes by other names": (BLOCK, BLOCK + "    def __setattr__(self, name, value):\n        pass\n\n", UNKNOWN),
+    "a metaclass": (BLOCK, "class Block(nn.Module, metaclass=other.Meta):\n", UNKNOWN),
+    "a metaclass that leaves objects": (BLOCK, "class Block(nn.Module, metaclass=abc.ABCMeta):\n", []),
+    "heirs with another init": (
+        BLOCK,
+        BLOCK + "    def __init_subclass__(cls):\n        cls.__init__ = other.init\n\n",
+        UNKNOWN,
+    ),
+    "heirs with another method": (
+        BLOCK,
+        BLOCK + "    def __init_subclass__(cls):\n        cls.forward = None\n\n",
+        [],
+    ),
     "no module": ("self.dense = nn.Linear(2", "self.out = nn.Linear(2", []),
     "a class by a call": (
         "class Net(nn.Module):",
