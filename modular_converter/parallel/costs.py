@@ -9,7 +9,7 @@ import functools
 import inspect
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ import torch
 from torch.nn.attention.bias import CausalBias
 from torch.utils.flop_counter import flop_registry
 
-from modular_converter.parallel.choice.skeleton import META, Guesses
+from modular_converter.parallel.choice.skeleton import Guesses
 from modular_converter.parallel.errors import BuildError, PlanError, ScheduleError, one_line
 from modular_converter.parallel.pipeline.chain import chain_of
 from modular_converter.parallel.proof.subject import with_mask
@@ -30,7 +30,7 @@ from modular_converter.parallel.tiny.saved_config import class_for, nested_value
 from modular_converter.parallel.tiny.shrink import BATCH
 from modular_converter.parallel.tiny.target import Target, is_type
 from modular_converter.parallel.torch_private import DisableTorchFunction, TorchDispatchMode, storage_number
-from modular_converter.parallel.trace.record import attention_arguments, record, tensors_in
+from modular_converter.parallel.trace.record import KnownResults, attention_arguments, record, tensors_in
 
 
 class FusedRun(Guesses):
@@ -270,13 +270,6 @@ class _Counter:
             handle.remove()
 
 
-KnownResults = dict[Any, "Callable[[], Any] | None"]
-"""An operation with the shapes of what it takes -> what makes tensors as its results are; None where these are views or values.
-
-torch computes many of these shapes in Python, which takes half of the time of a run without data.
-"""
-
-
 class NotedOperations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A context that hands on each operation of torch.
 
@@ -292,54 +285,15 @@ class NotedOperations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._note = note
-        self._known: KnownResults = {} if known is None else known
+        self._known = KnownResults() if known is None else known
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        result = self._known.result(func, args, kwargs)
         with DisableTorchFunction():  # else the modes of a run would see each question about a tensor below
             given = tensors_in((args, kwargs))
-            key = _described((func, args, kwargs))
-            make = self._known.get(key)
-            result = None if make is None else make()
-        if make is None:
-            result = func(*args, **kwargs)
-        with DisableTorchFunction():
-            if key is not None and key not in self._known:
-                self._known[key] = None if func._schema.is_mutable else _made_anew(given, result)
             self._note(func, flops_of(func, args, kwargs, result), given, tensors_in(result))
         return result
-
-
-def _described(value: Any) -> Any:
-    """All that the results of an operation depend on, to be looked up; None if they depend on data."""
-    if isinstance(value, torch.Tensor):
-        if not value.is_meta or value.layout is not torch.strided or value.dtype.is_complex:
-            return None
-        return value.shape, value.stride(), value.storage_offset(), value.dtype
-    if isinstance(value, (list, tuple, dict)):
-        items = tuple(value.items()) if isinstance(value, dict) else value
-        found = tuple([_described(one) for one in items])
-        return None if None in found else found
-    return type(value), value  # an int and a float that are equal promote to other types
-
-
-def _made_anew(given: Sequence[torch.Tensor], result: Any) -> Callable[[], Any] | None:
-    """What makes tensors like the results of an operation, if each is a tensor without data in a storage of its own."""
-    results = [result] if isinstance(result, torch.Tensor) else result
-    if not isinstance(results, (list, tuple)) or not all(type(one) is torch.Tensor and one.is_meta for one in results):
-        return None
-    shapes = [(tuple(one.shape), one.stride(), one.dtype) for one in results]
-
-    def make() -> list[torch.Tensor]:
-        return [torch.empty_strided(size, stride, dtype=kind, device=META) for size, stride, kind in shapes]
-
-    storages = {storage_number(one) for one in (*given, *results)}
-    alone = len(storages) == len({storage_number(one) for one in given}) + len(results)
-    sizes = [[one.untyped_storage().nbytes() for one in made] for made in (results, make())]
-    if not alone or sizes[0] != sizes[1] or any(one.storage_offset() for one in results):
-        return None
-    kind = type(results)
-    return (lambda: kind(make())) if results is result else (lambda: make()[0])  # holds no result, which is to go
 
 
 def flops_of(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> float:

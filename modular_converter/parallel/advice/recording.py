@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 
 from modular_converter.parallel.choice.skeleton import META
-from modular_converter.parallel.costs import FusedRun, KnownResults, NotedOperations, size_of
+from modular_converter.parallel.costs import FusedRun, NotedOperations, size_of
 from modular_converter.parallel.errors import AdviceError, ApplyError, BuildError, one_line
 from modular_converter.parallel.inference.plain_forwards import DirectGroup
 from modular_converter.parallel.shard.collectives import FakeGroup
@@ -25,7 +25,7 @@ from modular_converter.parallel.torch_private import (
     DisableTorchFunctionSubclass,
     storage_number,
 )
-from modular_converter.parallel.trace.record import tensors_in
+from modular_converter.parallel.trace.record import KnownResults, tensors_in
 
 
 FORWARD, BACKWARD = "forward", "backward"

@@ -33,7 +33,7 @@ from modular_converter.parallel.choice.sequence_parallel import (
 )
 from modular_converter.parallel.choice.skeleton import META, Skeleton, assemble_model, skeleton_of
 from modular_converter.parallel.choice.trials import kinds_by_modules, sizes_of_layers
-from modular_converter.parallel.costs import CountRequest, KnownResults, inputs_of, model_of, target_and_config
+from modular_converter.parallel.costs import CountRequest, inputs_of, model_of, target_and_config
 from modular_converter.parallel.errors import ApplyError, BuildError, PlanError
 from modular_converter.parallel.inference.form import make_inference
 from modular_converter.parallel.modules import outermost_layers, own_layers, recompute_layers
@@ -41,6 +41,7 @@ from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, fitting, resolve
 from modular_converter.parallel.shard.apply import apply
 from modular_converter.parallel.shard.shares import largest_share, without_units
+from modular_converter.parallel.trace.record import KnownResults
 
 
 RECORDED_ROWS = (2, 3)
@@ -168,7 +169,7 @@ class ModelInQuestion:
     _runs: dict[RunKind, Recordings | PlanError] = field(default_factory=dict, repr=False)
     _uses: dict[tuple[RunKind, int], RunUse] = field(default_factory=dict, repr=False)
     _sequences: dict[tuple[int, bool], SequencePlan | PlanError] = field(default_factory=dict, repr=False)
-    _results: KnownResults = field(default_factory=dict, repr=False)
+    _results: KnownResults = field(default_factory=KnownResults, repr=False)
 
     @property
     def trains(self) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -76,7 +76,7 @@ def restricted_to_numbers(model: Any, plan: Plan, size: int, ranks: int, given: 
     """
     skeleton, name = skeleton_of(model), type(model).__name__
     compared = _Compared.of(skeleton, plan, model)
-    small = functools.cache(lambda: _shown_by_model(model, plan, ranks))
+    small = _Shown(_runs_like(model, plan, ranks))
     parts: dict[str, str] = {}
     while not isinstance(place := compared.first_new(plan, size, small), str):
         difference = _in_words(place)
@@ -118,7 +118,7 @@ def with_numbers(verdict: Verdict, derived: Derived, plan: Plan, ranks: int) -> 
         compared = _Compared.of(skeleton, plan)
     except Exception as error:  # defaults that do not fit together, or a plan that shards nothing at these sizes
         return _with_gap(verdict, one_line(error, 100))
-    place = compared.first_new(plan, ranks, functools.cache(lambda: _shown(derived.small.model, plan, ranks)))
+    place = compared.first_new(plan, ranks, _Shown(_runs(derived.small.model, plan, ranks)))
     if isinstance(place, str):
         return _with_gap(verdict, place) if place else verdict
     return refused(ranks, place[0][0], f"{_in_words(place)}, at the default sizes of the model's classes")
@@ -154,21 +154,44 @@ def _in_words(place: tuple[Place, str]) -> str:
     return f"its code computes {place[1]} on a rank ({site})"
 
 
-@dataclass(frozen=True)
 class _Shown:
-    """What a small instance shows, whole and on ranks, at places in any layer.
+    """What a small instance shows, whole and on ranks, at places in any layer. Runs are made until they show what is asked.
 
-    Attributes:
-        differing: the places where a rank computes something else, which the proof covers.
-        results: place -> the results of its comparisons that are the same, whole and on a rank.
+    Args:
+        runs: the numbers of a whole small model and of a rank, with the fractions of lengths that the rank holds.
     """
 
-    differing: set[Place] = field(default_factory=set)
-    results: dict[Place, set[bool]] = field(default_factory=dict)
+    def __init__(self, runs: Iterator[tuple[Numbers, Numbers, Ratios]]) -> None:
+        self._runs = runs
+        self._differing: set[Place] = set()
+        # The results of comparisons that are the same, whole and on a rank.
+        self._results: dict[Place, set[bool]] = {}
+
+    def differs(self, place: Place) -> bool:
+        """Whether a rank computes something else at this place, too, which the proof covers."""
+        return self._until(lambda: _anywhere(place) in self._differing)
 
     def lacks(self, place: Place, result: bool) -> bool:
         """Whether a comparison has no such result here; code that does not run here has been proven elsewhere."""
-        return result not in self.results.get(_anywhere(place), {result})
+        found = self._until(lambda: result in self._results.get(_anywhere(place), ()))
+        return not found and _anywhere(place) in self._results
+
+    def _until(self, shown: Callable[[], bool]) -> bool:
+        while not shown():
+            run = next(self._runs, None)
+            if run is None:
+                return False
+            self._add(*run)
+        return True
+
+    def _add(self, whole: Numbers, share: Numbers, ratios: Ratios) -> None:
+        self._differing.update(map(_anywhere, differences(whole, share, ratios)))
+        for place in whole.keys() & share.keys():
+            one, own = (
+                {fact.holds for fact in facts if isinstance(fact, Decided)} for facts in (whole[place], share[place])
+            )
+            if one:
+                self._results.setdefault(_anywhere(place), set()).update(one & own)
 
 
 @dataclass(frozen=True)
@@ -177,12 +200,13 @@ class _Compared:
 
     Attributes:
         trial: None if none runs.
-        whole: number of ids in an input, None for the usual number -> the whole model's numbers.
+        known: number of ids in an input, None for the usual number -> the whole model's numbers, or why there are none;
+            empty before the run.
         why: the reason why no trial runs.
     """
 
     trial: Trial | None
-    whole: dict[int | None, Numbers]
+    known: dict[int | None, Numbers | str]
     why: str = ""
 
     @staticmethod
@@ -191,16 +215,21 @@ class _Compared:
         why = ""
         for trial in trials(skeleton, plan, model):
             usual = _numbers(trial)
-            if isinstance(usual, str):
-                why = why or usual
-                continue
-            others = ((length, _numbers(trial, length=length)) for length in _lengths(trial, usual))
-            found: dict[int | None, Numbers] = {None: usual}
-            found.update((length, one) for length, one in others if not isinstance(one, str))  # it may be too long
-            return _Compared(trial, found)
+            if not isinstance(usual, str):
+                known: dict[int | None, Numbers | str] = {None: usual}
+                return _Compared(trial, known | dict.fromkeys(_lengths(trial, usual), ""))
+            why = why or usual
         return _Compared(None, {}, why or "it is too large for a trial with data")
 
-    def first_new(self, plan: Plan, size: int, small: Callable[[], _Shown]) -> tuple[Place, str] | str:
+    def whole(self) -> Iterator[tuple[int | None, Numbers]]:
+        """The numbers at each length; each run is made when it is asked for."""
+        for length, known in self.known.items():
+            if not known and self.trial is not None:
+                self.known[length] = known = _numbers(self.trial, length=length)
+            if not isinstance(known, str):  # the input may be too long
+                yield length, known
+
+    def first_new(self, plan: Plan, size: int, small: _Shown) -> tuple[Place, str] | str:
         """The first place that differs on a rank as on no rank of the small instance, and the difference in words.
 
         Without such a place, the reason why the numbers could not be compared; empty if they agree.
@@ -208,16 +237,16 @@ class _Compared:
         if self.trial is None:
             return self.why
         for rank, ratios in _ranks_to_try(self.trial, plan, size).items():
-            for length, whole in self.whole.items():
+            for length, whole in self.whole():
                 share = _numbers(self.trial, plan, size, rank, length)
                 if isinstance(share, str):
                     return f"rank {rank}: {share}"
                 for place, (one, other) in sorted(differences(whole, share, ratios).items()):
-                    if _anywhere(place) not in small().differing:
+                    if not small.differs(place):
                         difference = f"{one or 'no number'} in the whole model and {other or 'no number'}"
                         return place, difference if length is None else f"{difference}, for {length} tokens,"
                 for place, result in _decided_by_shares(whole, share):
-                    if small().lacks(place, result.holds):
+                    if small.lacks(place, result.holds):
                         return place, f"{result}, which is so in no small instance, in the whole model and"
         return ""
 
@@ -257,19 +286,20 @@ def _ratios(whole: torch.nn.Module, share: torch.nn.Module) -> Ratios:
     return frozenset(Fraction(own, one) for one, own in pairs if one and own != one)
 
 
-def _shown_by_model(model: Any, plan: Plan, ranks: int) -> _Shown:
+def _runs_like(model: Any, plan: Plan, ranks: int) -> Iterator[tuple[Numbers, Numbers, Ratios]]:
+    """The runs of a small instance of the model; none if it has no small instance."""
     try:
         small = small_instance(target_like(model), small_settings(model)).model
     except PlanError:
-        return _Shown()
-    return _shown(small, plan, ranks)
+        return
+    yield from _runs(small, plan, ranks)
 
 
-def _shown(small: torch.nn.Module, plan: Plan, ranks: int) -> _Shown:
-    """What a small instance and its ranks show, in the numbers of ranks of its proofs; nothing if they do not run."""
-    compared, found = _Compared.of(skeleton_of(small), plan, small), _Shown()
+def _runs(small: torch.nn.Module, plan: Plan, ranks: int) -> Iterator[tuple[Numbers, Numbers, Ratios]]:
+    """The runs of a small instance and its ranks, in the numbers of ranks of its proofs; none if they do not run."""
+    compared = _Compared.of(skeleton_of(small), plan, small)
     if compared.trial is None:
-        return found
+        return
     uneven = MORE_RANKS if shares_members(plan) else UNEVEN_RANKS if any(rule.units for rule in plan.rules) else ranks
     for number in dict.fromkeys((ranks, uneven)):
         try:
@@ -278,24 +308,10 @@ def _shown(small: torch.nn.Module, plan: Plan, ranks: int) -> _Shown:
         except ApplyError:  # a plan that the small instance refuses
             continue
         for rank, ratios in tried.items():
-            _add(found, compared, own, (number, rank), ratios)
-    return found
-
-
-def _add(found: _Shown, compared: _Compared, plan: Plan, place_of_rank: tuple[int, int], ratios: Ratios) -> None:
-    """Add what one of the ranks (their number, and its own) shows at each length."""
-    for length, whole in compared.whole.items():
-        assert compared.trial is not None
-        share = _numbers(compared.trial, plan, *place_of_rank, length)
-        if isinstance(share, str):
-            continue
-        found.differing.update(map(_anywhere, differences(whole, share, ratios)))
-        for place in whole.keys() & share.keys():
-            one, own = (
-                {fact.holds for fact in facts if isinstance(fact, Decided)} for facts in (whole[place], share[place])
-            )
-            if one:
-                found.results.setdefault(_anywhere(place), set()).update(one & own)
+            for length, whole in compared.whole():
+                share = _numbers(compared.trial, own, number, rank, length)
+                if not isinstance(share, str):
+                    yield whole, share, ratios
 
 
 def _anywhere(place: Place) -> Place:

@@ -173,7 +173,6 @@ def _key(target: Target, overrides: dict[str, Any], ranks: int) -> tuple[Any, ..
     return (target, repr(sorted(overrides.items())), ranks)
 
 
-@one_thread()
 def verified(target: Target, overrides: dict[str, Any], ranks: int, plan: Plan) -> Verdict:
     """The verdict of a small instance on a plan, in all uses; cached."""
     known, key = _instance(target, overrides), (*_key(target, overrides, ranks), str(plan))
@@ -182,7 +181,6 @@ def verified(target: Target, overrides: dict[str, Any], ranks: int, plan: Plan) 
     return _VERDICTS[key]
 
 
-@one_thread()
 def proven_on(target: Target, overrides: dict[str, Any], ranks: int, plan: Plan) -> Verdict:
     """The verdict of a small instance on a plan, in one plain forward with new weights; cached."""
     known, key = _instance(target, overrides), (*_key(target, overrides, ranks), str(plan), "plain")
@@ -227,6 +225,7 @@ def small_instance(target: Target, overrides: dict[str, Any]) -> Small:
     return _instance(target, overrides).small
 
 
+@one_thread()
 def _instance(target: Target, overrides: dict[str, Any]) -> Instance:
     key = _key(target, overrides, 0)
     if key not in _INSTANCES:
@@ -297,7 +296,6 @@ def unproven_arguments(model: Any) -> frozenset[str]:
     return frozenset(kept_answer(model, "arguments in no run", names, keeps=lambda found: True))
 
 
-@one_thread()
 def derived_plan(target: Target, overrides: dict[str, Any], ranks: int) -> Derived:
     """The plan that is derived with these settings and proven in all uses; cached.
 

@@ -31,7 +31,7 @@ from modular_converter.parallel.torch_private import DisableTorchFunction, Torch
 from modular_converter.parallel.trace.graph import Comparison
 from modular_converter.parallel.trace.integers import comparisons, reads_shape, sourced_attributes, sourced_shape
 from modular_converter.parallel.trace.layer_kinds import compares_at, holds, lengths_in, lengths_near
-from modular_converter.parallel.trace.record import is_code_of_torch, site_of_call, tensors_in
+from modular_converter.parallel.trace.record import KnownResults, is_code_of_torch, site_of_call, tensors_in
 
 
 # Operators with which the program reads values of a tensor, so that its next steps may depend on data.
@@ -348,20 +348,24 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         name = func._schema.name.partition("::")[2].rstrip("_")
         if name in _CUTS:
             self.note(name, _part(args))
-        if name not in _PLAIN and (name not in _SIZES or name in _FILLS):
-            self.note(name, " ".join(_numbers((args[_FILLS.get(name, 0) :], kwargs), self.few)))
+        numbers = name not in _PLAIN and (name not in _SIZES or name in _FILLS)
+        if numbers and (words := " ".join(_numbers((args[_FILLS.get(name, 0) :], kwargs), self.few))):
+            self.note(name, words)
         with DisableTorchFunction():  # torch's own code for tensors without data reads many shapes
-            if func.namespace == "aten" and _PAUSES_ARE_CHEAP:
-                return _untraced(func, args, kwargs)
-            return func(*args, **kwargs)
+            return _RESULTS.result(func, args, kwargs, _untraced)
 
 
 # Later Pythons rewrite all running code where tracing ends or begins.
 _PAUSES_ARE_CHEAP = sys.version_info < (3, 12)
 
 
-def _untraced(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+_RESULTS = KnownResults()
+
+
+def _untraced(func: Any, *args: Any, **kwargs: Any) -> Any:
     """The result of an operation of torch, whose own Python code is not traced: that would double the time of a run."""
+    if func.namespace != "aten" or not _PAUSES_ARE_CHEAP:
+        return func(*args, **kwargs)
     traced = sys.gettrace()
     sys.settrace(None)
     try:

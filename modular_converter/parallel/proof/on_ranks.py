@@ -45,6 +45,7 @@ from modular_converter.parallel.shard.shares import plan_for_ranks
 from modular_converter.parallel.tiny.build import Small, build, copy_of, seed_cpu
 from modular_converter.parallel.tiny.target import Target
 from modular_converter.parallel.torch_private import world
+from modular_converter.parallel.torch_switches import one_thread
 from modular_converter.parallel.trace.record import tensors_in
 from modular_converter.parallel.trace.unchanged import shared_state
 
@@ -211,6 +212,7 @@ def check_model_on_threads(model: torch.nn.Module, plan: Plan, inputs: Mapping[s
     return check_on_threads(subject_of(model, inputs), plan, ranks)
 
 
+@one_thread()
 def check_on_threads(
     subject: Subject, plan: Plan | Resolution, ranks: int, also: Callable[[Applied], object] = lambda applied: None
 ) -> Verdict:

@@ -35,6 +35,7 @@ from modular_converter.parallel.tiny.arguments import optional_arguments
 from modular_converter.parallel.tiny.build import MOST_PARAMETERS, SEED, Small, Target, build, copy_of, randomise
 from modular_converter.parallel.tiny.fields import other_ratios, wider_heads
 from modular_converter.parallel.tiny.uses import arguments_of_use, untried_branches, uses_of
+from modular_converter.parallel.torch_switches import one_thread
 from modular_converter.parallel.trace.graph import Trace
 from modular_converter.parallel.trace.record import record
 from modular_converter.parallel.trace.unchanged import unchanged
@@ -83,6 +84,7 @@ class Derived:
         return refused or self.with_uses(verdict)
 
 
+@one_thread()
 def derive_model(
     target: Target,
     overrides: Mapping[str, Any] | None = None,
@@ -418,6 +420,7 @@ class Instance:
         """The branches on data and the arguments in no run, in words."""
         return (*self.untried, *(f"the argument {name}" for name in sorted(self.unproven_arguments)))
 
+    @one_thread()
     def verdict(self, plan: Plan, ranks: int) -> Verdict:
         """The verdict on a plan in all uses, with threads as ranks."""
         verdict = check_on_threads(self.subject, plan, ranks)

@@ -25,7 +25,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from modular_converter.parallel.errors import TraceError
-from modular_converter.parallel.torch_private import DisableTorchFunction, TorchDispatchMode
+from modular_converter.parallel.torch_private import DisableTorchFunction, TorchDispatchMode, storage_number
 from modular_converter.parallel.trace.graph import (
     BUFFER,
     CONST,
@@ -91,6 +91,65 @@ def tensors_in(value: Any, kinds: Any = torch.Tensor) -> list[torch.Tensor]:
     if not isinstance(value, (list, tuple)):  # asked first: a question about an abstract class takes longest
         value = value.values() if isinstance(value, Mapping) else ()
     return [found for item in value for found in tensors_in(item, kinds)]
+
+
+class KnownResults(dict[Any, "Callable[[], Any] | None"]):
+    """An operation with the shapes of what it takes -> what makes its results; None where these are views or values.
+
+    torch computes many of these shapes in Python, which takes half of the time of a run without data.
+    """
+
+    def result(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: Callable[..., Any] | None = None
+    ) -> Any:
+        """The result of an operation: made like that of an earlier one with the same shapes, else computed (by ``run``)."""
+        with DisableTorchFunction():  # else the modes of a run would see each question about a tensor below
+            key = _described((func, args, kwargs))
+            make = self.get(key)
+            if make is not None:
+                return make()
+        result = func(*args, **kwargs) if run is None else run(func, *args, **kwargs)
+        if key is not None and key not in self:
+            with DisableTorchFunction():
+                if len(self) >= _MOST_RESULTS:
+                    self.clear()
+                self[key] = None if func._schema.is_mutable else _made_anew(tensors_in((args, kwargs)), result)
+        return result
+
+
+_MOST_RESULTS = 20_000
+
+
+def _described(value: Any) -> Any:
+    """All that the results of an operation depend on, to be looked up; None if they depend on data."""
+    if isinstance(value, torch.Tensor):
+        if not value.is_meta or value.layout is not torch.strided or value.dtype.is_complex:
+            return None
+        return value.shape, value.stride(), value.storage_offset(), value.dtype
+    if isinstance(value, (list, tuple, dict)):
+        items = tuple(value.items()) if isinstance(value, dict) else value
+        found = tuple([_described(one) for one in items])
+        return None if None in found else found
+    return type(value), value  # an int and a float that are equal promote to other types
+
+
+def _made_anew(given: Sequence[torch.Tensor], result: Any) -> Callable[[], Any] | None:
+    """What makes tensors like the results of an operation, if each is a tensor without data in a storage of its own."""
+    results = [result] if isinstance(result, torch.Tensor) else result
+    if not isinstance(results, (list, tuple)) or not all(type(one) is torch.Tensor and one.is_meta for one in results):
+        return None
+    shapes = [(tuple(one.shape), one.stride(), one.dtype) for one in results]
+
+    def make() -> list[torch.Tensor]:
+        return [torch.empty_strided(size, stride, dtype=kind, device="meta") for size, stride, kind in shapes]
+
+    storages = {storage_number(one) for one in (*given, *results)}
+    alone = len(storages) == len({storage_number(one) for one in given}) + len(results)
+    sizes = [[one.untyped_storage().nbytes() for one in made] for made in (results, make())]
+    if not alone or sizes[0] != sizes[1] or any(one.storage_offset() for one in results):
+        return None
+    kind = type(results)
+    return (lambda: kind(make())) if results is result else (lambda: make()[0])  # holds no result, which is to go
 
 
 class _Recorder:

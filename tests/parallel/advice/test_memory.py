@@ -30,7 +30,7 @@ from modular_converter.parallel.plans.resolve import fitting
 from modular_converter.parallel.proof.subject import with_mask
 from modular_converter.parallel.shard.apply import apply
 from modular_converter.parallel.tiny.build import build, target_of
-from modular_converter.parallel.trace.record import record
+from modular_converter.parallel.trace.record import KnownResults, record
 
 
 WIDE = {"hidden_size": 128, "num_attention_heads": 4, "vocab_size": 200}
@@ -94,7 +94,7 @@ def test_never_below_the_truth_and_close_to_it(kind: str, recompute: bool) -> No
     assert peak.size <= 1.15 * truth
 
 
-class Forgetful(dict):
+class Forgetful(KnownResults):
     def __setitem__(self, key: object, value: object) -> None:
         """Nothing is known to the next operation."""
 
