@@ -104,7 +104,7 @@ class KnownResults(dict[Any, "Callable[[], Any] | None"]):
     ) -> Any:
         """The result of an operation: made like that of an earlier one with the same shapes, else computed (by ``run``)."""
         with DisableTorchFunction():  # else the modes of a run would see each question about a tensor below
-            key = _described((func, args, kwargs))
+            key = _described((func, args, kwargs, torch.get_default_dtype()))
             make = self.get(key)
             if make is not None:
                 return make()
