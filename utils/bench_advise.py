@@ -11,6 +11,7 @@ import argparse
 import gc
 import json
 import os
+import re
 import statistics
 import sys
 import time
@@ -78,7 +79,15 @@ TRAINING: tuple[dict[str, Any], ...] = (
     {"layout": "cp2", "rows": 1, "length": 32768, "recompute": True},
     {"layout": "tp2", "rows": 1, "length": 32768, "recompute": True},
 )
-ANSWERS: tuple[dict[str, Any], ...] = ({"layout": "tp1"}, {"layout": "tp2"}, {"layout": "tp1", "rows": 16})
+ANSWERS: tuple[dict[str, Any], ...] = (
+    {"layout": "tp1"},
+    {"layout": "tp2"},
+    {"layout": "tp1", "rows": 1, "length": 8192},
+    {"layout": "tp2", "rows": 1, "length": 8192},
+    {"layout": "tp1", "rows": 1, "length": 32768},
+    {"layout": "tp2", "rows": 1, "length": 32768},
+    {"layout": "tp1", "rows": 16},
+)
 ROWS, LENGTH, TOKENS = 4, 1024, 16
 WARM_UP, STEPS = 2, 3
 Row = dict[str, Any]
@@ -88,7 +97,7 @@ def main() -> None:
     """Measure, or make the table from what was measured."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default=",".join(SHAPES))
-    parser.add_argument("--layouts", default="", help="only these, such as pp2,tp2")
+    parser.add_argument("--only", default="", help="a regular expression: settings such as `answer tp2 4x1024`")
     parser.add_argument("--tiny", action="store_true", help="small models, so that CPU processes can run all settings")
     parser.add_argument("--limit", type=int, default=500, help="seconds after which no run begins")
     parser.add_argument("--results", type=Path, default=ROOT / "utils" / "advise_measured.json")
@@ -107,9 +116,10 @@ def main() -> None:
 
 def settings(models: list[str]) -> Iterator[Row]:
     """The settings, each kind of all models before the next kind."""
-    kinds = [{"task": "train", **one} for one in TRAINING] + [{"task": "answer", **one} for one in ANSWERS]
-    kinds = [*kinds[:3], *kinds[-3:-1], *kinds[3:-3], kinds[-1]]  # what is most different first
-    for kind in kinds:
+    trains, answers = (
+        [{"task": task, **one} for one in some] for task, some in (("train", TRAINING), ("answer", ANSWERS))
+    )
+    for kind in (*trains[:3], *answers[:2], *trains[3:], *answers[2:]):  # what is most different first
         for model in models:
             yield {
                 "model": model,
@@ -139,7 +149,7 @@ def measure_all(options: argparse.Namespace) -> None:
     known = json.loads(options.results.read_text(encoding="utf-8")) if options.results.is_file() else []
     done = {identity(row) for row in known}
     for row in settings(options.models.split(",")):
-        if options.layouts and row["layout"] not in options.layouts.split(","):
+        if not re.search(options.only, "{task} {layout} {rows}x{length}".format(**row)):
             continue
         row |= {"tiny": options.tiny, "devices": 1 if alone else 2}
         row |= {"length": 64} if options.tiny else {}
@@ -241,7 +251,8 @@ def parts_of(step: Any, device: Any) -> dict[str, float]:
 
 def overrides(row: Row) -> dict[str, Any]:
     """The configuration of a row's model."""
-    more = {"max_position_embeddings": row["length"]} if row["length"] > LENGTH else {}
+    tokens = row["length"] + (TOKENS if row["task"] == "answer" else 0)
+    more = {"max_position_embeddings": tokens} if row["length"] > LENGTH else {}
     return (TINY if row["tiny"] else SHAPES)[row["model"]] | more
 
 

@@ -2,7 +2,8 @@
 
 torch lets a process wait in a collective until the limit of its group, half an hour. While processes compute together
 (`Block`), a thread looks each second whether one of them has left; if this one does not follow in
-``REFUSED_LIMIT_S``, it closes the connections of their groups, so that all collectives end with an error.
+``REFUSED_LIMIT_S``, it closes the connections of their groups, so that all collectives end with an error. A GPU computes
+on after the code of a block: the process waits in what reads its results, which is no code of this package.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import datetime
+import logging
 import os
 import select
 import socket
@@ -25,6 +27,7 @@ from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.torch_private import default_store, world
 
 
+logger = logging.getLogger(__name__)
 # Seconds in which a process that has left a call, or was refused something, must go on as the others do.
 REFUSED_LIMIT_S = 5.0
 # Seconds between two looks.
@@ -32,6 +35,8 @@ LOOK_S = 1.0
 # A message that nobody sends.
 _TAG = 2**31 - 7
 _BLOCKS: list[Block] = []
+_ON_GPU: dict[tuple[str, ...], tuple[Block, Any]] = {}
+"""Keys of calls -> the last block whose code is over, and the event behind its work on the GPU."""
 _THREADS: list[threading.Thread] = []
 _END = threading.Event()
 
@@ -41,6 +46,7 @@ class Calls(Protocol):
 
     key: str
     ranks: list[int]
+    broken: ApplyError | None
 
     def of_left(self, store: Any) -> ApplyError | None:
         """The error about a process that has left, or has ended."""
@@ -75,16 +81,37 @@ class Block:
             _BLOCKS.remove(self)
             if self.found is not None and error is None:  # a GPU's collective that was ended may leave any numbers
                 raise self.found
+            if error is None and (behind := _work_of_gpu()) is not None:
+                _ON_GPU[tuple(one.key for one in self.calls)] = self, behind
 
     def look(self, store: Any) -> None:
         """End this block's collectives if a process has left it, and this one has not followed in ``REFUSED_LIMIT_S``."""
         found = next((one for call in self.calls if (one := call.of_left(store))), None)
         self.since = (self.since or time.monotonic()) if found else 0.0
-        if found and self.found is None and time.monotonic() - self.since >= REFUSED_LIMIT_S and self in _BLOCKS:
+        if found and self.found is None and time.monotonic() - self.since >= REFUSED_LIMIT_S and self in _running():
             self.found = found
+            logger.error("%s", found)  # before anybody reads what the GPU's collectives leave
             for call in self.calls:
+                call.broken = call.broken or found
                 store.set(f"{call.key}/broken", str(found))
             _close({rank for call in self.calls for rank in call.ranks})
+
+
+def _work_of_gpu() -> Any:
+    """An event behind all that the GPU of this process has been given; None if it has none."""
+    if not torch.cuda.is_initialized() or torch.cuda.is_current_stream_capturing():
+        return None
+    event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    event.record()
+    return event
+
+
+def _running() -> set[Block]:
+    """The blocks that compute, in code or on the GPU."""
+    for key, (block, behind) in list(_ON_GPU.items()):
+        if behind.query() and _ON_GPU.get(key, (None,))[0] is block:
+            _ON_GPU.pop(key, None)
+    return {*_BLOCKS, *(block for block, _ in list(_ON_GPU.values()))}
 
 
 def _watch() -> None:
@@ -92,14 +119,14 @@ def _watch() -> None:
     known: tuple[Any, Any] | None = None
     before: set[Block] = set()
     while not _END.wait(min(LOOK_S, REFUSED_LIMIT_S / 2)):
-        now = {*_BLOCKS}
-        with contextlib.suppress(RuntimeError, ValueError):  # the group has ended
+        with contextlib.suppress(RuntimeError, ValueError):  # the group, or the GPU, has ended
+            now = _running()
             for block in now & before:
                 store = default_store()
                 if known is None or known[0] is not store:
                     known = store, store.clone()  # a store makes its threads wait for each other
                 block.look(known[1])
-        before = now
+            before = now
 
 
 @atexit.register
@@ -112,20 +139,27 @@ def _end() -> None:
 def _close(ranks: set[int]) -> None:
     """End the collectives of all groups among these processes.
 
-    gloo closes all connections of a group once one of its messages is late; NCCL ends its kernels.
+    gloo closes all connections of a group once one of its messages is late; NCCL ends its kernels, those of all groups at
+    once: the end of one group waits until the GPU is idle.
     """
+    on_gpus = []
     for group in list(world.pg_map):
         members = dist.get_process_group_ranks(group)
         if len(members) < 2 or not ranks.issuperset(members):
             continue
         for device in group._device_types:
             backend = group._get_backend(device)
+            if device.type == "cuda":
+                on_gpus.append(backend)
+                continue
             with contextlib.suppress(RuntimeError):
-                if device.type == "cuda":
-                    backend.abort()
-                else:
-                    other = (dist.get_rank(group) + 1) % len(members)
-                    backend.recv([torch.empty(1)], other, _TAG).wait(datetime.timedelta(milliseconds=1))
+                other = (dist.get_rank(group) + 1) % len(members)
+                backend.recv([torch.empty(1)], other, _TAG).wait(datetime.timedelta(milliseconds=1))
+    with contextlib.suppress(RuntimeError):
+        for call in (
+            [on_gpus[0]._group_start, *(one.abort for one in on_gpus), on_gpus[0]._group_end] if on_gpus else ()
+        ):
+            call()
 
 
 _HERE = f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid') if os.path.exists('/proc/self/ns') else ''}"

@@ -151,3 +151,56 @@ def test_what_the_first_process_alone_could_not_do_is_told(monkeypatch):
         made_by_first(lambda: 1)
     monkeypatch.setattr(dist, "broadcast_object_list", lambda said: said.__setitem__(0, ("of the first", "")))
     assert made_by_first(lambda: 1) == "of the first"
+
+
+class Event:
+    """Behind the work of a GPU."""
+
+    def __init__(self, over):
+        self.query = lambda: over
+
+
+@pytest.mark.parametrize("over", [False, True])
+def test_a_gpu_that_computes_on_behind_a_block_is_let_go(pair, monkeypatch, over):
+    zero, one = pair
+    closed, store = [], dist.distributed_c10d._get_default_store()
+    monkeypatch.setattr(let_go, "_close", closed.append)
+    monkeypatch.setattr(let_go, "_work_of_gpu", lambda: Event(over))
+    monkeypatch.setattr(let_go, "REFUSED_LIMIT_S", 0.0)
+    assert begin(pair) == ["", ""]
+    with same_calls.together([zero]):
+        pass
+    one.left(ValueError("inside"), inside=True)
+    for block in let_go._running():
+        block.look(store)
+    assert closed == ([] if over else [{0, 1}])
+    assert not over or not let_go._ON_GPU
+    let_go._ON_GPU.clear()
+    if not over:
+        with pytest.raises(ApplyError, match="process 1 was refused something alone.*inside"):
+            zero.begin({})
+
+
+def test_groups_of_gpus_end_at_once(monkeypatch):
+    order = []
+
+    class Group:
+        """Of which the backend is a part, for short."""
+
+        def __init__(self, name, *ranks):
+            self.abort, self.ranks, self._device_types = lambda: order.append(name), ranks, [torch.device("cuda")]
+
+        def _get_backend(self, device):
+            return self
+
+        def _group_start(self):
+            order.append("start")
+
+        def _group_end(self):
+            order.append("end")
+
+    groups = Group("all", 0, 1), Group("a part", 0, 1), Group("others", 0, 2), Group("alone", 0)
+    monkeypatch.setattr(let_go, "world", SimpleNamespace(pg_map=dict.fromkeys(groups)))
+    monkeypatch.setattr(dist, "get_process_group_ranks", lambda group: group.ranks)
+    let_go._close({0, 1})
+    assert order == ["start", "all", "a part", "end"]
