@@ -252,8 +252,9 @@ def parts_of(step: Any, device: Any) -> dict[str, float]:
 def overrides(row: Row) -> dict[str, Any]:
     """The configuration of a row's model."""
     tokens = row["length"] + (TOKENS if row["task"] == "answer" else 0)
-    more = {"max_position_embeddings": tokens} if row["length"] > LENGTH else {}
-    return (TINY if row["tiny"] else SHAPES)[row["model"]] | more
+    sizes = (TINY if row["tiny"] else SHAPES)[row["model"]]
+    name = "n_positions" if "n_positions" in sizes else "max_position_embeddings"
+    return sizes | ({name: tokens} if row["length"] > LENGTH else {})
 
 
 def made(row: Row, device: Any) -> tuple[Any, int]:

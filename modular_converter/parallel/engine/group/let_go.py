@@ -99,7 +99,8 @@ class Block:
 
 def _work_of_gpu() -> Any:
     """An event behind all that the GPU of this process has been given; None if it has none."""
-    if not torch.cuda.is_initialized() or torch.cuda.is_current_stream_capturing():
+    initialized = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    if not initialized or torch.cuda.is_current_stream_capturing():
         return None
     event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
     event.record()

@@ -261,20 +261,19 @@ class ComparedOnRanks:
 
 
 def difference_on_ranks(
-    model: Any, plan: Plan, session: Session, dtype: torch.dtype | None, checkpoint: Checkpoint | None = None
+    model: Any, plan: Plan, session: Session, dtype: torch.dtype | None, probe: Probe | str
 ) -> ComparedOnRanks:
     """Compare one layer of each kind on the ranks and in the main process.
 
     The ranks get copies of the weights of these layers, and drop them with the result.
 
     Args:
-        checkpoint: the files of the weights, if the model has no data.
+        probe: of the model, or the reason why it has none.
 
     Raises ``RankError`` if a rank died or hung.
     """
     if len(session.devices) == 1:
         return ComparedOnRanks()
-    probe = probe_of(model, checkpoint.filled if checkpoint is not None else None)
     if isinstance(probe, str):
         logger.info("%s is not compared with the ranks before it is handed over: %s", type(model).__name__, probe)
         return ComparedOnRanks()
@@ -398,10 +397,12 @@ def _in_steps(given: Arguments, begin: Callable[[str], None]) -> Any:
             given = _with_plan(replace(given, model=checkpoint.model, dtype=None, fp16=False))
         begin("choosing a plan")
         ready = _prepare(given, session, checkpoint)
+        filled = checkpoint.filled if checkpoint is not None else None
+        probe = probe_of(given.model, filled) if given.probe and len(session.devices) > 1 else ""
         session.start()
         share_constants_of_code(given.model, session)
         begin("trying layers on the ranks")
-        ready = _compared(given, session, ready) if given.probe else _with_origin(ready, "")
+        ready = _compared(given, session, ready, probe) if given.probe else _with_origin(ready, "")
         logger.info("%s on %s: %s", type(given.model).__name__, ", ".join(session.devices), ready.origin)
         begin("handing over the weights")
         placement = _place(given, session, ready)
@@ -450,11 +451,11 @@ def _prepare(given: Arguments, session: Session, checkpoint: Checkpoint | None) 
     return _Ready(plan, origin, skeleton, tensors, pieces, checkpoint, unproven=unproven)
 
 
-def _compared(given: Arguments, session: Session, ready: _Ready) -> _Ready:
+def _compared(given: Arguments, session: Session, ready: _Ready, probe: Probe | str) -> _Ready:
     """The model with a plan under which the ranks give its own numbers. Raises ``ApplyError`` if there is none."""
 
     def compared(plan: Plan) -> ComparedOnRanks:
-        own = difference_on_ranks(given.model, plan, session, given.weight_type, ready.checkpoint)
+        own = difference_on_ranks(given.model, plan, session, given.weight_type, probe)
         if own.difference or given.plan is not None:
             return own
         return replace(own, difference=difference_of_small(given.model, plan, session))
