@@ -78,15 +78,17 @@ def derived_once(_derived, monkeypatch):
     """Each model's plan is derived once for the commands of all tests that change nothing about how."""
     pytest.importorskip("transformers")
     from modular_converter.parallel import cli
-    from modular_converter.parallel.commands import common, kinds, show, write
+    from modular_converter.parallel.commands import common, write
+
+    derive = common.derived_of
 
     def derived_of(model, settings, head="base"):
         question = model, settings, head
         if question not in _derived:
-            _derived[question] = common.derived_of(*question)
+            _derived[question] = derive(*question)
         return _derived[question]
 
-    for module in (cli, kinds, show, write):
+    for module in (cli, common, write):
         monkeypatch.setattr(module, "derived_of", derived_of)
 
 

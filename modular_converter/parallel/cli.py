@@ -5,34 +5,35 @@ from __future__ import annotations
 import functools
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from modular_converter.commands.options import CONTEXT_SETTINGS, version_option
 from modular_converter.parallel.commands.advise import advise_command, memory_command
 from modular_converter.parallel.commands.common import (
+    committed,
+    derive_kind,
     derived_of,
     form_option,
+    kind_option,
     plan_text,
+    print_json,
+    print_plan,
+    print_verdict,
     quiet_library,
     ranks_option,
     reports_errors,
     set_option,
-)
-from modular_converter.parallel.commands.kinds import (
-    committed,
-    derive_kind,
-    kind_option,
-    print_json,
-    print_plan,
-    print_verdict,
     verify_kind,
 )
 from modular_converter.parallel.commands.run import run
 from modular_converter.parallel.commands.schedule import predict_schedule
-from modular_converter.parallel.commands.show import diff, show
 from modular_converter.parallel.commands.tune import tune_command
 from modular_converter.parallel.commands.write import export_command, write
+from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.plans.text_checks import read_plan
+from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.tested_versions import tell_untested
 
 
@@ -145,8 +146,121 @@ def coverage(
     sys.exit(0 if all(row["state"] == "verified" for row in asked) else 1)
 
 
+if TYPE_CHECKING:
+    import torch
+
+    from modular_converter.parallel.proof.prove import Derived
+
+PIPE_WIDTH = 200
+
+
+@main.command()
+@click.argument("model")
+@click.argument("plan_file", required=False)
+@set_option
+@ranks_option
+@click.option("--full", is_flag=True, help="Shapes and bytes of the default configuration, in 2-byte numbers.")
+@reports_errors
+def show(model: str, plan_file: str | None, settings: tuple[str, ...], ranks: int, full: bool) -> None:
+    """Print the derived plan, or that of PLAN_FILE, as a table.
+
+    For each layer its style, its shape whole and on a rank, its communication, and its bytes; then bytes and
+    collectives of each kind of layer. The shapes are those of the small instance that was traced, unless --full.
+    """
+    from modular_converter.parallel.plans.resolve import check_whole
+
+    given = read_plan(plan_file, Plan) if plan_file else None
+    found = derived_of(model, settings)
+    plan = given or found.plan
+    if given:
+        check_whole(given, found.small.model)
+    if full:
+        from modular_converter.parallel.tables.summary import full_model
+
+        _show(found, plan, full_model(found.small.model), ranks, 2)
+    else:
+        _show(found, plan, found.small.model, ranks, 4)
+
+
+def _show(found: Derived, plan: Plan, model: torch.nn.Module, ranks: int, width: int) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from modular_converter.parallel.solve.cost import collectives
+    from modular_converter.parallel.solve.hindrances import hindrances
+    from modular_converter.parallel.tables.summary import amount, layers, rows
+
+    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("layer", "style", "whole", f"1 of {ranks} ranks", "communication", "bytes", "a rank"):
+        grid.add_column(name, overflow="fold", justify="right" if name in ("bytes", "a rank") else "left")
+    for row in rows(plan, model, ranks, width):
+        sizes = (amount(row.bytes_whole), amount(row.bytes_rank)) if row.whole else ("", "")
+        grid.add_row(row.layer, row.style, row.whole, row.local, row.communication, *sizes)
+    console.print(grid)
+    calls = collectives(follow(found.trace), plan)
+    kinds = layers(plan, model, found.small.model, calls, ranks, width)
+    sums = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("of each", "number", "bytes", "a rank", "collectives a forward"):
+        sums.add_column(name, overflow="fold", justify="right" if name in ("number", "bytes", "a rank") else "left")
+    for kind in kinds:
+        counts = ", ".join(f"{number} {name}" for name, number in kind.collectives.items()) or "none"
+        sums.add_row(kind.name, str(kind.count), amount(kind.bytes_whole), amount(kind.bytes_rank), counts)
+    whole = sum(kind.count * kind.bytes_whole for kind in kinds)
+    share = sum(kind.count * kind.bytes_rank for kind in kinds)
+    number = sum(kind.count * sum(kind.collectives.values()) for kind in kinds)
+    sums.add_row("the model", "1", amount(whole), amount(share), str(number))
+    console.print(sums)
+    for line in plan.attributes:
+        click.echo(f"shrinks with the shard: {line}")
+    for pattern, reason in plan.whole:
+        click.echo(f"whole: {pattern}: {reason}")
+    for hindrance in hindrances(found.trace, plan):
+        click.echo(f"not sharded by heads or blocks: {hindrance}")
+
+
+@main.command()
+@click.argument("model")
+@set_option
+@ranks_option
+@reports_errors
+def diff(model: str, settings: tuple[str, ...], ranks: int) -> None:
+    """Compare the plan in MODEL's source with the derived one, line by line.
+
+    Each line that differs is put into the plan of the source, which is then run against the whole model: the source's
+    line is wrong, is needed, or is a choice. The source's plan is what transformers gathers for the model: of its
+    configuration classes, and the vocabulary of embed_tokens that its loader adds.
+
+    \b
+    Exit code: 0 the same, 1 they differ, 2 it could not be compared.
+    """
+    from modular_converter.parallel.proof.compare_plans import outcome, points, source_plan
+
+    found = derived_of(model, settings)
+    source, unknown = source_plan(found)
+    differ = False
+    if not source.rules and not unknown:
+        click.echo("the source has no plan")
+    for point in points(found, source, ranks):
+        differ = True
+        click.echo(f"- {point.source or f'{point.pattern} (nothing)'}")
+        click.echo(f"+ {point.derived or f'{point.pattern} (nothing)'}")
+        if source.rules:
+            click.echo(f"  {point.judgement}: {point.reason}")
+    for key, style in unknown.items():
+        click.echo(f"- {key} {style}\n  not judged: this style is not modelled here")
+    for line in found.plan.attributes:
+        click.echo(f"+ attribute {line}\n  not judged: transformers' plans cannot say that an integer shrinks")
+    for name, plan in (("source", source), ("derived", found.plan)):
+        ran = outcome(found, plan, ranks)
+        state = f"refused: {ran.reason}" if ran.reason else "verified"
+        click.echo(f"{name}: {state}; {ran.bytes_rank} bytes a rank, {ran.collectives} collectives a forward")
+    sys.exit(1 if differ or unknown or found.plan.attributes else 0)
+
+
 ADVICE = (memory_command, advise_command, tune_command)
-for command in (show, diff, write, export_command, committed, run, predict_schedule, *ADVICE):
+for command in (write, export_command, committed, run, predict_schedule, *ADVICE):
     main.add_command(command)
 
 

@@ -35,7 +35,7 @@ from modular_converter.parallel.choice.skeleton import META, Skeleton, assemble_
 from modular_converter.parallel.choice.trials import kinds_by_modules, sizes_of_layers
 from modular_converter.parallel.costs import CountRequest, inputs_of, model_of, target_and_config
 from modular_converter.parallel.errors import ApplyError, BuildError, PlanError
-from modular_converter.parallel.inference.form import make_inference
+from modular_converter.parallel.inference.plain_forwards import make_inference
 from modular_converter.parallel.modules import outermost_layers, own_layers, recompute_layers
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, fitting, resolve

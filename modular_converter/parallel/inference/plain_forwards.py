@@ -22,6 +22,9 @@ import torch.distributed as dist
 import torch.nn.functional as F
 
 from modular_converter.parallel import torch_private
+from modular_converter.parallel.inference.experts import fuse_experts
+from modular_converter.parallel.inference.fused import fuse_activations, fuse_norms
+from modular_converter.parallel.inference.generation import choose_cache
 from modular_converter.parallel.int8 import Int8Linear
 from modular_converter.parallel.shard.apply import Applied, attach
 from modular_converter.parallel.shard.collectives import ProcessGroup, options_of
@@ -324,3 +327,19 @@ def _swap(module: torch.nn.Module, kind: type[Any], group: DirectGroup) -> None:
     """Give a module another forward; ``_SummedOutput`` acts on the output of the whole class."""
     swap_forward(module, kind, outermost=kind is _SummedOutput)
     module.__dict__["_plain_group"] = group
+
+
+def make_inference(applied: Applied, group: DirectGroup, compile: bool) -> None:
+    """Turn a sharded model into its form for inference, in place.
+
+    Args:
+        compile: ``generate`` has a static cache unless a cache is given.
+    """
+    model = applied.model
+    fuse_experts(model)  # before the sums of outputs, which are put around forwards
+    make_plain(applied, group)
+    fuse_norms(model)
+    fuse_activations(model)
+    model.eval().requires_grad_(False)
+    if compile:
+        choose_cache(model, {})

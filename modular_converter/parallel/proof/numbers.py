@@ -25,7 +25,7 @@ from typing import Any, TypeAlias
 import torch
 from torch.overrides import TorchFunctionMode
 
-from modular_converter.parallel.solve.operators import OPERATORS, creation, views
+from modular_converter.parallel.solve.operators import OPERATORS, views
 from modular_converter.parallel.tiny.build import seed_cpu
 from modular_converter.parallel.torch_private import DisableTorchFunction, TorchDispatchMode
 from modular_converter.parallel.trace.graph import Comparison
@@ -240,7 +240,7 @@ def shrunk(whole: Sequence[Fact], share: Sequence[Fact]) -> Iterator[Decided]:
 # Operators whose operands are only tensors, or only sizes and tensors; in ``_FILLS`` the operands from this index on are
 # numbers or types.
 _PLAIN = ("mm", "linear", "convolution")
-_SIZES = frozenset((*views.TABLE.operators, *creation.TABLE.operators))
+_SIZES = frozenset(views.TABLE.operators)
 _FILLS = {"full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0, "_to_copy": 1}
 # Functions that make a tensor of Python numbers, which has no data in a run without data.
 _OF_NUMBERS = ("tensor", "as_tensor", "asarray")

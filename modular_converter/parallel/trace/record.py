@@ -84,7 +84,7 @@ def record(model: torch.nn.Module, inputs: Mapping[str, Any], name: str = "") ->
     return recorder.finish(name, result, compared)
 
 
-def tensors_in(value: Any, kinds: Any = torch.Tensor) -> list[torch.Tensor]:
+def tensors_in(value: Any, kinds: Any = torch.Tensor) -> list[Any]:
     """All tensors, or values of other types, in nested tuples, lists, mappings and output records, in order."""
     if isinstance(value, kinds):
         return [value]

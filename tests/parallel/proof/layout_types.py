@@ -19,7 +19,7 @@ from modular_converter.parallel.solve.axes import LEAF, Seq, size
 from modular_converter.parallel.solve.choose import solve_requirements
 from modular_converter.parallel.solve.flow import Flow
 from modular_converter.parallel.solve.follow import OUTPUT, follow, gives_zeros, keeps_sums
-from modular_converter.parallel.solve.operators import creation, operator_of, traits_of
+from modular_converter.parallel.solve.operators import operator_of, traits_of, views
 from modular_converter.parallel.styles import acting, style_of
 from modular_converter.parallel.styles.layout import GATHER_OVER_RANKS, SUM_OVER_RANKS, Enters, WeightLayout
 from modular_converter.parallel.trace.graph import PARAM, ModuleCall, Op, Trace
@@ -163,7 +163,7 @@ class _Forward:
         made = frozenset[int]().union(*map(self.leaves, op.outputs))
         if traits_of(op).view and op.inputs():
             self.roots.update({out: self.root(op.inputs()[0]) for out in op.outputs})
-        if operator_of(op).rule is creation.uniform or op.name.endswith("_like"):
+        if operator_of(op).rule is views.uniform or op.name.endswith("_like"):
             return made
         return made - differ if op.name in _REPEATS else (given & made) - differ
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.choice.code_hashes import function_of, hash_of_code, is_model_code, names_in
+from modular_converter.parallel.choice.kept_answers import function_of, hash_of_code, is_model_code, names_in
 from modular_converter.parallel.engine.base.watched_state import is_data
 from modular_converter.parallel.modules import is_plain, is_same_value
 

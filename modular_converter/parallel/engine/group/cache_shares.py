@@ -13,10 +13,16 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.engine.base.caches import caches_in
-from modular_converter.parallel.engine.group.marked_tensors import marked_classes, marked_in, unmark, unmarked
 from modular_converter.parallel.engine.group.same_calls import refused_here
-from modular_converter.parallel.engine.group.share_tensors import OF_SHAPE, treats_each_entry
+from modular_converter.parallel.engine.group.share_tensors import (
+    OF_SHAPE,
+    marked_classes,
+    treats_each_entry,
+    unmark,
+    unmarked,
+)
 from modular_converter.parallel.shard.forwards import innermost
+from modular_converter.parallel.trace.record import tensors_in
 
 
 _HEADS = 1
@@ -31,7 +37,7 @@ class CacheShare:
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        shares = list(marked_in(CacheShare, [*args, *(kwargs or {}).values()]))
+        shares = tensors_in([*args, *(kwargs or {}).values()], CacheShare)
         if _in_a_part():
             for one in shares:
                 unmark(one)

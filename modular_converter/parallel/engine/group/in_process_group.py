@@ -82,7 +82,6 @@ from modular_converter.parallel.engine.group.weight_sources import (
 )
 from modular_converter.parallel.engine.group.whole_state import made_by_first, whole_tensors
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.inference.form import make_inference
 from modular_converter.parallel.inference.generation import (
     GENERATE_BATCH,
     MANAGERS,
@@ -92,7 +91,7 @@ from modular_converter.parallel.inference.generation import (
     choose_cache,
     paged_batches,
 )
-from modular_converter.parallel.inference.plain_forwards import DirectGroup
+from modular_converter.parallel.inference.plain_forwards import DirectGroup, make_inference
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import resolve
 from modular_converter.parallel.shard.collectives import ProcessGroup

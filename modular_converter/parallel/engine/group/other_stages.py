@@ -13,10 +13,15 @@ from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 
-from modular_converter.parallel.engine.group.marked_tensors import marked_classes, marked_in, unmarked
 from modular_converter.parallel.engine.group.same_calls import CALLS, refused_here
-from modular_converter.parallel.engine.group.share_tensors import OF_SHAPE, treats_each_entry
+from modular_converter.parallel.engine.group.share_tensors import (
+    OF_SHAPE,
+    marked_classes,
+    treats_each_entry,
+    unmarked,
+)
 from modular_converter.parallel.pipeline.stage import without_data
+from modular_converter.parallel.trace.record import tensors_in
 
 
 _NUMBERS = frozenset(
@@ -34,7 +39,7 @@ class OfOtherStage:
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = list(marked_in(OfOtherStage, [*args, *(kwargs or {}).values()]))
+        given = tensors_in([*args, *(kwargs or {}).values()], OfOtherStage)
         facts: _Facts = given[0]._facts
         if func == _TENSOR.device.__get__:
             return facts[1]

@@ -21,10 +21,45 @@ import torch.distributed as dist
 from torch.autograd.graph import increment_version
 from torch.distributed.tensor import DTensor
 
-from modular_converter.parallel.engine.group.marked_tensors import marked_classes, marked_in, unmarked
 from modular_converter.parallel.engine.group.same_calls import refused_here
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.torch_private import TracingContext
+from modular_converter.parallel.trace.record import tensors_in
+
+
+_PLAIN: dict[type[Any], type[Any]] = {}
+
+
+def marked_classes(looks: type[Any], *plain: type[Any]) -> dict[type[Any], type[Any]]:
+    """For each class of tensors, one of it that ``looks`` at operations: the class with this ``__torch_function__``."""
+    made = {kind: type(f"{looks.__name__}Of{kind.__name__}", (looks, kind), {"__slots__": ()}) for kind in plain}
+    _PLAIN.update((marked, kind) for kind, marked in made.items())
+    return made
+
+
+def unmark(tensor: Any) -> None:
+    """Give a tensor its plain class; nothing for one that has it."""
+    tensor.__class__ = _PLAIN.get(type(tensor), type(tensor))
+
+
+class unmarked:
+    """A context in which tensors are plain."""
+
+    def __init__(self, tensors: Iterable[Any]) -> None:
+        self.tensors = list(tensors)
+
+    def __enter__(self) -> None:
+        self.before: list[tuple[Any, type[Any]]] = []
+        for one in self.tensors:
+            kind = type(one)
+            if kind in _PLAIN:  # once each
+                one.__class__ = _PLAIN[kind]
+                self.before.append((one, kind))
+
+    def __exit__(self, *error: object) -> None:
+        for one, kind in self.before:
+            if type(one) is _PLAIN[kind]:
+                one.__class__ = kind
 
 
 _ARITHMETIC = "add sub mul truediv pow neg pos abs eq ne lt le gt ge and or xor invert"
@@ -80,7 +115,7 @@ class ShareTensor:
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        shares = list(marked_in(ShareTensor, [*args, *(kwargs or {}).values()]))
+        shares = tensors_in([*args, *(kwargs or {}).values()], ShareTensor)
         if TracingContext.try_get() is not None:
             raise ApplyError(
                 f"{shares[0]._whole[0]} is a process's share as a tensor that is no DTensor, which torch.compile(model) cannot "

@@ -40,7 +40,6 @@ from modular_converter.parallel.engine.remote.same_answers import (
     shares_that_stay,
 )
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.inference.form import make_inference
 from modular_converter.parallel.inference.fused import unfuse
 from modular_converter.parallel.inference.generation import (
     GENERATE_BATCH,
@@ -49,7 +48,7 @@ from modular_converter.parallel.inference.generation import (
     paged_batches,
     tokens_of,
 )
-from modular_converter.parallel.inference.plain_forwards import DirectGroup, put_on_modules
+from modular_converter.parallel.inference.plain_forwards import DirectGroup, make_inference, put_on_modules
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, resolve
 from modular_converter.parallel.ranks.answering import Answering, DifferentAnswers

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from modular_converter.parallel.solve.operators import creation, products, views
+from modular_converter.parallel.solve.operators import products, views
 from modular_converter.parallel.solve.operators.traits import UNKNOWN, Operator, Traits, opaque
 from modular_converter.parallel.trace.graph import Op
 
 
-FAMILIES = (views, products, creation)
+FAMILIES = (views, products)
 OPERATORS: dict[str, Operator] = {}
 for _family in FAMILIES:
     _twice = sorted(OPERATORS.keys() & _family.TABLE.operators.keys())

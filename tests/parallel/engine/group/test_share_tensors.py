@@ -14,8 +14,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
 from modular_converter.parallel.engine.group import share_tensors
-from modular_converter.parallel.engine.group.marked_tensors import unmarked
-from modular_converter.parallel.engine.group.share_tensors import ShareTensor, as_plain, mark
+from modular_converter.parallel.engine.group.share_tensors import ShareTensor, as_plain, mark, unmarked
 from modular_converter.parallel.errors import ApplyError
 
 
