@@ -78,7 +78,9 @@ def overriding_texts(path: str, modular: str, made: str, wanted: str, library: L
         return
     writer = _Writer(finished.neighbours, finished.classes, file, library, before)
     edits = [
-        writer.edit(one) for name, one in after.definitions.items() if _differs(one, before.definitions.get(name))
+        writer.edit(one)
+        for name, one in after.definitions.items()
+        if (was := before.definitions.get(name)) is None or (was.lead, was.text) != (one.lead, one.text)
     ]
     if not all(one.forms for one in edits):
         return
@@ -89,10 +91,6 @@ def overriding_texts(path: str, modular: str, made: str, wanted: str, library: L
         needed = [] if new else writer.unknown_imports(forms, after)
         for imports in (needed, []) if needed else (new,):
             yield writer.text(edits, forms, [f"{import_line(one)}\n" for one in imports])
-
-
-def _differs(one: Statement, other: Statement | None) -> bool:
-    return other is None or (one.lead, one.text) != (other.lead, other.text)
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,6 @@ there are, so that only new ones are reported.
 
 from __future__ import annotations
 
-import io
-import tokenize
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +13,7 @@ from modular_converter.convert.batch import Run
 from modular_converter.convert.source.library import Library, ignore_comments
 from modular_converter.files.write import refuse_change, write_sources
 from modular_converter.findings import Conversion, Finding, apply_edits
+from modular_converter.model import lexer
 from modular_converter.settings.values import Settings
 
 
@@ -47,7 +46,7 @@ def apply_fixes(path: str, settings: Settings, unsafe: bool) -> FixedFile:
         finding = next(waiting, None)
         if finding is None:
             break
-        fixed = _with_fix(finding, now, settings, {path: text})
+        fixed = with_fix(finding, now, settings, {path: text})
         if fixed is None:
             refused.append(finding)
         else:
@@ -56,21 +55,15 @@ def apply_fixes(path: str, settings: Settings, unsafe: bool) -> FixedFile:
     return FixedFile(path, old, text, tuple(applied), tuple(refused))
 
 
-def fixed_text(finding: Finding, before: Conversion, settings: Settings, texts: Mapping[str, str]) -> str | None:
-    """The text of a modular file with the fix of one finding; None where the fix does not hold.
+def with_fix(
+    finding: Finding, before: Conversion, settings: Settings, texts: Mapping[str, str]
+) -> tuple[str, Conversion] | None:
+    """The text of a modular file with the fix of one finding, and its conversion; None where the fix does not hold.
 
     Args:
         before: the conversion that gave it.
         texts: what is read in place of files on disk, the modular file included.
     """
-    fixed = _with_fix(finding, before, settings, texts)
-    return None if fixed is None else fixed[0]
-
-
-def _with_fix(
-    finding: Finding, before: Conversion, settings: Settings, texts: Mapping[str, str]
-) -> tuple[str, Conversion] | None:
-    """The text with the fix of one finding and its conversion; see `fixed_text`."""
     if finding.fix is None:
         return None
     changed = apply_edits(texts[before.path], finding.fix.edits)
@@ -124,11 +117,12 @@ def add_ignores(conversions: Sequence[Conversion], settings: Settings) -> tuple[
 
 def with_ignores(text: str, findings: Iterable[Finding]) -> str:
     """The text of a modular file with a comment for each finding that has a line with room for one."""
-    lines, closed = text.split("\n"), _lines_within_strings(text)
+    lines, within = text.split("\n"), lexer.lines_within_strings(text)
+    closed = {number for number, line in enumerate(lines) if number in within or line.endswith("\\")}
     codes: dict[int, list[str]] = {}
     for one in findings:
         last = one.location.end_line or one.location.line
-        room = (line for line in range(one.location.line, last + 1) if line not in closed)
+        room = (line for line in range(one.location.line, last + 1) if line - 1 not in closed)
         if line := next(room, 0):
             codes.setdefault(line, []).append(one.code)
     known = {comment.line: comment for comment in ignore_comments(text)}
@@ -142,19 +136,6 @@ def with_ignores(text: str, findings: Iterable[Finding]) -> str:
         else:
             lines[line - 1] = f"{old}  {new}"
     return "\n".join(lines)
-
-
-def _lines_within_strings(text: str) -> set[int]:
-    """The lines at whose end no comment can stand: within a string, or before a line that continues them."""
-    closed = {number for number, line in enumerate(text.split("\n"), 1) if line.endswith("\\")}
-    started = 0
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        name = tokenize.tok_name[token.type]
-        if name.endswith("STRING_START"):  # f-strings have tokens of their own since Python 3.12
-            started = token.start[0]
-        if name == "STRING" or name.endswith("STRING_END"):
-            closed.update(range(started if name != "STRING" else token.start[0], token.end[0]))
-    return closed
 
 
 def write_modular(path: str, text: str, settings: Settings) -> None:

@@ -51,12 +51,6 @@ def squeezed(text: str) -> str:
     return _LAYOUT.sub("", text)
 
 
-def without_comments(text: str) -> str:
-    """The text without its comments."""
-    comments = (token for token in lexer.tokens(text) if token.kind == "comment")
-    return lexer.replace_spans(text, ((token.start, token.end, "") for token in comments))
-
-
 class Abstraction:
     """Replaces the names of a model in its texts, so that definitions of different models can be compared."""
 
@@ -69,7 +63,7 @@ class Abstraction:
 
     def abstract(self, text: str) -> str:
         """The text, line by line, without comments, and with the last word of its name for a class of the model."""
-        text = without_comments(text)
+        text = lexer.replace_spans(text, ((*one[1:3], "") for one in lexer.tokens(text) if one.kind == "comment"))
         if self._classes is not None:
             text = self._classes.sub(lambda match: f"@{last_word(match[0])}", text)
         return self._renamer.between(text, 0, len(text))

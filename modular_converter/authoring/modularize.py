@@ -14,7 +14,7 @@ from modular_converter.authoring.attempt import FileDifference, Proof
 from modular_converter.authoring.class_changes import member_key
 from modular_converter.authoring.draft import Draft, How, definitions_of, first_draft, how_of_class
 from modular_converter.authoring.flat_model import FlatFile, FlatModel
-from modular_converter.authoring.library_index import LibraryIndex, normal, without_comments
+from modular_converter.authoring.library_index import LibraryIndex, normal
 from modular_converter.authoring.proof import prove_draft
 from modular_converter.authoring.sources import (
     Placed,
@@ -34,6 +34,7 @@ from modular_converter.convert.emit.imports import names_in_annotations
 from modular_converter.convert.inherit.build import rename_class
 from modular_converter.convert.schedule import reached
 from modular_converter.convert.source.library import Library, ModelNames
+from modular_converter.model import lexer
 from modular_converter.model.class_blocks import ClassBlock, Member, block_lines, parse_class
 from modular_converter.model.index import index_module, is_docstring
 from modular_converter.model.module import Module, Role, Statement
@@ -200,15 +201,8 @@ def _code(text: str, allowed: Collection[str], *, member: bool = False) -> str:
             body = getattr(node, "body", None)
             if isinstance(body, list) and body and isinstance(body[0], ast.stmt) and is_docstring(body[0]):
                 body[0] = ast.Pass()
-    shown = ast.dump(tree)
-    return shown if COMMENTS in allowed else shown + _comments(text)
-
-
-def _comments(text: str) -> str:
-    """The comments of a text."""
-    bare = without_comments(text).split("\n")
-    pairs = zip(text.split("\n"), bare)
-    return "\n".join(full[len(short) :].strip() for full, short in pairs if full != short)
+    comments = (text[one.start : one.end] for one in lexer.tokens(text) if one.kind == "comment")
+    return "\n".join((ast.dump(tree), *(map(str.strip, comments) if COMMENTS not in allowed else ())))
 
 
 def _with_classes(file: FlatFile, accepted: Mapping[str, tuple[str, str]]) -> FlatFile:

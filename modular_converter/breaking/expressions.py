@@ -37,7 +37,9 @@ from modular_converter.breaking.values import (
     mapping,
     name_of,
     of_text,
+    pairs_of,
     plain,
+    sequence,
     truth,
 )
 from modular_converter.model.nodes import super_attribute
@@ -101,7 +103,7 @@ def _sequence(run: LibraryInterpreter, node: ast.List | ast.Tuple | ast.Set, fra
             items += [item for _, item in spread.items] if isinstance(spread, Items) else run.turns(spread)
         else:
             items.append(run.evaluate(one, frame))
-    return Items([(str(number), item) for number, item in enumerate(items)])
+    return sequence(items)
 
 
 def _dict(run: LibraryInterpreter, node: ast.Dict, frame: Frame) -> Value:
@@ -122,8 +124,7 @@ def _operation(run: LibraryInterpreter, node: ast.BinOp, frame: Frame) -> Value:
 
 def _combined(op: ast.AST, left: Value, right: Value, node: ast.expr) -> Value:
     if isinstance(op, ast.Add) and isinstance(left, Items) and isinstance(right, Items):
-        joined = [one for _, one in (*left.items, *right.items)]
-        return Items([(str(number), one) for number, one in enumerate(joined)], is_module=left.is_module)
+        return sequence((one for _, one in (*left.items, *right.items)), left.is_module)
     if isinstance(op, ast.Mult) and isinstance(left, Items) and any(is_module(one) for _, one in left.items):
         return left if plain(right) != 0 else Items([])
     if type(op) not in _OPERATORS:
@@ -210,7 +211,7 @@ def _comprehension(
         items.append(value if is_certain or not is_module(value) else either(value, NONE))
 
     _turn(run, node.generators, 0, frame, add)
-    return Items([(str(number), one) for number, one in enumerate(items)])
+    return sequence(items)
 
 
 def _dict_comprehension(run: LibraryInterpreter, node: ast.DictComp, frame: Frame) -> Value:
@@ -399,11 +400,9 @@ def _of_mapping(holder: Items, method: str, arguments: list[Value], *, in_doubt:
         holder.clear(in_doubt=in_doubt)
         return NONE
     if method == "items":
-        return Items(
-            [(str(n), Items([("0", Expression(repr(k), k)), ("1", v)])) for n, (k, v) in enumerate(holder.items)]
-        )
+        return pairs_of(holder.items)
     if method == "values":
-        return Items([(str(n), one) for n, (_, one) in enumerate(holder.items)])
+        return sequence(one for _, one in holder.items)
     if method in ("get", "pop") and arguments:
         found = next((one for name, one in holder.items if name == key_text(arguments[0])), None)
         if found is not None:
@@ -516,8 +515,7 @@ def _call_external(
     if name == "functools.partial" and arguments:
         return Partial(arguments[0], tuple(arguments[1:]), named)
     if name == "builtins.map" and len(arguments) == 2:
-        mapped = [run.call(arguments[0], [one], {}, text) for one in run.turns(arguments[1])]
-        return Items([(str(number), one) for number, one in enumerate(mapped)])
+        return sequence([run.call(arguments[0], [one], {}, text) for one in run.turns(arguments[1])])
     if name.startswith("copy.") and arguments:
         copied = arguments[0]
         is_config = isinstance(copied, ObjectValue) and is_configuration(copied)
@@ -546,15 +544,14 @@ def _pairs(given: Items) -> list[tuple[str, Value]]:
 def _iterated(run: LibraryInterpreter, name: str, arguments: list[Value], text: str) -> Value:
     turns = [run.turns(one) for one in arguments]
     if name == "builtins.reversed":
-        return Items([(str(n), one) for n, one in enumerate(reversed(turns[0]))]) if turns else NONE
+        return sequence(reversed(turns[0])) if turns else NONE
     if name == "builtins.enumerate" and turns:
         items = arguments[0]
         counted = isinstance(items, Items) or (isinstance(items, Expression) and items.is_known)
         numbers = [Expression(str(n), n) if counted else Expression("*") for n in range(len(turns[0]))]
         turns = [list(numbers), turns[0]]
     shortest = min(map(len, turns), default=0)
-    rows = [Items([(str(n), one[number]) for n, one in enumerate(turns)]) for number in range(shortest)]
-    return Items([(str(number), row) for number, row in enumerate(rows)])
+    return sequence(sequence(one[number] for one in turns) for number in range(shortest))
 
 
 _Reader = Callable[[LibraryInterpreter, Any, Frame], Value]

@@ -42,6 +42,7 @@ from modular_converter.breaking.values import (
     is_module,
     key_text,
     plain,
+    sequence,
     truth,
 )
 from modular_converter.model.bindings import FUNCTIONS
@@ -246,7 +247,7 @@ class StatementInterpreter(abc.ABC):
             else:
                 frame.names[name] = Expression(name)
         if args.vararg is not None:
-            frame.names[args.vararg.arg] = Items([(str(n), one) for n, one in enumerate(given[len(positional) :])])
+            frame.names[args.vararg.arg] = sequence(given[len(positional) :])
         if args.kwarg is not None:
             frame.names[args.kwarg.arg] = Items(list(rest.items()), is_mapping=True)
 

@@ -24,7 +24,9 @@ from modular_converter.breaking.values import (
     Value,
     either,
     is_module,
+    pairs_of,
     plain,
+    sequence,
     truth,
 )
 
@@ -256,9 +258,8 @@ def call_on_tree(module: Value, method: str) -> Value | None:
     if found is None:
         return None
     if method == "children":
-        return Items([(str(number), one) for number, one in enumerate(found.values())])
-    pairs = (Items([("0", Expression(repr(name), name)), ("1", one)]) for name, one in found.items())
-    return Items([(str(number), pair) for number, pair in enumerate(pairs)])
+        return sequence(found.values())
+    return pairs_of(found.items())
 
 
 def exchange(holder: Value, name: str, value: Value, *, is_certain: bool) -> bool:

@@ -159,7 +159,9 @@ class Names:
 
     def _exchanges(self, function: FunctionValue) -> bool:
         for node in walk(function.node):  # type: ignore[arg-type]
-            if isinstance(node, ast.ClassDef) or (isinstance(node, ast.Attribute) and _is_exchanged(node)):
+            if isinstance(node, ast.ClassDef):
+                return True
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr in EXCHANGED:
                 return True
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 word = node.args[1] if node.func.id == "setattr" and len(node.args) > 2 else None
@@ -185,10 +187,6 @@ class Names:
         if isinstance(found, External):
             return External(f"{found.name}.{rest}" if rest else found.name)
         return found if isinstance(found, ClassValue) and not rest else None
-
-
-def _is_exchanged(node: ast.Attribute) -> bool:
-    return isinstance(node.ctx, ast.Store) and node.attr in EXCHANGED
 
 
 def external_name(imported: ImportedName) -> str:

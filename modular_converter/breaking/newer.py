@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from modular_converter.breaking.facts import ModelTree
 from modular_converter.breaking.older import tree_at
-from modular_converter.check.cache.answers import KeptAnswers, load_outlines, store_outlines
+from modular_converter.check.cache.answers import KeptAnswers, KeptOutlines
 from modular_converter.check.conversions import find_conversions
 from modular_converter.convert.schedule import Readings, neighbour_files
 from modular_converter.convert.source.library import Library
@@ -20,7 +20,6 @@ from modular_converter.files.read import text_of_content
 from modular_converter.findings import UNPARSABLE, ConversionError, Finding
 from modular_converter.git.affected import affected
 from modular_converter.git.work_tree import MOST_BYTES, GitError, WorkTrees
-from modular_converter.graph.build import key_of_text, outline_of
 from modular_converter.model.bindings import FUNCTIONS, Function, bindings_in
 from modular_converter.model.nodes import parse, walk
 from modular_converter.settings.disk import NO_FOLLOW, read_regular
@@ -66,18 +65,13 @@ def newer_tree(
 
 def _required(paths: Iterable[str], models: str, library: Library, cache: str | None) -> dict[str, frozenset[str]]:
     """`required_files` of modular files, but for those that cannot be read. No text is parsed twice."""
-    outlines = load_outlines(cache, models) if cache else {}
-    known, found = set(outlines), {}
+    outlines, found = KeptOutlines(cache, models), {}
     for path in paths:
         with contextlib.suppress(ConversionError):
-            key = key_of_text(library.text(path))
-            if key not in outlines:
-                outlines[key] = outline_of(library.module(path).statements)
-            imports, classes = outlines[key]
+            imports, classes = outlines.of(path, library)
             bases = [base for one in classes for base in one.bases]
             found[path] = neighbour_files([name for _, name in imports], bases, path, library)
-    if cache and outlines.keys() != known:
-        store_outlines(cache, models, outlines)
+    outlines.store()
     return found
 
 

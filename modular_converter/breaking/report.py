@@ -14,8 +14,8 @@ from modular_converter.breaking.values import CodePlace
 from modular_converter.check.cache.answers import KeptAnswers
 from modular_converter.check.cache.store import digest
 from modular_converter.convert.schedule import required_files
-from modular_converter.convert.silence import is_silenced
-from modular_converter.convert.source.library import Library, ignore_comments
+from modular_converter.convert.silence import is_silenced, without_silenced
+from modular_converter.convert.source.library import Library
 from modular_converter.findings import ConversionError, Finding, Location, Severity, first_of
 from modular_converter.model.module import Module, Role, Statement
 from modular_converter.reporting.display import count
@@ -149,19 +149,10 @@ def findings_of(found: Sequence[CauseGroup], library: Library) -> list[Finding]:
         if path not in texts:
             texts[path] = library.text_if_readable(path) or ""
         finding = _finding(group).with_source(texts[path])
-        if is_silenced(finding, path, settings) or _is_ignored(finding, texts[path]):
+        if is_silenced(finding, path, settings) or finding not in without_silenced([finding], path, texts[path]):
             continue
         left.append(finding.with_severity(Severity.ERROR) if settings.strict else finding)
     return left
-
-
-def _is_ignored(finding: Finding, text: str) -> bool:
-    comments = (one for one in ignore_comments(text) if one.line == finding.location.line)
-    return any(
-        finding.rule.is_meant_by(entry.upper()) or entry == finding.rule.name
-        for one in comments
-        for entry in one.entries
-    )
 
 
 def _finding(group: CauseGroup) -> Finding:

@@ -266,6 +266,16 @@ class Items:
         return f"[{one_text((value.text for _, value in self.items), ', ')}]"
 
 
+def sequence(values: Iterable[Value], is_module: bool = False) -> Items:
+    """A list or tuple."""
+    return Items([(str(number), one) for number, one in enumerate(values)], is_module)
+
+
+def pairs_of(items: Iterable[tuple[str, Value]]) -> Items:
+    """What `items()` of a mapping gives."""
+    return sequence(sequence([Expression(repr(name), name), one]) for name, one in items)
+
+
 @dataclass(frozen=True, eq=False)
 class Layer:
     """A layer of `torch.nn` with its own tensors: name -> shape, and whether there is one."""

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import ast
 import inspect
-import io
 import os
 import re
-import tokenize
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from modular_converter.files.write import current_text, path_of_generated
 from modular_converter.findings import EXISTS, MISSING, UNPARSABLE, Conversion, ConversionError, Finding
+from modular_converter.model import lexer
 from modular_converter.model.nodes import parse
 from modular_converter.settings.values import Settings
 
@@ -82,7 +81,7 @@ def differ_by_layout_alone(old: str, new: str) -> bool:
             if _tree(before) != _tree(after):
                 return False
             return [one for _, one in comments_of(before)] == [one for _, one in comments_of(after)]
-        except (*UNPARSABLE, tokenize.TokenError):
+        except UNPARSABLE:
             continue  # cut within a statement, or no Python at all
     return False
 
@@ -118,5 +117,5 @@ def _tree(text: str) -> str:
 
 def comments_of(text: str) -> list[tuple[int, str]]:
     """The comments in order, each with its line and without the blanks around its words."""
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    return [(one.start[0], one.string.lstrip("#").strip()) for one in tokens if one.type == tokenize.COMMENT]
+    found = ((one, line) for one, line in lexer.placed(text) if one.kind == "comment")
+    return [(line + 1, text[one.start : one.end].lstrip("#").strip()) for one, line in found]

@@ -11,7 +11,6 @@ import ast
 import bisect
 import os
 import re
-import tokenize
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -430,7 +429,7 @@ def file_changes(path: str, old: str, new: str) -> list[FileChange]:
         if len(trees) > MOST:
             return []
         comments = _comments(old, new, trees)
-    except (*UNPARSABLE, tokenize.TokenError):
+    except UNPARSABLE:
         return []
     uses = [Counter(re.findall(r"\w+", _EXPORTS.sub("", _IMPORT.sub("", text)))) for text in (old, new)]
     found = [one for one in trees if not _follows(one, uses)] or trees
@@ -471,7 +470,7 @@ def _follows(change: FileChange, uses: Sequence[Counter[str]]) -> bool:
 def _comments(old: str, new: str, trees: Iterable[FileChange]) -> list[FileChange]:
     """The changes of comments, but for those that stand in or above what has come or gone."""
     if [one for one in old.split("\n") if "#" in one] == [one for one in new.split("\n") if "#" in one]:
-        return []  # the tokenizer takes longer than all else
+        return []
     olds, news = comments_of(old), comments_of(new)
     gone = [with_comments(one.old, old) for one in trees if one.kind.startswith("leaves out")]
     come = [with_comments(one.new, new) for one in trees if one.kind.startswith("adds")]

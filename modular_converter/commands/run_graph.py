@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import click
 
-from modular_converter.check.cache.answers import load_outlines, store_outlines
+from modular_converter.check.cache.answers import KeptOutlines
 from modular_converter.check.cache.store import cache_folder
 from modular_converter.commands.options import progress, report
 from modular_converter.convert.source.library import Library
@@ -55,12 +55,10 @@ def run(
 def _read(arguments: Sequence[str], package: str | None, root: str | None) -> tuple[Graph | None, list[Finding]]:
     """The graph of the models that the arguments mean, None where they mean none; and the findings."""
     folder, paths = modular_files(arguments, models_folder(package, root))
-    outlines = load_outlines(cache_folder(), folder)
-    before = set(outlines)
+    outlines = KeptOutlines(cache_folder(), folder)
     with progress("reading the modular files"):
-        graph, findings = build_graph(paths, folder, Library(load_settings(folder)), outlines)
-    if outlines.keys() != before:
-        store_outlines(cache_folder(), folder, outlines)
+        graph, findings = build_graph(paths, folder, Library(load_settings(folder)), outlines.of)
+    outlines.store()
     if not arguments:
         return graph, findings
     chosen, unknown = chosen_models(arguments, graph, folder)

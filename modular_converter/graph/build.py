@@ -6,11 +6,10 @@ between runs, since it depends on nothing but the text.
 from __future__ import annotations
 
 import glob
-import hashlib
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -22,7 +21,7 @@ from modular_converter.files.arguments import ALL, discover
 from modular_converter.files.read import package_of
 from modular_converter.files.write import is_generated, path_of_generated
 from modular_converter.findings import ConversionError, Finding, Location, locate_word
-from modular_converter.model.module import ImportedName, Role, Statement
+from modular_converter.model.module import ImportedName, Role
 from modular_converter.rules import input_files
 from modular_converter.settings.load import load_settings
 from modular_converter.settings.values import Settings, models_folder_of, modular_of, place_of_model
@@ -180,17 +179,15 @@ class Outline(NamedTuple):
     classes: tuple[ClassHeader, ...]
 
 
-def outline_of(statements: Iterable[Statement]) -> Outline:
-    """The outline of a parsed file."""
-    statements = tuple(statements)
+OutlineOf = Callable[[str, Library], Outline]
+
+
+def outline_of(path: str, library: Library) -> Outline:
+    """The outline of a file. Raises `ConversionError` for one that cannot be parsed."""
+    statements = library.module(path).statements
     imports = ((one.line, name) for one in statements if one.role is Role.IMPORT for name in one.imports)
     headers = (ClassHeader(one.name, one.header_line, tuple(one.bases)) for one in statements if one.bases)
     return Outline(tuple(imports), tuple(headers))
-
-
-def key_of_text(text: str) -> str:
-    """The key of a text among outlines: a hash."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 _DEFINED = re.compile(r"^(?:(?:async[ \t]+)?(def|class)[ \t]+(\w+)|(\w+)[ \t]*(?::[^=\n]*)?=)", re.MULTILINE)
@@ -211,22 +208,12 @@ class _Reading:
 
     root: str
     library: Library
+    outline: OutlineOf
     models: dict[str, Model] = field(default_factory=dict)
     taken: dict[tuple[str, str], _Taken] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     kinds: dict[str, dict[str, str]] = field(default_factory=dict)
     """Neighbour's path -> name of a definition -> its kind."""
-    known: Mapping[str, Outline] = field(default_factory=dict)
-    """Outlines of earlier runs, by the key of their text."""
-    outlines: dict[str, Outline] = field(default_factory=dict)
-    """The outlines of this run."""
-
-    def outline(self, path: str) -> Outline:
-        """The outline of a modular file. Raises `ConversionError` for one that cannot be parsed."""
-        key = key_of_text(self.library.text(path))
-        found = self.known.get(key) or outline_of(self.library.module(path).statements)
-        self.outlines[key] = found
-        return found
 
     def edge(self, heir: str, path: str) -> _Taken | None:
         """The edge from `heir` to the model of the neighbour at `path`; None within one model."""
@@ -238,15 +225,15 @@ class _Reading:
 
 
 def build_graph(
-    paths: Iterable[str], root: str, library: Library, outlines: dict[str, Outline] | None = None
+    paths: Iterable[str], root: str, library: Library, outline: OutlineOf | None = None
 ) -> tuple[Graph, list[Finding]]:
     """The graph of the modular files at `paths`, and the findings about them; a bad file never stops the others.
 
     Args:
         root: the folder of models, from which models are named.
-        outlines: those of earlier runs, which are not parsed again; those of this run take their place.
+        outline: gives the outline of a file, and raises `ConversionError` for one that cannot be parsed.
     """
-    reading = _Reading(root, library, known=dict(outlines or {}))
+    reading = _Reading(root, library, outline or outline_of)
     for path in sorted(set(paths)):
         _read_model(path, reading)
     edges = (
@@ -255,9 +242,6 @@ def build_graph(
     )
     package = package_of(root)[1].partition(".")[0]
     graph = _graph(printable(package or os.path.basename(os.path.dirname(root)) or root), reading.models, tuple(edges))
-    if outlines is not None:
-        outlines.clear()
-        outlines.update(reading.outlines)
     return graph, reading.findings
 
 
@@ -305,7 +289,7 @@ def _read_model(path: str, reading: _Reading) -> None:
     generated = (*known.generated, *_generated_from(path, reading))
     reading.models[heir] = replace(known, modular_lines=known.modular_lines + lines, generated=generated)
     try:
-        outline = reading.outline(path)
+        outline = reading.outline(path, reading.library)
     except ConversionError as error:
         reading.findings += error.findings
         return

@@ -24,7 +24,7 @@ from modular_converter.convert.batch import Run
 from modular_converter.convert.inherit.resolve import neighbour_module, open_target
 from modular_converter.convert.schedule import reached
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.rename import Renamer
+from modular_converter.convert.source.rename import Renamer, pattern_of
 from modular_converter.files.arguments import Listings, ModelFolders, discover, has_modular_name
 from modular_converter.files.read import given_text, is_installed
 from modular_converter.files.write import is_generated
@@ -447,7 +447,7 @@ def rename(path: str, line: int, column: int, new: str, files: OpenFiles) -> dic
         raise Refusal(f"{new!r} is not a name of Python")
     library = files.library(home)
     family = _family(home, word, new, library)
-    pattern = _pattern(family.words)
+    pattern = pattern_of(family.words)
     edits = {
         one: [
             Edit(number, match.start() + 1, number, match.end() + 1, family.words[match.group()])
@@ -462,10 +462,6 @@ def rename(path: str, line: int, column: int, new: str, files: OpenFiles) -> dic
     _refuse_other_files(edits, family, library)
     _prove(edits, family, library)
     return edits
-
-
-def _pattern(words: Iterable[str]) -> re.Pattern[str]:
-    return re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, sorted(words)))})(?!\w)")
 
 
 def _family(home: str, word: str, new: str, library: Library) -> Family:
@@ -509,7 +505,7 @@ def _refuse_other_meanings(path: str, family: Family, library: Library) -> None:
 
 def _refuse_other_files(edited: Iterable[str], family: Family, library: Library) -> None:
     """Raise `Refusal` where a file of the package that people write has an old name, or a member a new one."""
-    old, new = _pattern(family.words), _pattern(family.words.values())
+    old, new = pattern_of(family.words), pattern_of(family.words.values())
     top = os.path.dirname(models_folder_of(family.home, library.settings))
     found = []
     for number, path in enumerate(ModelFolders(Listings(), lambda name: name.endswith(".py")).files_below(top)):

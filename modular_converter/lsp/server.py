@@ -18,7 +18,7 @@ from pygls.lsp.server import LanguageServer
 from pygls.uris import from_fs_path, to_fs_path
 from pygls.workspace import PositionCodec
 
-from modular_converter.authoring.fixes import fixed_text, with_ignores
+from modular_converter.authoring.fixes import with_fix, with_ignores
 from modular_converter.files.arguments import has_modular_name
 from modular_converter.findings import UNPARSABLE, ConversionError, Edit, Finding, Location, split_lines
 from modular_converter.lsp import open_files
@@ -462,10 +462,10 @@ def _resolved(server: Server, action: types.CodeAction) -> types.CodeAction:
     if finding is None or text is None:
         raise JsonRpcInvalidRequest("the text has changed meanwhile")
     if data["kind"] == "ignore":
-        new: str | None = with_ignores(text, [finding])
+        new = with_ignores(text, [finding])
+    elif fixed := with_fix(finding, conversion, load_settings_of([path]), files.overlay(without=path)):
+        new = fixed[0]
     else:
-        new = fixed_text(finding, conversion, load_settings_of([path]), files.overlay(without=path))
-    if new is None:
         raise JsonRpcInvalidRequest(f"the fix of {finding.code} would change other lines too, so it is not applied")
     action.edit = server.values.workspace_edit({path: changed_lines(text, new)})
     return action

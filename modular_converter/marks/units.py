@@ -4,7 +4,6 @@ a definition as its header and the statements of its body, and whether a copy eq
 from __future__ import annotations
 
 import ast
-import bisect
 import itertools
 import re
 from collections.abc import Iterator, Sequence
@@ -74,24 +73,26 @@ def find_marks(text: str, beginning: str, package: str) -> list[CopyMark]:
     if not re.search(r"copied\s+from", text, re.IGNORECASE):
         return []
     lines = text.split("\n")
-    starts = [0, *itertools.accumulate(len(line) + 1 for line in lines)]
-    return [
-        mark
-        for token in lexer.tokens(text)
+    found = (
+        _mark(
+            text[token.start : token.end],
+            lines,
+            line + 1,
+            token.start - text.rfind("\n", 0, token.start),
+            beginning,
+            package,
+        )
+        for token, line in lexer.placed(text)
         if token.kind == "comment"
-        and (mark := _mark(text[token.start : token.end], token.start, lines, starts, beginning, package))
-    ]
+    )
+    return [mark for mark in found if mark is not None]
 
 
-def _mark(
-    comment: str, start: int, lines: list[str], starts: list[int], beginning: str, package: str
-) -> CopyMark | None:
+def _mark(comment: str, lines: list[str], line: int, column: int, beginning: str, package: str) -> CopyMark | None:
     comment = comment.rstrip()
     found = _LOOSE.search(comment)
     if found is None or not _is_meant(found["path"].rstrip("."), found["rest"], package):
         return None
-    line = bisect.bisect_right(starts, start)
-    column = start - starts[line - 1] + 1
     replacements, unread = _replacements(found["rest"])
     before = comment[: found.start()].lstrip("#").strip()
     flaw = (
@@ -372,27 +373,12 @@ def _by_name(units: Sequence[BodyUnit]) -> dict[str, list[Lines]]:
 
 def _lines(lines: Sequence[str]) -> Lines:
     """The lines without blank lines and trailing blanks, except in strings, where both belong to the value."""
-    kept = _ending_in_strings(lines)
+    kept = lexer.lines_within_strings("\n".join(lines))
     return tuple(
         line if number in kept else line.rstrip()
         for number, line in enumerate(lines)
         if number in kept or line.strip()
     )
-
-
-def _ending_in_strings(lines: Sequence[str]) -> set[int]:
-    """The positions of the lines that end inside of a string."""
-    text = "\n".join(lines)
-    if '"""' not in text and "'''" not in text and "\\\n" not in text:
-        return set()
-    found: set[int] = set()
-    counted, line = 0, 0
-    for token in lexer.tokens(text):
-        if token.kind != "comment" and "\n" in text[token.start : token.end]:
-            line += text.count("\n", counted, token.start)
-            found.update(range(line, line + text.count("\n", token.start, token.end)))
-            counted = token.start
-    return found
 
 
 def _fits(source: Sequence[BodyUnit], copy: Sequence[BodyUnit], in_class: bool) -> bool:

@@ -60,6 +60,23 @@ def tokens(text: str) -> Iterator[Token]:
         position = token.end
 
 
+def placed(text: str) -> Iterator[tuple[Token, int]]:
+    """The comments and strings of `text`, in order, each with the line that it begins on, from 0."""
+    line = counted = 0
+    for token in tokens(text):
+        line += text.count("\n", counted, token.start)
+        counted = token.start
+        yield token, line
+
+
+def lines_within_strings(text: str) -> set[int]:
+    """The lines of `text`, from 0, that end inside of a string."""
+    if '"""' not in text and "'''" not in text and "\\\n" not in text:  # most definitions
+        return set()
+    strings = ((one, line) for one, line in placed(text) if one.kind != "comment")
+    return {line + more for one, line in strings for more in range(text.count("\n", one.start, one.end))}
+
+
 def template_text_spans(text: str) -> list[Span]:
     """Offsets of the literal text of every f-string in `text`, nested ones included."""
     return sorted(span for token in tokens(text) for span in token.texts)

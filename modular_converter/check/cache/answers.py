@@ -12,7 +12,7 @@ from modular_converter.check.cache.key import tool_stamp
 from modular_converter.check.cache.lookup import OTHER_FORM
 from modular_converter.convert.source.library import Library, Observations
 from modular_converter.findings import EXISTS, MISSING, UNREADABLE
-from modular_converter.graph.build import ClassHeader, Outline
+from modular_converter.graph.build import ClassHeader, Outline, outline_of
 from modular_converter.model.module import ImportedName
 
 
@@ -63,16 +63,31 @@ def _are_same(reads: Mapping[str, str], packages: Mapping[str, str], library: Li
     return all((library.find_package(name, beside) or "") == folder for beside, name, folder in asked)
 
 
-def load_outlines(cache_folder: str, models: str) -> dict[str, Outline]:
-    """The outlines of the files below a folder of models, by the key of their text; `{}` where none can be read."""
-    with contextlib.suppress(ValueError, TypeError):
-        return {key: _unpacked(*one) for key, one in store.read_values(cache_folder, _name(models)).items()}
-    return {}
+class KeptOutlines:
+    """The outlines of the files below a folder of models, by the key of their text. No text is parsed twice."""
 
+    def __init__(self, cache_folder: str | None, models: str) -> None:
+        """`cache_folder` is None to remember nothing."""
+        self._folder = cache_folder
+        self._name = store.digest(f"outlines\0{tool_stamp()!r}\0{models}".encode("utf-8", "surrogatepass"))
+        self._known: dict[str, Outline] = {}
+        self._asked: dict[str, Outline] = {}
+        with contextlib.suppress(ValueError, TypeError):
+            found = store.read_values(cache_folder, self._name) if cache_folder else {}
+            self._known = {key: _unpacked(*one) for key, one in found.items()}
 
-def store_outlines(cache_folder: str, models: str, outlines: Mapping[str, Outline]) -> None:
-    """Keep outlines for the next run."""
-    store.keep_values(cache_folder, _name(models), {key: _packed(one) for key, one in outlines.items()})
+    def of(self, path: str, library: Library) -> Outline:
+        """The outline of a file. Raises `ConversionError` for one that cannot be parsed."""
+        library.text(path)  # so that its hash is known
+        key = library.hash(path)
+        if key not in self._asked:
+            self._asked[key] = self._known.get(key) or outline_of(path, library)
+        return self._asked[key]
+
+    def store(self) -> None:
+        """Keep those that were asked for, in place of the others, for the next run."""
+        if self._folder and self._asked.keys() != self._known.keys():
+            store.keep_values(self._folder, self._name, {key: _packed(one) for key, one in self._asked.items()})
 
 
 def _packed(outline: Outline) -> tuple[object, object]:
@@ -84,7 +99,3 @@ def _unpacked(imports: list[tuple[int, list[str]]], classes: list[tuple[str, int
         tuple((line, ImportedName(*name)) for line, name in imports),
         tuple(ClassHeader(name, line, tuple(bases)) for name, line, bases in classes),
     )
-
-
-def _name(models: str) -> str:
-    return store.digest(f"outlines\0{tool_stamp()!r}\0{models}".encode("utf-8", "surrogatepass"))

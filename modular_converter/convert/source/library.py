@@ -10,10 +10,8 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
-import io
 import os
 import re
-import tokenize
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
@@ -30,6 +28,7 @@ from modular_converter.findings import (
     Location,
     locate_parse_error,
 )
+from modular_converter.model import lexer
 from modular_converter.model.index import index_module
 from modular_converter.model.module import Module
 from modular_converter.model.nodes import parse
@@ -220,15 +219,12 @@ def ignore_comments(text: str) -> tuple[IgnoreComment, ...]:
     if not _COMMENT.search(text):
         return ()
     found = []
-    try:
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            match = _COMMENT.search(token.string) if token.type == tokenize.COMMENT else None
-            if match is not None:
-                entries = tuple(entry.strip() for entry in (match[1] or "").split(",") if entry.strip())
-                line, column = token.start
-                found.append(IgnoreComment(line, column + match.start() + 1, column + match.end() + 1, entries))
-    except (tokenize.TokenError, SyntaxError):
-        return ()
+    for token, line in lexer.placed(text):
+        match = _COMMENT.search(text, token.start, token.end) if token.kind == "comment" else None
+        if match is not None:
+            entries = tuple(entry.strip() for entry in (match[1] or "").split(",") if entry.strip())
+            above = text.rfind("\n", 0, token.start)
+            found.append(IgnoreComment(line + 1, match.start() - above, match.end() - above, entries))
     return tuple(found)
 
 

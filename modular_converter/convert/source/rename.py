@@ -412,7 +412,7 @@ def rename_globals(text: str, names: Mapping[str, str]) -> str:
     Raises:
         SyntaxError: libcst cannot parse the text, although Python can.
     """
-    pattern = _pattern(names)
+    pattern = pattern_of(names)
     if not pattern.search(text):
         return text
     if not _has_other_meanings(text, names):
@@ -435,7 +435,7 @@ def rename_imported(text: str, names: Mapping[str, str]) -> str | None:
     """The text of a module that imports some names with other ones, in the imports and in all uses; None where one is
     a parameter, a local name, an attribute of a class or a keyword, too.
     """
-    return None if _has_other_meanings(text, names) else _rename_words(text, _pattern(names), names)
+    return None if _has_other_meanings(text, names) else _rename_words(text, pattern_of(names), names)
 
 
 def rename_local(text: str, function: Function, names: Iterable[str]) -> str:
@@ -455,10 +455,11 @@ def rename_local(text: str, function: Function, names: Iterable[str]) -> str:
     kept = kept.union(*(scope.declared_global for scope in bindings_in(function).everywhere))
     there = lexer.identifiers(text)
     renamed = {name: f"own_{name}" for name in names if name not in kept and f"own_{name}" not in there}
-    return _rename_words(text, _pattern(renamed), renamed) if renamed else text
+    return _rename_words(text, pattern_of(renamed), renamed) if renamed else text
 
 
-def _pattern(names: Mapping[str, str]) -> re.Pattern[str]:
+def pattern_of(names: Iterable[str]) -> re.Pattern[str]:
+    """The pattern of some names in code, but for attributes."""
     return re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, names))})(?!\w)")
 
 
