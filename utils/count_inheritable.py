@@ -31,7 +31,8 @@ from modular_converter.authoring.library_index import (
     places_of_parts,
     read_index,
 )
-from modular_converter.authoring.sources import heirs_of, is_old_enough, may_give
+from modular_converter.authoring.sources import is_old_enough, may_give
+from modular_converter.convert.schedule import heirs_of
 from modular_converter.convert.source.library import Library
 from modular_converter.files.read import find_package
 from modular_converter.model.module import Role
@@ -71,7 +72,7 @@ def main() -> None:
 def count_of_model(flat: FlatModel, index: LibraryIndex, library: Library) -> Counter[str]:
     """The lines of a model by what they could be; keys begin with the kind of file, or `modeling`'s with `modeling`."""
     counts: Counter[str] = Counter()
-    forbidden = heirs_of(flat, index, library)
+    forbidden = heirs_of(flat.modular, index.needs, library.settings)
     for file in flat.files:
         kind = "modeling" if file.kind == library.settings.default_kind else "other"
         counts[f"{kind} lines"] += file.text.count("\n")

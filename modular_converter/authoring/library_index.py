@@ -22,7 +22,6 @@ from modular_converter.convert.batch import without_collector
 from modular_converter.convert.schedule import reached, required_files
 from modular_converter.convert.source.library import Library, ModelNames
 from modular_converter.convert.source.rename import Renamer
-from modular_converter.findings import ConversionError
 from modular_converter.model import lexer
 from modular_converter.model.class_blocks import class_node
 from modular_converter.model.index import first_line, is_docstring
@@ -168,9 +167,8 @@ def _files(models: str, settings: Settings) -> Iterable[str]:
 
 def _facts(path: str, names: ModelNames, library: Library) -> list[Any]:
     """The part of the index for one file, as JSON values."""
-    try:
-        module = library.module(path)
-    except ConversionError:
+    module = library.module_if_readable(path)
+    if module is None:
         return [0, [], []]
     if is_modular(path, library.settings):
         folder = os.path.dirname(path)

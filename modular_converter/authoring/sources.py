@@ -24,7 +24,7 @@ from modular_converter.authoring.library_index import (
 )
 from modular_converter.convert.inherit.rename_neighbours import asked_prefix, rename_neighbours
 from modular_converter.convert.inherit.resolve import neighbour_module, resolve_imports
-from modular_converter.convert.schedule import reached
+from modular_converter.convert.schedule import heirs_of
 from modular_converter.convert.silence import is_silenced, without_silenced
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import RenamedModule
@@ -83,7 +83,7 @@ def find_sources(
     Args:
         preferred: models whose files a person prefers.
     """
-    forbidden = heirs_of(flat, index, library)
+    forbidden = heirs_of(flat.modular, index.needs, library.settings)  # to take from them would be a circle
     found: list[SourceFile] = []
     for file in flat.files:
         scores = _scores(file, flat, index)
@@ -145,21 +145,12 @@ def gives(source: SourceFile, name: str, wanted: Statement) -> bool:
     return is_class == (wanted.role is Role.CLASS) and normal(source.definitions.text(name)) == normal(wanted.text)
 
 
-def heirs_of(flat: FlatModel, index: LibraryIndex, library: Library) -> frozenset[str]:
-    """The modular files that take from this model, directly or not; to take from them would be a circle."""
-    needs = {
-        heir: {modular_of(path, library.settings) for path in files}
-        for heir, files in index.needs.items()
-        if heir != flat.modular
-    }
-    return frozenset(reached([flat.modular], lambda giver: (heir for heir in needs if giver in needs[heir])))
-
-
 def files_in_circles(flat: FlatModel, index: LibraryIndex, library: Library) -> dict[str, str]:
     """The files that use what they import from an heir of their model, with the reason: a modular file must not import
     so.
     """
-    heirs = heirs_of(flat, index, library) - {flat.modular}  # its own files may be imported like another model's
+    heirs = heirs_of(flat.modular, index.needs, library.settings)
+    heirs -= {flat.modular}  # its own files may be imported like another model's
     found: dict[str, str] = {}
     for file in (one for one in flat.files if not one.is_generated):
         used = frozenset[str]().union(*(one.uses for one in file.module.statements if not one.imports))
@@ -320,7 +311,7 @@ def _in_file(path: str, index: LibraryIndex, library: Library) -> Iterator[Findi
     names = library.names(models_folder_of(path, library.settings)).with_written(model, module.classes)
     flat = FlatModel(path, model, names, (), library.settings)
     abstraction = Abstraction(module, model, names)
-    forbidden = heirs_of(flat, index, library)
+    forbidden = heirs_of(flat.modular, index.needs, library.settings)  # to take from them would be a circle
     year = year_of(module)
     for statement in _written_out(module, library.settings):
         whole = facts_of(statement.name, module, abstraction).whole

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from modular_converter.convert.source.library import Library, written_name
 from modular_converter.files.read import package_of
-from modular_converter.findings import ConversionError
 from modular_converter.model.nodes import parse
 from modular_converter.settings import toml_files
 from modular_converter.settings.disk import is_below, repository_above, upwards
@@ -177,11 +176,10 @@ def _files(root: str, model: str, library: Library) -> Iterator[SurveyedFile]:
 
 def read_file(path: str, model: str, kind: str, library: Library) -> SurveyedFile | None:
     """A file of a model, with the modules that it imports as `siblings`; None for one that cannot be read."""
-    try:
-        module = library.module(path)
-        nodes = [node for node in parse(library.text(path)).body if isinstance(node, ast.ClassDef)]
-    except ConversionError:
+    module = library.module_if_readable(path)
+    if module is None:
         return None
+    nodes = [node for node in parse(library.text(path)).body if isinstance(node, ast.ClassDef)]
     names = (ast.unparse(base) for node in nodes for base in node.bases)
     imported = {one.bound: one.module for one in module.imported.values() if one.name}
     outside = (base for base in names if _is_outside(imported.get(base, ".")))

@@ -36,7 +36,7 @@ from modular_converter.breaking.values import (
     truth,
 )
 from modular_converter.model.bindings import FUNCTIONS
-from modular_converter.model.nodes import dotted, parse, walk
+from modular_converter.model.nodes import dotted, named_values, parse, walk
 
 
 SET_AT_RUN_TIME: Mapping[str, object] = {"num_labels": 2, "output_attentions": False, "is_decoder": False}
@@ -213,11 +213,8 @@ class LibraryInterpreter(StatementInterpreter):
 
     def _fields(self, instance: ObjectValue, cls: ClassValue) -> None:
         frame = Frame(cls.path, cls.above)
-        for node in cls.members.node.body:
-            if isinstance(node, (ast.AnnAssign, ast.Assign)) and node.value is not None:
-                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-                    if isinstance(target, ast.Name):
-                        instance.attributes[target.id] = self.evaluate(default_of(node.value), frame)
+        for name, value in named_values(cls.members.node.body):
+            instance.attributes[name] = self.evaluate(default_of(value), frame)
         if cls.short_name in CONFIG_BASES and "__init__" in cls.members.by_name:
             args = cls.members.by_name["__init__"].node.args
             for parameter, default in zip([*args.args[::-1]], args.defaults[::-1]):

@@ -47,7 +47,7 @@ from modular_converter.breaking.values import (
 )
 from modular_converter.model.bindings import FUNCTIONS
 from modular_converter.model.class_blocks import Method
-from modular_converter.model.nodes import decorators_of, walk
+from modular_converter.model.nodes import decorators_of, targets_of, walk
 
 
 MOST_DEPTH = 60
@@ -366,7 +366,7 @@ class StatementInterpreter(abc.ABC):
         if isinstance(node, (ast.Assign, ast.AnnAssign)):
             if node.value is not None:
                 value = self.evaluate(node.value, frame)
-                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                for target in targets_of(node):
                     self.assign(target, value, frame)
         elif isinstance(node, ast.AugAssign):
             value = self.evaluate(ast.BinOp(node.target, node.op, node.value), frame)

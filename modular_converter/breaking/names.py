@@ -23,10 +23,9 @@ from modular_converter.breaking.values import (
     Value,
 )
 from modular_converter.convert.source.library import Library, Observations
-from modular_converter.findings import ConversionError
 from modular_converter.model.bindings import FUNCTIONS
 from modular_converter.model.module import ImportedName, Role, Statement
-from modular_converter.model.nodes import parse, top_line, walk, written
+from modular_converter.model.nodes import named_values, parse, top_line, walk, written
 from modular_converter.model.resolver import Definition, Resolver
 
 
@@ -84,9 +83,8 @@ class Names:
         return found if isinstance(found, ClassValue) else None
 
     def _find(self, path: str, name: str) -> Value | Assigned | None:
-        try:
-            module = self.library.module(path)
-        except ConversionError:
+        module = self.library.module_if_readable(path)
+        if module is None:
             return None
         imported = None if module.is_made(name) else module.imported.get(name)
         if imported is not None and (known := self._of_import(path, imported)) is not None:
@@ -211,10 +209,8 @@ def _value_of(path: str, name: str, statement: Statement, behind: str = "") -> V
             return ClassValue(path, name, above + first, source, tuple(map(written, node.bases)), behind)
         if isinstance(node, FUNCTIONS) and node.name == name:
             return FunctionValue(path, node, above)
-        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if any(isinstance(one, ast.Name) and one.id == name for one in targets):
-                return path, node.value, above
+        if (value := dict(named_values([node])).get(name)) is not None:
+            return path, value, above
     return Expression(name)
 
 

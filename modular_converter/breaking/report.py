@@ -16,7 +16,7 @@ from modular_converter.check.cache.store import digest
 from modular_converter.convert.schedule import required_files
 from modular_converter.convert.silence import is_silenced, without_silenced
 from modular_converter.convert.source.library import Library
-from modular_converter.findings import ConversionError, Finding, Location, Severity, first_of
+from modular_converter.findings import Finding, Location, Severity, first_of
 from modular_converter.model.module import Module, Role, Statement
 from modular_converter.reporting.display import count
 from modular_converter.rules import by_code
@@ -46,7 +46,7 @@ class Causes:
         place = change.place
         for _ in range(MOST_STEPS):
             modular = modular_of(place.path, self._library.settings)
-            module = self._module(modular)
+            module = self._library.module_if_readable(modular)
             if module is None:
                 return place
             line, is_named = _line_of(change.word, module.definitions.get(place.owner or "__all__"))
@@ -55,12 +55,6 @@ class Causes:
                 return CodePlace(modular, line, place.owner)
             place = source.place
         return place
-
-    def _module(self, path: str) -> Module | None:
-        try:
-            return self._library.module(path) if path and self._library.exists(path) else None
-        except ConversionError:
-            return None
 
     def _source(self, module: Module, modular: str, place: CodePlace, change: ModelChange) -> ModelChange | None:
         """The same change in the neighbour that the class is taken from."""
@@ -83,7 +77,7 @@ class Causes:
         """The classes of neighbours that a class may be a copy of, those with the longest common end of the name first."""
         found = []
         for path in sorted(required_files(modular, self._library)):
-            neighbour = self._module(path)
+            neighbour = self._library.module_if_readable(path)
             for name in neighbour.classes if neighbour is not None else ():
                 shared = len(os.path.commonprefix([name[::-1], owner[::-1]]))
                 if shared >= LEAST_SUFFIX:

@@ -29,7 +29,7 @@ from modular_converter.breaking.bounds import (
 )
 from modular_converter.model.bindings import Function
 from modular_converter.model.class_blocks import Members, class_node
-from modular_converter.model.nodes import decorators_of
+from modular_converter.model.nodes import decorators_of, named_values
 
 
 CONFIG_BASES = frozenset({"PreTrainedConfig", "PretrainedConfig"})
@@ -134,11 +134,8 @@ class ClassValue:
     def variables(self) -> Mapping[str, ast.expr]:
         """The variables of its body; of several with one name the first."""
         found: dict[str, ast.expr] = {}
-        for node in self.members.node.body:
-            if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
-                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-                    if isinstance(target, ast.Name):
-                        found.setdefault(target.id, node.value)
+        for name, value in named_values(self.members.node.body):
+            found.setdefault(name, value)
         return found
 
     @property

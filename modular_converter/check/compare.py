@@ -117,5 +117,5 @@ def _tree(text: str) -> str:
 
 def comments_of(text: str) -> list[tuple[int, str]]:
     """The comments in order, each with its line and without the blanks around its words."""
-    found = ((one, line) for one, line in lexer.placed(text) if one.kind == "comment")
+    found = ((one, line) for one, line, _ in lexer.placed_tokens(text) if one.kind == "comment")
     return [(line + 1, text[one.start : one.end].lstrip("#").strip()) for one, line in found]

@@ -22,7 +22,7 @@ from modular_converter.convert.examine.top_level import fillings_of, report_lost
 from modular_converter.convert.inherit.build import BuiltClass, build_classes
 from modular_converter.convert.inherit.rename_neighbours import RenamedNeighbour, asked_prefix, rename_neighbours
 from modular_converter.convert.inherit.resolve import ModularFile, neighbour_module, open_target, resolve_imports
-from modular_converter.convert.inline.collect import EmittedDefinition, GeneratedFile, collect_definitions
+from modular_converter.convert.inline.collect import EmittedDefinition, collect_definitions
 from modular_converter.convert.source.library import Library
 from modular_converter.facts import ClassFacts, Facts, GeneratedDefinition, KnownAttributes, NeighbourFacts, Parent
 from modular_converter.findings import Conversion, ConversionError, Finding, Location
@@ -105,7 +105,7 @@ def gather_facts(finished: FinishedConversion) -> Facts:
         imported=target.module.imported,
         exported=dict.fromkeys(target.module.exported),
         neighbours=tuple(seen.values()),
-        files={file.kind: _file(file) for file in finished.files},
+        files={one.kind: {name: _generated(it) for name, it in one.definitions.items()} for one in finished.files},
         exports_of=lambda neighbour: originals[neighbour.dotted].exported,
         attributes_of=lambda parent: _attributes(parent, renamed[parent.neighbour.dotted], library),
         renamed=lambda parent, name: renamed[parent.neighbour.dotted].definitions.renamer.name(name),
@@ -154,10 +154,6 @@ def _grandparents(name: str, renamed: RenamedNeighbour, library: Library) -> Ite
             yield imported
 
 
-def _file(file: GeneratedFile) -> Mapping[str, GeneratedDefinition]:
-    return {name: _generated(one) for name, one in file.definitions.items()}
-
-
 def _generated(one: EmittedDefinition) -> GeneratedDefinition:
     copied_from = one.origin.path if one.origin.how == "copied" else ""
     return GeneratedDefinition(one.name, one.text, one.role is Role.CLASS, one.uses, copied_from)
@@ -192,7 +188,8 @@ def _inherited_missing_modules(finished: FinishedConversion, kinds: Collection[s
             if is_missing and exists(there, name.name, library) and _is_used(here, is_top, finished):
                 place = f"{os.path.basename(renamed.neighbour.path)}:{statement.line}"
                 instead = _instead(name, here, renamed) if is_top else ""
-                line = next(one.line for one in target.module.statements if _imports_from(one.imports, dotted))
+                imports = ((one.line, name.module) for one in target.module.statements for name in one.imports)
+                line = next(line for line, module in imports if module == dotted)
                 module = here.module if here.module.strip(".") else here.module + here.name
                 found[here.module] = _missing(target, line, module, path, place, instead)
         bound |= {renamed.import_in_target(name).bound for name in renamed.neighbour.module.imported.values()}
@@ -203,10 +200,6 @@ def _stem(name: ImportedName, folder: str, library: Library) -> str:
     """The file of a relative import in a file of `folder`, without its suffix; of `from . import x` that of `x`."""
     dots_only = not name.module.strip(".")
     return library.resolver.stem(f"{name.module}{name.name}" if dots_only else name.module, folder) or ""
-
-
-def _imports_from(imports: tuple[ImportedName, ...], dotted: str) -> bool:
-    return any(name.module == dotted for name in imports)
 
 
 def _is_used(name: ImportedName, is_top: bool, finished: FinishedConversion) -> bool:
@@ -255,7 +248,8 @@ def missing_modules(target: ModularFile, kinds: Collection[str], library: Librar
 
 def exists(path: str, name: str, library: Library) -> bool:
     """Whether `from path import name` finds a file; `path` has no suffix."""
-    return any(map(library.exists, _files(path, name)))
+    in_folder = [os.path.join(path, one) for one in ("__init__.py", f"{name}.py")]  # of a package, and of any other
+    return any(map(library.exists, [f"{path}.py", *in_folder, *(path + suffix for suffix in EXTENSION_SUFFIXES)]))
 
 
 def is_given(path: str, target: ModularFile, kinds: Collection[str], library: Library) -> bool:
@@ -280,11 +274,3 @@ def _path(name: ImportedName, folder: str, library: Library) -> str:
     if level == MODELS and names.partition(".")[0] in library.settings.no_models:
         return ""
     return library.resolver.stem(name.module, folder) or ""
-
-
-def _files(path: str, name: str) -> Iterator[str]:
-    """The files of which one has to exist for `from path import name`."""
-    yield f"{path}.py"
-    yield os.path.join(path, "__init__.py")
-    yield os.path.join(path, f"{name}.py")  # in a folder that is no package
-    yield from (path + suffix for suffix in EXTENSION_SUFFIXES)

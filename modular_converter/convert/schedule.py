@@ -79,10 +79,7 @@ def removes_attributes(path: str, library: Library) -> bool:
 
 
 def _module(path: str, library: Library) -> Module:
-    try:
-        return library.module(path)
-    except ConversionError:
-        return Module(path, "", ())
+    return library.module_if_readable(path) or Module(path, "", ())
 
 
 def dependencies(required: Mapping[str, Collection[str]], settings: Settings) -> dict[str, frozenset[str]]:
@@ -148,6 +145,16 @@ def reached(starts: Iterable[str], step: Callable[[str], Iterable[str]]) -> set[
         found |= new
         waiting += new
     return found
+
+
+def heirs_of(path: str, required: Mapping[str, Iterable[str]], settings: Settings) -> frozenset[str]:
+    """A modular file, and those that take from it, directly or not.
+
+    Args:
+        required: modular file -> the files that it imports from.
+    """
+    givers = {heir: {modular_of(file, settings) for file in files} for heir, files in required.items()}
+    return frozenset(reached([path], lambda giver: (heir for heir in givers if giver in givers[heir])))
 
 
 class Schedule:

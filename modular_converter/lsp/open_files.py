@@ -22,7 +22,7 @@ from modular_converter.check.cache.store import cache_folder
 from modular_converter.check.conversions import files_required
 from modular_converter.convert.batch import Run
 from modular_converter.convert.inherit.resolve import neighbour_module, open_target
-from modular_converter.convert.schedule import reached
+from modular_converter.convert.schedule import heirs_of
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import Renamer, pattern_of
 from modular_converter.files.arguments import Listings, ModelFolders, discover, has_modular_name
@@ -468,8 +468,7 @@ def _family(home: str, word: str, new: str, library: Library) -> Family:
     """The heirs of a modular file, and the names that follow from a new name."""
     paths = discover([models_folder_of(home, library.settings)], None).paths
     needs = files_required(paths, library.settings, cache_folder(), library)
-    givers = {path: {modular_of(one, library.settings) for one in needed} for path, needed in needs.items()}
-    heirs = sorted(reached([home], lambda giver: (path for path in givers if giver in givers[path])) - {home})
+    heirs = sorted(heirs_of(home, needs, library.settings) - {home})
     if len(heirs) >= MOST_HEIRS:
         raise Refusal(f"{len(heirs) + 1} modular files inherit from {os.path.basename(home)}: rename it in steps")
     words = {word: new}

@@ -18,7 +18,7 @@ from modular_converter.convert.source.library import Library
 from modular_converter.findings import UNPARSABLE
 from modular_converter.marks.audit import INDENT, Audit, Audited, MarkVerdict, audit, depth, nested, unnested
 from modular_converter.marks.units import BodyUnit, DefinitionUnits, differing
-from modular_converter.model.bindings import FUNCTIONS, Function, signature_of
+from modular_converter.model.bindings import FUNCTIONS, Function, accepts
 from modular_converter.model.index import is_docstring
 from modular_converter.model.nodes import decorators_of, parse
 from modular_converter.settings.values import Settings
@@ -238,7 +238,8 @@ def broken_calls(path: str, old: str, new: str, others: Mapping[str, str]) -> It
     if not changed:
         return
     names = {name for _, name in changed}
-    for where, text in ((path, new), *((one, text) for one, text in others.items() if _may_call(text, names))):
+    may_call = {one: text for one, text in others.items() if any(name in text for name in names)}
+    for where, text in ((path, new), *may_call.items()):
         try:
             tree = parse(text)
         except UNPARSABLE:
@@ -252,10 +253,6 @@ def broken_calls(path: str, old: str, new: str, others: Mapping[str, str]) -> It
             for (owner, name), (was, now) in changed.items():
                 if _means(call, owner, name, defined) and _binds(call, owner, was) and not _binds(call, owner, now):
                     yield BrokenCall(where, call.node.lineno, name)
-
-
-def _may_call(text: str, names: Iterable[str]) -> bool:
-    return any(name in text for name in names)
 
 
 def _manner(function: Function) -> frozenset[str]:
@@ -293,18 +290,9 @@ def _means(call: _Call, owner: str, name: str, defined: Iterable[str]) -> bool:
 
 
 def _binds(call: _Call, owner: str, function: Function) -> bool:
-    """Whether the arguments of a call fit; unpacked ones may be any."""
-    node = call.node
-    if any(isinstance(one, ast.Starred) for one in node.args) or any(one.arg is None for one in node.keywords):
-        return True
-    receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
+    """Whether the arguments of a call fit."""
+    receiver = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
     through_class = isinstance(receiver, ast.Name) and receiver.id == owner
     is_static, is_of_class = (one in _manner(function) for one in ("staticmethod", "classmethod"))
     instance = 1 if owner and not is_static and (is_of_class or not through_class) else 0
-    try:
-        signature_of(function.args).bind(
-            *[None] * (instance + len(node.args)), **{str(one.arg): 1 for one in node.keywords}
-        )
-    except TypeError:
-        return False
-    return True
+    return accepts(function, call.node, instance)

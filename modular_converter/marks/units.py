@@ -78,11 +78,11 @@ def find_marks(text: str, beginning: str, package: str) -> list[CopyMark]:
             text[token.start : token.end],
             lines,
             line + 1,
-            token.start - text.rfind("\n", 0, token.start),
+            column + 1,
             beginning,
             package,
         )
-        for token, line in lexer.placed(text)
+        for token, line, column in lexer.placed_tokens(text)
         if token.kind == "comment"
     )
     return [mark for mark in found if mark is not None]

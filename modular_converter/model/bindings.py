@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, KeysView, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from modular_converter.model.nodes import children, decorators_of, dotted, super_attribute, walk, walk_until, written
+from modular_converter.model.nodes import children, decorators_of, dotted, super_attribute, walk, walk_until
 
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -595,6 +595,19 @@ def signature_of(arguments: ast.arguments) -> inspect.Signature:
     return inspect.Signature(found)
 
 
+def accepts(function: Function, call: ast.Call, leading: int) -> bool:
+    """Whether a function takes the arguments of a call behind `leading` others; where some are unpacked, whether it may."""
+    positional = [one for one in call.args if not isinstance(one, ast.Starred)]
+    named = {one.arg: one.value for one in call.keywords if one.arg}
+    unpacks = len(positional) + len(named) < len(call.args) + len(call.keywords)
+    signature = signature_of(function.args)
+    try:
+        (signature.bind_partial if unpacks else signature.bind)(*[None] * leading, *positional, **named)
+    except TypeError:
+        return False
+    return True
+
+
 def instance_of(function: Function) -> str:
     """The first parameter, which holds the instance or the class; "" for a static method, and for one without any."""
     if "staticmethod" in decorators_of(function):
@@ -610,13 +623,6 @@ def own_nodes(function: Function | ast.ClassDef) -> list[ast.AST]:
 def is_generator(function: Function) -> bool:
     """Whether a function yields."""
     return any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in own_nodes(function))
-
-
-def targets_of(node: ast.stmt) -> tuple[str, ...]:
-    """The targets of an assignment as text (`a = b = 1` has two); () for any other statement."""
-    if isinstance(node, ast.Assign):
-        return tuple(map(written, node.targets))
-    return (written(node.target),) if isinstance(node, ast.AnnAssign) and node.value is not None else ()
 
 
 def attributes_set(function: Function) -> frozenset[str]:

@@ -24,6 +24,7 @@ from modular_converter.model.nodes import (
     parse,
     statement_value,
     super_method,
+    targets_of,
     walk,
     written,
 )
@@ -462,7 +463,7 @@ class Method:
 
     def assigned_by(self, node: ast.stmt) -> set[str]:
         """The attribute of the instance that a statement assigns first, if any."""
-        return {one.attr for one in _targets(node)[:1] if isinstance(one, ast.Attribute) and self.owns(one)}
+        return {one.attr for one in targets_of(node)[:1] if isinstance(one, ast.Attribute) and self.owns(one)}
 
     def reads(self, attribute: str) -> bool:
         """Whether it reads an attribute of the instance."""
@@ -529,7 +530,7 @@ class Members:
         """The first targets of the assignments of some values, where they are plain names."""
         for node in self.node.body:
             if wanted(getattr(node, "value", None)):
-                yield from (target for target in _targets(node)[:1] if isinstance(target, ast.Name))
+                yield from (target for target in targets_of(node)[:1] if isinstance(target, ast.Name))
 
     def binds(self, attribute: str) -> bool:
         """Whether instances have an attribute from this class: assigned, defined, or registered under its name."""
@@ -560,10 +561,3 @@ def class_node(text: str) -> ast.ClassDef:
 def names_in_class(text: str) -> frozenset[str]:
     """The names that the statements of a class bind: many classes have the same ancestors."""
     return Members(class_node(text)).names
-
-
-def _targets(node: ast.stmt) -> list[ast.expr]:
-    """The targets of an assignment; none of any other statement."""
-    if isinstance(node, ast.Assign):
-        return node.targets
-    return [node.target] if isinstance(node, ast.AnnAssign) else []

@@ -6,6 +6,7 @@ ends; only f-strings, which nest, are walked by hand.
 
 from __future__ import annotations
 
+import bisect
 import functools
 import re
 import sys
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 
+_LINE_END = re.compile("\n")
 _MARK = re.compile(r"[#\"']")
 _STRING_END = {  # runs of ordinary characters are taken at once, in half of the time of one by one
     '"""': re.compile(r'[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*"""', re.DOTALL),
@@ -60,20 +62,19 @@ def tokens(text: str) -> Iterator[Token]:
         position = token.end
 
 
-def placed(text: str) -> Iterator[tuple[Token, int]]:
-    """The comments and strings of `text`, in order, each with the line that it begins on, from 0."""
-    line = counted = 0
+def placed_tokens(text: str) -> Iterator[tuple[Token, int, int]]:
+    """The comments and strings of `text`, in order, each with the line and the column that it begins at, from 0."""
+    starts = [0, *(one.end() for one in _LINE_END.finditer(text))]
     for token in tokens(text):
-        line += text.count("\n", counted, token.start)
-        counted = token.start
-        yield token, line
+        line = bisect.bisect_right(starts, token.start) - 1
+        yield token, line, token.start - starts[line]
 
 
 def lines_within_strings(text: str) -> set[int]:
     """The lines of `text`, from 0, that end inside of a string."""
     if '"""' not in text and "'''" not in text and "\\\n" not in text:  # most definitions
         return set()
-    strings = ((one, line) for one, line in placed(text) if one.kind != "comment")
+    strings = ((one, line) for one, line, _ in placed_tokens(text) if one.kind != "comment")
     return {line + more for one, line in strings for more in range(text.count("\n", one.start, one.end))}
 
 
@@ -116,8 +117,8 @@ def identifiers(text: str) -> frozenset[str]:
 def _token_at(text: str, mark: int) -> Token:
     """The token whose `#` or opening quote stands at `mark`."""
     if text[mark] == "#":
-        end = text.find("\n", mark)
-        return Token("comment", mark, len(text) if end < 0 else end)
+        line_end = _LINE_END.search(text, mark)
+        return Token("comment", mark, line_end.start() if line_end else len(text))
     prefix = _PREFIX.search(text, max(0, mark - 3), mark)
     start = prefix.start() if prefix else mark
     quote = text[mark : mark + 3] if text[mark : mark + 3] in _STRING_END else text[mark]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 
 BY_NAME = frozenset({"getattr", "setattr", "hasattr", "delattr"})
@@ -81,6 +81,20 @@ def dotted(node: ast.expr) -> str:
 def written(node: ast.expr) -> str:
     """An expression as text, as by `ast.unparse`; a path takes a tenth of its time."""
     return dotted(node) or ast.unparse(node)
+
+
+def targets_of(node: ast.AST) -> list[ast.expr]:
+    """The targets of `a = b = 1`, `a: int = 1` and `a: int`; none of any other statement."""
+    if isinstance(node, ast.Assign):
+        return node.targets
+    return [node.target] if isinstance(node, ast.AnnAssign) else []
+
+
+def named_values(statements: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
+    """The plain names that statements assign, each with the value."""
+    for node in statements:
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+            yield from ((one.id, node.value) for one in targets_of(node) if isinstance(one, ast.Name))
 
 
 def decorators_of(node: ast.AST) -> list[str]:

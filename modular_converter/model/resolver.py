@@ -45,6 +45,9 @@ class Files(Protocol):
     def module(self, path: str) -> Module:
         """The statements of a file. Raises `ConversionError`."""
 
+    def module_if_readable(self, path: str) -> Module | None:
+        """The statements of a file; None for one that cannot be read."""
+
     def find_package(self, name: str, beside: str) -> str | None:
         """The folder of the package that files in the folder `beside` import as `name`."""
 
@@ -187,7 +190,7 @@ class Resolver:
         return found
 
     def _follow(self, path: str, name: str, seen: set[tuple[str, str]]) -> Definition | None:
-        module = self._module(path)
+        module = self._files.module_if_readable(path)
         if module is None:
             return None
         if (path, name) not in seen and len(seen) <= MOST_STEPS:
@@ -278,7 +281,7 @@ class Resolver:
         if listed is not None:
             yield from listed
             return
-        module = self._module(path)
+        module = self._files.module_if_readable(path)
         if module is None:
             return
         yield from module.exported
@@ -296,12 +299,6 @@ class Resolver:
             return self._files.text(path)
         except ConversionError:
             return ""
-
-    def _module(self, path: str) -> Module | None:
-        try:
-            return self._files.module(path)
-        except ConversionError:
-            return None
 
 
 @functools.lru_cache(maxsize=4096)  # each model that asks for a name of the package asks the same 1,500 files

@@ -101,14 +101,11 @@ def parent_in_other_case(location: Location, name: str, meant: str, neighbour: s
 def fix_parent_in_other_case(text: str, finding: Finding) -> Fix:
     """Write the name as the neighbour does, in the import and wherever it is used."""
     name, meant = subject(finding), finding.message.split("`")[3]
-    nodes = [one for one in walk(parse(text)) if isinstance(one, (ast.alias, ast.Name)) and name == _name(one)]
-    places = [at(text, one.lineno, one.col_offset) for one in nodes]
+    nodes = (one for one in walk(parse(text)) if isinstance(one, (ast.alias, ast.Name)))
+    written = (one for one in nodes if name == (one.name if isinstance(one, ast.alias) else one.id))
+    places = [at(text, one.lineno, one.col_offset) for one in written]
     edits = (Edit(line, column, line, column + len(name), meant) for line, column in places)
     return Fix(f"Write `{meant}`", tuple(edits))
-
-
-def _name(node: ast.alias | ast.Name) -> str:
-    return node.name if isinstance(node, ast.alias) else node.id
 
 
 BASE_ORDER = Rule(

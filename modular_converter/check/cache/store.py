@@ -78,8 +78,8 @@ def read_entry(folder: str, name: str, suffix: str = _SUFFIX) -> bytes | None:
         content = read_regular(path, MAX_ENTRY_BYTES) if _is_own(path) else b""
     except OSError:
         return None
-    checksum, body = content[:64], content[65:]
-    return body if checksum == digest(body).encode("ascii") else None
+    checksum, body = content[:65], content[65:]
+    return body if checksum == digest(body).encode("ascii") + b"\n" else None
 
 
 def write_entry(folder: str, name: str, body: bytes, suffix: str = _SUFFIX) -> None:

@@ -22,7 +22,7 @@ from modular_converter.findings import UNPARSABLE, Location, Origin, Rule, locat
 from modular_converter.model.bindings import EVERYTHING, bindings_of
 from modular_converter.model.index import imported_names
 from modular_converter.model.module import is_postponed
-from modular_converter.model.nodes import dotted, is_type_checking, parse, running_parts, top_line, walk
+from modular_converter.model.nodes import dotted, is_type_checking, parse, running_parts, targets_of, top_line, walk
 from modular_converter.rules import base_classes, tool_errors
 from modular_converter.settings.values import is_modular, modular_name, module_name, parts_below_models
 
@@ -355,8 +355,7 @@ def _made_from(
     for node in all_statements(tree):
         if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
             continue
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        parts = walk(node) if has_walrus else walk(*targets)
+        parts = walk(node) if has_walrus else walk(*targets_of(node))
         if not wanted.isdisjoint(one.id for one in parts if isinstance(one, ast.Name)):
             names = sorted(name for name in bindings_of(node.value).needs if name in imported)
             for name in bindings_of(node).binds if names else ():

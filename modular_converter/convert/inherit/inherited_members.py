@@ -26,11 +26,11 @@ from modular_converter.findings import ClassFinding, Edit, Location, apply_edits
 from modular_converter.model.bindings import (
     FUNCTIONS,
     Function,
+    accepts,
     bindings_in,
     bindings_of,
     instance_of,
     parameters_of,
-    signature_of,
 )
 from modular_converter.model.class_blocks import (
     INDENT,
@@ -43,7 +43,7 @@ from modular_converter.model.class_blocks import (
     inherited_name,
 )
 from modular_converter.model.nodes import children, decorated_by, decorators_of, dotted, parse, super_attribute
-from modular_converter.model.overriding import first_parameter, mappings, starred
+from modular_converter.model.overriding import first_parameter
 
 
 MADE_WITH_CLASS = frozenset({"__new__", "__init_subclass__", "__class_getitem__"})
@@ -194,16 +194,8 @@ def _may_succeed(call: ast.expr | None, function: Function) -> bool:
     """Whether a method can be called with these arguments."""
     if not isinstance(call, ast.Call):
         return False
-    signature = signature_of(function.args)
-    unpacks = bool(starred(call) or mappings(call))
-    positional = [one for one in call.args if not isinstance(one, ast.Starred)]
-    named = {one.arg: one.value for one in call.keywords if one.arg}
-    instance = [call.func] if first_parameter(function) else []
-    try:
-        (signature.bind_partial if unpacks else signature.bind)(*instance, *positional, **named)
-    except TypeError:
-        return bool(function.decorator_list)  # which may take other arguments
-    return True
+    instance = 1 if first_parameter(function) else 0
+    return accepts(function, call, instance) or bool(function.decorator_list)  # which may take other arguments
 
 
 def with_private_members(parent: ClassBlock, child: ClassBlock, names: Mapping[str, str]) -> ClassBlock:

@@ -26,7 +26,7 @@ from modular_converter.convert.inherit.resolve import (
     is_sibling,
     neighbour_module,
 )
-from modular_converter.convert.source.library import Library, ModelNames, common_suffix
+from modular_converter.convert.source.library import Library, common_suffix
 from modular_converter.convert.source.rename import (
     RenamedModule,
     Renamer,
@@ -145,10 +145,8 @@ def _texts_with(words: Collection[str], path: str, library: Library) -> tuple[st
     words = [word for word in words if word in text]
     if not words:
         return ()
-    try:
-        texts = [one.text for one in library.module(path).statements]
-    except ConversionError:
-        return ()
+    module = library.module_if_readable(path)
+    texts = [one.text for one in module.statements] if module is not None else []
     return tuple(
         one for one in texts if any(word in one for word in words) or ("import" in one and _HAS_IMPORT.search(one))
     )
@@ -184,10 +182,8 @@ def _is_of_other_model(imported: ImportedName, neighbour: Neighbour, library: Li
 def _defined(imported: ImportedName, neighbour: Neighbour, library: Library) -> frozenset[str]:
     """The names that the module of an import defines; none if it cannot be read."""
     path = library.resolver.file(imported.module, os.path.dirname(neighbour.path))
-    try:
-        return library.module(path).names if path else frozenset()
-    except ConversionError:
-        return frozenset()
+    module = library.module_if_readable(path) if path else None
+    return module.names if module is not None else frozenset()
 
 
 def is_outside(imported: ImportedName, own: OwnModels) -> bool:
@@ -473,7 +469,8 @@ def rename_neighbours(resolution: ResolvedImports, library: Library) -> Neighbou
     for at, neighbour in resolution.neighbours.items():
         names = library.names(models_folder_of(neighbour.path, settings)) if neighbour.package else target.names
         neighbour_names = names.with_written(neighbour.model, neighbour.module.classes)
-        prefix = _prefix(neighbour, children.get(at, ()), target, neighbour_names)
+        cased = neighbour_names.cased(neighbour.model)
+        prefix = choose_prefix(children.get(at, ()), target.cased, cased, neighbour.module.classes)
         own = Renamer(neighbour.model, neighbour_names.cased(neighbour.model), target.model, target.cased)
         own = replace(own, kept=settings.kept_names, copy_comment=settings.copy_comment, models=settings.models_names)
         foreign = foreign_names(neighbour, _renamer(own, prefix, target), target, library)
@@ -539,12 +536,6 @@ def _children(resolution: ResolvedImports) -> dict[str, list[tuple[str, str]]]:
                 is_theirs = base in resolution.neighbours[asked.neighbour].module.names
                 found.setdefault(asked.neighbour, []).append((statement.name, base if is_theirs else asked.name))
     return found
-
-
-def _prefix(
-    neighbour: Neighbour, children: Sequence[tuple[str, str]], target: ModularFile, names: ModelNames
-) -> Prefix:
-    return choose_prefix(children, target.cased, names.cased(neighbour.model), neighbour.module.classes)
 
 
 def _renamer(own: Renamer, prefix: Prefix, target: ModularFile) -> Renamer:

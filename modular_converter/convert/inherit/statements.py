@@ -13,7 +13,7 @@ from functools import cached_property
 
 from modular_converter.findings import character_column
 from modular_converter.model import lexer
-from modular_converter.model.bindings import Bindings, Effects, Function, bindings_of, covers, fills, targets_of
+from modular_converter.model.bindings import Bindings, Effects, Function, bindings_of, covers, fills
 from modular_converter.model.class_blocks import (
     INDENT,
     ClassSpan,
@@ -25,7 +25,7 @@ from modular_converter.model.class_blocks import (
     with_standard_indentation,
 )
 from modular_converter.model.index import first_line, is_docstring
-from modular_converter.model.nodes import dotted, parse, super_attribute, walk, written
+from modular_converter.model.nodes import dotted, parse, super_attribute, targets_of, walk, written
 from modular_converter.model.overriding import first_parameter
 
 
@@ -85,7 +85,8 @@ class Line:
     @cached_property
     def targets(self) -> tuple[str, ...]:
         """The targets of an assignment as text (`a = b = 1` has two); () for any other statement."""
-        return targets_of(self.node)
+        is_assignment = getattr(self.node, "value", None) is not None  # and not `a: int`
+        return tuple(map(written, targets_of(self.node))) if is_assignment else ()
 
     @cached_property
     def deleted(self) -> tuple[str, ...]:

@@ -219,12 +219,12 @@ def ignore_comments(text: str) -> tuple[IgnoreComment, ...]:
     if not _COMMENT.search(text):
         return ()
     found = []
-    for token, line in lexer.placed(text):
+    for token, line, column in lexer.placed_tokens(text):
         match = _COMMENT.search(text, token.start, token.end) if token.kind == "comment" else None
         if match is not None:
             entries = tuple(entry.strip() for entry in (match[1] or "").split(",") if entry.strip())
-            above = text.rfind("\n", 0, token.start)
-            found.append(IgnoreComment(line + 1, match.start() - above, match.end() - above, entries))
+            start = token.start - column - 1
+            found.append(IgnoreComment(line + 1, match.start() - start, match.end() - start, entries))
     return tuple(found)
 
 
@@ -408,6 +408,13 @@ class Library:
             module = self._modules[path] = self._index(path)
         self.observations.files[path] = self.hash(path)
         return module
+
+    def module_if_readable(self, path: str) -> Module | None:
+        """The index of a file; None for one that is missing, cannot be read or is not Python."""
+        try:
+            return self.module(path)
+        except ConversionError:
+            return None
 
     def _index(self, path: str) -> Module:
         text = self.text(path)

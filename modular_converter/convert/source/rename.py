@@ -417,7 +417,8 @@ def rename_globals(text: str, names: Mapping[str, str]) -> str:
         return text
     if not _has_other_meanings(text, names):
         return _rename_words(text, pattern, names)
-    import libcst as cst  # which takes longer than converting most models
+    # `ast` misplaces names in f-strings before Python 3.12; libcst takes longer to import than most models to convert.
+    import libcst as cst
     from libcst.metadata import MetadataWrapper
 
     bindings = "".join(f"import {name}\n" for name in names)  # so that each name has a binding for its uses to lead to

@@ -13,7 +13,7 @@ from modular_converter.authoring.draft import How
 from modular_converter.authoring.flat_model import FlatModel, read_flat_model
 from modular_converter.authoring.library_index import LibraryIndex, read_index
 from modular_converter.authoring.modularize import Modularized, modularize
-from modular_converter.authoring.sources import heirs_of
+from modular_converter.convert.schedule import heirs_of
 from modular_converter.convert.source.library import Library
 from modular_converter.settings.load import load_settings
 
@@ -166,7 +166,7 @@ def test_no_parent_takes_from_the_model_itself(tmp_path: Path) -> None:
     (models / "new/modular_new.py").write_text(heir.format("old", "Old", "New"))
     (models / "young/modular_young.py").write_text(heir.format("new", "New", "Young"))
     flat, index, library = opened(models, "old")
-    assert heirs_of(flat, index, library) == {
+    assert heirs_of(flat.modular, index.needs, library.settings) == {
         str(models / f"{one}/modular_{one}.py") for one in ("old", "new", "young")
     }
     result = modularize(flat, index, library)

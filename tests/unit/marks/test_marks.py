@@ -270,6 +270,16 @@ def test_a_signature_that_calls_would_not_fit_is_left_to_people(library: Path, s
     assert f"def steps({signature}):" in path.read_text()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "fits"), [("*sizes, strength=0.5", False), ("*sizes", True), ("10, **rest", True)]
+)
+def test_a_call_that_unpacks_arguments_fits_where_it_may(library: Path, arguments: str, fits: bool) -> None:
+    write(library, "base", "class BasePipe:\n    def steps(self, n):\n        return n\n")
+    path = write(library, "new", CALLED.replace("10, 0.5", arguments))
+    assert ("modeling_new.py:7 would not fit" in marks(library, "--write").stderr) is not fits
+    assert ("def steps(self, n):" in path.read_text()) is fits
+
+
 @pytest.mark.parametrize("decorator", ["staticmethod", "property"])
 def test_a_decorator_that_decides_what_is_called_is_left_to_people(library: Path, decorator: str) -> None:
     body = "    def steps(self, n):\n        return n\n"
