@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any, NoReturn, Protocol
 from weakref import ref
@@ -17,7 +18,12 @@ import torch.distributed as dist
 
 from modular_converter.parallel import torch_private
 from modular_converter.parallel.errors import ApplyError, RankError
-from modular_converter.parallel.torch_private import functorch_is_active, is_legacy_batchedtensor
+from modular_converter.parallel.torch_private import (
+    current_graph_task_id,
+    execution_engine,
+    functorch_is_active,
+    is_legacy_batchedtensor,
+)
 
 
 class Group(Protocol):
@@ -372,12 +378,16 @@ def enter(tensor: torch.Tensor, group: Group) -> torch.Tensor:
         return last[2]  # type: ignore[no-any-return]
     entering = getattr(tensor, "entering", None)  # set by ``sequence.whole_sequence``
     entered: torch.Tensor = exchanged(tensor, group, same, sum_of_all) if entering is None else entering()
+    if (
+        last is None and current_graph_task_id() != -1
+    ):  # computed again in a backward, which no end of a forward follows
+        execution_engine.queue_callback(partial(forget_entered, group))
     vars(group)[_ENTERED] = ref(tensor), tensor._version, entered
     return entered
 
 
 def forget_entered(group: Group) -> None:
-    """Drop the tensor that entered last, and its graph, at the end of a forward."""
+    """Drop the tensor that entered last, and its graph, at the end of a forward, or of a backward that recomputes."""
     vars(group).pop(_ENTERED, None)
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils.checkpoint import checkpoint
 
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
@@ -121,3 +122,19 @@ def test_what_was_entered_is_let_go():
     assert kept() is not None
     forget_entered(group)
     assert kept() is None
+
+
+def test_what_a_backward_computes_again_is_let_go():
+    group, weight, entered = _Counting(), torch.ones(3, requires_grad=True), []
+
+    def layer(x):
+        entered.append(weakref.ref(inside := enter(x * weight, group)))
+        return inside.sin()
+
+    x = torch.ones(3, requires_grad=True)
+    result = checkpoint(layer, checkpoint(layer, x, use_reentrant=False), use_reentrant=False).sum()
+    forget_entered(group)
+    result.backward()
+    assert len(entered) == 4
+    del result
+    assert not any(one() is not None for one in entered) and "_entered" not in vars(group)
