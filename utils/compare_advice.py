@@ -210,7 +210,7 @@ def model_on_meta(name: str) -> Any:
     """A measured model without data, in float32, as `accelerate estimate-memory` makes it."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    config = AutoConfig.for_model(name, **overrides({"model": name, "tiny": False, "length": 0}))
+    config = AutoConfig.for_model(name, **overrides({"model": name, "tiny": False, "length": 0, "task": "train"}))
     with torch.device("meta"):
         return AutoModelForCausalLM.from_config(config).float()
 
