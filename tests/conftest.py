@@ -78,17 +78,15 @@ def derived_once(_derived, monkeypatch):
     """Each model's plan is derived once for the commands of all tests that change nothing about how."""
     pytest.importorskip("transformers")
     from modular_converter.parallel import cli
-    from modular_converter.parallel.commands import common, write
-
-    derive = common.derived_of
+    from modular_converter.parallel.commands import common, kinds, write
 
     def derived_of(model, settings, head="base"):
         question = model, settings, head
         if question not in _derived:
-            _derived[question] = derive(*question)
+            _derived[question] = common.derived_of(*question)
         return _derived[question]
 
-    for module in (cli, common, write):
+    for module in (cli, kinds, write):
         monkeypatch.setattr(module, "derived_of", derived_of)
 
 

@@ -12,19 +12,21 @@ import click
 from modular_converter.commands.options import CONTEXT_SETTINGS, version_option
 from modular_converter.parallel.commands.advise import advise_command, memory_command
 from modular_converter.parallel.commands.common import (
-    committed,
-    derive_kind,
     derived_of,
     form_option,
-    kind_option,
     plan_text,
-    print_json,
-    print_plan,
-    print_verdict,
     quiet_library,
     ranks_option,
     reports_errors,
     set_option,
+)
+from modular_converter.parallel.commands.kinds import (
+    committed,
+    derive_kind,
+    kind_option,
+    print_json,
+    print_plan,
+    print_verdict,
     verify_kind,
 )
 from modular_converter.parallel.commands.run import run
@@ -35,6 +37,15 @@ from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.text_checks import read_plan
 from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.tested_versions import tell_untested
+
+
+if TYPE_CHECKING:
+    import torch
+
+    from modular_converter.parallel.proof.prove import Derived
+
+PIPE_WIDTH = 200
+"""The columns of a table that is written to a file or a pipe."""
 
 
 @click.group(context_settings=CONTEXT_SETTINGS)
@@ -144,14 +155,6 @@ def coverage(
     click.echo(markdown(rows, versions, date), nl=False)
     asked = [row for row in rows if row["name"] in names]
     sys.exit(0 if all(row["state"] == "verified" for row in asked) else 1)
-
-
-if TYPE_CHECKING:
-    import torch
-
-    from modular_converter.parallel.proof.prove import Derived
-
-PIPE_WIDTH = 200
 
 
 @main.command()
