@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
-import itertools
 from collections.abc import Iterator, Sequence, Set
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import ClassFinding, Finding, Location, Rule
 from modular_converter.model.bindings import attributes_set, parameters_of
-from modular_converter.model.class_blocks import Member, class_node
+from modular_converter.model.class_blocks import Member
 from modular_converter.model.nodes import decorators_of, is_super, parse, walk
 from modular_converter.rules._words import Obstacle, not_mergeable
 
@@ -157,12 +156,13 @@ def check_parent_as_class(facts: Facts) -> Iterator[Finding]:
     """Find bases and decorators in the generated file that inspect the class which they are the bases or decorators of."""
     looking = [name for name, one in facts.generated.items() if _may_look(one.text)]
     for heir, _ in facts.heirs if looking else ():
-        above_class = decorators_of(class_node(facts.generated[heir.name].text))
+        lineage = list(facts.lineage(heir.name))
+        above_class = decorators_of(lineage[0].node) if lineage else []
         for decorator in (one for one in above_class if one in looking):
             for name, reason in sorted(_looks_at_decorated(facts.generated[decorator].text)):
                 cure = f"Write all members that it shall see into your class, or `{decorator}` without `{name}`."
                 yield not_mergeable(PARENT_AS_CLASS, facts.at_class(heir), decorator, reason, cure)
-        for above in itertools.islice(facts.lineage(heir.name), 1, None):
+        for above in lineage[1:]:
             for node in above.node.body if above.node.name in looking else ():
                 for name, reason in _looked_at(node, ast.unparse(node), ""):
                     method = getattr(node, "name", name)

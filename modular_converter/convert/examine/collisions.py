@@ -5,7 +5,8 @@ than the model's reads may have had another meaning than the model's name: a str
 gets, bytes, a method of an object that need not be the model's (`x.clip(0, 1)` in a model that sets `self.clip`).
 
 And what is one class with inheritance may be two: a neighbour's class that a generated file imports for the child's code,
-and also holds as a copy for inherited code; an heir, whose instances are no instances of its parent. An object that code fills is two where two generated files hold it.
+and also holds as a copy for inherited code; an heir, whose instances are no instances of its parent. An object that code fills is two where two generated files hold
+it.
 """
 
 from __future__ import annotations
@@ -234,7 +235,7 @@ def _is_of_model(call: ast.expr, module: Module) -> bool:
 
 
 def _held_twice(finished: FinishedConversion) -> Iterator[Finding]:
-    """The objects that several generated files hold, though a definition changes one of them later or looks for that very one."""
+    """The objects that several generated files hold, each with the first definition that changes one or looks for one."""
     files: dict[str, list[str]] = {}
     for file in finished.files:
         for name in file.definitions:

@@ -156,11 +156,13 @@ def _close(ranks: set[int]) -> None:
             with contextlib.suppress(RuntimeError):
                 other = (dist.get_rank(group) + 1) % len(members)
                 backend.recv([torch.empty(1)], other, _TAG).wait(datetime.timedelta(milliseconds=1))
+    if not on_gpus:
+        return
     with contextlib.suppress(RuntimeError):
-        for call in (
-            [on_gpus[0]._group_start, *(one.abort for one in on_gpus), on_gpus[0]._group_end] if on_gpus else ()
-        ):
-            call()
+        on_gpus[0]._group_start()
+        for backend in on_gpus:
+            backend.abort()
+        on_gpus[0]._group_end()
 
 
 _HERE = f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid') if os.path.exists('/proc/self/ns') else ''}"
