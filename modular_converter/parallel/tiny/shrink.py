@@ -36,6 +36,7 @@ BATCH, SEQUENCE = 2, 12
 VOCABULARY = 160
 WIDTH_KEPT = 32
 
+_HEADS = r"heads?$|^n_head$|num_heads|^encoder_num_heads|attention_heads"
 # (Pattern of names, value); the first match counts. None keeps the default.
 KINDS: tuple[tuple[str, int | None], ...] = (
     (r"_token_(id|index)$|_token_index$|_id$|_index$|_idx$|_ids$", None),
@@ -46,7 +47,7 @@ KINDS: tuple[tuple[str, int | None], ...] = (
     (r"expert.*(size|dim|width)", 48),
     (r"experts?$|num_local_experts", 8),
     (r"(key_value|kv)_heads?$|heads?_kv$|num_kv_heads|kv_n_heads|num_key_value_heads", KV_HEADS),
-    (r"heads?$|^n_head$|num_heads|^encoder_num_heads|attention_heads", HEADS),
+    (_HEADS, HEADS),
     (r"head_dim$|^d_kv$|head_size$|^kv_channels$|^d_head$|_head_dim$|^size_per_head$", HEAD_DIM),
     (r"^num_queries$", 10),
     (r"q_lora_rank", 24),
@@ -66,6 +67,10 @@ KINDS: tuple[tuple[str, int | None], ...] = (
 _COMPILED = tuple((re.compile(pattern), value) for pattern, value in KINDS)
 LAYERS = re.compile(r"(^|_)(num_.*layers|layers|n_layers?|depth|num_blocks|n_blocks)$")
 DEPTH_KINDS = re.compile(r"(^|_)(num_.*layers|layers|n_layers?|depth)$|vocab(ulary)?(_size)?$|experts?$")
+
+
+def _counts_heads(name: str) -> bool:
+    return next((pattern.pattern == _HEADS for pattern, _ in _COMPILED if pattern.search(name)), False)
 
 
 def small_value(name: str, default: int) -> int:
@@ -96,7 +101,7 @@ def heads_agree(default: Any, values: Fields) -> None:
     Heads are divisible by four: six heads, or two groups, would hide axes that can be sharded.
     """
     heads: Any = next((raw(default, name) for name in HEAD_FIELDS if raw(default, name) is not None), None)
-    for name in HEAD_FIELDS:
+    for name in filter(_counts_heads, [field.name for field in config_fields(default)]):
         if _takes(default, name) and 4 < _value(default, values, name) < HEADS:
             values[name] = 4
     small_heads: Any = next((values[name] for name in HEAD_FIELDS if name in values), None)

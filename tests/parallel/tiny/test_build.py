@@ -103,6 +103,15 @@ def test_what_is_sharded_divides_by_four(name):
     assert len({width, wide, config.vocab_size, BATCH, SEQUENCE}) == 5
 
 
+@pytest.mark.parametrize("name", ["whisper", "videomae"])
+def test_heads_of_each_stack_divide_by_four(name):
+    """The default of a decoder is six heads, beside an encoder with as many or more: as a count of heads, not as a name."""
+    config = build(target_of(name)).model.config
+    heads = {key: value for key, value in vars(config).items() if key.endswith("attention_heads")}
+    assert len(heads) == 2
+    assert all(count % 4 == 0 for count in heads.values()), heads
+
+
 @pytest.mark.parametrize("name", ["llama", "jamba", "gemma3_text", "qwen3_next", "bamba"])
 def test_two_layers_and_one_of_each_kind(name):
     config = config_of(name)

@@ -15,6 +15,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from modular_converter.parallel.plans.resolve import Piece
 from modular_converter.parallel.shard.collectives import Group, borders_of, gathered
+from modular_converter.parallel.shard.forwards import never_traced
 from modular_converter.parallel.shard.shares import is_uneven
 from modular_converter.parallel.styles.layout import COLWISE, SHARE
 from modular_converter.parallel.tiny.fields import configs_within, raw
@@ -65,11 +66,15 @@ class HeadCounts:
 
 def wants_attentions(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
     """Whether a call may ask for attention weights, by its arguments or the model's settings."""
-    if kwargs.get("output_attentions") or any(value is True for value in args):
+    if _asks(args, kwargs):
         return True
     settings = [kwargs.get("generation_config"), getattr(model, "generation_config", None)]
     settings += [config for _, config in configs_within(getattr(model, "config", None))]
     return any(getattr(scope, "output_attentions", None) for scope in settings)
+
+
+def _asks(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    return bool(kwargs.get("output_attentions")) or any(value is True for value in args)
 
 
 @contextlib.contextmanager
@@ -112,9 +117,7 @@ def attentions_whole(model: torch.nn.Module, pieces: Mapping[str, Piece], group:
         return gathered(value, group, 1, borders_of(counts))
 
     local, counts = local_modules(model, pieces), HeadCounts.of(pieces, group)
-    models = [
-        module for module in model.modules() if hasattr(module, "config") and hasattr(module, "base_model_prefix")
-    ]
+    models = _models_in(model)
     own = {id(module): module.__dict__.get("forward") for module in models}
     with heads_recorded(local) as owners:
         for module in models if any(module is model for module in models) else [model, *models]:
@@ -127,6 +130,46 @@ def attentions_whole(model: torch.nn.Module, pieces: Mapping[str, Piece], group:
                     module.__dict__["forward"] = own[id(module)]
                 else:
                     module.__dict__.pop("forward", None)
+
+
+def _models_in(model: torch.nn.Module) -> list[torch.nn.Module]:
+    return [m for m in model.modules() if hasattr(m, "config") and hasattr(m, "base_model_prefix")]
+
+
+class WholeAttentions:
+    """Lets a model and those inside it return the weights of all heads in each call that asks for them.
+
+    The code of a method, such as a ``generate`` that makes time stamps, may ask without the caller's knowledge.
+    """
+
+    def __init__(self, model: torch.nn.Module, pieces: Mapping[str, Piece], group: Group) -> None:
+        self.given, self.active = (model, pieces, group), False
+        for module in _models_in(model):
+            module.__dict__["forward"] = self._asked(module, module.forward)
+
+    @contextlib.contextmanager
+    def everywhere(self) -> Iterator[None]:
+        """A block in which all calls return them; see ``attentions_whole``."""
+        self.active = True
+        try:
+            with attentions_whole(*self.given):
+                yield
+        finally:
+            self.active = False
+
+    def _asked(self, module: Any, forward: Callable[..., Any]) -> Callable[..., Any]:
+        @never_traced
+        def whole(*args: Any, **kwargs: Any) -> Any:
+            with self.everywhere():
+                return module.forward(*args, **kwargs)
+
+        @functools.wraps(forward)
+        def called(*args: Any, **kwargs: Any) -> Any:
+            if self.active or not _asks(args, kwargs):
+                return forward(*args, **kwargs)
+            return whole(*args, **kwargs)
+
+        return called
 
 
 def _with_whole_heads(

@@ -39,6 +39,7 @@ class Loaded:
         seen: kind of call whose results were compared with the whole model's shapes -> names of fields that stay here.
         state: of the modules, when the last call ended.
         changed: changes that the caller has made since the hand-over.
+        attentions: gives the weights of all heads to calls that ask for them.
         dropout: that drops in shares what the whole model would drop; None if no module trains.
         last: the call that has stored something last.
         stored: path of a module and name of an attribute -> number of the call that has stored it.
@@ -60,6 +61,7 @@ class Loaded:
     plan: Plan | None = None
     state: WatchedState | None = None
     changed: dict[tuple[str, str, bool], StateChange] = field(default_factory=dict)
+    attentions: Any = None
     dropout: Any = None
     last: Called | None = None
     stored: dict[tuple[str, str], int] = field(default_factory=dict)

@@ -15,7 +15,7 @@ import torch
 from torch.profiler import ProfilerActivity
 
 from modular_converter.parallel.choice.skeleton import Skeleton, assemble_model
-from modular_converter.parallel.engine.base.attention_heads import attentions_whole, local_modules, wants_attentions
+from modular_converter.parallel.engine.base.attention_heads import WholeAttentions, local_modules, wants_attentions
 from modular_converter.parallel.engine.base.caches import Held
 from modular_converter.parallel.engine.base.dropout import SharedDropout
 from modular_converter.parallel.engine.base.memory import usage
@@ -185,6 +185,7 @@ class Worker(Answering):
         del keep
         loaded.compiled = compile
         make_agree(model, self.group, self.progress.step)
+        loaded.attentions = WholeAttentions(model, loaded.resolution.pieces if loaded.resolution else {}, self.group)
         settings = vars(settings_of(model))
         left_out = [*configs_in(settings.values()), *put_on_modules(model)]
         loaded.state = WatchedState(model, settings, left_out, stored_alone=True)
@@ -310,7 +311,7 @@ class Worker(Answering):
             return paged_batches(loaded.model, type(loaded.model), self.group, self.device, loaded.copies)
         if not wants_attentions(loaded.model, called.args, called.kwargs):
             return contextlib.nullcontext()
-        return attentions_whole(loaded.model, loaded.resolution.pieces if loaded.resolution else {}, self.group)
+        return loaded.attentions.everywhere()
 
     def on_trial(self, number: int) -> None:
         """From now on, answers of this model that differ between the ranks are an ordinary error."""
