@@ -171,12 +171,15 @@ def _reach(value: object) -> int | float:
 
 def one_text(parts: Iterable[str], between: str = "") -> str:
     """Texts as one. A long one is cut, with a hash of the whole: equal texts stay equal."""
-    found, length, whole = list[str](), 0, hashlib.sha256()
+    found, length, whole = list[str](), 0, None
     for part in parts:
         spend(1)
         length += len(part) + len(between)
-        whole.update(f"{between}{part}".encode(errors="replace"))
         if length <= MOST:
             found.append(part)
+            continue
+        if whole is None:  # few texts are long, and a hash takes longer than a part
+            whole = hashlib.sha256("".join(f"{between}{one}" for one in found).encode(errors="replace"))
+        whole.update(f"{between}{part}".encode(errors="replace"))
     text = between.join(found)
-    return text if length <= MOST else f"{text[:100]}… {whole.hexdigest()}"
+    return text if whole is None else f"{text[:100]}… {whole.hexdigest()}"

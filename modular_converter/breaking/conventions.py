@@ -69,6 +69,8 @@ class LibraryInterpreter(StatementInterpreter):
         """See `StatementInterpreter`."""
         super().__init__(names, models, files_in)
         self._tables: dict[str, dict[str, str]] = {}
+        self._unchanged: set[tuple[ClassValue, bool]] = set()
+        """The classes that nothing changes after their bodies, as modules or other objects."""
         self._complete: dict[int, bool] = {}
         """The attributes of configurations that are complete, and whether they are a copy."""
         self._writes: Counter[int] = Counter()
@@ -92,8 +94,12 @@ class LibraryInterpreter(StatementInterpreter):
         """What decorators of a class, and the statements below it, give it. Where that is not known, the object may hold
         anything.
         """
+        asked = cls, instance.is_module
+        if asked in self._unchanged:
+            return {}
         makers = [*self._makers(cls)] if instance.is_module else []
         if not makers and not cls.behind and not cls.source.startswith("@"):
+            self._unchanged.add(asked)
             return {}
         if cls not in self.changes:
             self.changes[cls] = found = dict[str, Value]()

@@ -103,7 +103,8 @@ class PublicClass:
     name: str
     place: CodePlace
     is_configuration: bool
-    ancestors: Ancestors
+    bases: tuple[str, ...]
+    """The names of all its bases, near ones first."""
     methods: Mapping[str, Signature]
     """Its public methods."""
     fields: Mapping[str, Written]
@@ -114,6 +115,8 @@ class PublicClass:
     """The arguments that its docstring and those of its public methods tell of, with their lines."""
     state: Node | None = None
     """Of a module: what its state dict holds."""
+    ancestors: Ancestors = Ancestors()
+    """The class and its bases; none where the facts are those of an earlier run."""
 
     @property
     def aliases(self) -> dict[str, str]:
@@ -127,11 +130,6 @@ class PublicClass:
             for one, other in pairs
             if isinstance(one, ast.Constant) and isinstance(other, ast.Constant)
         }
-
-    @property
-    def bases(self) -> tuple[str, ...]:
-        """The names of all its bases, near ones first."""
-        return tuple(one.short_name for one in self.ancestors[1:])
 
     def place_of(self, owner: str) -> CodePlace | None:
         """Where the class or a base of this name is written; None if it has none in the package."""
@@ -269,12 +267,13 @@ class _Reader:
             cls.name,
             CodePlace(cls.path, cls.line, cls.name),
             ancestors.is_configuration,
-            ancestors,
+            tuple(one.short_name for one in ancestors[1:]),
             whole.methods,
             whole.fields if ancestors.is_configuration else {},
             whole.variables,
             dict(_documented(cls, cls.above)),
             self._state(cls, ancestors) if is_module else None,
+            ancestors,
         )
 
     def _is_model(self, ancestors: Sequence[ClassValue | External]) -> bool:

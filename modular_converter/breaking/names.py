@@ -147,8 +147,11 @@ class Names:
 
     def _leaves_classes(self, path: str, name: str) -> bool:
         found = Resolver(self.library).name_in(path, name)
-        statement = self.library.module(found.path).definitions.get(found.name or "") if found is not None else None
-        if found is None or statement is None:
+        return found is not None and self.remembered(self._leaves_all, found)
+
+    def _leaves_all(self, found: Definition) -> bool:
+        statement = self.library.module(found.path).definitions.get(found.name or "")
+        if statement is None:
             return False
         nodes = [
             one for one in walk(*_parsed(statement.text)) if isinstance(one, FUNCTIONS) and one.name == found.name

@@ -15,14 +15,14 @@ from modular_converter.breaking.older import tree_at
 from modular_converter.check.cache.answers import KeptAnswers, KeptOutlines
 from modular_converter.check.conversions import find_conversions
 from modular_converter.convert.schedule import Readings, neighbour_files
-from modular_converter.convert.source.library import Library
+from modular_converter.convert.source.library import Library, Observations
 from modular_converter.files.read import text_of_content
 from modular_converter.findings import UNPARSABLE, ConversionError, Finding
 from modular_converter.git.affected import affected
 from modular_converter.git.work_tree import MOST_BYTES, GitError, WorkTrees
 from modular_converter.model.bindings import FUNCTIONS, Function, bindings_in
 from modular_converter.model.nodes import parse, walk
-from modular_converter.settings.disk import NO_FOLLOW, read_regular
+from modular_converter.settings.disk import NO_FOLLOW, is_below, read_regular
 from modular_converter.settings.values import Settings
 
 
@@ -37,7 +37,13 @@ def edits_of(against: str, models: str, followed: Collection[str]) -> Edits:
 
 
 def newer_tree(
-    paths: Sequence[str], models: str, settings: Settings, cache: str | None, edits: Edits, answers: KeptAnswers
+    paths: Sequence[str],
+    models: str,
+    settings: Settings,
+    cache: str | None,
+    edits: Edits,
+    answers: KeptAnswers,
+    outside: Observations,
 ) -> tuple[ModelTree, list[Finding]]:
     """The newer tree, and the reasons why some files that edits reach cannot be converted.
 
@@ -46,6 +52,7 @@ def newer_tree(
         cache: the folder that keeps conversions; None for none.
         edits: what has been edited. Other generated files are taken as they are on disk.
         answers: those of earlier runs.
+        outside: gets what conversions have read outside of the package.
     """
     settings = settings.with_any_formatter
     texts: dict[str, str] = {}
@@ -57,6 +64,9 @@ def newer_tree(
         stale = Readings(required, edits.read, edits.before, library)
         for one in find_conversions(reached, settings, cache, stale=stale).made.values():
             texts |= one.files
+            beyond = (path for path in one.reads if not is_below(path, os.path.dirname(models)))
+            outside.files.update((path, one.reads[path]) for path in beyond)
+            outside.packages.update(one.packages)
             failures += (finding for finding in one.findings if finding.is_error)
     tree = tree_at(models, settings, texts)
     tree.hashed_as = edits.unread

@@ -6,6 +6,7 @@ exist.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import subprocess
@@ -13,15 +14,17 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Iterable, Mapping
+from typing import NoReturn
 
 from modular_converter.breaking.facts import ModelTree
+from modular_converter.check.cache.store import digest
 from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import Listings, required_models_folder
 from modular_converter.files.read import text_of_content
 from modular_converter.findings import ConversionError
-from modular_converter.git.work_tree import GitError, WorkTrees
+from modular_converter.git.work_tree import MOST_BYTES, GitError, WorkTrees
 from modular_converter.rules import input_files
-from modular_converter.settings.disk import project_above
+from modular_converter.settings.disk import project_above, read_regular
 from modular_converter.settings.values import Settings
 
 
@@ -42,15 +45,53 @@ def older_tree(ref: str, models: str, settings: Settings, cache: str | None) -> 
     Raises `ConversionError` for a tree that cannot be read.
     """
     if os.path.isdir(ref):
-        top = project_above(models)
-        same = os.path.join(os.path.abspath(ref), os.path.relpath(models, top)) if top else ""  # in another checkout
-        return tree_at(same if os.path.isdir(same) else required_models_folder(None, ref), settings)
+        return tree_at(_models_in(ref, models), settings)
     if ref.endswith(".whl"):
         return _of_wheel(ref, models, settings)
     if found := _RELEASE.fullmatch(ref):
         with tempfile.TemporaryDirectory() as folder:
             return _of_wheel(_downloaded(found[1], found[2], cache or folder), models, settings)
     return _of_commit(ref, models, settings)
+
+
+def _models_in(ref: str, models: str) -> str:
+    """The folder of models of another folder, which may be another checkout. Raises `ConversionError`."""
+    top = project_above(models)
+    same = os.path.join(os.path.abspath(ref), os.path.relpath(models, top)) if top else ""
+    return same if os.path.isdir(same) else required_models_folder(None, ref)
+
+
+def state_of_older(ref: str, models: str) -> str:
+    """A text that changes with the older tree; "" where that is not known. The arguments are those of `older_tree`."""
+    try:
+        if os.path.isdir(ref):
+            return state_of_folder(os.path.dirname(_models_in(ref, models)))
+        if ref.endswith(".whl"):
+            return digest(read_regular(ref, MOST_BYTES))
+        return ref if _RELEASE.fullmatch(ref) else WorkTrees().of(models).commit(ref)
+    except (OSError, GitError, ConversionError):
+        return ""
+
+
+def state_of_folder(folder: str) -> str:
+    """A text that changes with the Python files of a folder; "" where that is not known, as behind links to folders."""
+    found = hashlib.sha256()
+    try:
+        for here, folders, names in os.walk(folder, onerror=_fail):
+            folders[:] = sorted(name for name in folders if name != "__pycache__")
+            if any(os.path.islink(os.path.join(here, name)) for name in folders):
+                return ""
+            for name in sorted(name for name in names if name.endswith(".py")):
+                path = os.path.join(here, name)
+                content = hashlib.sha256(read_regular(path, MOST_BYTES)).hexdigest()
+                found.update(f"{os.path.relpath(path, folder)}\0{content}\0".encode("utf-8", "surrogateescape"))
+    except OSError:
+        return ""
+    return found.hexdigest()
+
+
+def _fail(error: OSError) -> NoReturn:
+    raise error
 
 
 def tree_at(models: str, settings: Settings, overlay: Mapping[str, str] | None = None) -> ModelTree:

@@ -4,23 +4,29 @@ each model in both -> changes -> causes -> findings
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from modular_converter.breaking.compare import ModelChange, changes_of_model
+from modular_converter.breaking.compare import changes_of_model
 from modular_converter.breaking.facts import ModelTree
-from modular_converter.breaking.newer import edits_of, newer_tree
-from modular_converter.breaking.older import older_tree
+from modular_converter.breaking.kept import (
+    KeptAnswer,
+    KeptFacts,
+    KeptModels,
+    KnownModel,
+    WholeAnswer,
+    are_read,
+    facts_text,
+)
+from modular_converter.breaking.newer import Edits, edits_of, newer_tree
+from modular_converter.breaking.older import older_tree, state_of_folder, state_of_older
 from modular_converter.breaking.report import CauseGroup, findings_of, groups
-from modular_converter.breaking.values import CodePlace
 from modular_converter.check.cache.answers import KeptAnswers
 from modular_converter.check.cache.key import key_of, remembered_versions
-from modular_converter.check.cache.lookup import OTHER_FORM
-from modular_converter.check.cache.store import digest, keep_values, read_values
 from modular_converter.convert.batch import Progress, in_processes
-from modular_converter.files.arguments import ALL, select_files
+from modular_converter.convert.source.library import Library, Observations
+from modular_converter.files.arguments import ALL, Selection, select_files
 from modular_converter.findings import ConversionError, Finding
 from modular_converter.rules import input_files
 
@@ -48,131 +54,123 @@ class BreakingResult(NamedTuple):
     """Whether something could not be compared."""
 
 
-class _Known(NamedTuple):
-    """The changes of a model, and the files that they follow from, by their names in each tree."""
-
-    changes: tuple[ModelChange, ...]
-    new: Mapping[str, str]
-    old: Mapping[str, str]
-    followed: frozenset[str] = frozenset()
-    """The functions whose bodies were followed for it, but for those that were followed for another one before."""
-
-
 def compare_trees(options: BreakingOptions) -> BreakingResult:
     """What an edit changes for those who use the models, itself and its heirs."""
     try:
         overrides = {"workers": options.workers, "strict": options.strict}
         selection = select_files(options.arguments, package=options.package, root=options.root, overrides=overrides)
-        settings, models = selection.settings, selection.models or ""
-        if not models:
+        if not selection.models:
             return BreakingResult(findings=selection.findings, incomplete=True)
-        old = older_tree(options.against, models, settings, options.cache)
-        key = key_of(settings, remembered_versions(options.cache)) if options.cache else ""
-        entry = _Entry(options.cache, key, old.models, models)
-        answers = KeptAnswers(options.cache, f"{key} {old.models} {models}" if key else "")
-        edits = edits_of(options.against, models, entry.followed)
-        new, failures = newer_tree(selection.paths, models, settings, options.cache, edits, answers)
-        shared = sorted(model for model in old.names if model in new.names or old.told_of(model))
-        if new.names.keys().isdisjoint(shared):
-            reason = f"it has no model of those in {models}"
-            return BreakingResult(findings=[input_files.unknown_older_tree(options.against, reason)], incomplete=True)
-        known, made = _compared(shared, old, new, entry, settings.workers)
-        if any(not edits.methods.isdisjoint(one.followed) for one in made.values()):  # some are called only now
-            new, failures = newer_tree(selection.paths, models, settings, options.cache, edits.all_read, answers)
-            known, made = _compared(shared, old, new, entry, settings.workers)
+        library = Library(selection.settings.with_any_formatter)
+        found, failures = _answer(selection, selection.models, options, library)
     except ConversionError as error:
         return BreakingResult(findings=error.findings, incomplete=True)
-    entry.store(made, new)
-    known |= made
-    causes = groups([change for model in shared for change in known[model].changes], new.library, answers)
-    answers.store()
+    causes = found.causes
     if ALL not in options.arguments:
         wanted = {os.path.basename(os.path.dirname(path)) for path in selection.paths}
-        named = {argument.replace("-", "_") for argument in options.arguments} & new.names.keys()
+        named = {argument.replace("-", "_") for argument in options.arguments} & found.names
         if not wanted and not named:
             return BreakingResult(findings=selection.findings, incomplete=True)
         wanted |= named
         causes = [one for one in causes if not wanted.isdisjoint(one.models)]
-    kept = findings_of(causes, new.library)
-    return BreakingResult(causes, [*failures, *kept], len(shared), bool(failures))
+    kept = findings_of(causes, library)
+    return BreakingResult(causes, [*failures, *kept], found.models, bool(failures))
 
 
-def _compared(
-    models: Sequence[str], old: ModelTree, new: ModelTree, entry: _Entry, workers: int
-) -> tuple[dict[str, _Known], dict[str, _Known]]:
-    """The models whose files are as in the last run, which are remembered, and the others, which are compared."""
-    known = {model: one for model in models if (one := entry.known(model, old, new)) is not None}
-    todo = [model for model in models if model not in known]
-    return known, dict(zip(todo, in_processes(_of_models, (old, new), todo, workers, lambda done: None)))
+def _answer(
+    selection: Selection, models: str, options: BreakingOptions, library: Library
+) -> tuple[WholeAnswer, Sequence[Finding]]:
+    """The answer about all models, and the reasons why some could not be compared. Of trees that are as they were in the last
+    comparison nothing is read but their files.
+    """
+    against, settings = options.against, selection.settings
+    key = key_of(settings, remembered_versions(options.cache)) if options.cache else ""
+    states = _states(against, models, key)
+    kept = KeptAnswer(options.cache, f"{key} {against} {models}", states)
+    if (found := kept.find(library)) is not None:
+        return found, ()
+    run = _Run(selection, models, options, key)
+    found, failures = run.answer()
+    if not failures:
+        kept.keep(found, _states(against, models, key), run.outside)
+    return found, failures
 
 
-def _of_models(models: Iterable[str], trees: tuple[ModelTree, ModelTree], progress: Progress) -> list[_Known]:
+def _states(against: str, models: str, key: str) -> Sequence[str]:
+    return (state_of_older(against, models), state_of_folder(os.path.dirname(models))) if key else ("", "")
+
+
+class _Run:
+    """A comparison of two trees of which something is not remembered."""
+
+    def __init__(self, selection: Selection, models: str, options: BreakingOptions, key: str) -> None:
+        self._selection, self._models, self._options = selection, models, options
+        self._old = older_tree(options.against, models, selection.settings, options.cache)
+        self._kept = KeptModels(options.cache, key, self._old.models, models)
+        self._facts = KeptFacts(options.cache, f"{key} {models}" if key else "")
+        self._answers = KeptAnswers(options.cache, f"{key} {self._old.models} {models}" if key else "")
+        self.outside = Observations()
+        """What conversions have read outside of the newer tree."""
+
+    def answer(self) -> tuple[WholeAnswer, Sequence[Finding]]:
+        """The answer, and the reasons why some files could not be compared. Raises `ConversionError`."""
+        edits = edits_of(self._options.against, self._models, self._kept.followed)
+        new, failures = self._newer(edits)
+        shared = sorted(model for model in self._old.names if model in new.names or self._old.told_of(model))
+        if new.names.keys().isdisjoint(shared):
+            reason = f"it has no model of those in {self._models}"
+            raise ConversionError(input_files.unknown_older_tree(self._options.against, reason))
+        known, made = self._compared(shared, new)
+        if any(not edits.methods.isdisjoint(one.followed) for one in made.values()):  # some are called only now
+            new, failures = self._newer(edits.all_read)
+            known, made = self._compared(shared, new)
+        self._kept.store(made, new)
+        self._facts.store(made, self._old)
+        known |= made
+        causes = groups([change for model in shared for change in known[model].changes], new.library, self._answers)
+        self._answers.store()
+        return WholeAnswer(causes, frozenset(new.names), len(shared)), failures
+
+    def _newer(self, edits: Edits) -> tuple[ModelTree, list[Finding]]:
+        selection, cache = self._selection, self._options.cache
+        return newer_tree(selection.paths, self._models, selection.settings, cache, edits, self._answers, self.outside)
+
+    def _compared(self, models: Sequence[str], new: ModelTree) -> tuple[dict[str, KnownModel], dict[str, KnownModel]]:
+        """The models whose files are as in the last run, which are remembered, and the others, which are compared."""
+        known = {model: one for model in models if (one := self._kept.known(model, self._old, new)) is not None}
+        todo = [model for model in models if model not in known]
+        trees, workers = (self._old, new, self._facts), self._selection.settings.workers
+        return known, dict(zip(todo, in_processes(_of_models, trees, todo, workers, lambda done: None)))
+
+
+def _of_models(
+    models: Iterable[str], trees: tuple[ModelTree, ModelTree, KeptFacts], progress: Progress
+) -> list[KnownModel]:
+    old, new, kept = trees
     found = []
     for model in models:
-        for tree in trees:
-            tree.followed.clear()
-        found.append(_of_model(model, *trees)._replace(followed=frozenset().union(*(one.followed for one in trees))))
+        old.followed.clear()
+        new.followed.clear()
+        found.append(_of_model(model, old, new, kept)._replace(followed=frozenset(old.followed | new.followed)))
         progress(1)
     return found
 
 
-def _of_model(model: str, old: ModelTree, new: ModelTree) -> _Known:
+def _of_model(model: str, old: ModelTree, new: ModelTree, kept: KeptFacts) -> KnownModel:
     facts = new.facts(model)
     own = {os.path.join(new.models, model, name) for tree in (old, new) for name in tree.told_of(model)}
     reads = _named(own.union(facts.reads), new)  # also those that only one tree has
-    if all(old.hash(name) == given for name, given in reads.items()):
-        return _Known((), reads, reads)
+    if are_read(reads, old):
+        return KnownModel((), reads, reads)
+    if (known := kept.find(model, old)) is not None:
+        record, before = known
+        return KnownModel(tuple(changes_of_model(model, before, facts)), reads, record.reads)
     before = old.facts(model)
-    return _Known(tuple(changes_of_model(model, before, facts)), reads, _named(before.reads, old))
+    changes = tuple(changes_of_model(model, before, facts))
+    return KnownModel(changes, reads, _named(before.reads, old), facts=facts_text(before, old))
 
 
 def _named(paths: Iterable[str], tree: ModelTree) -> dict[str, str]:
     """The hashes of files, by their names below the folder of the package."""
     names = (os.path.relpath(path, os.path.dirname(tree.models)) for path in paths)
     return {name: tree.hash(name) for name in sorted(names)}
-
-
-class _Entry:
-    """What the last comparison of two trees has found."""
-
-    def __init__(self, folder: str | None, key: str, old: str, new: str) -> None:
-        """`key` is that of the settings; `old` and `new` are the folders of models."""
-        self._folder = folder if key else None
-        self._name = digest(f"breaking {key} {old} {new}".encode("utf-8", "surrogatepass"))
-        self._models: dict[str, Any] = {}
-        self.followed: set[str] = set()
-        """The names of all functions whose bodies were followed."""
-        with contextlib.suppress(*OTHER_FORM):
-            found = read_values(self._folder, self._name) if self._folder else {}
-            models, followed = dict(found["models"]), set(found["followed"])
-            self._models, self.followed = models, followed
-
-    def known(self, model: str, old: ModelTree, new: ModelTree) -> _Known | None:
-        """The changes of a model, if all files that they follow from are the same, and their lines where they were."""
-        with contextlib.suppress(*OTHER_FORM):  # of none, too
-            record = self._models[model]
-            for tree, reads in ((new, record["new"]), (old, record["old"])):
-                if any(tree.hash(name) != given for name, given in reads.items()):
-                    return None
-            found = _Known(tuple(self._read(record["changes"])), record["new"], record["old"])
-            return found if _is_in_place(found, new) else None
-        return None
-
-    def _read(self, changes: Sequence[Sequence[Any]]) -> Iterator[ModelChange]:
-        for rule, model, place, message, word, keys in changes:
-            yield ModelChange(rule, model, CodePlace(*place), message, word, tuple(keys))
-
-    def store(self, made: Mapping[str, _Known], new: ModelTree) -> None:
-        """Remember the changes of models, and what was followed to find them."""
-        self.followed.update(*(one.followed for one in made.values()))
-        if made and self._folder:
-            kept = {model: one for model, one in made.items() if _is_in_place(one, new)}
-            self._models |= {
-                model: {"changes": one.changes, "new": one.new, "old": one.old} for model, one in kept.items()
-            }
-            keep_values(self._folder, self._name, {"models": self._models, "followed": sorted(self.followed)})
-
-
-def _is_in_place(known: _Known, new: ModelTree) -> bool:
-    """Whether the lines of changes are those of the texts that they are remembered for."""
-    return new.hashed_as.keys().isdisjoint(one.place.path for one in known.changes)

@@ -38,7 +38,7 @@ class KeptAnswers:
         """
         with contextlib.suppress(*OTHER_FORM):  # of none, too
             subject, answer, reads, packages = self._known[name]
-            if subject == about and _are_same(reads, packages, library):
+            if subject == about and are_same(reads, packages, library):
                 return answer
         seen = Observations()
         answer = make(library.observing(seen))
@@ -52,7 +52,8 @@ class KeptAnswers:
             store.keep_values(self._folder, self._name, self._known)
 
 
-def _are_same(reads: Mapping[str, str], packages: Mapping[str, str], library: Library) -> bool:
+def are_same(reads: Mapping[str, str], packages: Mapping[str, str], library: Library) -> bool:
+    """Whether files and packages are as they were observed, see `Observations`."""
     for path, value in reads.items():
         if value in (EXISTS, MISSING):
             if library.exists(path) != (value == EXISTS):

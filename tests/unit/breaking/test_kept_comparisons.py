@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import random
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from modular_converter.breaking import newer as breaking_newer
+from modular_converter.breaking import run as breaking_run
+from modular_converter.breaking.facts import ModelTree
 from modular_converter.breaking.newer import Edits, edits_since
 from modular_converter.breaking.run import BreakingOptions, BreakingResult, compare_trees
 from modular_converter.check.cache import stale, store
@@ -319,6 +322,13 @@ def test_trees_without_a_common_model_are_refused(published: Path, tmp_path: Pat
     assert "no model of those in" in result.findings[0].message
 
 
+def only(cache: Path, kept: Path) -> None:
+    """Remove all entries but one."""
+    for entry in cache.glob("*.json"):
+        if entry != kept:
+            entry.unlink()
+
+
 OTHER: dict[str, object] = {
     "nothing": {},
     "a list": {"models": [], "followed": []},
@@ -339,6 +349,100 @@ def test_damaged_facts_and_those_of_another_form_count_as_absent(
     fresh = compared(zoo, published, cache)
     entries = [one for one in cache.iterdir() if b'"followed"' in one.read_bytes()]
     assert len(entries) == 1 and fresh.findings
+    only(cache, entries[0])
     body = json.dumps(OTHER[case]).encode() if case in OTHER else store.read_entry(str(cache), entries[0].stem)[:-9]  # type: ignore[index]
     store.write_entry(str(cache), entries[0].stem, body)
     assert compared(zoo, published, cache) == fresh
+
+
+def test_of_trees_that_stay_the_same_nothing_is_read_again(
+    published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zoo, cache = committed(tmp_path / "edited"), tmp_path / "cache"
+    path = zoo / "models/llama/modeling_llama.py"
+    path.write_text(path.read_text().replace("self.o_proj", "self.out_proj"))
+    read: list[str] = []
+    really = breaking_run.older_tree
+    monkeypatch.setattr(breaking_run, "older_tree", lambda ref, *rest: read.append(ref) or really(ref, *rest))
+    for against in (str(published), "HEAD"):
+        read.clear()
+        first, again = (compared(zoo, Path(against), cache) for _ in range(2))
+        assert (first == again, read, bool(first.findings)) == (True, [against], True)
+    heir = zoo / "models/gemma/modular_gemma.py"
+    for side in (
+        heir,
+        published / "models/llama/configuration_llama.py",
+        published / "models/llama/modeling_llama.py",
+    ):
+        read.clear()
+        side.write_text(side.read_text().replace("SIZE", "WIDTH") + "\n\nSIZE = 1\n")
+        assert (compared(zoo, published, cache) == compared(zoo, published, None), len(read)) == (True, 2)
+    commit(zoo.parent)
+    read.clear()
+    assert (compared(zoo, Path("HEAD"), cache).findings, read) == ([], ["HEAD"])
+
+
+def test_another_library_or_setting_is_not_answered_by_what_is_kept(published: Path, tmp_path: Path) -> None:
+    cache, told = tmp_path / "cache", []
+    for name, new in (("one", "self.out_proj"), ("two", "self.oo_proj")):
+        zoo = tree(tmp_path / name)
+        path = zoo / "models/llama/modeling_llama.py"
+        path.write_text(path.read_text().replace("self.o_proj", new))
+        told.append([compared(zoo, published, one) for one in (cache, cache, None)])
+    for three in told:
+        assert three[0] == three[1] == three[2]
+    assert told[0][0].findings != told[1][0].findings
+    strict = compare_trees(BreakingOptions(str(published), root=str(zoo), strict=True, cache=str(cache)))
+    assert [one.message for one in strict.findings] == [one.message for one in told[1][0].findings]
+    assert all(one.is_error for one in strict.findings)
+    (tmp_path / "two/pyproject.toml").write_text('[tool.modular-converter]\nignore = ["MC6"]\n')
+    assert compared(zoo, published, cache).findings == []
+
+
+@pytest.mark.parametrize("harm", ["none", "states", "causes", "half"])
+def test_a_damaged_answer_counts_as_absent(harm: str, published: Path, tmp_path: Path) -> None:
+    zoo, cache = tree(tmp_path / "edited"), tmp_path / "cache"
+    path = zoo / "models/llama/modeling_llama.py"
+    path.write_text(path.read_text().replace("self.o_proj", "self.out_proj"))
+    fresh = compared(zoo, published, cache)
+    (entry,) = (
+        one for one in cache.iterdir() if b'"causes":[[' in one.read_bytes() and b'"states"' in one.read_bytes()
+    )
+    only(cache, entry)
+    body = store.read_entry(str(cache), entry.stem)
+    assert body is not None
+    values = json.loads(body) | ({} if harm == "half" else {harm: [[1]]})
+    written = body[:-9] if harm == "half" else json.dumps({} if harm == "none" else values).encode()
+    store.write_entry(str(cache), entry.stem, written)
+    assert compared(zoo, published, cache) == fresh
+
+
+@pytest.mark.parametrize("harm", ["", "text", "shape", "files"])
+def test_facts_of_the_older_tree_are_made_once(
+    harm: str, published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zoo, cache = tree(tmp_path / "edited"), tmp_path / "cache"
+    path = zoo / "models/llama/modeling_llama.py"
+    made: list[str] = []
+    really = ModelTree.facts
+    monkeypatch.setattr(ModelTree, "facts", lambda self, one: made.append(self.models) or really(self, one))
+    for new in ("self.out_proj", "self.oo_proj"):
+        made.clear()
+        path.write_text(SIZED.replace("self.o_proj", new))
+        convert(zoo)
+        fresh, told = compared(zoo, published, None), (made.clear(), compared(zoo, published, cache))[1]
+        assert (told, str(published / "models") in made) == (fresh, new == "self.out_proj" or bool(harm))
+        for entry in cache.glob("*.json"):
+            values = store.read_values(str(cache), entry.stem) if harm else {}
+            if not all(
+                isinstance(one, list) and len(one) == 4 and isinstance(one[0], list) for one in values.values()
+            ):
+                continue
+            for model, (files, reads, followed, facts) in values.items():
+                values[model] = {
+                    "text": [files, reads, followed, facts[:-9]],
+                    "shape": [files, reads, followed, base64.b64encode(zlib.compress(b'{"nodes": [[1]]}')).decode()],
+                    "files": [[*files, "modeling_other.py"], reads, followed, facts],
+                }[harm]
+            if values:
+                store.write_entry(str(cache), entry.stem, json.dumps(values).encode())
