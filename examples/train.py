@@ -62,7 +62,7 @@ def main() -> None:
             ids = batch(tokens, options, step * options.accumulate + micro, model).to(device)
             last = micro == options.accumulate - 1
             if hasattr(model, "set_requires_gradient_sync"):  # sums between data ranks once a step
-                model.set_requires_gradient_sync(last)
+                model.set_requires_gradient_sync(last or options.sync_each_batch)
                 if options.keep_gathered:  # until the step that changes the weights
                     model.set_reshard_after_backward(last)
             part = forward_and_backward(model, ids, options.accumulate)
@@ -96,7 +96,7 @@ def layout_and_training(options: argparse.Namespace) -> tuple[Layout | AutoLayou
     if options.layout.endswith(".json"):
         chosen = read_chosen(options.layout)
         options.batch, options.accumulate = chosen.batch // chosen.accumulate, chosen.accumulate
-        options.length = chosen.length
+        options.length, options.sync_each_batch = chosen.length, chosen.sync_each_batch
         return chosen.layout, chosen.beside(training)
     layout = Layout.parse(options.layout)
     return layout, replace(training, chunks=options.chunks if layout.pp > 1 else None)
@@ -123,6 +123,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--batch", type=int, default=8, help="sequences of all data ranks together, in one forward")
     parser.add_argument("--accumulate", type=int, default=1, help="forwards a step")
+    parser.add_argument(
+        "--sync-each-batch", action="store_true", help="with fsdp: no whole gradients between forwards"
+    )
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--lr", type=float, default=3e-4)
     parser.add_argument("--clip", type=float, default=1.0)

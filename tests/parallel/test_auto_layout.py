@@ -101,6 +101,12 @@ def test_a_choice_comes_back_from_its_file(tmp_path):
     assert made.rows == 2 and str(made) == "tp2.fsdp2 (recompute, 2 forwards)" or str(made).startswith("fsdp2.tp2")
 
 
+def test_a_choice_says_whether_each_forward_sums_up_gradients():
+    given = CHOICE | {"sync_each_batch": True}
+    made = chosen_of(given, "f")
+    assert made.sync_each_batch and made.values() == given and str(made).endswith("2 forwards, sync_each_batch)")
+
+
 def test_the_callers_options_stay_beside_those_of_the_choice():
     made = chosen_of(CHOICE, "f")
     assert made.beside(Training(compute_type="bf16")) == Training(recompute=True, compute_type="bf16")
@@ -117,6 +123,7 @@ def test_the_callers_options_stay_beside_those_of_the_choice():
         ({"batch": 0}, "does not divide"),
         ({"batch": "8"}, "whole numbers|TypeError"),
         ({"accumulate": 0}, "ZeroDivisionError|does not divide"),
+        ({"sync_each_batch": 1}, "sync_each_batch is true or false"),
         ({"training": {"loss": 1}}, "unknown names loss"),
         ({"training": {"chunks": 0}}, "chunks=0"),
         ({"training": 3}, "no choice of a layout"),

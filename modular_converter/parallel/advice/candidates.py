@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,13 +20,12 @@ MOST_SHARED = 16
 """Ranks that divide a layer; more exchange more than they compute."""
 MOST_STAGED = 16
 """Ranks in stages; more wait for each other longer than a batch takes."""
-MOST_CHUNKS = 64
-MOST_FORWARDS = 8
-"""Of a step. More are no faster, and what more of them save is less than what one row needs."""
 
 
-Levels = list[list[LayoutSetting]]
-"""Settings of a layout; those of later lists need less memory."""
+Ladder = tuple[LayoutSetting, ...]
+"""Settings that differ in the parts of a step alone: each needs no more memory than the one before."""
+Levels = list[list[Ladder]]
+"""Ladders of a layout; those of later lists need less memory."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Advice:
 def advise(subject: ModelInQuestion, question: Question) -> Advice:
     """Compare all layouts. Raises ``PlanError`` if not even one device could run the model without data."""
     layouts = list(_training_settings(subject, question) if subject.trains else _inference_settings(question))
-    subject.sizes = tuple({one.layout.shares for levels in layouts for level in levels for one in level})
+    subject.sizes = tuple({levels[0][0][0].layout.shares for levels in layouts})
     found = [one for levels in layouts for one in _first_that_fit(subject, levels, question)]
     few = question.batch < question.cluster.size
     if subject.trains and (few or not any(one.runs for one in found)):
@@ -117,22 +117,45 @@ def forecasts_that_fit(subject: ModelInQuestion, question: Question) -> list[Lay
 
 
 def _forecasts(subject: ModelInQuestion, levels: Levels, question: Question) -> Iterator[list[LayoutForecast]]:
-    """The settings of each level, without those of which an earlier one shows that they cannot fit."""
+    """The settings of each level, without ladders of which an earlier setting shows that none of them can fit."""
     known: list[LayoutForecast] = []
     for level in levels:
-        left = [one for one in level if not any(_shows_too_large(other, one, question) for other in known)]
-        found = [_judged(subject, setting, question) for setting in left]
+        left = [one for one in level if not any(_shows_too_large(other, one[-1], question) for other in known)]
+        found = [one for ladder in left for one in _of_ladder(subject, ladder, question)]
         known += found
         yield found
+
+
+def _of_ladder(subject: ModelInQuestion, ladder: Ladder, question: Question) -> list[LayoutForecast]:
+    """The first that fits, found by halves, with the next, the last, and one between them; the last alone if none fits."""
+    known: dict[int, LayoutForecast] = {}
+
+    def fits(number: int) -> bool:
+        known[number] = known.get(number) or _judged(subject, ladder[number], question)
+        return known[number].runs
+
+    last = len(ladder) - 1
+    if not fits(last):
+        return [known[last]]
+    first = bisect.bisect_left(range(last), True, key=fits)
+    some = {first, min(first + 1, last), (first + last + 1) // 2, last}
+    return [known[number] for number in sorted(some) if fits(number)]
 
 
 def _shows_too_large(known: LayoutForecast, one: LayoutSetting, question: Question) -> bool:
     """Whether a setting would not fit if all of a known one's activations were divided as far as it divides some."""
     other, device = known.setting, question.cluster.device
+    if other.accumulate > 1 and other.sync_each_batch != one.sync_each_batch:  # they hold other gradients
+        return False
     parts = one.accumulate / other.accumulate
     parts *= one.layout.tp if one.sequence_parallel and not other.sequence_parallel else 1
-    alike = replace(one, accumulate=other.accumulate, sequence_parallel=other.sequence_parallel) == other
-    if not alike or known.memory is None or parts <= 1:
+    alike = replace(
+        one,
+        accumulate=other.accumulate,
+        sync_each_batch=other.sync_each_batch,
+        sequence_parallel=other.sequence_parallel,
+    )
+    if alike != other or known.memory is None or parts <= 1:
         return False
     saved = known.memory.peak.activations * (1 - 1 / parts) * (1 + device.spare)
     return known.memory.total - saved > device.memory
@@ -259,41 +282,53 @@ def _settings_of(layout: Layout, question: Question) -> Levels:
     usual = LayoutSetting(layout, rows, question.optimizer, weight_type=question.weight_type)
     again = replace(usual, recompute=True)
     if layout.pp > 1:
-        return [list(_staged_settings(one, rows)) for one in (usual, again)]
+        return [list(_staged_ladders(one)) for one in (usual, again)]
     parts = layout.tp > 1 and layout.cp == 1
     parted, again_parted = ([replace(one, sequence_parallel=True)] * parts for one in (usual, again))
-    less = [again, *parted, *_accumulated(usual)]
-    least = [*again_parted, *(more for one in (*parted, again, *again_parted) for more in _accumulated(one))]
-    levels = [_with_kept(level) for level in ([usual], less, least) if level]
+    less: list[Ladder] = [(again,), *((one,) for one in parted)]
+    less += (ladder for one in (usual, again, *parted) for ladder in _accumulated(one))
+    least: list[Ladder] = [(one,) for one in again_parted]
+    least += (ladder for one in again_parted for ladder in _accumulated(one))
+    levels = [_with_kept(level) for level in ([(usual,)], less, least) if level]
     if layout.shards > 1:
-        levels.append([replace(again, offload=True)])
+        on_host = [replace(one, offload=True) for one in (again, *again_parted)]
+        levels += [[(one,) for one in on_host], [ladder for one in on_host for ladder in _accumulated(one)]]
     return levels
 
 
-def _accumulated(setting: LayoutSetting) -> list[LayoutSetting]:
-    """The setting with several forwards a step."""
-    return [replace(setting, accumulate=one) for one in _divisors(setting.rows) if 1 < one <= MOST_FORWARDS]
+def _accumulated(setting: LayoutSetting) -> Iterator[Ladder]:
+    """The setting with several forwards a step, down to one row each, whose gradients are summed up at the end or in each."""
+    several = [one for one in _divisors(setting.rows) if one > 1]
+    for each in (False, True)[: 1 + (setting.layout.shards > 1)] if several else ():
+        yield tuple(replace(setting, accumulate=one, sync_each_batch=each) for one in several)
 
 
-def _with_kept(settings: Sequence[LayoutSetting]) -> list[LayoutSetting]:
-    """The settings, each behind the one that keeps gathered weights until the backward."""
-    each = ([replace(one, reshard=False)] * (one.layout.shards > 1) + [one] for one in settings)
-    return [one for several in each for one in several]
+def _with_kept(ladders: Sequence[Ladder]) -> list[Ladder]:
+    """The ladders, each behind the one that keeps gathered weights until the backward."""
+    found = []
+    for ladder in ladders:
+        if ladder[0].layout.shards > 1:
+            found.append(tuple(replace(one, reshard=False) for one in ladder))
+        found.append(ladder)
+    return found
 
 
-def _staged_settings(setting: LayoutSetting, rows: int) -> Iterator[LayoutSetting]:
-    """The fewest micro-batches that fill the stages, and many: at most as many as there are rows."""
+def _staged_ladders(setting: LayoutSetting) -> Iterator[Ladder]:
+    """For each schedule the numbers of micro-batches that fill the stages, down to one row each."""
     pp = setting.layout.pp
-    wanted = {min(number, rows) for number in (pp, 4 * pp, MOST_CHUNKS)}
-    for chunks in sorted({max((one for one in _divisors(rows) if one <= number), default=1) for number in wanted}):
-        for schedule in ("1F1B", "Interleaved1F1B") if chunks % pp == 0 else ("GPipe",):
-            yield replace(setting, chunks=chunks, schedule=schedule)
+    each = _divisors(setting.rows)
+    for schedule in ("1F1B", "Interleaved1F1B", "GPipe"):
+        filled = [one for one in each if one % pp == 0] if schedule != "GPipe" else [max(o for o in each if o <= pp)]
+        if filled and (schedule != "GPipe" or filled[0] % pp):
+            yield tuple(replace(setting, chunks=one, schedule=schedule) for one in filled)
 
 
 def _inference_settings(question: Question) -> Iterator[Levels]:
-    """Whole replicas, each divided over ranks of one node."""
-    for tp in _divisors(question.cluster.each):
+    """Whole replicas, each divided over ranks of one node or, if it is small enough, of several whole ones."""
+    each = question.cluster.each
+    several = [one for one in _divisors(question.cluster.size) if one <= MOST_SHARED and one % each == 0]
+    for tp in sorted({*_divisors(each), *several}):
         replicas = question.cluster.size // tp
         if question.batch % replicas == 0 or question.batch < replicas:
             rows = max(question.batch // replicas, 1)
-            yield [[LayoutSetting(Layout(tp=tp), rows, tokens=question.tokens)]]
+            yield [[(LayoutSetting(Layout(tp=tp), rows, tokens=question.tokens),)]]

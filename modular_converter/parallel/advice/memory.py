@@ -72,6 +72,8 @@ OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
     "adamw8bit": _adamw8bit,
 }
 """Name -> the optimizer as torch makes it on a GPU: for lists of weights at once, or (fused) in one pass over them."""
+OF_OPTIMIZER = "the optimizer's step"
+"""The name of this moment."""
 _IN_ONE_PASS = ("adamw-fused", "adamw8bit")
 _ONE_BY_ONE = ("adafactor",)
 
@@ -182,6 +184,7 @@ class LayoutSetting:
         tokens: that are generated after the rows, without training.
         sequence_parallel: with ``tp``, whether a rank has a part of the sequence between the sharded regions.
         accumulate: forwards of a step, each of a part of the rows.
+        sync_each_batch: whether data ranks sum up the gradients of each forward, so that none keeps whole ones.
     """
 
     layout: Layout
@@ -196,6 +199,7 @@ class LayoutSetting:
     tokens: int = 0
     sequence_parallel: bool = False
     accumulate: int = 1
+    sync_each_batch: bool = False
 
     @property
     def shares(self) -> str:
@@ -226,9 +230,13 @@ class LayoutSetting:
             options += [f"chunks={self.chunks}", f'schedule="{self.schedule}"']
         return ", ".join(options)
 
+    def forwards(self) -> str:
+        """The number of forwards in words, and whether gradients are summed up in each."""
+        return f"{self.accumulate} forwards{', sync_each_batch' * self.sync_each_batch}"
+
     def __str__(self) -> str:
         words = self.options().replace("=True", "").replace('"', "")
-        words += f"{', ' * bool(words)}{self.accumulate} forwards" if self.accumulate > 1 else ""
+        words += f"{', ' * bool(words)}{self.forwards()}" if self.accumulate > 1 else ""
         return f"{self.layout}{f' ({words})' if words else ''}"
 
 
@@ -306,7 +314,7 @@ def unstaged_footprint(
         moments = list(training_moments(use.segments, units, setting))
         step = 0.0 if on_host else optimizer.step
         gradients = 0.0 if on_host else sum(unit.reduced for unit in units.values())
-        moments.append(Moment("the optimizer's step", gradients, step, 0.0))
+        moments.append(Moment(OF_OPTIMIZER, gradients, step, 0.0))
     return assembled(
         subject,
         setting,
@@ -436,7 +444,7 @@ def _forward_moments(
     root = units[""]
     held, gathered_all = 0.0, sum(unit.gathered for unit in units.values())
     before, so_far = 0.0, root.gathered
-    earlier = _of_earlier_forwards(units, setting)
+    earlier = sum(_of_earlier_forwards(units, setting))
     for one in segments:
         name = f"forward of {one.path or 'the code around the layers'}"
         unit = units.get(one.path, root) if one.path else root
@@ -454,9 +462,13 @@ def _forward_moments(
         held += one.forward.net
 
 
-def _of_earlier_forwards(units: dict[str, WeightUnit], setting: LayoutSetting) -> float:
-    """Bytes of the gradients of earlier forwards of a step, which data ranks hold whole until they sum them up in the last."""
-    return sum(unit.sums for unit in units.values()) if setting.accumulate > 1 else 0.0
+def _of_earlier_forwards(units: dict[str, WeightUnit], setting: LayoutSetting) -> tuple[float, float]:
+    """Bytes of the gradients of earlier forwards of a step: whole until data ranks sum them up in the last, and summed."""
+    if setting.accumulate == 1:
+        return 0.0, 0.0
+    if setting.sync_each_batch:
+        return 0.0, 0.0 if setting.offload else sum(unit.reduced for unit in units.values())
+    return sum(unit.sums for unit in units.values()), 0.0
 
 
 def _backward_moments(
@@ -466,8 +478,9 @@ def _backward_moments(
     root = units[""]
     order = [one.path for one in segments if one.path and one.path in units]
     left = sum(unit.gathered for unit in units.values())
-    reduced, of_root, in_flight = 0.0, 0.0, 0.0
-    whole = earlier = _of_earlier_forwards(units, setting)
+    of_root, in_flight = 0.0, 0.0
+    earlier, reduced = _of_earlier_forwards(units, setting)
+    added, whole = reduced > 0, earlier
     done: set[str] = set()
     for one in reversed(segments):
         unit = units.get(one.path, root) if one.path else root
@@ -493,6 +506,9 @@ def _backward_moments(
         after = root.gathered + prefetched if reshard else left
         summed = reduced + of_root + own + sums + unit.reduced + earlier
         yield Moment(f"sum of the gradients of {one.path}", summed, held, after)
+        if added:  # to the sums of earlier forwards, from a tensor that goes with the next
+            in_flight = sums + unit.reduced
+            continue
         reduced, in_flight = reduced + (0.0 if setting.offload else unit.reduced), sums
     if spreads and not keeps:
         sums = root.sums

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from modular_converter.parallel.advice.candidates import Advice, LayoutForecast
 from modular_converter.parallel.advice.devices import GIB, Device
-from modular_converter.parallel.advice.memory import Footprint, LayoutSetting
+from modular_converter.parallel.advice.memory import OF_OPTIMIZER, OPTIMIZERS, Footprint, LayoutSetting
 from modular_converter.parallel.schedule.draw import svg
 from modular_converter.parallel.schedule.forecast import Timeline
 
@@ -95,7 +95,8 @@ def _row(one: LayoutForecast, advice: Advice) -> list[str]:
         low, high = one.time.band
         step = f"{one.time.seconds:.3g} s ({low:.3g} to {high:.3g})"
         rate = f"{tokens_a_second(one, advice):.3g}"
-    return [str(setting.layout), setting.options(), memory, step, rate, one.why_not or "the fastest that fits"]
+    options = ", ".join(filter(None, (setting.options(), setting.forwards() if setting.accumulate > 1 else "")))
+    return [str(setting.layout), options, memory, step, rate, one.why_not or "the fastest that fits"]
 
 
 def tokens_a_second(one: LayoutForecast, advice: Advice) -> float:
@@ -113,6 +114,9 @@ def recommendation(advice: Advice) -> str:
     if best is None:
         nearest = next((one for one in advice.candidates if one.memory), None)
         why = f"the nearest, {nearest.setting}, {nearest.why_not}" if nearest else advice.candidates[0].why_not
+        fused = f"{advice.question.optimizer}-fused"
+        if nearest and nearest.memory and nearest.memory.peak.name == OF_OPTIMIZER and fused in OPTIMIZERS:
+            why += f" in the optimizer's step: --train {fused} makes it without tensors in passing"
         return f"No layout of {advice.model} fits on {cluster}: {why}."
     assert best.memory is not None and best.time is not None
     low, high = best.time.band
@@ -129,13 +133,17 @@ def line_to_run(advice: Advice, model: str) -> str:
     if best is None:
         return ""
     setting = best.setting
-    if setting.tokens:
+    if setting.tokens and setting.layout.size <= cluster.each:
         return f'parallelize("{model}", num_gpus={setting.layout.size})'
-    processes = f"torchrun --nnodes {cluster.nodes} --nproc-per-node {cluster.each}"
+    nodes = setting.layout.size // cluster.each if setting.tokens else cluster.nodes
+    processes = f"torchrun --nnodes {nodes} --nproc-per-node {cluster.each}"
+    if setting.tokens:
+        return f'{processes} main.py  # with parallelize("{model}", inference=True)'
     options = setting.options()
     training = f", training=Training({options})" if options else ""
     forwards = f", and {setting.accumulate} forwards a step" if setting.accumulate > 1 else ""
-    return f'{processes} train.py  # with parallelize(model, layout="{setting.layout}"{training}){forwards}'
+    sums = ", each with its sums of gradients" if setting.sync_each_batch else ""
+    return f'{processes} train.py  # with parallelize(model, layout="{setting.layout}"{training}){forwards}{sums}'
 
 
 def advice_value(advice: Advice, model: str) -> dict[str, Any]:
@@ -156,6 +164,7 @@ def _candidate_value(one: LayoutForecast, advice: Advice) -> dict[str, Any]:
         "layout": str(one.setting.layout),
         "options": one.setting.options(),
         "forwards": one.setting.accumulate,
+        "sync_each_batch": one.setting.sync_each_batch,
         "rows": one.setting.rows,
         "runs": one.runs,
         "why_not": one.why_not,

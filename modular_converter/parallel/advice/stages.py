@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from modular_converter.parallel.advice.devices import Device
 from modular_converter.parallel.advice.memory import (
+    OF_OPTIMIZER,
     Footprint,
     LayoutSetting,
     Moment,
@@ -157,7 +158,7 @@ def _of_rank(
     waiting += sent * setting.chunks * len(own) * (2 if trains else 1)
     peak = max((_peak(stage, units, setting, trains) for stage in own), key=lambda one: one.size)
     peak = peak._replace(activations=peak.activations + waiting)
-    step = Moment("the optimizer's step", reduced, optimizer.step, 0.0)
+    step = Moment(OF_OPTIMIZER, reduced, optimizer.step, 0.0)
     peak = max(peak, step, key=lambda one: one.size) if trains else peak
     return assembled(subject, setting, device, groups, weights, reduced if trains else 0.0, optimizer.state, peak)
 
@@ -188,6 +189,10 @@ def footprint(subject: ModelInQuestion, setting: LayoutSetting, device: Device) 
         raise AdviceError(f"stages have micro-batches in place of several forwards a step; this layout is {layout}")
     if layout.pp == 1 and setting.chunks > 1:
         raise AdviceError(f"{setting.chunks} micro-batches need a layout with pp, such as pp2; this one is {layout}")
+    if setting.sync_each_batch and setting.accumulate == 1:
+        raise AdviceError("sums of the gradients of each forward need several forwards a step")
+    if setting.sync_each_batch and not setting.spreads:
+        raise AdviceError(f"sums of gradients need a layout with data ranks, such as fsdp2; this one is {layout}")
     if setting.offload and not setting.spreads:
         raise AdviceError(f"weights on the host need a layout with data ranks, such as fsdp2; this one is {layout}")
     if setting.sequence_parallel and (layout.tp == 1 or layout.pp > 1):

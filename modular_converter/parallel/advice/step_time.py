@@ -90,12 +90,15 @@ def time_of_step(subject: ModelInQuestion, setting: LayoutSetting, cluster: Clus
     units = weight_units(setting, groups)
     compute, exchange = _pass_times(use.segments, units, setting, speed, links)
     if setting.accumulate > 1:
-        earlier = _pass_times(use.segments, units, setting, speed, links, last=False)
+        earlier = _pass_times(use.segments, units, setting, speed, links, sums=setting.sync_each_batch)
         compute += earlier[0] * (setting.accumulate - 1)
         exchange += earlier[1] * (setting.accumulate - 1)
     update = speed.seconds(optimizer_of(setting, groups).kernels)
-    if setting.offload:  # weights to the device twice, gradients back, and the update on the host
-        moved = sum(2 * one.part + one.reduced for one in units.values())
+    if (
+        setting.offload
+    ):  # in each forward weights to the device twice, the sums of gradients back; the update on the host
+        summed = setting.accumulate if setting.sync_each_batch else 1
+        moved = sum(2 * one.part * setting.accumulate + one.reduced * summed for one in units.values())
         exchange += moved / (speed.device.host_link * 1e9)
         update *= speed.device.bandwidth / HOST_BANDWIDTH
     return StepTime(compute, exchange, update=update)
@@ -158,12 +161,12 @@ def _pass_times(
     setting: LayoutSetting,
     speed: Speed,
     links: Links,
-    last: bool = True,
+    sums: bool = True,
 ) -> tuple[float, float]:
     """Seconds of computation, and of what it does not hide, of a forward and backward.
 
     Args:
-        last: whether data ranks sum up the gradients, as they do in the last forward of a step.
+        sums: whether data ranks sum up the gradients, as they do in the last forward of a step.
     """
     layout = setting.layout
     compute = exchange = 0.0
@@ -178,13 +181,13 @@ def _pass_times(
         if unit is None or not setting.spreads:
             continue
         gather = links.collective("gather", unit.gathered, layout.shards, links.shards)
-        sums = _sums(unit, setting, links) if last else 0.0
+        summing = _sums(unit, setting, links) if sums else 0.0
         again = gather if setting.reshard and layout.shards > 1 else 0.0
-        waiting += max(0.0, gather - times[0]) + max(0.0, again + sums - times[1])
+        waiting += max(0.0, gather - times[0]) + max(0.0, again + summing - times[1])
     if setting.spreads:
         root = units[""]
         waiting += links.collective("gather", root.gathered, layout.shards, links.shards)
-        waiting += _sums(root, setting, links) if last else 0.0
+        waiting += _sums(root, setting, links) if sums else 0.0
     return compute, exchange + waiting
 
 

@@ -31,7 +31,7 @@ COUNT = click.IntRange(1)
 TYPES = click.Choice(["bfloat16", "float16", "float32"])
 
 
-_OF_TRAINING = ("optimizer", "recompute", "keep_gathered", "accumulate")
+_OF_TRAINING = ("optimizer", "recompute", "keep_gathered", "accumulate", "sync_each_batch")
 
 
 def _refuse_mixed_questions(infer: bool) -> None:
@@ -78,6 +78,9 @@ def _shared(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--offload", is_flag=True, help="Weights and optimizer on the host.")
 @click.option("--sequence-parallel", is_flag=True, help="With tp: parts of the sequence between the divided regions.")
 @click.option("--accumulate", type=COUNT, default=1, show_default=True, help="Forwards of a step.")
+@click.option(
+    "--sync-each-batch", is_flag=True, help="With --accumulate: data ranks sum up gradients in each forward."
+)
 @click.option("--chunks", type=COUNT, default=1, show_default=True, help="With pp: micro-batches.")
 @click.option("--schedule", default="1F1B", show_default=True, help="With pp.")
 @click.option("--devices", default="H100-80GB", show_default=True, help="The device.")
@@ -146,6 +149,7 @@ def _setting(options: dict[str, Any]) -> LayoutSetting:
         options["tokens"] if options["infer"] else 0,
         options["sequence_parallel"],
         options["accumulate"],
+        options["sync_each_batch"],
     )
 
 

@@ -35,6 +35,7 @@ class ChosenLayout:
         accumulate: forwards of a step, each of a part of the rows; 1 with stages, which have ``chunks``.
         batch: rows of a step over all data ranks.
         length: tokens of a row; 0 for a model without tokens.
+        sync_each_batch: whether data ranks sum up the gradients of each forward, and not of the last alone.
     """
 
     layout: Layout
@@ -42,6 +43,7 @@ class ChosenLayout:
     batch: int
     accumulate: int = 1
     length: int = 0
+    sync_each_batch: bool = False
 
     @property
     def rows(self) -> int:
@@ -56,12 +58,14 @@ class ChosenLayout:
 
     def values(self) -> dict[str, Any]:
         """As plain values, from which ``chosen_of`` makes it again."""
-        sizes = {name: getattr(self, name) for name in ("batch", "accumulate", "length")}
+        sizes: dict[str, Any] = {name: getattr(self, name) for name in ("batch", "accumulate", "length")}
+        sizes |= {"sync_each_batch": True} if self.sync_each_batch else {}
         return {"layout": str(self.layout), "training": self.options(), **sizes}
 
     def __str__(self) -> str:
         options = [name if value is True else f"{name} {value}" for name, value in self.options().items()]
         options += [f"{self.accumulate} forwards"] * (self.accumulate > 1)
+        options += ["sync_each_batch"] * self.sync_each_batch
         return f"{self.layout} ({', '.join(options)})" if options else str(self.layout)
 
     def beside(self, given: Training | None) -> Training:
@@ -90,7 +94,10 @@ def chosen_of(values: dict[str, Any], source: str) -> ChosenLayout:
             raise ApplyError(f"lacks {missing[0]}: write {_NEEDED[missing[0]]}")
         sizes = {name: values.get(name, default) for name, default in (("accumulate", 1), ("length", 0))}
         layout, training = Layout.parse(values["layout"]), Training(**values.get("training", {}))
-        made = ChosenLayout(layout, training, values["batch"], **sizes)
+        each = values.get("sync_each_batch", False)
+        made = ChosenLayout(layout, training, values["batch"], **sizes, sync_each_batch=each)
+        if type(each) is not bool:
+            raise ApplyError("sync_each_batch is true or false")
         if any(type(one) is not int or one < 0 for one in (made.batch, made.accumulate, made.length)):
             raise ApplyError("batch, accumulate and length are whole numbers")
         if made.accumulate < 1 or made.rows < 1 or made.batch % (layout.data * made.accumulate):
@@ -120,7 +127,8 @@ def chosen_setting(setting: LayoutSetting, length: int, compile: bool = False) -
     staged: dict[str, Any] = {"chunks": setting.chunks, "schedule": setting.schedule} if setting.layout.pp > 1 else {}
     options = {name: getattr(setting, name) for name in ("recompute", "reshard", "offload", "sequence_parallel")}
     training = dataclasses.replace(Training(), **options, **staged, compile=compile)
-    return ChosenLayout(setting.layout, training, setting.rows * setting.layout.data, setting.accumulate, length)
+    batch, each = setting.rows * setting.layout.data, setting.sync_each_batch
+    return ChosenLayout(setting.layout, training, batch, setting.accumulate, length, each)
 
 
 @dataclass(frozen=True)
@@ -133,7 +141,7 @@ class TrialCandidate:
 
     def choices(self) -> dict[str, Any]:
         """What is decided, in the order in which it is: later choices depend on earlier ones."""
-        sizes = {"batch": self.chosen.batch, "accumulate": self.chosen.accumulate}
+        sizes = {name: getattr(self.chosen, name) for name in ("batch", "accumulate", "sync_each_batch")}
         options = {name: getattr(self.chosen.training, name) for name in OPTIONS}
         return {"layout": str(self.chosen.layout), **sizes, **options}
 

@@ -161,7 +161,7 @@ def _step_of(model: Any, optimizer: Any, inputs: dict[str, Any], chosen: ChosenL
     def step() -> None:
         for number in range(chosen.accumulate):
             if chosen.accumulate > 1 and hasattr(model, "set_requires_gradient_sync"):
-                model.set_requires_gradient_sync(number == chosen.accumulate - 1)
+                model.set_requires_gradient_sync(chosen.sync_each_batch or number == chosen.accumulate - 1)
             if staged:
                 model.step(**inputs)
             else:

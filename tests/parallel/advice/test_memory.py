@@ -13,10 +13,12 @@ from torch._C._profiler import _EventType
 from modular_converter.parallel.advice import candidates
 from modular_converter.parallel.advice import subject as subjects
 from modular_converter.parallel.advice.candidates import Question, advise, forecasts_that_fit
-from modular_converter.parallel.advice.devices import cluster_of
-from modular_converter.parallel.advice.memory import LayoutSetting
+from modular_converter.parallel.advice.devices import GIB, cluster_of
+from modular_converter.parallel.advice.memory import LayoutSetting, weight_units
 from modular_converter.parallel.advice.recording import RecordedGroup
+from modular_converter.parallel.advice.report import line_to_run, recommendation
 from modular_converter.parallel.advice.stages import footprint, sent_bytes, stages_of
+from modular_converter.parallel.advice.step_time import time_of_step
 from modular_converter.parallel.advice.subject import ModelInQuestion, RunKind, model_in_question
 from modular_converter.parallel.choice.sequence_parallel import SequenceParallel, unproven_sequence_plan
 from modular_converter.parallel.choice.skeleton import skeleton_of
@@ -322,6 +324,75 @@ def test_data_ranks_keep_whole_gradients_until_the_last_forward() -> None:
     assert several.peak.activations == pytest.approx(one.peak.activations, rel=0.01)
 
 
+def test_sums_in_each_forward_leave_no_whole_gradients() -> None:
+    subject, device = question("llama"), cluster_of("H100-80GB").device
+    setting = LayoutSetting(Layout(dp_shard=2), ROWS * 4, accumulate=4)
+    whole, summed = (footprint(subject, replace(setting, sync_each_batch=each), device) for each in (False, True))
+    one = footprint(subject, LayoutSetting(Layout(dp_shard=2), ROWS), device)
+    assert one.gradients <= summed.peak.gradients < 0.8 * whole.peak.gradients
+    assert one.allocated <= summed.allocated < whole.allocated
+
+
+def test_a_step_is_cut_until_each_forward_has_one_row() -> None:
+    """Teams train with many more forwards a step than fit no memory otherwise; also where rows are no power of two."""
+    subject = question("llama", num_key_value_heads=4)
+    cluster = cluster_of("2xCPU")
+    device = replace(cluster.device, context_gib=0.0, group_gib=0.0)
+    for rows in (96, 90, 7):
+        least = LayoutSetting(Layout(dp_shard=2), rows, "sgd", recompute=True, accumulate=rows, sync_each_batch=True)
+        room = footprint(subject, least, device).total * 1.001 / GIB
+        found = advise(subject, Question(replace(cluster, device=replace(device, memory_gib=room)), 2 * rows, "sgd"))
+        assert any(one.runs and one.setting.layout == least.layout for one in found.candidates)
+
+
+def test_a_ladder_is_judged_at_few_steps_of_which_the_first_is_the_first_that_fits() -> None:
+    subject, device = question("llama"), cluster_of("2xCPU").device
+    ladder = next(candidates._accumulated(LayoutSetting(Layout(dp_shard=2), 720, "sgd")))
+    totals = [footprint(subject, one, device).total for one in ladder]
+    assert totals == sorted(totals, reverse=True) and len(ladder) == 29
+    for number in (0, 3, len(ladder) - 1):
+        limit = replace(device, memory_gib=totals[number] / GIB)
+        asked = Question(replace(cluster_of("2xCPU"), device=limit), 1440, "sgd")
+        found = candidates._of_ladder(subject, ladder, asked)
+        assert found[0].setting == ladder[number] and found[-1].setting == ladder[-1] and len(found) <= 4
+        assert all(one.runs for one in found)
+
+
+def test_answers_of_a_model_larger_than_a_node_are_divided_over_several() -> None:
+    subject = question("llama", num_attention_heads=8, num_key_value_heads=4, trains=False)
+    cluster = cluster_of("2x2xCPU")
+    device = replace(cluster.device, context_gib=0.0, group_gib=0.0)
+    needs = footprint(subject, LayoutSetting(Layout(tp=4), 1, tokens=8), device).total * 1.001
+    asked = Question(replace(cluster, device=replace(device, memory_gib=needs / GIB)), 1, "", 8)
+    found = advise(subject, asked)
+    assert found.best is not None and str(found.best.setting.layout) == "tp4"
+    assert line_to_run(found, "llama").startswith("torchrun --nnodes 2 --nproc-per-node 2 main.py")
+
+
+def test_weights_on_the_host_move_once_in_each_forward() -> None:
+    subject, cluster = question("llama"), cluster_of("2xH100-80GB")
+    setting = LayoutSetting(Layout(dp_shard=2), 8, "sgd", recompute=True, offload=True)
+    seconds = [
+        time_of_step(subject, replace(setting, accumulate=parts), cluster).exchange
+        - time_of_step(subject, replace(setting, accumulate=parts, offload=False), cluster).exchange
+        for parts in (1, 8)
+    ]
+    weights = weight_units(setting, subject.groups()).values()
+    more = 7 * 2 * sum(one.part for one in weights) / (cluster.device.host_link * 1e9)
+    assert seconds[1] - seconds[0] == pytest.approx(more, rel=1e-6)
+
+
+def test_if_the_optimizers_step_is_what_does_not_fit_another_is_named() -> None:
+    subject, cluster = question("llama"), cluster_of("CPU")
+    setting = LayoutSetting(Layout(), 1, recompute=True)
+    device = replace(cluster.device, context_gib=0.0)
+    room = footprint(subject, replace(setting, optimizer="adamw-fused"), device).total * 1.05 / GIB
+    asked = Question(replace(cluster, device=replace(device, memory_gib=room)), 1)
+    said = recommendation(advise(subject, asked))
+    assert said.endswith("in the optimizer's step: --train adamw-fused makes it without tensors in passing.")
+    assert advise(subject, replace(asked, optimizer="adamw-fused")).best is not None
+
+
 @pytest.mark.slow
 def test_settings_that_cannot_fit_are_left_out_and_no_other() -> None:
     """Of settings with less memory, only those are not judged of which an earlier one shows that they do not fit."""
@@ -332,9 +403,9 @@ def test_settings_that_cannot_fit_are_left_out_and_no_other() -> None:
         asked_question = Question(asked, 16, "sgd")
         fits = {str(one.setting) for one in forecasts_that_fit(subject, asked_question)}
         levels = candidates._training_settings(subject, asked_question)
-        each = [one for layout in levels for level in layout for one in level]
-        all_that_fit = {str(one) for one in each if candidates._judged(subject, one, asked_question).runs}
-        assert fits == all_that_fit
+        each = [ladder for layout in levels for level in layout for ladder in level]
+        found = (one for ladder in each for one in candidates._of_ladder(subject, ladder, asked_question))
+        assert fits == {str(one.setting) for one in found if one.runs}
 
 
 @pytest.mark.parametrize("sequence", [False, True])
