@@ -24,7 +24,7 @@ from modular_converter.files.read import text_of_content
 from modular_converter.findings import ConversionError
 from modular_converter.git.work_tree import MOST_BYTES, GitError, WorkTrees
 from modular_converter.rules import input_files
-from modular_converter.settings.disk import project_above, read_regular
+from modular_converter.settings.disk import is_below, project_above, read_regular
 from modular_converter.settings.values import Settings
 
 
@@ -108,8 +108,15 @@ def tree_at(models: str, settings: Settings, overlay: Mapping[str, str] | None =
     return ModelTree(Library(settings, dict(overlay or {})), models, names)
 
 
-def _of_texts(label: str, models: str, texts: Iterable[tuple[str, bytes]], settings: Settings) -> ModelTree:
-    """The tree of texts by their names below the folder of the package; `models` is the name of the folder in it."""
+ROOT = "`--root` names a package, or its folder of models"
+
+
+def _of_texts(
+    label: str, models: str, texts: Iterable[tuple[str, bytes]], settings: Settings, ref: str = ""
+) -> ModelTree:
+    """The tree of texts by their names below the folder of the package; `models` is the name of the folder in it, and `ref`
+    what the user calls the tree, if it is not the label.
+    """
     top = os.path.join(os.path.abspath(os.sep), "older", label.replace(os.sep, "-"))
     overlay: dict[str, str] = {}
     names: dict[str, list[str]] = {}
@@ -124,7 +131,8 @@ def _of_texts(label: str, models: str, texts: Iterable[tuple[str, bytes]], setti
         if above == models:
             names.setdefault(model, []).append(last)
     if not names:
-        raise ConversionError(input_files.unknown_older_tree(label, f"it has no models in `{models}`"))
+        reason = f"it has no models in `{models}`; {ROOT}"
+        raise ConversionError(input_files.unknown_older_tree(ref or label, reason))
     return ModelTree(
         Library(settings, overlay),
         os.path.join(top, *models.split("/")),
@@ -144,7 +152,8 @@ def _of_wheel(path: str, models: str, settings: Settings) -> ModelTree:
             wanted = [one for one in entries if one.filename.startswith(f"{package}/")]
             texts = [(one.filename, wheel.read(one)) for one in wanted]
     except (OSError, zipfile.BadZipFile) as error:
-        raise ConversionError(input_files.unknown_older_tree(path, f"the wheel cannot be read: {error}")) from None
+        reason = f"the wheel cannot be read: {getattr(error, 'strerror', None) or error}"
+        raise ConversionError(input_files.unknown_older_tree(path, reason)) from None
     return _of_texts(os.path.basename(path), f"{package}/{os.path.basename(models)}", texts, settings)
 
 
@@ -152,14 +161,18 @@ def _of_commit(ref: str, models: str, settings: Settings) -> ModelTree:
     try:
         repository = WorkTrees().of(models)
         commit = repository.commit(ref)
-        below = os.path.relpath(os.path.dirname(os.path.realpath(models)), os.path.realpath(repository.top))
+        package, top = os.path.dirname(os.path.realpath(models)), os.path.realpath(repository.top)
+        if not is_below(package, top):
+            reason = f"`{models}` is the top of a repository, and no package"
+            raise ConversionError(input_files.unknown_older_tree(ref, f"{reason}; {ROOT}"))
+        below = os.path.relpath(package, top)
         folder = "" if below == os.curdir else below.replace(os.sep, "/")
         texts = repository.texts(commit, folder, ".py", settings.max_file_bytes)
     except GitError as error:
         reason = f"{error}; it is no folder, wheel or `package==version` either"
         raise ConversionError(input_files.unknown_older_tree(ref, reason)) from None
     name = os.path.basename(models)
-    return _of_texts(commit, f"{folder}/{name}" if folder else name, texts, settings)
+    return _of_texts(commit, f"{folder}/{name}" if folder else name, texts, settings, ref)
 
 
 def _downloaded(package: str, version: str, folder: str) -> str:

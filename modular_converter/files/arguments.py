@@ -252,12 +252,22 @@ def models_folder(package: str | None, root: str | None, listings: Listings | No
         if not os.path.isdir(folder):
             raise ConversionError(input_files.missing_file(Location(named), reason="no such folder"))
         inner = os.path.join(folder, "models")
-        return inner if os.path.isdir(inner) else folder
+        return inner if os.path.isdir(inner) else _only_models_below(folder, listings or Listings())
     listings = listings or Listings()
     here = os.getcwd()
     places = dict.fromkeys((here, project_above(here) or here))
     found = (folder for place in places for folder in _model_folders_below(place))
     return next((folder for folder in found if _modular_files_below(folder, listings)), None)
+
+
+def _only_models_below(folder: str, listings: Listings) -> str:
+    """The folder of models of the only package below a folder that is given in its place, such as the top of a repository: the
+    one that holds all its modular files. The folder itself where there is none such.
+    """
+    for found in _model_folders_below(folder):
+        if paths := _modular_files_below(found, listings):
+            return found if len(_modular_files_below(folder, listings)) == len(paths) else folder
+    return folder
 
 
 def _model_folders_below(folder: str) -> Iterator[str]:
@@ -293,7 +303,7 @@ def means_many(argument: str) -> bool:
 def _expand(argument: str, models: str | None, listings: Listings) -> Sequence[str]:
     if argument == ALL:
         paths = _modular_files_below(models, listings)
-        reason = "no folder of models found from here; give `--root DIR`"
+        reason = f"no modular file in {models}" if models else "no folder of models found from here; give `--root DIR`"
     elif os.path.isdir(argument):
         paths, reason = _modular_files_below(argument, listings), "no modular file in this folder"
     elif os.path.isfile(argument):

@@ -438,3 +438,20 @@ def test_a_tree_that_cannot_be_read_is_told(against: str, zoo: Path) -> None:
     result = run(zoo, "--breaking", "--against", against)
     assert result.exit_code == 2
     assert "MC121" in result.stderr
+
+
+def test_a_root_that_is_no_package_is_told_with_what_to_write(zoo: Path, tmp_path: Path) -> None:
+    top = tmp_path / "repository"
+    for name in ("one", "two"):
+        shutil.copytree(zoo, top / "src" / name)
+    commit(top, new=True)
+    for root in (top, top / "src/one/models/llama"):
+        result = run(root, "--breaking", "--against", "HEAD")
+        assert result.exit_code == 2
+        assert "MC121 cannot compare with `HEAD`: " in result.stderr
+        assert "`--root` names a package, or its folder of models" in result.stderr
+        assert "outside repository" not in result.stderr
+    shutil.rmtree(top / "src/two")
+    for root in (top, top / "src", top / "src/one", top / "src/one/models"):
+        result = run(root, "--breaking", "--against", "HEAD")
+        assert (result.exit_code, result.stdout) == (0, "")

@@ -56,3 +56,24 @@ def test_files_that_would_get_one_place_are_left_out(tree):
     assert found.paths == (str(tree / "one/models/other/modular_other.py"),)
     assert [finding.code for finding in found.findings] == ["MC113", "MC113"]
     assert "models/deep/new/modular_new.py" in found.findings[1].message
+
+
+def test_the_top_of_a_repository_in_place_of_its_only_package_is_taken_for_it(tree):
+    top = tree / "three"
+    for place in ("src/zoo/models/new", "src/zoo/models/old"):
+        (top / place).mkdir(parents=True)
+        (top / place / f"modular_{place[-3:]}.py").write_text("")
+    for root in (top, top / "src", top / "src/zoo", top / "src/zoo/models"):
+        found = select_files(["all"], root=str(root))
+        assert (found.models, len(found.paths)) == (str(top / "src/zoo/models"), 2)
+    assert len(select_files(["old"], root=str(top)).paths) == 1
+    (top / "examples/mine").mkdir(parents=True)
+    (top / "examples/mine/modular_mine.py").write_text("")
+    found = select_files(["all"], root=str(top))
+    assert (found.models, len(found.paths)) == (str(top), 3)  # no package holds them all
+
+
+def test_a_folder_without_models_that_was_given_is_named(tree):
+    (tree / "empty").mkdir()
+    (finding,) = select_files(["all"], root=str(tree / "empty")).findings
+    assert f"no modular file in {tree / 'empty'}" in finding.message
