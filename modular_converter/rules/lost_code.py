@@ -122,7 +122,7 @@ def computed_names(location: Location) -> Finding:
 
 
 UNUSED_DEFINITION = Rule(
-    "MC308", "unused-definition", "a function or assignment is used by no class, so it is not generated"
+    "MC308", "unused-definition", "a function or assignment is used by no class nor exported, so it is not generated"
 )
 
 
@@ -134,7 +134,7 @@ def check_unused_definition(facts: Facts) -> Iterator[Finding]:
         if definition.role is Role.CLASS or name in known or name in facts.generated:
             continue
         message = f"no class uses `{name}`, so it is in no generated file"
-        cure = f"Use `{name}` in a class, or remove it."
+        cure = f"Use `{name}` in a class, name it in `__all__`, or remove it."
         # A decorator may enter the function in a neighbour's object: `ACT` of `@ACT.register("x")`.
         decorators = decorators_of(parse(definition.text).body[0]) if definition.text.startswith("@") else ()
         sources = {one.dotted for one in facts.neighbours}

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from modular_converter.findings import ClassFinding, Edit, Location, apply_edits, locate
 from modular_converter.model.bindings import (
+    COMPREHENSIONS,
     FUNCTIONS,
     Function,
     accepts,
@@ -65,7 +66,7 @@ class _Call(NamedTuple):
 
     node: ast.Attribute
     owner: str
-    """The instance, or the class itself."""
+    """The instance, or the class itself; "" where the class is made, whose body reads the name alone."""
     is_statement: bool
     """Whether it is the call of a statement that could not be merged."""
 
@@ -87,7 +88,7 @@ def with_inherited_members(
     node = class_node(text)
     calls = [*_calls(node, base, _members(parent, bindings_in(node).binds), apart)]
     # A statement means the parent's lines, whatever its bases have; those of `__init__` belong where a reader looks for them.
-    meant = {call.node.attr for call in calls if call.owner == node.name or call.is_statement} - {"__init__"}
+    meant = {call.node.attr for call in calls if call.owner in ("", node.name) or call.is_statement} - {"__init__"}
     called = dict.fromkeys(call.node.attr for call in calls)
     names = {name: inherited_name(name) for name in called if name in meant or not is_called(name)}
     if len({*names.values()}) < len(names):  # `call` and `__call__`
@@ -97,7 +98,7 @@ def with_inherited_members(
         owner, whole = (locate("", one, text) for one in (call.node.value, call.node))
         assert owner.end_line and owner.end_column and whole.end_line and whole.end_column
         if new := names.get(call.node.attr):
-            start = whole.end_column - len(call.node.attr)
+            start = whole.end_column - len(call.node.attr) - (0 if call.owner else len("."))
             edits.append(Edit(owner.line, owner.column, owner.end_line, owner.end_column, call.owner))
             edits.append(Edit(whole.end_line, start, whole.end_line, whole.end_column, new))
     return apply_edits(text, edits), names
@@ -148,20 +149,25 @@ def _calls(child: ast.ClassDef, base: str, theirs: Mapping[str, Member], apart: 
     waiting: list[tuple[ast.AST, str | None]] = [(node, None) for node in child.body]
     for node, instance in waiting:  # the list grows meanwhile; None for what runs when the class is made
         if isinstance(node, Function):
+            waiting += ((one, instance) for one in (*node.args.defaults, *node.args.kw_defaults) if one)
             waiting += ((one, instance_of(node)) for one in node.body)
         elif isinstance(node, ast.Lambda):
             waiting.append((node.body, next(iter(parameters_of(node)), "")))
-        elif isinstance(node, ast.GeneratorExp):
+        elif isinstance(node, COMPREHENSIONS):
             first, *others = node.generators
-            waiting += [(first.iter, instance), *((one, instance and "") for one in (node.elt, *first.ifs, *others))]
+            values = (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
+            within = "" if isinstance(node, ast.GeneratorExp) else instance
+            waiting.append((first.iter, instance))
+            if instance is not None:  # one in the body of the class does not see its names
+                waiting += ((one, within) for one in (*values, *first.ifs, *others))
         elif not isinstance(node, ast.ClassDef):
             waiting += ((one, instance) for one in children(node))
         found = theirs.get(node.attr) if isinstance(node, ast.Attribute) else None
-        if found is None or instance is None:
+        if found is None:
             continue
         assert isinstance(node, ast.Attribute)
         is_statement = id(node) in statements
-        if super_attribute(node, child.name):
+        if instance is not None and super_attribute(node, child.name):
             assert isinstance(node.value, ast.Call)
             given = node.value.args[1:]
             owner = ast.unparse(given[0]) if given else instance
@@ -172,7 +178,7 @@ def _calls(child: ast.ClassDef, base: str, theirs: Mapping[str, Member], apart: 
         # Methods of the class and static ones are the parent's, which the generated file imports.
         elif found.is_function and dotted(node.value) == base:
             if CLASS_LEVEL.isdisjoint(decorators_of(found.function)):
-                yield _Call(node, child.name, False)
+                yield _Call(node, "" if instance is None else child.name, False)
 
 
 def refused_overrides(child: ClassBlock, parent: ClassBlock, findings: Iterable[ClassFinding]) -> frozenset[str]:

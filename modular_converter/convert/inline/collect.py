@@ -146,6 +146,7 @@ def collect_definitions(
         # A file that copies from its sibling comes after it.
         for name in sorted(classes, key=lambda name: collector.kinds[name] in library.settings.copied_kinds):
             collector.add(classes[name])
+        collector.add_exported()
         collector.carry_imported()
         circle = collector.circle()
         if circle is None:
@@ -181,12 +182,23 @@ class _Collector:
         if file is None:
             name = module_name(kind, self.target.model) + ".py"
             file = self.files[kind] = GeneratedFile(kind, name, self.settings.first_assignments)
+        child_uses = built.statement.uses if built.parent else built.uses
+        self._put_needed(file, built.name, built.neighbour, built.uses, child_uses)
+        how = "merged" if built.parent else "written"
+        origin = Origin(self.target.path, built.statement.line, built.name, how)
+        file.definitions[built.name] = EmittedDefinition(
+            built.name, Role.CLASS, built.lead, built.text, built.uses, origin
+        )
+
+    def _put_needed(
+        self, file: GeneratedFile, name: str, dotted: str, uses: Collection[str], child_uses: Collection[str]
+    ) -> None:
+        """Put what a definition needs into its file; `dotted` is the neighbour of its parent, or `OWN`."""
+        kind = file.kind
         # The definitions that a file of this kind may copy from its sibling.
         sibling = self.files.get(self.settings.copied_kinds.get(kind, ""))
         copies = sibling.definitions if sibling else {}
-        scope = self._scope(built.neighbour, kind, copies)
-        child_uses = built.statement.uses if built.parent else built.uses
-        needs = scope.needs(built.name, built.uses, child_uses)
+        needs = self._scope(dotted, kind, copies).needs(name, uses, child_uses)
         siblings = set(needs.siblings)
         file.other_kinds |= needs.other_kinds
 
@@ -196,14 +208,20 @@ class _Collector:
             file.other_kinds.update(inner.other_kinds)
             return inner
 
-        ordered = emission_order(built.name, needs, needs_of, self._reads_now, self._positions(built.neighbour))
-        wanted = {name: copy for name, copy in copies.items() if name in siblings}
+        ordered = emission_order(name, needs, needs_of, self._reads_now, self._positions(dotted))
+        wanted = {one: copy for one, copy in copies.items() if one in siblings}
         self._put(file, ordered, wanted)
-        how = "merged" if built.parent else "written"
-        origin = Origin(self.target.path, built.statement.line, built.name, how)
-        file.definitions[built.name] = EmittedDefinition(
-            built.name, Role.CLASS, built.lead, built.text, built.uses, origin
-        )
+
+    def add_exported(self) -> None:
+        """Put the functions and assignments that `__all__` names, and no class uses, at the end of the file of their kind."""
+        there = {name for file in self.files.values() for name in file.definitions}
+        exported = {*self.target.module.exported} - there
+        for name, symbol in self.table.items() if exported else ():
+            file = self.files.get(self._kind(name))
+            if name in exported and symbol.role is not Role.CLASS and file is not None:
+                dotted = symbol.source
+                self._put_needed(file, name, dotted, symbol.uses, () if dotted else symbol.uses)
+                file.definitions[name] = self._definition(symbol)
 
     def carry_imported(self) -> None:
         """Put into each file the functions and assignments that other files import from it, as those of a neighbour do:

@@ -178,7 +178,7 @@ def emission_order(
 
     First the classes in the order of their module, each after the functions, assignments and classes that it needs
     itself. Then the functions and assignments of class `name`. Of two classes that need each other, the one that is read
-    by the definition of the other stands above it (`reads_now`).
+    by the definition of the other stands above it (`reads_now`); if none is, they keep the order of their module.
     """
     closure: dict[str, tuple[Symbol, Needs]] = {}
     todo = list(needs.classes.values())
@@ -195,7 +195,7 @@ def emission_order(
         visited.add(symbol.name)
         for needed in sorted(closure[symbol.name][1].classes.values(), key=positions.key):
             back = closure[needed.name][1].classes if needed.name in closure else ()
-            if symbol.name not in back or symbol.name not in reads_now(needed):
+            if symbol.name not in back or needed.name in reads_now(symbol):
                 emit(needed)
         ordered.setdefault(symbol.name, symbol)
 

@@ -57,7 +57,7 @@ def test_uses_of_the_parent(child: str, parent: str, expected: list[tuple[str, i
 PLAIN = "def f(self): ..."
 ACCESSOR = f"@property\n{PLAIN}"
 CURES = {
-    "an attribute of the class": ("g = partialmethod(OldMLP.f)", PLAIN, "Write what you take from `OldMLP.f` out"),
+    "an attribute of the class": ("g = [OldMLP.f for _ in (1,)]", PLAIN, "Write what you take from `OldMLP.f` out"),
     "super in a method": (f"{PLAIN[:-3]}return wrap(super())", PLAIN, "Call `super().f(…)` in a statement of its own"),
     "super in another method": ("def g(self): wrap(super())", PLAIN, "Write what you take from `OldMLP` out"),
     "super in a getter": (f"{ACCESSOR[:-3]}return wrap(super())", ACCESSOR, "Write what you take from `OldMLP` out"),
