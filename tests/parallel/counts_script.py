@@ -140,6 +140,36 @@ def through_views(model):
     return [*(whole(tensor) for each in model.parameters() for tensor in (each.detach(), each.grad)), answer]
 
 
+def with_own(model):
+    """Weights, gradients and numbers of operations with tensors of the caller's own."""
+    model.zero_grad()
+    weight, drawn = model.get_parameter("0.weight"), torch.Generator().manual_seed(3)
+    own = torch.randn(6, 4, generator=drawn)
+    penalty = ((weight - own) ** 2).sum() + (own[:3] @ weight.T).sigmoid().mean()
+    ((model(torch.ones(2, 4)) ** 2).mean() + whole(penalty)).backward()
+    with torch.no_grad():
+        weight.grad *= own > 0
+        weight.add_(own, alpha=0.1).masked_fill_(own > 1, 0.5)
+        weight[own < -1] = 0.25
+        weight.copy_(torch.where(own > 0.5, own, weight))
+        bias = model.get_parameter("2.bias")
+        bias.grad = torch.ones(4)
+        torch._foreach_add_([weight, bias], [own, torch.ones(4)])
+        torch.optim.SGD([bias], 0.1).step()
+        bias.grad = None  # of a plain one, fully_shard takes no sum
+        found = [torch.stack([weight.detach(), own]), nn.functional.linear(own, weight), *model.parameters()]
+    return [whole(one.detach()) for one in (*found, weight.grad)]
+
+
+def with_others(model):
+    """What operations say of tensors that are not those of all processes, or are no numbers alone."""
+    weight = model.get_parameter("0.weight").detach()
+    own = torch.full((6, 4), float(dist.get_rank()))
+    needs = torch.ones(6, 4, requires_grad=True)
+    others = [lambda: weight + own, lambda: weight.masked_fill_(own > 0, 0)]
+    return [said(call) for call in (*others, lambda: weight * needs, lambda: own.add_(weight))]
+
+
 def far(state, other):
     return max(float((state[name] - value).abs().max()) for name, value in other.items())
 
@@ -164,11 +194,15 @@ def main():
             "hook": said(lambda weight=weight: weight.register_hook(lambda gradient: gradient)),
             "written": float((after_writes(model) - after_writes(one)).abs().max()),
             "views": max(float((a - b).abs().max()) for a, b in zip(*map(through_views, (model, one)), strict=True)),
+            "own tensors": max(
+                float((a - b).abs().max()) for a, b in zip(with_own(model), with_own(one), strict=True)
+            ),
             "between": stepped_between(model),
             "own": own_error(model),
             "arrays": [said(weight.detach().numpy), said(lambda weight=weight: numpy.asarray(weight.detach()))],
             "state": said(lambda model=model: net().load_state_dict(model.state_dict())),
             "whole": said(lambda model=model: net().load_state_dict(model.full_state_dict())),
+            "other tensors": with_others(model),
             "copied": copied(model),
         }
     if dist.get_rank() == 0:

@@ -32,6 +32,7 @@ from modular_converter.parallel.engine.group.gradients import (
 from modular_converter.parallel.engine.group.kept_gathered import note_data
 from modular_converter.parallel.engine.group.optimizer_steps import before_step, norm_of_whole
 from modular_converter.parallel.engine.group.other_stages import note_step, without_other_stages
+from modular_converter.parallel.engine.group.plain_tensors import meet_with, plain_among
 from modular_converter.parallel.engine.group.same_calls import meet_of, refused_here, together
 from modular_converter.parallel.engine.group.share_tensors import ShareTensor
 from modular_converter.parallel.engine.group.views_of_weights import (
@@ -79,7 +80,8 @@ class WholeOperations:
     """A patch (see ``Patches``) of torch's dispatcher of DTensors."""
 
     def __init__(self) -> None:
-        self.handlers: dict[Any, Callable[..., Any]] = {_NUMBER: on_whole}
+        self.handlers: dict[Any, Callable[..., Any]] = dict.fromkeys(_placed_with_others(), _with_plain)
+        self.handlers[_NUMBER] = on_whole
         self.handlers |= dict.fromkeys(_forms(_DRAWN), _noise)
         self.handlers |= dict.fromkeys(_forms("index_put_ index_put"), on_whole)
 
@@ -96,15 +98,42 @@ class WholeOperations:
         vars(dtensor_dispatcher).pop(_PLACES, None)
 
 
+def _placed_with_others() -> Iterator[Any]:
+    """The operations on several tensors for which torch has placements."""
+    known = dtensor_dispatcher.sharding_propagator
+    for operation in {**known.op_strategy_funcs, **known.op_single_dim_strategy_funcs}:
+        kinds = [kind for kind in (str(one.type) for one in operation._schema.arguments) if "Tensor" in kind]
+        if len(kinds) > 1 or "List[Tensor]" in kinds:
+            yield operation
+
+
+def _with_plain(operation: Any, args: Any, kwargs: Any) -> Any:
+    """An operation on DTensors, and perhaps on tensors of the caller's own, for which torch's own code is an error."""
+    if TracingContext.try_get() is None and any(True for _ in plain_among(args, kwargs)):
+        return on_whole(operation, args, kwargs)
+    handlers = dtensor_dispatcher._custom_op_handlers
+    handlers.pop(operation, None)  # torch looks there first, and has no other way to its own code
+    try:
+        return operation(*args, **kwargs)
+    finally:
+        handlers[operation] = _with_plain
+
+
 def on_whole(operation: Any, args: Any, kwargs: Any) -> Any:
-    """What an operation gives, computed by all processes on whole tensors; results are cut like an argument of their shape."""
+    """What an operation gives, computed by all processes on whole tensors; results are cut like an argument of their shape.
+
+    Tensors of the caller's own must be the same on all processes.
+    """
     given = [one for one in pytree.tree_leaves((args, kwargs)) if isinstance(one, DTensor)]
     mesh = given[0].device_mesh
     if any(one.device_mesh != mesh for one in given):
         raise ApplyError(
             f"{operation} of DTensors over different processes, {mesh} and others: take full_tensor() of each"
         )
-    if any(not isinstance(placement, Replicate) for one in given for placement in one.placements):
+    plain = [*plain_among(args, kwargs)]
+    if plain:
+        meet_with(operation, plain, written_by(operation, args, kwargs), mesh)
+    elif any(not isinstance(placement, Replicate) for one in given for placement in one.placements):
         meet_of(f"code that computes {operation} of DTensors", mesh.mesh.flatten().tolist())
     whole = {id(one): whole_of(one) for one in given}
     args_of_all, kwargs_of_all = pytree.tree_map(lambda one: whole.get(id(one), one), (args, kwargs))
