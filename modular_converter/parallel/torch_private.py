@@ -40,6 +40,7 @@ NAMES = PrivateNames(
         "call_impl": "torch.nn:Module._call_impl",
         "current_graph_task_id": "torch._C:_current_graph_task_id",
         "default_store": "torch.distributed.distributed_c10d:_get_default_store",
+        "dict_version": "torch._C._dynamo.guards:dict_version",
         "disabled_torch_function": "torch._C:_disabled_torch_function_impl",
         "dispatch_modes": "torch.utils._python_dispatch:_get_current_dispatch_mode_stack",
         "dtensor_dispatcher": "torch.distributed.tensor:DTensor._op_dispatcher",

@@ -29,11 +29,11 @@ class DifferentAnswers(Exception):
 
 
 # After an error inside a kernel, a device answers nothing but this error.
-_DEVICE_ERRORS = (torch.AcceleratorError,) if hasattr(torch, "AcceleratorError") else ()
+DEVICE_ERRORS = (torch.AcceleratorError,) if hasattr(torch, "AcceleratorError") else ()
 
 
 class Answering:
-    """A worker that answers messages ``(kind, ...)`` with its methods ``on_kind``, of which each sends one answer."""
+    """A worker that answers messages ``(kind, ...)`` with its methods ``on_kind``: each sends one answer, ``FORGET`` none."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Answering:
 
 def failure(error: Exception, kind: bytes = FAILURE) -> bytes:
     """The message of an error; of kind ``FATAL`` if the ranks cannot go on after it."""
-    ends = isinstance(error, (DifferentAnswers, *_DEVICE_ERRORS))
+    ends = isinstance(error, (DifferentAnswers, *DEVICE_ERRORS))
     return (FATAL if ends else kind) + pickle.dumps((traceback.format_exc(), _plain(error)))
 
 

@@ -26,6 +26,8 @@ ANSWER, FAILURE, UNSENT, EVENT, EARLY, FATAL = b"A", b"F", b"U", b"E", b"P", b"X
 # The second part of an answer: the seconds of the call on the rank.
 SECONDS = struct.Struct("=d")
 HEAD = len(ANSWER) + SECONDS.size
+# The kind of the one message that gets no answer.
+FORGET = "forget"
 # The ranks' store listens here, where no other machine reaches it.
 LOOPBACK = "127.0.0.1"
 # The class that answers messages on a rank; a name, because a rank imports it only after it is connected.

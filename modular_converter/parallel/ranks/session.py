@@ -41,6 +41,7 @@ from modular_converter.parallel.ranks.protocol import (
     ANSWER,
     FAILURE,
     FATAL,
+    FORGET,
     HEAD,
     LOOPBACK,
     SECONDS,
@@ -145,8 +146,6 @@ def fork_server(*modules: str) -> Any:
 
 
 START_LIMIT_S = 180.0
-# The most messages without an answer; the pipes have room for many more.
-_OWED = 16
 # Seconds to poll: on a virtual machine a sleeping process wakes 0.2 ms late, and is slow then. torch polls a GPU, too.
 SPIN_S = 0.1
 CPU = torch.device("cpu")
@@ -314,13 +313,14 @@ class Session:
     def _send_unneeded(self) -> None:
         batch = self.unneeded[:]  # finalizers may add to it meanwhile
         if batch and not self.ended:
-            if len(self.unanswered) >= _OWED:
-                self._discard_answers(self.limit_s)
             del self.unneeded[: len(batch)]
-            self.send(("forget", batch))
+            self.send((FORGET, batch))
 
     def send(self, message: Any) -> None:
-        """The first half of ``ask``. Several messages may be sent, if their tensors do not overlap in the shared area."""
+        """The first half of ``ask``. Several messages may be sent, if their tensors do not overlap in the shared area.
+
+        ``FORGET`` gets no answer: after most calls a cache is dropped, and the next call would wait for two messages.
+        """
         if self.ended:
             raise self._gone()
         try:
@@ -334,10 +334,11 @@ class Session:
                 f"{one_line(error)}: what goes to the ranks must be importable there; define functions and classes at the top "
                 "of a module"
             ) from error
-        if not self.unanswered:
-            for rank in self.ranks:
-                rank.progress.begin()
-        self.unanswered.append(message[:2])
+        if message[0] != FORGET:
+            if not self.unanswered:
+                for rank in self.ranks:
+                    rank.progress.begin()
+            self.unanswered.append(message[:2])
         try:
             for rank in self.ranks:
                 with contextlib.suppress(OSError):  # it is dead: the wait for its answer reports this

@@ -144,7 +144,7 @@ def changed_since(states: States, device: torch.device) -> tuple[bytes, bytes | 
 
 
 def _cuda_is_used() -> bool:
-    return torch.cuda.is_available() and bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
+    return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
 
 
 def _bytes(state: torch.Tensor) -> bytes:

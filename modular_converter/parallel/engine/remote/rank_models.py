@@ -51,7 +51,7 @@ from modular_converter.parallel.inference.generation import (
 from modular_converter.parallel.inference.plain_forwards import DirectGroup, make_inference, put_on_modules
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, resolve
-from modular_converter.parallel.ranks.answering import Answering, DifferentAnswers
+from modular_converter.parallel.ranks.answering import DEVICE_ERRORS, Answering, DifferentAnswers
 from modular_converter.parallel.ranks.packing import COPY, read_tensor
 from modular_converter.parallel.ranks.protocol import EVENT
 from modular_converter.parallel.shard.apply import apply
@@ -384,7 +384,7 @@ class Worker(Answering):
         self.answer(usage(self.device))
 
     def on_forget(self, unneeded: list[tuple[int, range | None]]) -> None:
-        """Drop models, or objects that are kept for the caller."""
+        """Drop models, or objects that are kept for the caller. There is no answer."""
         for number, objects in unneeded:
             if objects is None:
                 self.models.pop(number, None)
@@ -393,5 +393,5 @@ class Worker(Answering):
                 for key in [key for key in held if key in objects]:
                     del held[key]
         if self.device.type == "cuda" and any(objects is None for _, objects in unneeded):
-            torch.cuda.empty_cache()
-        self.answer(None)
+            with contextlib.suppress(*DEVICE_ERRORS):  # the next call has it, too
+                torch.cuda.empty_cache()

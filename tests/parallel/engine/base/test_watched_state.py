@@ -75,3 +75,69 @@ def test_an_object_on_many_modules_is_looked_into_once_and_its_change_seen_on_al
     assert not state.differences()
     other.size = 3
     assert [one.where for one in state.differences()] == ["7.config"] and not state.differences()
+
+
+def _again(model, value):
+    for _ in range(200):  # until the interpreter has a store of its own for this line
+        model.number = value
+
+
+SETS = {
+    "setattr": lambda m: setattr(m, "number", 2),
+    "as object": lambda m: object.__setattr__(m, "number", 2),
+    "item": lambda m: vars(m).__setitem__("number", 2),
+    "update": lambda m: vars(m).update(number=2),
+    "merge": lambda m: vars(m).__ior__({"number": 2}),
+    "pop": lambda m: vars(m).pop("number"),
+    "popitem": lambda m: vars(m).popitem(),
+    "delete": lambda m: delattr(m, "number"),
+    "new": lambda m: vars(m).setdefault("other", 2),
+    "equal": lambda m: setattr(m, "number", True),
+    "again and again": lambda m: _again(m, 2),
+    "a pair": lambda m: (vars(m).pop("number"), vars(m).__setitem__("other", 1)),
+}
+
+
+@pytest.mark.parametrize("stored_alone", [False, True])
+@pytest.mark.parametrize("way", SETS)
+def test_every_way_to_set_an_attribute_is_seen_once(way, stored_alone):
+    model = torch.nn.Sequential(Holder(3, torch.float32), Holder(3, torch.float32))
+    for holder in model:
+        holder.number = 1
+    state = WatchedState(model, stored_alone=stored_alone)
+    _again(model[0], 1)
+    assert not state.differences()
+    SETS[way](model[1])
+    found = state.differences()
+    assert found and {one.path for one in found} == {"1"} and {one.name for one in found} <= {"number", "other"}
+    assert not state.differences()
+    vars(model[1]).update(number=3)
+    assert [one.where for one in state.differences()] == ["1.number"] and not state.differences()
+
+
+def test_the_state_after_an_accepted_change_is_compared_too():
+    model = Holder(3, torch.float32)
+    model.number, model.options = 1, {"gain": 1}
+    state = WatchedState(model)
+    state.accept("", "number", 2)
+    state.accept("", "options", {"gain": 2})
+    assert model.number == 2 and not state.differences()
+    model.options["gain"] = 3
+    model.number = 3
+    assert {one.where for one in state.differences()} == {"number", "options"} and not state.differences()
+
+
+@pytest.mark.parametrize("value", [True, 1.0, (1,), [1], torch.ones(2)], ids=str)
+@pytest.mark.parametrize(
+    "made", [lambda: {"gain": 1}, lambda: [1], lambda: {"gain": [1]}], ids=["dict", "list", "deep"]
+)
+def test_an_equal_value_of_another_type_inside_is_a_change(made, value):
+    model = Holder(3, torch.float32)
+    model.options = made()
+    state = WatchedState(model)
+    key = 0 if type(model.options) is list else "gain"
+    inner = model.options[key] if type(model.options[key]) is list else model.options
+    inner[0 if type(inner) is list else key] = value
+    assert [one.where for one in state.differences()] == ["options"] and not state.differences()
+    model.options.clear()
+    assert [one.where for one in state.differences()] == ["options"] and not state.differences()

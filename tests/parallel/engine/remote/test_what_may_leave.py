@@ -168,7 +168,7 @@ def test_caches_that_are_dropped_are_dropped_on_the_ranks_at_once(model):
         del cache
         assert placement.session.unneeded  # a call is under way
     assert not placement.handles and not placement.session.unneeded
-    assert placement.session.unanswered[-1][0] == "forget"
+    assert not placement.session.unanswered  # this message gets no answer
     for _ in range(20):
         placement.session.forget(placement.number, range(1))  # more than the pipes would hold without a reader
     with pytest.raises(KeyError, match=str(number)):
