@@ -120,12 +120,14 @@ def order_of(schedule: PipelineSchedule, ranks: int, per_rank: int, chunks: int)
     """
     from torch.distributed.pipelining.schedules import PipelineScheduleSingle, get_schedule_class
 
+    from modular_converter.parallel.torch_private import order_alone
+
     check_sizes(schedule, ranks, per_rank, chunks)
     sizes = {"num_stages": ranks * per_rank, "group_size": ranks, "group_rank": 0, "has_backward": True}
     stages = [SimpleNamespace(stage_index=index, submod=None, **sizes) for index in range(per_rank)]
     kind: Any = get_schedule_class(schedule.name)
     is_single = issubclass(kind, PipelineScheduleSingle)
-    made = kind(stages[0] if is_single else stages, chunks)
+    made = order_alone(kind)(stages[0] if is_single else stages, chunks)
     places = {stage: stage for stage in range(ranks)} if is_single else made.stage_index_to_group_rank
     orders = (tuple(_actions(made.pipeline_order[rank], chunks, is_single)) for rank in range(ranks))
     return ActionOrder(schedule.name, chunks, tuple(places[stage] for stage in sorted(places)), tuple(orders))
