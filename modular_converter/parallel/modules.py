@@ -64,7 +64,9 @@ def _is_container(module: torch.nn.Module) -> bool:
 
 def recompute_layers(model: Any) -> None:
     """Let each layer of a model keep only its inputs, and recompute the rest in the backward."""
-    model.gradient_checkpointing_enable({"use_reentrant": False})
+    # Newer releases of transformers warn of the older name.
+    usual = getattr(model, "activation_checkpointing_enable", None)
+    (usual or model.gradient_checkpointing_enable)({"use_reentrant": False})
     config: Any = getattr(model, "config", None)
     if getattr(config, "use_cache", None):
         config.use_cache = False

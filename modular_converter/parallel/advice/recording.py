@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -83,6 +83,25 @@ class Recording:
     stretches: tuple[SegmentRun, ...]
     events: tuple[float, ...]
     result: float
+
+    def values(self) -> list[Any]:
+        """As values that JSON has, from which ``of_values`` makes it again."""
+        stretches = [
+            [one.phase, one.segment, one.first, [[*map(float, kernel)] for kernel in map(astuple, one.kernels)]]
+            + [[list(call) for call in one.collectives], one.gradients, one.result]
+            for one in self.stretches
+        ]
+        return [list(self.segments), stretches, list(self.events), self.result]
+
+    @classmethod
+    def of_values(cls, values: Sequence[Any]) -> Recording:
+        """The recording of its plain values."""
+        segments, stretches, events, result = values
+        runs = []
+        for phase, segment, first, kernels, calls, *sizes in stretches:
+            made = [Kernel(flops, moved, bool(masked)) for flops, moved, masked in kernels]
+            runs.append(SegmentRun(phase, segment, first, made, [Exchange(*call) for call in calls], *sizes))
+        return cls(tuple(segments), tuple(runs), tuple(events), result)
 
 
 class Exchange(NamedTuple):

@@ -130,6 +130,10 @@ def sent_bytes(stages: Sequence[Stage]) -> float:
 @functools.lru_cache(256)
 def _held(schedule: str, ranks: int, chunks: int, trains: bool) -> list[dict[int, int]]:
     """For each rank its stages, with the most micro-batches of each whose activations are there at once."""
+    if trains and SCHEDULES[schedule].steady:
+        chunks = min(
+            chunks, 4 * ranks
+        )  # two for each of its two stages, of which the second half only repeats the first
     order = PipelineSetting(schedule, ranks, SCHEDULES[schedule].usual, chunks, trains).order()
     found = []
     for rank, actions in enumerate(order.actions):

@@ -16,13 +16,14 @@ import torch
 from modular_converter.parallel.advice.recording import (
     RecordedDirectGroup,
     RecordedGroup,
+    Recording,
     Recordings,
     RunUse,
     record_run,
 )
 from modular_converter.parallel.choice.context_parallel import ContextParallel, difference_in_parts, refuse_forms
 from modular_converter.parallel.choice.fit import fit
-from modular_converter.parallel.choice.kept_answers import kept_answer
+from modular_converter.parallel.choice.kept_answers import AnswersOfModel
 from modular_converter.parallel.choice.select_plan import SelectedPlan, select_plan
 from modular_converter.parallel.choice.sequence_parallel import (
     SequenceParallel,
@@ -224,7 +225,17 @@ class ModelInQuestion:
 
     def plan(self, shares: str, ranks: int) -> Plan:
         """The plan of the model, as it fits so many ranks. Raises ``PlanError`` if there is none, or it does not fit."""
-        return _once(self._plans, (shares, ranks), lambda: self._fitted(shares, ranks))
+
+        def fitted() -> Plan:
+            question = f"plan of {shares}{ranks} among {self.sizes}"
+            return Plan.parse(self._answers.answer(question, lambda: str(self._fitted(shares, ranks))))
+
+        return _once(self._plans, (shares, ranks), fitted)
+
+    @functools.cached_property
+    def _answers(self) -> AnswersOfModel:
+        """What is known of the model by its first layers of each kind."""
+        return AnswersOfModel(assemble_model(self._short[0], META)[0], "advice")
 
     def _fitted(self, shares: str, ranks: int) -> Plan:
         # The plan that `parallelize` takes, with what it leaves whole. A selection takes seconds: that of more ranks is
@@ -286,7 +297,7 @@ class ModelInQuestion:
             with torch.random.fork_rng(devices=[]):
                 return [difference(model, plan, zone_of(model, resolve(plan, model)))]
 
-        return _reason(model, f"parts of a sequence under {plan}", differences)
+        return self._reason(f"parts of a sequence under {plan}", differences)
 
     @functools.cached_property
     def _no_context(self) -> str:
@@ -298,13 +309,27 @@ class ModelInQuestion:
             with torch.random.fork_rng(devices=[]):
                 return [difference_in_parts(model)]
 
-        return _reason(model, "sequences shared out", differences)
+        return self._reason("sequences shared out", differences)
+
+    def _reason(self, question: str, differences: Callable[[], list[str]]) -> str:
+        """The only entry of ``differences``, known from an earlier call of this question or not; or why they are not known."""
+        try:
+            (found,) = self._answers.answer(question, differences)
+        except PlanError as error:
+            return str(error)
+        return f"on parts of a sequence {found}" if found else ""
 
     def _both(self, skeleton: Skeleton, alike: dict[str, str], kind: RunKind) -> Recordings:
-        first, second = (self._run(skeleton, rows, kind) for rows in RECORDED_ROWS)
+        def values() -> list[Any]:
+            return [self._run(skeleton, rows, kind).values() for rows in RECORDED_ROWS]
+
+        asked = f"{RECORDED_ROWS} rows of {self.length}, {self.trains}, {self.request.dtype}, among {self.sizes}"
+        kept = skeleton is self._short[0]
+        both = self._answers.answer(f"run of {kind} with {asked}", values) if kept else values()
+        first, second = map(Recording.of_values, both)
         return Recordings(RECORDED_ROWS, (first, second), alike)
 
-    def _run(self, skeleton: Skeleton, rows: int, kind: RunKind) -> Any:
+    def _run(self, skeleton: Skeleton, rows: int, kind: RunKind) -> Recording:
         model: Any = assemble_model(skeleton, META)[0]
         model.train(self.trains)
         group, context = RecordedGroup(kind.ranks), RecordedGroup(kind.context, context=True)
@@ -344,15 +369,6 @@ class ModelInQuestion:
     def _short(self) -> tuple[Skeleton, dict[str, str]]:
         """The model with the first layers of each list, up to four of each kind; and the kinds of the others."""
         return with_first_layers(self.model, self.layers)
-
-
-def _reason(model: Any, answer: str, differences: Callable[[], list[str]]) -> str:
-    """The only entry of ``differences``, known from an earlier call of this name or not; or why they are not known."""
-    try:
-        (found,) = kept_answer(model, answer, differences)
-    except PlanError as error:
-        return str(error)
-    return f"on parts of a sequence {found}" if found else ""
 
 
 def model_in_question(request: CountRequest) -> ModelInQuestion:

@@ -44,33 +44,53 @@ class _NoNameError(Exception):
 
 
 def kept_answer(model: Any, question: str, compute: Callable[[], T], keeps: Callable[[T], bool] = bool) -> T:
-    """The answer to a question about a model: the one that is kept, else the computed one, which is kept.
+    """The answer to one question about a model, as ``AnswersOfModel`` has it."""
+    return AnswersOfModel(model).answer(question, compute, keeps)
 
-    What was logged meanwhile is logged again. An entry that is damaged, or that another user may have written, counts as
-    absent.
+
+class AnswersOfModel:
+    """Answers about a model that does not change between the questions, so that it is described once.
 
     Args:
-        question: with all that the answer depends on beside the model and torch's switches.
-        compute: gives values that JSON has: text, numbers and lists.
-        keeps: whether an answer is worth keeping.
+        folder: of the cache; the oldest of many answers in it are removed.
     """
-    try:
-        name = digest(f"{question}\n{_described(model)}".encode())
-    except _NoNameError as error:
-        logger.debug("%s: nothing is kept: %s", type(model).__name__, error)
-        return compute()
-    folder = os.path.join(cache_folder(), "plans")
-    found = read_values(folder, name)
-    if found.keys() != {"value", "logged"}:
-        with _Logged() as logged:
-            value = compute()
-        if keeps(value):
-            keep_values(folder, name, {"value": value, "logged": logged.records})
-        return value
-    for source, level, text in found["logged"]:
-        logging.getLogger(source).log(level, "%s", text)
-    kept: T = found["value"]
-    return kept
+
+    def __init__(self, model: Any, folder: str = "plans") -> None:
+        self._model, self._folder = model, folder
+
+    @functools.cached_property
+    def _name(self) -> str:
+        try:
+            return digest(_described(self._model).encode())
+        except _NoNameError as error:
+            logger.debug("%s: nothing is kept: %s", type(self._model).__name__, error)
+            return ""
+
+    def answer(self, question: str, compute: Callable[[], T], keeps: Callable[[T], bool] = bool) -> T:
+        """The answer that is kept, else the computed one, which is kept.
+
+        What was logged meanwhile is logged again. An entry that is damaged, or that another user may have written, counts
+        as absent.
+
+        Args:
+            question: with all that the answer depends on beside the model and torch's switches.
+            compute: gives values that JSON has: text, numbers and lists.
+            keeps: whether an answer is worth keeping.
+        """
+        if not self._name:
+            return compute()
+        name, folder = digest(f"{question}\n{self._name}".encode()), os.path.join(cache_folder(), self._folder)
+        found = read_values(folder, name)
+        if found.keys() != {"value", "logged"}:
+            with _Logged() as logged:
+                value = compute()
+            if keeps(value):
+                keep_values(folder, name, {"value": value, "logged": logged.records})
+            return value
+        for source, level, text in found["logged"]:
+            logging.getLogger(source).log(level, "%s", text)
+        kept: T = found["value"]
+        return kept
 
 
 class _Logged(logging.Handler):

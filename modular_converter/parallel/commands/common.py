@@ -6,6 +6,7 @@ import ast
 import functools
 import importlib.util
 import json
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -96,11 +97,13 @@ def derived_of(model: str, settings: tuple[str, ...], head: str = "base") -> Der
 
 
 def quiet_library() -> None:
-    """Switch off warnings and progress bars of transformers, which are many for small random models."""
-    from transformers.utils import logging
+    """Switch off warnings and progress bars of transformers, and of torchao, which it imports wherever it is installed."""
+    for name in ("torchao", "torch.utils._pytree"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    from transformers.utils import logging as messages
 
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    messages.set_verbosity_error()
+    messages.disable_progress_bar()
 
 
 form_option = click.option(

@@ -74,6 +74,7 @@ class PipelineSchedule:
         also: other names, in lower case.
         in_groups: whether the micro-batches pass in groups of equal size.
         fills: whether there must be a micro-batch for each stage.
+        steady: whether a rank that has begun its backwards holds no more, however many micro-batches follow.
         v_shaped: whether the second half of the stages is on the ranks in reverse order.
     """
 
@@ -83,13 +84,14 @@ class PipelineSchedule:
     also: tuple[str, ...] = ()
     in_groups: bool = False
     fills: bool = False
+    steady: bool = False
     v_shaped: bool = False
 
 
 _ALL = (
     PipelineSchedule("GPipe", (1, 1), 1),
-    PipelineSchedule("1F1B", (1, 1), 1, fills=True),
-    PipelineSchedule("Interleaved1F1B", (1, None), 2, ("interleaved",), in_groups=True),
+    PipelineSchedule("1F1B", (1, 1), 1, fills=True, steady=True),
+    PipelineSchedule("Interleaved1F1B", (1, None), 2, ("interleaved",), in_groups=True, steady=True),
     PipelineSchedule("LoopedBFS", (1, None), 2, ("breadth-first", "bfs")),
     PipelineSchedule("InterleavedZeroBubble", (1, None), 2, ("zb1p",), in_groups=True),
     PipelineSchedule("ZBVZeroBubble", (2, 2), 2, ("zbv",), v_shaped=True),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import accumulate
+from pathlib import Path
 from unittest.mock import patch
 
 import pytest
@@ -17,7 +18,7 @@ from modular_converter.parallel.advice.devices import GIB, cluster_of
 from modular_converter.parallel.advice.memory import LayoutSetting, weight_units
 from modular_converter.parallel.advice.recording import RecordedGroup
 from modular_converter.parallel.advice.report import line_to_run, recommendation
-from modular_converter.parallel.advice.stages import footprint, sent_bytes, stages_of
+from modular_converter.parallel.advice.stages import _held, footprint, sent_bytes, stages_of
 from modular_converter.parallel.advice.step_time import time_of_step
 from modular_converter.parallel.advice.subject import ModelInQuestion, RunKind, model_in_question
 from modular_converter.parallel.choice.sequence_parallel import SequenceParallel, unproven_sequence_plan
@@ -30,6 +31,7 @@ from modular_converter.parallel.pipeline.derive import derive_pipelines
 from modular_converter.parallel.pipeline.prove import cuts_of
 from modular_converter.parallel.plans.resolve import fitting
 from modular_converter.parallel.proof.subject import with_mask
+from modular_converter.parallel.schedule.orders import SCHEDULES
 from modular_converter.parallel.shard.apply import apply
 from modular_converter.parallel.tiny.build import build, target_of
 from modular_converter.parallel.trace.record import KnownResults, record
@@ -111,6 +113,37 @@ def test_known_results_of_operations_change_no_recording() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["llama", "mixtral"])
+def test_runs_and_plans_are_kept_for_the_next_start(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MODULAR_CONVERTER_CACHE", str(tmp_path))
+    device = cluster_of("H100-80GB").device
+    runs = [RunKind(), RunKind(recompute=True), RunKind("tp", 2), RunKind("tp", 2, sequence=True)]
+
+    def found() -> list[object]:
+        subject = question(kind)
+        return [subject.use(3, run) for run in runs] + [
+            footprint(subject, LayoutSetting(Layout(tp=2), 3), device),
+            str(subject.plan("tp", 2)),
+        ]
+
+    first = found()
+    monkeypatch.setattr(ModelInQuestion, "_run", lambda *_: pytest.fail("runs again"))
+    monkeypatch.setattr(ModelInQuestion, "_fitted", lambda *_: pytest.fail("plans again"))
+    assert found() == first
+    with pytest.raises(pytest.fail.Exception, match="runs again"):
+        model_in_question(CountRequest(kind, MODELS[kind], None, 1, LENGTH + 1, True, "float32")).use(3)
+
+
+@pytest.mark.parametrize("name", [one.name for one in SCHEDULES.values() if one.steady])
+def test_more_micro_batches_hold_no_more_in_a_steady_schedule(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = [(ranks, ranks * groups) for ranks in (2, 3, 5, 8) for groups in (2, 3, 4, 5, 7)]
+    short = [_held.__wrapped__(name, *size, True) for size in sizes]
+    monkeypatch.setitem(SCHEDULES, name, replace(SCHEDULES[name], steady=False))
+    assert short == [_held.__wrapped__(name, *size, True) for size in sizes]
+
+
 def test_the_first_layers_stand_for_all() -> None:
     deep, device = question("llama", num_hidden_layers=9), cluster_of("H100-80GB").device
     whole = question("llama", num_hidden_layers=9)

@@ -104,6 +104,7 @@ _TRAINING = (
     "load_full_state_dict",
     "unshard",
     "gradient_checkpointing_enable",
+    "activation_checkpointing_enable",
     "save_checkpoint",
     "load_checkpoint",
 )

@@ -62,7 +62,7 @@ from modular_converter.parallel.torch_private import DisableTorchFunctionSubclas
 
 
 # A model on ranks refuses more methods: it has no gradients, and takes one call at a time.
-_NOT_ON_RANKS = (*CHANGE_WEIGHTS, "gradient_checkpointing_enable")
+_NOT_ON_RANKS = (*CHANGE_WEIGHTS, "gradient_checkpointing_enable", "activation_checkpointing_enable")
 
 # What it would switch off is off on the ranks.
 _WITHOUT_EFFECT = ("gradient_checkpointing_disable",)
