@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
@@ -304,10 +304,11 @@ def bind_arguments(bodies: Bodies, body: Sequence[Line], findings: list[ClassFin
     read = frozenset[str]().union(*(part.effects.reads for part in body)) if lacking else ()
     lacking = [name for name in lacking if name in read]
     arguments_read = _arguments_read([part.node for part in body]) if {*lacking} - given.keys() else ()
-    bindings: dict[str, ast.expr] = {}
-    ignored = {name: given[name] for name in lacking if name in names and name in given}
+    taken = {name: given[name] for name in lacking if name in names and name in given}
+    bindings = {name: value for name, value in taken.items() if _is_computed(name, given, bodies)}
+    ignored = {name: value for name, value in taken.items() if name not in bindings}
     reported = {*ignored}
-    for name in (name for name in lacking if name not in ignored):
+    for name in (name for name in lacking if name not in taken):
         value = given.get(name, defaults.get(name))
         if name in found or (value is None and name in arguments_read):
             reported.add(name)
@@ -318,9 +319,23 @@ def bind_arguments(bodies: Bodies, body: Sequence[Line], findings: list[ClassFin
     for one in _surplus(call, instance, parent):
         findings.append(finding_at(one, calls_of_super.not_taken, child.name, ast.unparse(one)))
     lines = _in_order(call, given, bindings, reported, statement)
-    hidden = frozenset[str]().union(*(part.effects.reads for part in lines)) & bindings.keys()
+    hidden = frozenset[str]().union(*(part.effects.reads for part in lines)) & bindings.keys() - taken.keys()
     findings += [finding_at(statement, calls_of_super.no_value, child.name, name) for name in sorted(hidden)]
     return lines
+
+
+def _is_computed(name: str, given: Mapping[str, ast.expr], bodies: Bodies) -> bool:
+    """Whether an argument gives a name of the child another value, `n = 2 * n`, which only the parent's lines read.
+
+    Names, constants and results of calls stay without effect, as in the corpus (shieldgemma2, d_fine, granitemoehybrid).
+    """
+    others = {one: value for one, value in given.items() if one != name and ast.unparse(value) != one}
+    read = bindings_of(*others.values()).read_paths
+    is_plain = isinstance(given[name], (ast.Name, ast.Constant, ast.Call))
+    if is_plain or name in read or not bindings_of(given[name]).read_paths.isdisjoint(others):
+        return False
+    behind = (one.effects.reads | one.bindings.reads_later for one in bodies.after)
+    return name not in frozenset[str]().union(*behind, *(one.bindings.reads_later for one in bodies.before))
 
 
 def _report_ignored(

@@ -9,6 +9,7 @@ from torch import nn
 
 class EmuMLP(nn.Module):
     def __init__(self, config, bias=False):
+        bias = not bias
         super().__init__()
         self.up = nn.Linear(8, 8)
         if bias:

@@ -16,4 +16,5 @@ class EmuMLP(nn.Module):
         self.dropout = nn.Dropout(0.1)
 
     def forward(self, hidden_states, scale):
+        hidden_states = hidden_states * scale
         return self.dropout(self.up_proj(hidden_states))

@@ -26,7 +26,7 @@ def cures(child: str, parent: str) -> list[str]:
 
 
 IGNORED = {
-    "one": ("q + 1, k", "q, k", "q = q + 1"),
+    "one": ("abs(q), k", "q, k", "q = abs(q)"),
     "two that read others": ("x, x", "q, k", "q = x|k = x"),
     "two that are exchanged": ("k, q", "q, k", "q, k = k, q"),
     "one that reads another": ("q * 2, q", "q, k", "q, k = q * 2, q"),
